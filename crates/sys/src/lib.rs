@@ -1,11 +1,9 @@
-//! Safe calls for what the standard library has no words for: advisory locks, directories held open, reflinks and bulk
-//! transfers, what a
-//! child inherits, who holds a file open, how much memory is really left, System V segments, whose program
-//! a connection comes from, how many files may be open and who may read new ones, user namespaces, which disks a path lies on
-//! and how they are.
+//! Safe wrappers for operating system calls that the standard library lacks: advisory locks, directory handles,
+//! reflinks, process handles, memory limits, System V segments, owners of loopback connections, user namespaces, and
+//! the disks below a path.
 //!
-//! This is the only crate that may contain `unsafe` and the only one that knows the operating system; one folder per
-//! system behind one interface. It knows nothing of `PostgreSQL`.
+//! No other crate may contain `unsafe` or depend on the operating system. Each system has one folder behind the same
+//! interface. This crate knows nothing of `PostgreSQL`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(

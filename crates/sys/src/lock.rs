@@ -1,4 +1,4 @@
-//! Advisory locks on files: the only proof of life that pgfresh believes.
+//! Advisory locks on files. pgfresh accepts no other evidence that a process is alive.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,15 +11,14 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// A `flock(2)` on a file that exists, exclusive unless it was shared, held until every copy of its descriptor is
-/// closed.
+/// `flock(2)` on an existing file, exclusive or shared. It is held until every copy of its descriptor is closed.
 ///
-/// The descriptor is close-on-exec; a child that is to keep the lock after us gets it through [`crate::inherit`].
+/// The descriptor is close-on-exec. A child that must keep the lock after us inherits it through [`crate::inherit`].
 #[derive(Debug)]
 pub struct Lock(File);
 
 impl Lock {
-    /// Takes the lock on `path`, creating the file; `None` if another process holds it.
+    /// Acquires the exclusive lock on `path`, creating the file. `None` if another process holds it.
     pub fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -29,9 +28,9 @@ impl Lock {
         }
     }
 
-    /// Takes the lock on `path`, creating the file, and waits for as long as another process holds it.
+    /// Acquires the exclusive lock on `path`, creating the file. Blocks while another process holds it.
     ///
-    /// The kernel wakes us when the holder lets go or dies; nothing is polled.
+    /// The kernel wakes us when the holder releases the lock or dies, so there is no polling.
     pub fn take(path: &Path) -> io::Result<Self> {
         loop {
             let file = open(path)?;
@@ -42,20 +41,20 @@ impl Lock {
         }
     }
 
-    /// The same, for no longer than `patience`; `None` if another process still holds it then.
+    /// Like [`Self::take`], but `None` if another process still holds the lock after `patience`.
     pub fn take_within(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
         if let Some(lock) = Self::try_take(path)? {
             return Ok(Some(lock));
         }
         let (sender, receiver) = channel();
         let path = path.to_owned();
-        // Once the wait is over, it lets go of the lock at once.
+        // A thread that acquires the lock after the timeout drops it at once, because the receiver is gone.
         thread::Builder::new().spawn(move || sender.send(Self::take(&path)))?;
         receiver.recv_timeout(patience).ok().transpose()
     }
 
-    /// Shares the lock on `file`, which is open and was found at `path`, with any number of others; `None` if a process
-    /// holds it alone, or has removed the file.
+    /// Shares the lock on `file`, which was opened at `path`. `None` if a process holds it exclusively or has removed
+    /// the file.
     pub fn share(file: File, path: &Path) -> io::Result<Option<Self>> {
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) if is_still_at(&file, path) => Ok(Some(Self(file))),
@@ -64,7 +63,7 @@ impl Lock {
         }
     }
 
-    /// Whether a process holds the lock on `path` right now. A file that does not exist is not held.
+    /// Whether a process holds the lock on `path` now. False if the file does not exist.
     pub fn is_held(path: &Path) -> io::Result<bool> {
         match File::open(path) {
             Ok(file) => match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -77,13 +76,13 @@ impl Lock {
         }
     }
 
-    /// Whether the file that is locked is the one at `path`.
+    /// Whether the locked file is the one at `path`.
     #[must_use]
     pub fn is_at(&self, path: &Path) -> bool {
         is_still_at(&self.0, path)
     }
 
-    /// A second descriptor of the same lock, for [`crate::inherit`].
+    /// Duplicates the descriptor for [`crate::inherit`]. The duplicate keeps the lock.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         self.0.as_fd().try_clone_to_owned()
     }
@@ -93,7 +92,8 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// The holder before us may have removed the file while we waited: a lock on a nameless file protects nothing.
+/// The previous holder may have removed the file while we waited, and a lock on a file without a name excludes no
+/// process.
 fn is_still_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), std::fs::metadata(path)) {
         (Ok(ours), Ok(named)) => ours.dev() == named.dev() && ours.ino() == named.ino(),

@@ -1,8 +1,8 @@
-//! When the machine was started.
+//! Identity of the current boot.
 
 use std::fs;
 
-/// A name that each start of the machine has for itself; empty where there is none. Source: random(4).
+/// Returns a random id that changes with each boot; empty if the kernel has none. Source: random(4).
 #[must_use]
 pub fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

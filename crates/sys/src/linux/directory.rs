@@ -1,4 +1,4 @@
-//! Directories held open: what lies in them is reached without following a link.
+//! Open directories, whose files are opened without following links.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -10,19 +10,19 @@ use std::path::{Component, Path};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-/// How deep a tree is removed by descending; what lies deeper is moved up first.
+/// Depth to which `remove_tree` recurses. It moves deeper directories up first.
 const DEEP: usize = 64;
-/// How often a directory is emptied again into which a process still writes.
+/// Attempts to remove a directory into which a process still writes.
 const TIMES: usize = 1000;
 
-/// A directory held open.
+/// Open directory.
 ///
-/// What lies in it is reached by name, one step at a time, and never through a symbolic link: a user who may write in it
-/// cannot lead us elsewhere. A name that is a link, or of another kind than what was asked for, is an error.
+/// Its methods take single names and never follow a symbolic link, so that a user who can write in the directory cannot
+/// redirect us. A name that is a link, or of an unexpected kind, is an error.
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
 
-/// What a name in a directory stands for.
+/// Kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -47,7 +47,8 @@ impl From<FileType> for FileKind {
 }
 
 impl Directory {
-    /// Opens the directory at `path`. The directories above it are trusted; it must not be a link itself.
+    /// Opens the directory at `path`. Links in the directories above it are followed, but `path` itself must not be a
+    /// link.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(rustix::fs::open(path, Self::flags(), Mode::empty())?))
     }
@@ -56,35 +57,36 @@ impl Directory {
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
     }
 
-    /// Gives it a mode, whatever our mask took from it.
+    /// Sets the mode, regardless of the umask.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         Ok(rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode))?)
     }
 
-    /// The number of the user whom it belongs to.
+    /// Returns the owner's uid.
     pub fn owner(&self) -> io::Result<u32> {
         Ok(fstat(&self.0)?.st_uid)
     }
 
-    /// Opens a directory in it.
+    /// Opens the subdirectory `name`.
     pub fn directory(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
         Ok(Self(openat(&self.0, single(name.as_ref())?, Self::flags(), Mode::empty())?))
     }
 
-    /// Makes a directory in it, for its owner alone, and opens that.
+    /// Creates and opens the subdirectory `name` with mode 0700.
     pub fn create_directory(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
         let name = single(name.as_ref())?;
         rustix::fs::mkdirat(&self.0, name, Mode::RWXU)?;
         self.directory(name)
     }
 
-    /// What `name` stands for in it, without opening that.
+    /// Returns the kind of the entry `name` without opening it.
     pub fn kind(&self, name: impl AsRef<OsStr>) -> io::Result<FileKind> {
         let stat = statat(&self.0, single(name.as_ref())?, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileType::from_raw_mode(stat.st_mode).into())
     }
 
-    /// Opens a regular file in it for reading. A FIFO is not waited for, and a terminal does not become ours.
+    /// Opens the regular file `name` for reading. Does not block on a FIFO, and does not acquire a controlling
+    /// terminal.
     pub fn file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = openat(&self.0, single(name.as_ref())?, flags, Mode::empty())?;
@@ -94,21 +96,21 @@ impl Directory {
         }
     }
 
-    /// The first `most` bytes of a regular file in it.
+    /// Returns at most the first `most` bytes of the regular file `name`.
     pub fn read(&self, name: impl AsRef<OsStr>, most: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.file(name)?.take(most).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Makes a file in it, for its owner alone, and opens it for writing.
+    /// Creates the file `name` with mode 0600 and opens it for writing.
     pub fn create_file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = openat(&self.0, single(name.as_ref())?, flags, Mode::RUSR | Mode::WUSR)?;
         Ok(File::from(file))
     }
 
-    /// All names in it, and what they stand for.
+    /// Returns the names and kinds of all entries.
     pub fn entries(&self) -> io::Result<Vec<(OsString, FileKind)>> {
         let mut found = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -129,14 +131,14 @@ impl Directory {
         Ok(found)
     }
 
-    /// Removes whatever is called `name`, unless that is a directory; a name that is not there is no error.
+    /// Removes the entry `name` unless it is a directory. A missing entry is no error.
     pub fn remove_file(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         gone(unlinkat(&self.0, single(name.as_ref())?, AtFlags::empty()))
     }
 
-    /// Removes whatever is called `name`, a directory with all that is in it; a name that is not there is no error.
+    /// Removes the entry `name`, recursively if it is a directory. A missing entry is no error.
     ///
-    /// Directories of ours whose modes keep us out are opened by changing these; trees of any depth go.
+    /// Changes the modes of our own directories where they deny access. The depth of the tree is unlimited.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         let name = single(name.as_ref())?;
         for _ in 0..TIMES {
@@ -147,7 +149,7 @@ impl Directory {
                 Ok(folder) => folder.empty(&folder, 0)?,
             }
             match unlinkat(&self.0, name, AtFlags::REMOVEDIR) {
-                // Moved here from far below, or written meanwhile.
+                // A deep directory was moved here, or another process has written here meanwhile.
                 Err(Errno::NOTEMPTY) => {}
                 other => return gone(other),
             }
@@ -155,12 +157,13 @@ impl Directory {
         Err(io::Error::other("another process still writes in it"))
     }
 
-    /// Removes all that is in it; what lies deeper than [`DEEP`] is moved into `top` instead.
+    /// Removes all entries. Moves directories below depth [`DEEP`] into `top` instead.
     fn empty(&self, top: &Self, depth: usize) -> io::Result<()> {
         for (name, kind) in self.entries()? {
             if kind != FileKind::Directory {
                 match unlinkat(&self.0, &name, AtFlags::empty()) {
-                    // Another process has made it a directory meanwhile: the next look finds that.
+                    // Another process has just replaced the file by a directory, so the next pass of the caller handles
+                    // it.
                     Err(Errno::ISDIR) => {}
                     other => gone(other)?,
                 }
@@ -183,7 +186,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Moves directory `name` into `top`, under a name that is free there.
+    /// Moves the directory `name` into `top` under a free name.
     fn move_up(&self, name: &OsStr, top: &Self) -> io::Result<()> {
         for number in 0..TIMES {
             let free = format!("deep-{number}");
@@ -195,7 +198,7 @@ impl Directory {
         Err(io::Error::other("its tree is too deep to be removed"))
     }
 
-    /// Opens a directory in it of which everything may go.
+    /// Opens a subdirectory for the removal of its content, after adding the owner's permissions if they are missing.
     fn enter(&self, name: &OsStr) -> Result<Self, Errno> {
         let folder = match openat(&self.0, name, Self::flags(), Mode::empty()) {
             Err(Errno::ACCESS) => {
@@ -220,14 +223,14 @@ impl AsFd for Directory {
     }
 }
 
-/// Whether an error means that there is nothing, or a thing of another kind: a link, or a file where a directory should be.
+/// Whether the error means that the path does not exist, or is a link, or has a file in place of a directory.
 #[must_use]
 pub fn is_absent(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-/// What is not there need not be removed.
+/// Treats a missing file as removed.
 fn gone(result: Result<(), Errno>) -> io::Result<()> {
     match result {
         Err(Errno::NOENT) => Ok(()),
@@ -235,7 +238,7 @@ fn gone(result: Result<(), Errno>) -> io::Result<()> {
     }
 }
 
-/// A name of one step.
+/// Returns `name` if it is a single path component.
 fn single(name: &OsStr) -> io::Result<&OsStr> {
     let mut steps = Path::new(name).components();
     match (steps.next(), steps.next()) {

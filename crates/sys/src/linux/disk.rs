@@ -1,68 +1,69 @@
-//! What holds the bytes of a mount: through partitions, mappers, arrays and loops down to disks.
+//! Disks below a mount, found through partitions, device mappers, RAID arrays and loop devices.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::mount::{Mount, Roots};
 
-/// Deeper than devices are stacked anywhere.
+/// Limit for the depth of stacked devices. No real stack is that deep.
 const DEEPEST: usize = 16;
 
-/// From a mount down to what holds its bytes.
+/// Layers from a mount down to the storage of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stack {
-    /// What was passed through, from the top: `"overlay"`, `"partition sda1"`, `"LVM vg-root"`.
+    /// Layers from the top, such as `"overlay"`, `"partition sda1"`, `"LVM vg-root"`.
     pub layers: Vec<String>,
-    /// What is at the bottom.
+    /// Storage at the bottom.
     pub bottom: Bottom,
 }
 
-/// What is at the bottom of a [`Stack`].
+/// Storage at the bottom of a [`Stack`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bottom {
     /// These disks, each once; at least one.
     Disks(Vec<Disk>),
-    /// The memory of this machine.
+    /// Memory of this machine.
     Memory,
-    /// A file system that another machine, or the host of this one, serves.
+    /// File system on another machine or on the host of this one, with its type and source.
     Network(String),
-    /// What cannot be known from here, and why.
+    /// Unknown storage, with the reason.
     Unknown(String),
 }
 
-/// A block device that is no part, mapping or image of another one that we can see. `None` is what the kernel does not
-/// tell. Source: Linux, Documentation/ABI/stable/sysfs-block.
+/// Block device that is not a partition, mapping or image of another visible one. `None` means that the kernel does not
+/// report the value. Source: Linux, Documentation/ABI/stable/sysfs-block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Disk {
-    /// As in `/dev`: `nvme0n1`.
+    /// Name in `/dev`, such as `nvme0n1`.
     pub name: String,
-    /// Maker and model.
+    /// Vendor and model.
     pub model: Option<String>,
-    /// Revision of its firmware.
+    /// Firmware revision.
     pub firmware: Option<String>,
     /// Size in bytes.
     pub bytes: Option<u64>,
-    /// Whether it says that it turns. Virtual disks often do.
+    /// Whether the device reports that it rotates. Virtual disks often do.
     pub rotational: Option<bool>,
-    /// The I/O scheduler in use.
+    /// I/O scheduler in use.
     pub scheduler: Option<String>,
-    /// Commands that the device takes at once.
+    /// Number of commands that the device accepts at once.
     pub queue_depth: Option<u32>,
-    /// Requests that the kernel queues.
+    /// Number of requests that the kernel queues.
     pub requests: Option<u32>,
-    /// What the kernel believes of its cache: `write back` (flushes are sent) or `write through`.
+    /// Kernel's view of the write cache: `write back` (the kernel sends flushes) or `write through`.
     pub write_cache: Option<String>,
-    /// What a SCSI drive itself said; differs from the above if that was edited, and flushes are then not sent.
+    /// Cache mode that a SCSI drive itself reports. If an administrator has overridden it, `write_cache` differs and
+    /// the kernel sends no flushes.
     pub drive_cache: Option<String>,
-    /// Whether it takes writes with forced unit access.
+    /// Whether the device supports writes with forced unit access.
     pub fua: Option<bool>,
-    /// Logical and physical size of a sector, in bytes.
+    /// Logical and physical sector size, in bytes.
     pub sectors: Option<(u32, u32)>,
-    /// Where the kernel shows it.
+    /// Directory of the device in sysfs.
     pub folder: PathBuf,
 }
 
-/// How far the walk has come.
+/// State of the descent from a mount.
 struct Walk<'a> {
     roots: &'a Roots,
     layers: Vec<String>,
@@ -70,7 +71,7 @@ struct Walk<'a> {
 }
 
 impl Stack {
-    /// What is below `mount`.
+    /// Finds the storage below `mount`.
     #[must_use]
     pub fn below(roots: &Roots, mount: &Mount) -> Self {
         let mut walk = Walk { roots, layers: Vec::new(), disks: Vec::new() };
@@ -84,7 +85,7 @@ impl Stack {
 }
 
 impl Walk<'_> {
-    /// Descends; returns what it came to if that is no disk.
+    /// Descends from `mount`. Returns a bottom that is not a disk; adds disks to [`Self::disks`].
     fn mount(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
         if depth > DEEPEST {
             return Some(Bottom::Unknown("devices are stacked too deep to follow".to_owned()));
@@ -109,8 +110,9 @@ impl Walk<'_> {
         }
     }
 
-    /// An upper folder is one of the host's: within a container it cannot be looked up. But the engine mounts files of
-    /// its own into the container, such as /etc/hosts, and they lie beside its overlays.
+    /// Descends from an overlay to the file system of its upper directory. A container cannot see that directory,
+    /// because its path is one of the host's. The engine mounts files such as /etc/hosts into the container, and they
+    /// usually lie on the same file system.
     fn overlay(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
         self.layers.push(mount.kind.clone());
         let outside = |found: &Mount| found.kind != mount.kind;
@@ -170,7 +172,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Descends from a block device, whose folder this is.
+    /// Descends from the block device with the sysfs directory `folder`.
     fn folder(&mut self, folder: &Path, depth: usize) -> Option<Bottom> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if depth > DEEPEST {
@@ -201,7 +203,7 @@ impl Walk<'_> {
     }
 }
 
-/// What a device with others below it is. Source of the prefixes: lvm2, cryptsetup, multipath-tools and kpartx.
+/// Describes a device that lies on others. Source of the prefixes: lvm2, cryptsetup, multipath-tools and kpartx.
 fn mapping(folder: &Path, name: &str, members: usize) -> String {
     if let Some(level) = text(&folder.join("md/level")) {
         return format!("RAID {name} ({level}, {members} members)");
@@ -226,7 +228,7 @@ impl Disk {
         let device = folder.join("device");
         let told = |file: &str| text(&device.join(file)).filter(|text| !text.is_empty());
         let model = match (told("vendor"), told("model")) {
-            // Maker "ATA" is none, and virtio gives a number.
+            // "ATA" is not a vendor, and virtio reports a number.
             (Some(vendor), Some(model)) if vendor != "ATA" && !vendor.starts_with("0x") => {
                 Some(format!("{vendor} {model}"))
             }
@@ -258,8 +260,8 @@ impl Disk {
         }
     }
 
-    /// Flushes that the kernel has sent to it and finished since the boot. Source: Linux,
-    /// Documentation/admin-guide/iostats.rst, field 16, from 5.5.
+    /// Returns the number of flushes that the kernel has sent and the device has completed since the boot. Source:
+    /// Linux, Documentation/admin-guide/iostats.rst, field 16, since 5.5.
     #[must_use]
     pub fn flushes(&self, roots: &Roots) -> Option<u64> {
         let table = fs::read_to_string(roots.procfs.join("diskstats")).ok()?;
@@ -267,7 +269,7 @@ impl Disk {
         line.split_whitespace().nth(18)?.parse().ok()
     }
 
-    /// The most writes in a second that the control group of this process may make on it.
+    /// Returns the limit on writes per second for this process's control group. `None` if there is no limit.
     ///
     /// Source: Linux, Documentation/admin-guide/cgroup-v2.rst (`io.max`) and cgroup-v1/blkio-controller.rst.
     #[must_use]
@@ -295,12 +297,12 @@ impl Disk {
     }
 }
 
-/// The first line of a file, without blanks around it; of several lines all.
+/// Reads a file and trims it. `None` if it cannot be read.
 pub(crate) fn text(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// What is in a folder, by name; nothing if it is not there.
+/// Returns the sorted paths of a directory's entries; empty if the directory cannot be read.
 pub(crate) fn children(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
@@ -315,7 +317,7 @@ mod tests {
     use super::super::readings::Sensors;
     use super::*;
 
-    /// A machine that exists as files alone.
+    /// Fake machine: copies of sysfs and procfs in a temporary directory.
     struct Machine {
         root: tempfile::TempDir,
         roots: Roots,
@@ -341,7 +343,7 @@ mod tests {
             symlink(target, path).unwrap();
         }
 
-        /// A block device whose folder is `sys/devices/PATH`.
+        /// Creates the block device with the sysfs directory `sys/devices/PATH`.
         fn block(&self, path: &str, number: &str, files: &[(&str, &str)]) {
             let folder = self.root.path().join("sys/devices").join(path);
             let name = folder.file_name().unwrap().to_str().unwrap();
@@ -360,7 +362,7 @@ mod tests {
             );
         }
 
-        /// What is below a mount of this device and kind; `more` are further mounts.
+        /// Returns the stack below a root mount of this device and kind. `more` are further lines of mountinfo.
         fn below(&self, device: &str, kind: &str, source: &str, options: &str, more: &str) -> Stack {
             let line = format!("30 1 {device} / / rw - {kind} {source} {options}\n{more}");
             self.put("proc/self/mountinfo", &line);
@@ -459,7 +461,7 @@ mod tests {
         let more = format!("31 1 254:0 / {} rw - ext4 /dev/vda rw", machine.root.path().display());
         let stack = machine.below("7:0", "ext4", "/dev/loop0", "rw", &more);
         assert_eq!((stack.layers.len(), names(&stack)), (1, vec!["vda"]));
-        // A file on the loop's own mount.
+        // The backing file lies on the loop device's own mount.
         let stack = machine.below("7:0", "ext4", "/dev/loop0", "rw", "");
         assert!(matches!(stack.bottom, Bottom::Unknown(_)), "{stack:?}");
     }

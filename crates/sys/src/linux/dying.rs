@@ -1,12 +1,12 @@
-//! Waiting for what a dying process gives up: the kernel does not tell of it.
+//! Polling for resources that a dying process releases, because the kernel sends no notification.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long a killed process may take to be gone, on a machine that is very busy, and how often we look.
+/// Timeout for a killed process to disappear on a busy machine, and interval between checks.
 const DYING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
 
-/// Looks for `condition` until it holds; false if a dying process would have been gone by now.
+/// Polls `condition` until it holds. Returns false after the timeout for a dying process.
 pub(crate) fn wait_until(mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
     let (patience, pause) = DYING;
     let end = Instant::now() + patience;

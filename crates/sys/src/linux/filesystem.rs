@@ -1,11 +1,11 @@
-//! What kind of file system a path lies on, and how much room it has.
+//! Kind and free space of a file system.
 
 use std::io;
 use std::path::Path;
 
 /// `f_type` of tmpfs. Source: statfs(2).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
-/// `f_type` of ramfs, which has no bound at all.
+/// `f_type` of ramfs, which has no size limit.
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
 /// Whether a file system keeps its files in memory.
@@ -13,23 +13,23 @@ const RAMFS_MAGIC: u64 = 0x8584_58f6;
 pub enum FilesystemKind {
     /// tmpfs or ramfs.
     Memory,
-    /// Everything else.
+    /// Any other file system.
     Disk,
 }
 
-/// A file system as `statfs(2)` describes it.
+/// File system as `statfs(2)` describes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Filesystem {
     /// Memory or disk.
     pub kind: FilesystemKind,
-    /// Size in bytes; `u64::MAX` for a tmpfs mounted without a bound.
+    /// Size in bytes; `u64::MAX` for a tmpfs without a size limit.
     pub total: u64,
-    /// Bytes that an unprivileged process may still write; `u64::MAX` without a bound.
+    /// Bytes that an unprivileged process may still write; `u64::MAX` without a size limit.
     pub free: u64,
 }
 
 impl Filesystem {
-    /// The file system that `path` lies on.
+    /// Returns the file system of `path`.
     pub fn of(path: &Path) -> io::Result<Self> {
         let stat = rustix::fs::statfs(path)?;
         let magic = u64::try_from(stat.f_type).unwrap_or(0) & 0xffff_ffff;

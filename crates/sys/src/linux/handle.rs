@@ -1,4 +1,4 @@
-//! Processes by handle: their ends, and signals to them.
+//! Process handles: waiting for the end of a process, and signals.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,17 +9,18 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal, waitid,
 };
 
-/// A process by a handle: readable once it has ended, and never another process, as its number may be.
+/// Pidfd of a process. It becomes readable when the process ends, and never refers to another process with a reused
+/// pid.
 #[derive(Debug)]
 pub struct ProcessHandle(OwnedFd);
 
 impl ProcessHandle {
-    /// Of a child that was not waited for yet.
+    /// Opens a handle for a child that has not been reaped.
     pub fn of(child: &Child) -> io::Result<Self> {
         Self::of_pid(Pid::from_child(child))
     }
 
-    /// Of whichever process has that number now; `None` if there is none.
+    /// Opens a handle for the process that has the pid `number` now. `None` if there is none.
     #[must_use]
     pub fn of_number(number: u32) -> Option<Self> {
         let pid = i32::try_from(number).ok().and_then(Pid::from_raw)?;
@@ -30,12 +31,12 @@ impl ProcessHandle {
         Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         Ok(pidfd_send_signal(&self.0, signal)?)
     }
 
-    /// How a child of ours has ended that was not waited for yet, and still can be; `None` if it has not.
+    /// Returns the exit status of a child without reaping it. `None` if it still runs.
     pub fn exit_status(&self) -> io::Result<Option<ExitStatus>> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let ended = waitid(WaitId::PidFd(self.0.as_fd()), look)?;
@@ -45,7 +46,7 @@ impl ProcessHandle {
         }))
     }
 
-    /// Ends it at once; one that has ended already is no error.
+    /// Kills the process. A process that has ended already is no error.
     #[expect(clippy::let_underscore_must_use, reason = "one that has ended already is no error")]
     pub fn kill(&self) {
         let _ = self.signal(Signal::KILL);
@@ -58,7 +59,7 @@ impl AsFd for ProcessHandle {
     }
 }
 
-/// Sends a signal to a child that was not waited for yet: its number is still its own.
+/// Sends a signal to a child that has not been reaped, so that its pid cannot belong to another process.
 pub fn signal(child: &Child, signal: Signal) -> io::Result<()> {
     Ok(kill_process(Pid::from_child(child), signal)?)
 }

@@ -1,4 +1,4 @@
-//! Where a file has bytes, and where holes. Source: lseek(2).
+//! Data and holes of sparse files. Source: lseek(2).
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// Where the next bytes begin, from `at` on; `None` if there is only a hole up to the end.
+/// Returns the offset of the next data at or after `at`. `None` if only a hole follows.
 pub fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     match seek(file, SeekFrom::Data(at)) {
         Ok(start) => Ok(Some(start)),
@@ -15,7 +15,7 @@ pub fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// Where the next hole begins, from `at` on, or the file ends.
+/// Returns the offset of the next hole at or after `at`, or the end of the file.
 pub fn next_hole(file: &File, at: u64) -> io::Result<u64> {
     Ok(seek(file, SeekFrom::Hole(at))?)
 }

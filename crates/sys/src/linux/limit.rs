@@ -1,4 +1,4 @@
-//! How many files a process may have open, and what to do where a limit of the user's is reached.
+//! Limits on open files, and advice for errors that come from a user's limits.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -8,19 +8,18 @@ use std::sync::OnceLock;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What we began with, once that was changed.
+/// Limit before [`raise_files`]; empty until then.
 static USUAL: OnceLock<Rlimit> = OnceLock::new();
 
-/// Raises our limit of open files as far as it may be. Many a system starts with 1024; where there cannot be more,
-/// the call that needs them fails then.
+/// Raises our limit of open files to the maximum, because many systems start with 1024. Ignores failures.
 #[expect(clippy::let_underscore_must_use, reason = "the call that needs more files fails then")]
 pub fn raise_files() {
     let usual = *USUAL.get_or_init(|| getrlimit(Resource::Nofile));
     let _ = setrlimit(Resource::Nofile, Rlimit { current: usual.maximum, ..usual });
 }
 
-/// Gives the child of `command` the limit that we began with: programs that use `select` cannot have more, and some
-/// close every file that there may be.
+/// Gives the child of `command` the original limit. Programs that use `select` fail with a higher one, and some
+/// programs close every possible descriptor.
 #[allow(unsafe_code)]
 pub fn leave_usual_files(command: &mut Command) {
     let Some(usual) = USUAL.get().copied() else { return };
@@ -30,8 +29,8 @@ pub fn leave_usual_files(command: &mut Command) {
     }
 }
 
-/// What to do where a file could not be opened, or a process or thread could not be started, for want of a user's rights to
-/// have as many. Not for what may time out: that has the same number.
+/// Returns advice for an error that comes from a limit on files, processes or threads. Do not use it for errors of
+/// calls with a timeout, because those have the same number.
 #[must_use]
 pub fn remedy(error: &io::Error) -> Option<&'static str> {
     match Errno::from_io_error(error)? {

@@ -1,34 +1,35 @@
-//! What the machine is, and how busy. What it does not say is `None`. Source: proc(5).
+//! Description and load of the machine. `None` means that the kernel does not report the value. Source: proc(5).
 
 use std::fs;
 
 use super::memory::bytes_of;
 
-/// The kernel's release.
+/// Returns the kernel release.
 #[must_use]
 pub fn kernel() -> Option<String> {
     first_line("/proc/sys/kernel/osrelease")
 }
 
-/// What the machine calls itself.
+/// Returns the host name.
 #[must_use]
 pub fn host_name() -> Option<String> {
     first_line("/proc/sys/kernel/hostname")
 }
 
-/// The mean numbers of running processes over the last 1, 5 and 15 minutes.
+/// Returns the load averages over 1, 5 and 15 minutes, separated by blanks.
 #[must_use]
 pub fn load_average() -> Option<String> {
     Some(first_line("/proc/loadavg")?.split(' ').take(3).collect::<Vec<_>>().join(" "))
 }
 
-/// How many tasks run or wait for a processor now. Source: proc(5), the fourth field of `/proc/loadavg`.
+/// Returns the number of tasks that run or wait for a processor now. Source: proc(5), the fourth field of
+/// `/proc/loadavg`.
 #[must_use]
 pub fn runnable_tasks() -> Option<usize> {
     first_line("/proc/loadavg")?.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
 }
 
-/// The model of its processors.
+/// Returns the model name of the processors.
 #[must_use]
 pub fn processor() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
@@ -36,13 +37,13 @@ pub fn processor() -> Option<String> {
     Some(model?.1.trim().to_owned())
 }
 
-/// Bytes of memory that it has.
+/// Returns the size of the memory in bytes.
 #[must_use]
 pub fn total_memory() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal")
 }
 
-/// Ticks of a second in which processor time is counted.
+/// Returns the number of clock ticks per second, the unit of processor times in `/proc`.
 #[must_use]
 pub fn clock_ticks() -> u64 {
     rustix::param::clock_ticks_per_second()

@@ -1,4 +1,4 @@
-//! Which rights new files have.
+//! File mode creation mask.
 
 use std::fs::File;
 use std::io;
@@ -9,24 +9,23 @@ use std::sync::OnceLock;
 use rustix::fs::{Mode, fchmod};
 use rustix::process::umask;
 
-/// What we began with, once that was changed.
+/// Mask before [`make_private`]; empty until then.
 static USUAL: OnceLock<Mode> = OnceLock::new();
 
-/// Makes all that we make from now on private, whatever mask we were started with. What others may see is given its
-/// mode afterwards.
+/// Sets a mask that makes new files private. Code that creates files for other users must set their modes.
 pub fn make_private() {
     let before = umask(Mode::RWXG | Mode::RWXO);
     USUAL.get_or_init(|| before);
 }
 
-/// Gives the child of `command` the mask that we began with.
+/// Gives the child of `command` the original mask.
 pub fn leave_usual_mask(command: &mut Command) {
     if let Some(usual) = USUAL.get().copied() {
         set_mask(command, usual);
     }
 }
 
-/// Lets the child of `command` make files that others can read, and no other user can write.
+/// Gives the child of `command` a mask that lets other users read new files but not write them.
 pub fn let_others_read(command: &mut Command) {
     set_mask(command, Mode::WGRP | Mode::WOTH);
 }
@@ -42,7 +41,7 @@ fn set_mask(command: &mut Command, mask: Mode) {
     }
 }
 
-/// Gives a new file of the user's, outside of the cache, the mode that the mask we began with allows.
+/// Gives a new file of the user's the mode that the original mask allows. It is for files outside of the cache.
 pub fn leave_usual_mode(file: &File) -> io::Result<()> {
     let all = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
     match USUAL.get() {

@@ -1,4 +1,4 @@
-//! How much memory this process and its children may still use: the machine's, and every control group's above us.
+//! Memory that this process and its children may still use, limited by the machine and by each control group above us.
 
 use std::fs;
 use std::io;
@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::mount::Mount;
 
-/// Bytes of memory that may still be used without swapping or being killed: the smallest of `MemAvailable` and what
-/// the limits of our control groups (v1 and v2, at every level) leave. Page cache that the kernel can drop is free.
+/// Returns the bytes of memory that may be used without swapping and without the OOM killer. It is the minimum of
+/// `MemAvailable` and the rest under each of our control groups' limits (v1 and v2, all levels). Page cache that the
+/// kernel can drop counts as free.
 ///
-/// `root` is `/`, or a folder with `proc` and `sys` below it for tests.
+/// `root` is `/`; tests pass a directory with `proc` and `sys` in it.
 pub fn available_memory(root: &Path) -> io::Result<u64> {
     let meminfo = fs::read_to_string(root.join("proc/meminfo"))?;
     let machine = bytes_of(&meminfo, "MemAvailable")
@@ -17,17 +18,18 @@ pub fn available_memory(root: &Path) -> io::Result<u64> {
     Ok(group_folders(root).iter().filter_map(left_in).fold(machine, u64::min))
 }
 
-/// The bytes of a line like `MemTotal:   2000 kB` of a text like `/proc/meminfo`.
+/// Returns the bytes of a line such as `MemTotal:   2000 kB` in a text like `/proc/meminfo`.
 pub(super) fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     value.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The names of a control group's limit, of its usage, and in its `memory.stat` of what can be reclaimed: v1 and v2.
+/// File names of a control group's limit and usage, and the name of reclaimable memory in `memory.stat`, for v1 and v2.
 const V1: [&str; 3] = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 const V2: [&str; 3] = ["memory.max", "memory.current", "inactive_file"];
 
-/// The folders of our memory control groups, each with all its ancestors that we can see, and with the names in it.
+/// Returns the directories of our memory control groups and their visible ancestors, with the file names of their
+/// version.
 fn group_folders(root: &Path) -> Vec<(PathBuf, [&'static str; 3])> {
     let memberships = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
@@ -42,7 +44,7 @@ fn group_folders(root: &Path) -> Vec<(PathBuf, [&'static str; 3])> {
         let mut mounts = mounts.lines().filter_map(Mount::parse);
         let Some(mount) = mounts.find(|mount| has_memory(mount, v2)) else { continue };
         let mount = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
-        // In a container the path is often one of the host's; the mount itself is then our group.
+        // In a container the path is often one of the host's. The mount itself is our group then.
         let mut folder = mount.join(path.trim_start_matches('/'));
         if !folder.is_dir() {
             folder.clone_from(&mount);
@@ -57,7 +59,7 @@ fn group_folders(root: &Path) -> Vec<(PathBuf, [&'static str; 3])> {
     groups
 }
 
-/// Whether it is the memory hierarchy of that version.
+/// Whether the mount is the memory hierarchy of that version.
 fn has_memory(mount: &Mount, v2: bool) -> bool {
     match mount.kind.as_str() {
         "cgroup2" => v2,
@@ -66,7 +68,7 @@ fn has_memory(mount: &Mount, v2: bool) -> bool {
     }
 }
 
-/// Bytes left in one group; `None` where it has no limit or does not say.
+/// Returns the bytes left in one group. `None` if it has no limit or the files are not readable.
 fn left_in((folder, [limit, usage, reclaimable]): &(PathBuf, [&str; 3])) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();

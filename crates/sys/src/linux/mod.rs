@@ -1,4 +1,4 @@
-//! Linux: what the interface of this crate means there.
+//! Linux implementation of the crate's interface.
 
 pub(crate) mod boot;
 pub(crate) mod directory;

@@ -1,4 +1,4 @@
-//! The mount that a path lies in, as the kernel lists it.
+//! Mounts, as the kernel lists them in mountinfo.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-/// Where the kernel shows itself: `/sys` and `/proc`, or copies of them for tests.
+/// Paths of sysfs and procfs, or of copies for tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
     /// Usually `/sys`.
@@ -22,29 +22,29 @@ impl Default for Roots {
     }
 }
 
-/// A line of mountinfo. Source: proc(5), `/proc/PID/mountinfo`.
+/// Line of mountinfo. Source: proc(5), `/proc/PID/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     pub(crate) id: u64,
-    /// Major and minor number; a major of 0 is no device.
+    /// Major and minor device number. Major 0 means that there is no device.
     pub device: (u32, u32),
-    /// The folder of its file system that is mounted.
+    /// Directory of the file system that is mounted.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// Mount point.
     pub point: PathBuf,
-    /// Options of the mount.
+    /// Mount options.
     pub options: String,
-    /// Type of the file system, such as `ext4` or `fuse.sshfs`.
+    /// File system type, such as `ext4` or `fuse.sshfs`.
     pub kind: String,
-    /// What was mounted: a device, a server's export, a name without meaning.
+    /// Mounted source: a device, a server's export, or an arbitrary name.
     pub source: String,
     /// Options of the file system.
     pub super_options: String,
 }
 
 impl Mount {
-    /// The mount that `path` lies in, by its number: the device number of a file is none that btrfs would mount. A table
-    /// without that number (a kernel before 5.8, a copy of another machine's) is searched for the longest path above.
+    /// Finds the mount of `path` by its mount id, because btrfs files have device numbers that no mount has. Falls back
+    /// to the longest mount point above `path` if the table has no such id (a kernel before 5.8, or a copied table).
     pub fn of(roots: &Roots, path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let table = roots.procfs.join("self/mountinfo");
@@ -58,8 +58,8 @@ impl Mount {
         })
     }
 
-    /// The mount that `path` lies in, of a text like `/proc/self/mountinfo`: the longest path above it, and of several at one
-    /// point the last, which hides the others.
+    /// Finds the mount of `path` in a text like `/proc/self/mountinfo`. Chooses the longest mount point above `path`,
+    /// and the last of several mounts at one point, because it hides the others.
     #[must_use]
     pub fn in_table(table: &str, path: &Path) -> Option<Self> {
         let above = table.lines().filter_map(Self::parse).filter(|mount| path.starts_with(&mount.point));
@@ -84,7 +84,7 @@ impl Mount {
         })
     }
 
-    /// The value of an option of the file system: `upperdir` of an overlay, say.
+    /// Returns the value of a file system option, such as `upperdir` of an overlay.
     #[must_use]
     pub fn super_option(&self, name: &str) -> Option<String> {
         let value =
@@ -93,7 +93,7 @@ impl Mount {
     }
 }
 
-/// The number of the mount of `path`. Source: statx(2), `STATX_MNT_ID`, Linux 5.8; before that proc(5), fdinfo.
+/// Returns the mount id of `path`. Source: statx(2), `STATX_MNT_ID`, Linux 5.8; before that proc(5), fdinfo.
 fn number(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
     if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 {
@@ -104,7 +104,7 @@ fn number(path: &Path) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
-/// Undoes the octal escapes of blanks, tabs, line feeds and backslashes.
+/// Decodes the octal escapes of blanks, tabs, line feeds and backslashes.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

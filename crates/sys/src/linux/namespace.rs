@@ -1,4 +1,4 @@
-//! Being another user than root, or one with a name, where there is no right to become one: in a user namespace.
+//! User namespaces: they let a child see our account under another uid if we may not change to that uid.
 
 use std::fs;
 use std::io;
@@ -9,17 +9,18 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Whether this process may become the user `uid` with the group `gid`: both exist in its user namespace.
+/// Whether this process may change to `uid` and `gid`: both must be mapped in its user namespace.
 #[must_use]
 pub fn may_become(uid: u32, gid: u32) -> bool {
     let mapped = |table: &str, id: u32| {
-        // A kernel without namespaces has no such table, and all numbers.
+        // A kernel without namespaces has no such file, and maps every id.
         fs::read_to_string(table).map_or(true, |table| maps(&table, id))
     };
     mapped("/proc/self/uid_map", uid) && mapped("/proc/self/gid_map", gid)
 }
 
-/// Whether `id` is in a table of lines with a first number inside, one outside, and a count. Source: `user_namespaces(7)`.
+/// Whether a uid or gid map contains `id`. Each line has a first id inside, a first id outside, and a count. Source:
+/// `user_namespaces(7)`.
 fn maps(table: &str, id: u32) -> bool {
     table.lines().any(|line| {
         let mut numbers = line.split_ascii_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
@@ -28,18 +29,18 @@ fn maps(table: &str, id: u32) -> bool {
     })
 }
 
-/// Lets the child of `command` run in a user namespace of its own, in which our user and group are called `uid` and
-/// `gid`. Its files are ours, and we may signal it. Spawning it fails where the system does not allow that.
+/// Runs the child of `command` in a new user namespace that maps our user and group to `uid` and `gid`. Its files are
+/// ours, and we may send it signals. Spawning fails if the system forbids user namespaces.
 #[allow(unsafe_code)]
 pub fn call_ourselves(command: &mut Command, uid: u32, gid: u32) {
-    // All texts are made here: the child may not allocate.
+    // The strings are allocated here, because the child must not allocate between fork and exec.
     let steps = [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("{uid} {} 1", geteuid().as_raw())),
         ("/proc/self/gid_map", format!("{gid} {} 1", getegid().as_raw())),
     ];
     let enter = move || -> io::Result<()> {
-        // SAFETY: of all that can be unshared, the user namespace does not touch what this process has open or mapped.
+        // SAFETY: unsharing the user namespace changes neither open files nor mapped memory of this process.
         unsafe { unshare_unsafe(UnshareFlags::NEWUSER)? };
         for (path, text) in &steps {
             let file = openat(CWD, *path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -47,8 +48,8 @@ pub fn call_ourselves(command: &mut Command, uid: u32, gid: u32) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the closure makes system calls only, with texts from before; paths as short as these
-    // are made C strings on the stack.
+    // SAFETY: between fork and exec the closure only makes system calls with strings allocated before. rustix converts
+    // paths this short to C strings on the stack.
     unsafe { command.pre_exec(enter) };
 }
 

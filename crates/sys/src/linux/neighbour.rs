@@ -1,14 +1,14 @@
-//! Whose program is at the other end of a loopback connection: the kernel tells.
+//! Owner of the process at the other end of a loopback connection.
 //!
-//! It is asked for that one socket (`sock_diag(7)`), which costs the same however many sockets there are. Where it does
-//! not answer such questions (gVisor, a kernel without `tcp_diag`), its table of all sockets is read:
+//! `sock_diag(7)` answers for one socket at a cost that does not depend on the number of sockets. If the kernel does
+//! not support it (gVisor, a kernel without `tcp_diag`), the table of all sockets serves instead:
 //!
 //! ```text
 //!   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
 //!    0: 0100007F:8F34 0100007F:1538 01 00000000:00000000 00:00000000 00000000  1000        0 4711 …
 //! ```
-//! Source: `proc_net_tcp.rst` of Linux; addresses are the network's bytes read as integers of this machine. Where
-//! there is no such table, no user is known.
+//! Source: `proc_net_tcp.rst` of Linux. Addresses are network bytes, read as integers of this machine. Without such a
+//! table, the owner is unknown.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,11 +16,11 @@ use std::sync::OnceLock;
 
 use super::socket_diag;
 
-/// The state in which a socket surely has its owner; one being closed says 0, as root's do.
+/// State of an open connection. Only here is the uid reliable: a closing socket reports 0, like one of root's.
 const ESTABLISHED: &str = "01";
 const LISTENS: &str = "0A";
 
-/// Whether `remote`, connected with us at `local`, is on this machine and belongs to our user, or to root.
+/// Whether `remote`, connected to our address `local`, is on this machine and belongs to our user or to root.
 #[must_use]
 pub fn is_our_neighbour(remote: SocketAddr, local: SocketAddr) -> bool {
     let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
@@ -34,15 +34,15 @@ pub fn is_our_neighbour(remote: SocketAddr, local: SocketAddr) -> bool {
     owner.is_some_and(|owner| owner == ours || owner == 0)
 }
 
-/// Whether `remote`, connected with us at `local`, is on this machine and a process has it open, if only to read. Where the
-/// kernel answers no question for one socket, none is known to be.
+/// Whether `remote`, connected to our address `local`, is on this machine and is still open in a process, if only for
+/// reading. Always false without `sock_diag`.
 #[must_use]
 pub fn is_open_here(remote: SocketAddr, local: SocketAddr) -> bool {
     let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     answers() && socket_diag::owner(canonical(remote), canonical(local)).is_ok_and(|owner| owner.is_some())
 }
 
-/// Whether the kernel answers questions for one socket: found out once, with a connection to ourselves.
+/// Whether the kernel supports `sock_diag`. The first call finds out with a connection to ourselves.
 fn answers() -> bool {
     static ANSWERS: OnceLock<bool> = OnceLock::new();
     let ask_for_ours = || {
@@ -53,13 +53,13 @@ fn answers() -> bool {
     *ANSWERS.get_or_init(|| ask_for_ours().is_ok_and(|owner| owner.is_some()))
 }
 
-/// The user of that socket, by the tables.
+/// Returns the uid of a socket from the tables.
 fn listed(near: SocketAddr, far: SocketAddr) -> Option<u32> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter();
     tables.filter_map(|table| fs::read_to_string(table).ok()).find_map(|table| owner(&table, near, far))
 }
 
-/// The user of the socket that is bound to `near` and connected with `far`.
+/// Returns the uid of the socket that is bound to `near` and connected to `far`.
 fn owner(table: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
     let (near, far) = (written(near), written(far));
     table.lines().skip(1).find_map(|line| {
@@ -68,12 +68,13 @@ fn owner(table: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
         let found = state == ESTABLISHED
             && near.iter().any(|near| near == local)
             && far.iter().any(|far| far == remote);
-        // Behind the state come two queues, a timer and a count of retries; queues and timer are one word each.
+        // The uid comes after the state, two queues (one word), a timer (one word) and a retry count.
         if found { words.nth(3)?.parse().ok() } else { None }
     })
 }
 
-/// Which program listens at that port, and its process, if it is one that we may look at.
+/// Returns the name and pid of the process that listens on `port`. `None` if there is none or we may not see its
+/// descriptors.
 #[must_use]
 pub fn listener_at(port: u16) -> Option<(String, u32)> {
     let suffix = format!(":{port:04X}");
@@ -95,14 +96,14 @@ pub fn listener_at(port: u16) -> Option<(String, u32)> {
     )
 }
 
-/// The number of the socket in this line of a table, if it listens at the port.
+/// Returns the inode of the socket in this line of a table if it listens on the port.
 fn listening(line: &str, suffix: &str) -> Option<u64> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let found = words.get(1)?.ends_with(suffix) && *words.get(3)? == LISTENS;
     if found { words.get(9)?.parse().ok() } else { None }
 }
 
-/// An address as the tables may write it: a client with an IPv6 socket may well speak IPv4.
+/// Returns the forms that the tables may use for an address. A client with an IPv6 socket may speak IPv4.
 fn written(address: SocketAddr) -> Vec<String> {
     let write = |octets: &[u8]| {
         let mut text = String::new();
@@ -140,7 +141,7 @@ mod tests {
     #[test]
     fn ipv6_and_mapped_addresses_are_known_too() {
         for (bound, reached) in [("[::1]:0", "::1"), ("[::]:0", "127.0.0.1")] {
-            // A machine without IPv6 has nothing to ask about.
+            // A machine without IPv6 has nothing to test.
             let Ok(listener) = TcpListener::bind(bound) else { continue };
             let port = listener.local_addr().unwrap().port();
             let _client = TcpStream::connect((reached, port)).unwrap();

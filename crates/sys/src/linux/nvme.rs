@@ -1,6 +1,6 @@
-//! What an `NVMe` drive notes of its own heat: the log page "SMART / Health Information", which only root may read.
+//! Thermal counters of an `NVMe` drive, from the log page "SMART / Health Information", which only root may read.
 //!
-//! Source: NVM Express Base Specification, log page 02h (the counters of throttling since revision 1.3); Linux,
+//! Source: NVM Express Base Specification, log page 02h (thermal throttling counters since revision 1.3); Linux,
 //! `include/uapi/linux/nvme_ioctl.h`.
 
 use std::cell::Cell;
@@ -13,41 +13,41 @@ use std::time::{Duration, Instant};
 use super::disk::{Disk, text};
 use super::mount::Roots;
 
-/// Bytes of the log page.
+/// Size of the log page in bytes.
 const LENGTH: usize = 512;
-/// An answer is believed for so long, as the kernel does for its own thermometer (drivers/nvme/host/hwmon.c): to be asked
-/// more often disturbs a drive.
+/// Time for which an answer is reused, because frequent requests disturb the drive. The kernel's sensor uses the same
+/// interval (drivers/nvme/host/hwmon.c).
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What a drive has counted of its heat since it was made. 0 is also what a drive says that does not count.
+/// Thermal counters over the life of a drive. A drive that does not count reports 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Heat {
-    /// Times that it began to throttle itself, or to do so harder.
+    /// Number of times that the drive began to throttle or throttled harder.
     pub throttles: u64,
-    /// Seconds that it throttled itself.
+    /// Seconds of throttling.
     pub throttled: u64,
-    /// Minutes at or above the temperature that it warns of.
+    /// Minutes at or above the warning temperature.
     pub overheated: u64,
 }
 
-/// The log page, as far as it is about heat.
+/// Thermal part of the log page.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Health {
     /// Degrees Celsius.
     pub(super) temperature: Option<f64>,
-    /// Whether it is beyond a threshold of temperature.
+    /// Whether the temperature is beyond a threshold.
     pub(super) alarm: bool,
     pub(super) heat: Heat,
 }
 
-/// A drive that can be asked.
+/// Open drive with its last answer.
 #[derive(Debug)]
 pub(super) struct Nvme {
     device: File,
     answer: Cell<Option<(Instant, Option<Health>)>>,
 }
 
-/// A command for the controller: `struct nvme_passthru_cmd`.
+/// Admin command for the controller: `struct nvme_passthru_cmd`.
 #[repr(C)]
 #[derive(Default)]
 struct Command {
@@ -66,7 +66,7 @@ struct Command {
 }
 
 impl Heat {
-    /// What was added since an earlier look.
+    /// Returns the difference to an earlier reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -97,9 +97,9 @@ impl Health {
 }
 
 impl Nvme {
-    /// Opens `disk`; `None` if it is no `NVMe` drive, or not within our reach.
+    /// Opens `disk`. `None` if it is not an `NVMe` drive or we may not open it.
     pub(super) fn open(roots: &Roots, disk: &Disk) -> Option<Self> {
-        // What another machine calls nvme0n1 is another drive here.
+        // With copied roots, the disk is another machine's, and `nvme0n1` here is a different drive.
         if *roots != Roots::default() || !disk.name.starts_with("nvme") {
             return None;
         }
@@ -110,7 +110,8 @@ impl Nvme {
         is_it.then(|| File::open(&path).ok())?.map(Self::from)
     }
 
-    /// Asks the drive, unless it has just answered; `None` if it or the kernel refuses.
+    /// Returns the current values, from the drive or from an answer less than a second old. `None` if the drive or the
+    /// kernel refuses.
     pub(super) fn health(&self) -> Option<Health> {
         match self.answer.get() {
             Some((when, health)) if when.elapsed() < FRESH => health,
@@ -131,16 +132,17 @@ impl Nvme {
             namespace: u32::MAX,
             address: page.as_mut_ptr() as u64,
             length: 512,
-            // Number of its words less one, and which page.
+            // Number of the page's 32-bit words minus one, and the id of the page.
             words_10_to_15: [(512 / 4 - 1) << 16 | 0x02, 0, 0, 0, 0, 0],
-            // The kernel's own bound, 60 s unless configured: beyond ours it would reset the controller.
+            // The kernel's default timeout, usually 60 s. After a timeout the kernel resets the controller, so a
+            // shorter one is dangerous.
             timeout: 0,
             ..Command::default()
         };
-        // SAFETY: the command is laid out as the kernel's, and both it and the page that it points to outlive the call,
-        // which returns only once the controller is done with them.
+        // SAFETY: the command has the kernel's layout. The command and the page that it points to outlive the call,
+        // which returns only after the controller has finished with them.
         let status = unsafe { libc::ioctl(self.device.as_raw_fd(), SUBMIT, &raw mut command) };
-        // Negative: the kernel refuses; positive: the controller does.
+        // A negative status comes from the kernel, a positive one from the controller.
         (status == 0).then(|| Health::parse(&page))
     }
 }

@@ -1,4 +1,4 @@
-//! What can be seen of a process by its number. Source: proc(5).
+//! Information about other processes by pid. Source: proc(5).
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -6,48 +6,48 @@ use std::time::Duration;
 
 use super::memory::bytes_of;
 
-/// The words that it was started with, each ended by a zero; nothing of one that is not there.
+/// Returns the command line, with a zero byte after each argument; empty if there is no such process.
 #[must_use]
 pub fn command_line(pid: u32) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }
 
-/// The numbers of its first thread's children.
+/// Returns the pids of the children of the process's first thread.
 #[must_use]
 pub fn children_of(pid: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// Whether it sleeps until it is woken. One that was sent a signal does not, from then until it has acted on it; nor does one
-/// that is stopped or not there.
+/// Whether the process sleeps interruptibly. False from the moment it gets a signal until it has handled it, and for a
+/// stopped or missing process.
 #[must_use]
 pub fn is_asleep(pid: u32) -> bool {
-    // One system call reads the number, the program's name of 15 bytes at most, the state, and more.
+    // One read of 128 bytes holds the pid, the program's name of up to 15 bytes, and the state.
     let mut stat = [0; 128];
     let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut stat));
-    // The name, in parentheses, may hold anything.
+    // The name in parentheses may contain any character, including a parenthesis.
     let name_end = stat.iter().rposition(|byte| *byte == b')');
     read.is_ok() && name_end.is_some_and(|end| stat[end..].starts_with(b") S "))
 }
 
-/// The most bytes of memory that it has taken at any time.
+/// Returns the peak resident memory in bytes.
 pub fn peak_memory(pid: u32) -> io::Result<u64> {
     memory(pid, "VmHWM")
 }
 
-/// Bytes of memory that it takes now.
+/// Returns the current resident memory in bytes.
 pub fn resident_memory(pid: u32) -> io::Result<u64> {
     memory(pid, "VmRSS")
 }
 
-/// Processor time that its threads of that name have taken, or all of them. Source: Linux, Documentation/scheduler/sched-stats.rst
-/// (`schedstat`, nanoseconds).
+/// Returns the processor time of all threads called `threads`, or of all threads. Source: Linux,
+/// Documentation/scheduler/sched-stats.rst (`schedstat`, nanoseconds).
 pub fn processor_time(pid: u32, threads: Option<&str>) -> io::Result<Duration> {
     let mut sum = Duration::ZERO;
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
         let path = entry?.path();
-        // One that has ended meanwhile has no files any more.
+        // The files of a thread that has just ended are gone.
         let read = |name| fs::read_to_string(path.join(name)).unwrap_or_default();
         if threads.is_none_or(|name| read("comm").trim_end() == name) {
             let nanoseconds = read("schedstat").split(' ').next().and_then(|word| word.parse().ok());

@@ -1,4 +1,4 @@
-//! Waiting for descriptors.
+//! Waiting for descriptors with a timeout.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Waits until `descriptor` has something to read, or its other end is closed; false if `patience` was over before.
+/// Waits until `descriptor` is readable or its other end is closed. Returns false after `patience`.
 pub fn wait_readable(descriptor: impl AsFd, patience: Duration) -> io::Result<bool> {
     wait_for_any(&mut [PollFd::new(&descriptor, PollFlags::IN)], patience)
 }
 
-/// Waits until one of `descriptors` is as it is waited for; false if `patience` was over before. Signals do not end it.
+/// Waits for an event on any of `descriptors`. Returns false after `patience`. Signals do not end the wait.
 pub(crate) fn wait_for_any(descriptors: &mut [PollFd<'_>], patience: Duration) -> io::Result<bool> {
     let end = Instant::now() + patience;
     loop {

@@ -1,15 +1,15 @@
-//! POSIX shared memory: files in `/dev/shm` under names of their own, which outlive a killed process.
+//! POSIX shared memory: files in `/dev/shm` that outlive a killed process.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Refuses POSIX shared memory to the child of `command` and to all that it starts: there, `shm_open(3)` that makes a
-/// segment fails with `EACCES`. Where the kernel has no filters for system calls, nothing is refused.
+/// Installs a seccomp filter in the child of `command` and its descendants. `shm_open(3)` then fails with `EACCES` when
+/// it would create a segment. Does nothing if the kernel has no seccomp filters.
 ///
-/// What tells that call from others is `O_NOFOLLOW` with `O_CREAT` and `O_EXCL`, which the C libraries add or pass on.
+/// The filter recognises that call by `O_NOFOLLOW` together with `O_CREAT` and `O_EXCL`, which the C libraries pass.
 #[allow(unsafe_code)]
 pub fn refuse_posix_segments(command: &mut Command) {
-    // SAFETY: the closure only makes prctl(2) calls, which are async-signal-safe; it neither allocates nor locks.
+    // SAFETY: the closure only makes prctl(2) calls, which are async-signal-safe. It neither allocates nor locks.
     unsafe { command.pre_exec(filter::install) };
 }
 
@@ -22,19 +22,19 @@ mod filter {
         SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, sock_filter, sock_fprog,
     };
 
-    /// Source: `AUDIT_ARCH_…` in Linux's `audit.h`.
+    /// Audit architecture. Source: `AUDIT_ARCH_…` in Linux's `audit.h`.
     #[cfg(target_arch = "x86_64")]
     const ARCHITECTURE: u32 = 0xc000_003e;
     #[cfg(target_arch = "aarch64")]
     const ARCHITECTURE: u32 = 0xc000_00b7;
-    /// Where `struct seccomp_data` has the number of the call, the architecture, and the low half of arguments.
+    /// Offsets in `struct seccomp_data`: number of the call, architecture, and low halves of two arguments.
     const NUMBER: u32 = 0;
     const ARCH: u32 = 4;
     const SECOND_ARGUMENT: u32 = 24;
     const THIRD_ARGUMENT: u32 = 32;
-    /// What `shm_open` alone opens with.
+    /// Flags that only `shm_open` combines.
     const FLAGS: u32 = (libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW).cast_unsigned();
-    /// The older call, which musl makes where there is one.
+    /// Older system call that musl uses on x86-64.
     #[cfg(target_arch = "x86_64")]
     const OPEN: u32 = number(libc::SYS_open);
     #[cfg(not(target_arch = "x86_64"))]
@@ -54,18 +54,18 @@ mod filter {
         statement(BPF_LD | BPF_W | BPF_ABS, offset)
     }
 
-    /// Skips `yes` statements if what was loaded is `k`, else `no`.
+    /// Skips `yes` statements if the loaded value is `k`, else `no`.
     const fn equals(k: u32, yes: u8, no: u8) -> sock_filter {
         instruction(BPF_JMP | BPF_JEQ | BPF_K, k, yes, no)
     }
 
-    // A code has 16 bits, in constants of 32.
+    // BPF codes have 16 bits, but libc's constants have 32.
     #[allow(clippy::cast_possible_truncation)]
     const fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
         sock_filter { code: code as u16, jt, jf, k }
     }
 
-    /// The flags are the second argument of open(2), and the third of openat(2).
+    /// The flags are the second argument of open(2) and the third of openat(2).
     static PROGRAM: [sock_filter; 12] = [
         load(ARCH),
         equals(ARCHITECTURE, 0, 9),
@@ -81,16 +81,17 @@ mod filter {
         statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     ];
 
-    /// Puts the filter on this process, for good.
+    /// Installs the filter in this process permanently.
     #[allow(unsafe_code, clippy::cast_possible_truncation)]
     pub(super) fn install() -> io::Result<()> {
         let program = sock_fprog { len: PROGRAM.len() as u16, filter: PROGRAM.as_ptr().cast_mut() };
-        // SAFETY: the kernel only reads the program, which is static. Who may not gain rights may filter its own calls.
+        // SAFETY: the kernel only reads the program, which is static. `PR_SET_NO_NEW_PRIVS` lets an unprivileged
+        // process install a filter.
         let refused = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
                 || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) != 0
         };
-        // A kernel without filters says EINVAL.
+        // A kernel without filters returns EINVAL.
         let error = io::Error::last_os_error();
         if refused && error.raw_os_error() != Some(libc::EINVAL) { Err(error) } else { Ok(()) }
     }
@@ -107,7 +108,7 @@ mod filter {
 mod tests {
     use super::*;
 
-    /// Runs `script` with perl, refused or not, and returns whether it succeeded.
+    /// Runs `script` with perl, optionally under the filter. Returns whether it succeeded.
     fn perl(script: &str, refused: bool) -> bool {
         let mut command = Command::new("perl");
         command.args(["-e", script]);
@@ -129,7 +130,7 @@ mod tests {
         assert!(!perl(&open("refused", libc::O_NOFOLLOW | libc::O_CLOEXEC), true));
         assert!(!folder.path().join("refused").exists());
         assert!(perl(&open("another", 0), true));
-        // Children are filtered as well.
+        // Descendants have the filter as well.
         let child = |name: &str| format!("exec('perl', '-e', \"{}\")", open(name, libc::O_NOFOLLOW));
         assert!(perl(&child("unrefused-child"), false));
         assert!(!perl(&child("child"), true));

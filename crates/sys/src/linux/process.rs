@@ -1,4 +1,4 @@
-//! What a child inherits and outlives, and who holds a file open.
+//! Settings that a child inherits, and processes that hold a file open.
 
 use std::fs;
 use std::io;
@@ -17,8 +17,8 @@ use super::poll::wait_readable;
 use super::segment::remove_segments;
 use crate::Lock;
 
-/// Lets the child of `command` keep `descriptors` open, under the same numbers. Ours stay close-on-exec, so that no
-/// other child started meanwhile can catch them. They are closed here when `command` is dropped.
+/// Lets the child of `command` inherit `descriptors` under the same numbers. They stay close-on-exec in this process,
+/// so that no other child inherits them. Dropping `command` closes them here.
 #[allow(unsafe_code)]
 pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
     let keep = move || {
@@ -27,39 +27,38 @@ pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the closure makes only fcntl(2) calls, which are async-signal-safe, and neither
+    // SAFETY: between fork and exec the closure only makes fcntl(2) calls, which are async-signal-safe. It neither
     // allocates nor locks.
     unsafe { command.pre_exec(keep) };
 }
 
-/// Starts the child of `command` in a session of its own: no terminal, and no signal meant for our process group,
-/// reaches it.
+/// Starts the child of `command` in a new session, out of reach of the terminal and of signals to our process group.
 #[allow(unsafe_code)]
 pub fn new_session(command: &mut Command) {
-    // SAFETY: setsid(2) is async-signal-safe and the closure does nothing else.
+    // SAFETY: setsid(2) is async-signal-safe, and the closure does nothing else.
     unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
 }
 
-/// Sends `SIGTERM` to the child of `command` when the thread that spawned it ends, by any signal.
+/// Makes the kernel send `SIGTERM` to the child of `command` when the spawning thread ends, even by `SIGKILL`.
 ///
-/// Spawn from the main thread. The kernel forgets it when the child changes its user.
+/// Spawn from the main thread. The kernel drops the setting when the child changes its user.
 #[allow(unsafe_code)]
 pub fn die_with_parent(command: &mut Command) {
     let parent = rustix::process::getpid();
     let die = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-        // The parent may have died before the line above took effect.
+        // The parent may have died before the call above.
         if rustix::process::getppid() == Some(parent) {
             Ok(())
         } else {
             Err(io::Error::other("parent is gone"))
         }
     };
-    // SAFETY: prctl(2) and getppid(2) are async-signal-safe; the error allocates only where the child ends anyway.
+    // SAFETY: prctl(2) and getppid(2) are async-signal-safe. Only the error allocates, and the child ends then.
     unsafe { command.pre_exec(die) };
 }
 
-/// Whether `signal` is ignored by us: as `nohup` wants it, and a shell for what it starts in the background.
+/// Whether this process ignores `signal`, as under `nohup` or in a shell's background job.
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -68,14 +67,14 @@ pub fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Ends every process of `account`'s, or of our own user's, that holds the lock on the file at `path`: by `SIGQUIT`, and
-/// by `SIGKILL` those that are still there after `grace`, and removes the System V segments that they leave. Returns
-/// whether the lock is free; we do not count as a holder.
+/// Ends every process of `account` or of our own user that has the lock file `path` open. Sends `SIGQUIT`, and
+/// `SIGKILL` to those that remain after `grace`, and removes their System V segments. Returns whether the lock is free.
+/// Never ends this process.
 ///
-/// Others are let be: who holds a descriptor can send it to any process that takes some (unix(7), `SCM_RIGHTS`).
+/// Processes of other users stay alive: any process can receive a descriptor over a socket (unix(7), `SCM_RIGHTS`).
 ///
-/// `path` must be canonical. Sees our user's own processes, or all as root. Reads every `/proc/PID/fd`: milliseconds on
-/// a busy machine, so not for the usual path.
+/// `path` must be canonical. Only root sees the processes of other users. The search reads every `/proc/PID/fd` and
+/// takes milliseconds on a busy machine, so it is not for the normal path.
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<bool> {
     let mut ended = Vec::new();
@@ -85,13 +84,13 @@ pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<boo
             break;
         }
         for holder in &holders {
-            // It may have ended since; that is what we want.
+            // A holder that has ended since the search is no error.
             let _ = holder.signal(signal);
         }
         wait_for_all(&holders, patience)?;
         ended.extend(pids);
     }
-    // A process on its way out hides its files, but still has them, and its memory, for some milliseconds.
+    // An exiting process no longer shows its files, but keeps them and its memory for some milliseconds.
     let free = wait_until(|| Ok(!Lock::is_held(path)?))?;
     for creator in ended {
         remove_segments(creator, account)?;
@@ -99,7 +98,7 @@ pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<boo
     Ok(free)
 }
 
-/// The processes of `account`'s or ours that hold `path` open, with handles.
+/// Returns the processes of `account` or of our user that have `path` open.
 fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
     let ours = rustix::process::getpid();
     let users = [account, rustix::process::geteuid().as_raw()];
@@ -109,7 +108,7 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
         else {
             continue;
         };
-        // Processes end while we look, and others' we may not see: both are no holders that concern us.
+        // A process may end during the search, and other users' descriptors are not visible. Neither concerns us.
         let Ok(handle) = ProcessHandle::of_pid(pid) else { continue };
         let Ok(descriptors) = fs::read_dir(entry.path().join("fd")) else { continue };
         let holds =
@@ -121,7 +120,7 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
     Ok(found)
 }
 
-/// Whether a process is one of `users` in every respect. Source: proc(5), `Uid` in `/proc/PID/status`.
+/// Whether all uids of `process` are in `users`. Source: proc(5), `Uid` in `/proc/PID/status`.
 fn is_of(users: &[u32], process: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
@@ -130,7 +129,7 @@ fn is_of(users: &[u32], process: Pid) -> bool {
     })
 }
 
-/// Waits until all processes have ended or `patience` is over.
+/// Waits until all processes have ended or `patience` has passed.
 fn wait_for_all(handles: &[ProcessHandle], patience: Duration) -> io::Result<()> {
     let end = Instant::now() + patience;
     for handle in handles {
@@ -145,7 +144,7 @@ mod tests {
 
     #[test]
     fn an_ignored_signal_is_seen() {
-        // The standard library ignores SIGPIPE for us.
+        // The Rust runtime ignores SIGPIPE.
         assert!(is_ignored(libc::SIGPIPE));
         assert!(!is_ignored(libc::SIGALRM));
     }
@@ -155,7 +154,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap().join("lock");
         let lock = Lock::take(&path).unwrap();
-        // A shell ignores SIGQUIT here: only SIGKILL helps.
+        // The shell ignores SIGQUIT, so only SIGKILL ends it.
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' QUIT; read line"]).stdin(std::process::Stdio::piped());
         inherit(&mut command, vec![lock.descriptor().unwrap()]);

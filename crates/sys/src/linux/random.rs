@@ -1,10 +1,10 @@
-//! Numbers that cannot be guessed.
+//! Cryptographically secure random bytes.
 
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Fills `bytes` with what cannot be guessed.
+/// Fills `bytes` from the kernel's random number generator.
 pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -1,4 +1,4 @@
-//! What the machine shows of its own state while something is measured: heat, pressure, unwritten pages.
+//! State of the machine during a measurement: temperature, pressure and dirty pages.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,38 +9,38 @@ use super::mount::Roots;
 use super::nvme::{Heat, Nvme};
 use super::shortage::pressure;
 
-/// One look at the state of the machine. `None` is what it does not show.
+/// Snapshot of the machine's state. `None` means that the machine does not report the value.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Readings {
-    /// Degrees Celsius: the hottest sensor of the disk.
+    /// Degrees Celsius of the disk's hottest sensor.
     pub temperature: Option<f64>,
-    /// Whether the disk says that it is too hot.
+    /// Whether the disk reports that it is too hot.
     pub alarm: Option<bool>,
-    /// What the disk has counted of its heat; an `NVMe` drive tells it to root.
+    /// Thermal counters of the disk. Only an `NVMe` drive has them, and only root may read them.
     pub heat: Option<Heat>,
-    /// Times that processors were slowed because of heat, since the boot.
+    /// Number of times that processors were throttled because of heat since the boot.
     pub throttles: Option<u64>,
-    /// Seconds since the boot during which at least one process waited for I/O; see [`pressure`].
+    /// Seconds since the boot during which at least one task waited for I/O; see [`pressure`].
     pub io_pressure: Option<f64>,
-    /// Seconds since the boot during which at least one process waited for a processor.
+    /// Seconds since the boot during which at least one task waited for a processor.
     pub cpu_pressure: Option<f64>,
-    /// Bytes of files that are written back some time, or are being so.
+    /// Bytes of files that the kernel must still write back or is writing back.
     pub dirty: Option<u64>,
 }
 
-/// The gauges of one disk. Looking at them costs some 0.1 ms; more often than once a second disturbs what is measured.
+/// Sensors of one disk. A reading takes about 0.1 ms. More than one reading per second disturbs the measurement.
 #[derive(Debug)]
 pub struct Sensors {
     roots: Roots,
     temperatures: Vec<PathBuf>,
     alarms: Vec<PathBuf>,
     drive: Option<Nvme>,
-    /// Degrees at which the disk slows itself, if it says so.
+    /// Temperature in degrees Celsius at which the disk throttles itself, if it reports one.
     pub limit: Option<f64>,
 }
 
 impl Sensors {
-    /// Finds the sensors of `disk`, if there is one.
+    /// Finds the sensors of `disk`. Without a disk, only the values of the machine remain.
     #[must_use]
     pub fn of(roots: &Roots, disk: Option<&Disk>) -> Self {
         let folders = disk.map(sensors_of).unwrap_or_default();
@@ -58,7 +58,7 @@ impl Sensors {
         Self { roots: roots.clone(), temperatures, alarms, drive, limit }
     }
 
-    /// Looks at all of them.
+    /// Reads all sensors.
     #[must_use]
     pub fn look(&self) -> Readings {
         let procfs = &self.roots.procfs;
@@ -78,7 +78,7 @@ impl Sensors {
         }
     }
 
-    /// Source: Linux, drivers: `thermal_throttle` of x86 processors.
+    /// Returns the sum over all processors. Source: Linux, drivers: `thermal_throttle` of x86 processors.
     fn throttles(&self) -> Option<u64> {
         let processors = children(&self.roots.sysfs.join("devices/system/cpu"));
         let counts = processors.iter().filter_map(|processor| {
@@ -88,7 +88,7 @@ impl Sensors {
     }
 }
 
-/// The folders of `disk`'s thermometers: its own, or its controller's. Source: Linux, Documentation/hwmon (`nvme`, 5.5;
+/// Returns the hwmon directories of `disk` or its controller. Source: Linux, Documentation/hwmon (`nvme`, 5.5;
 /// `drivetemp`, 5.6).
 fn sensors_of(disk: &Disk) -> Vec<PathBuf> {
     let device = disk.folder.join("device");
@@ -106,7 +106,7 @@ fn sensors_of(disk: &Disk) -> Vec<PathBuf> {
     found.unwrap_or_default()
 }
 
-/// Millidegrees as degrees.
+/// Reads a file with millidegrees and returns degrees.
 fn degrees(path: &std::path::Path) -> Option<f64> {
     Some(text(path)?.parse::<f64>().ok()? / 1000.0)
 }

@@ -1,4 +1,4 @@
-//! System V shared memory: the one thing that a killed process leaves outside the file system.
+//! System V shared memory, which a killed process leaves behind outside the file system.
 
 use std::fs;
 use std::io;
@@ -7,13 +7,13 @@ use rustix::process::Pid;
 
 use super::dying::wait_until;
 
-/// Removes the segments of `account`'s that process `creator` made, if it is gone and no process is attached to them any
-/// more; returns how many. Who is dying is waited for: reading its `/proc/PID` from outside delays its detaching.
+/// Removes the segments of `account` that process `creator` made, and returns their number. Does nothing while
+/// `creator` lives. Waits for attached processes that are exiting, because reading their `/proc/PID` delays the detach.
 ///
-/// Source: proc(5), `/proc/sysvipc/shm`; a system without that file has no such segments.
+/// Source: proc(5), `/proc/sysvipc/shm`. A system without that file has no such segments.
 ///
 /// # Errors
-/// A process is attached still.
+/// A process is still attached after the timeout.
 pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     if is_alive(creator) {
         return Ok(0);
@@ -29,7 +29,7 @@ pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     if gone { Ok(removed) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it is in use")) }
 }
 
-/// The segments of `account`'s that process `creator` made: how each is called, and how often it is attached.
+/// Returns id and attach count of each segment of `account` that process `creator` made.
 fn segments_of(creator: Pid, account: u32) -> io::Result<Vec<(i32, i64)>> {
     let table = match fs::read_to_string("/proc/sysvipc/shm") {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -46,19 +46,19 @@ fn segments_of(creator: Pid, account: u32) -> io::Result<Vec<(i32, i64)>> {
     Ok(table.lines().skip(1).filter_map(segment).collect())
 }
 
-/// Whether a process is there, and neither on its way out nor waiting for its parent to take notice: a container's first
-/// process may never do that. Source: proc(5), fields 3 and 9 of `/proc/PID/stat`; `PF_EXITING` in Linux's `sched.h`.
+/// Whether a process exists and is neither exiting nor a zombie. The first process of a container may never reap its
+/// zombies. Source: proc(5), fields 3 and 9 of `/proc/PID/stat`; `PF_EXITING` in Linux's `sched.h`.
 fn is_alive(process: Pid) -> bool {
     const EXITING: u64 = 0x4;
     let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
-    // The program's name, in parentheses, may hold anything.
+    // The program's name in parentheses may contain any character.
     let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let dead = matches!(fields.next(), Some("Z" | "X"));
     let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
     !dead && flags & EXITING == 0
 }
 
-/// Removes one segment; false if another process was quicker or it belongs to another user.
+/// Removes one segment. Returns false if it is gone already or belongs to another user.
 #[allow(unsafe_code)]
 fn remove(id: i32) -> io::Result<bool> {
     // SAFETY: IPC_RMID ignores the pointer.

@@ -1,4 +1,4 @@
-//! How far the processors fell short of what was wanted, over a span of time.
+//! Shortage of processor time during an interval.
 
 use std::fmt;
 use std::fs;
@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use super::mount::Roots;
 
-/// Tasks that waited for a processor in this share of the time: what took long may have waited, too.
+/// Share of the time with a waiting task from which measured times are suspect.
 const WAITED: f64 = 0.5;
-/// The share of the processors' time that another guest took, beyond which times are no longer those of this machine.
+/// Share of stolen processor time from which measured times no longer describe this machine.
 const STOLEN: f64 = 0.1;
 
-/// Seconds since the boot in which at least one task waited for `resource`, `cpu` or `io`; `None` where the kernel does not
-/// tell. Source: Linux, Documentation/accounting/psi.rst, 4.20.
+/// Returns the seconds since the boot during which at least one task waited for `resource` (`cpu` or `io`). `None` if
+/// the kernel has no pressure information. Source: Linux, Documentation/accounting/psi.rst, 4.20.
 #[must_use]
 pub fn pressure(procfs: &Path, resource: &str) -> Option<f64> {
     let text = fs::read_to_string(procfs.join("pressure").join(resource)).ok()?;
@@ -21,7 +21,7 @@ pub fn pressure(procfs: &Path, resource: &str) -> Option<f64> {
     Some(some.split_once("total=")?.1.trim().parse::<f64>().ok()? / 1e6)
 }
 
-/// Counts from its start on what processes waited for processors.
+/// Measures the shortage of processor time since its start.
 #[derive(Debug)]
 pub struct ProcessorWatch {
     roots: Roots,
@@ -30,31 +30,31 @@ pub struct ProcessorWatch {
     ticks: Option<Ticks>,
 }
 
-/// Of all processors since the boot.
+/// Clock ticks of all processors since the boot.
 #[derive(Debug, Clone, Copy)]
 struct Ticks {
     all: f64,
     stolen: f64,
 }
 
-/// What there was too little of. `None` is what the kernel does not tell.
+/// Shortage during an interval. `None` means that the kernel does not report the value.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Shortage {
-    /// The share of the time in which some task waited for a processor, 0 to 1.
+    /// Share of the time during which some task waited for a processor, 0 to 1.
     pub waited: Option<f64>,
-    /// The share of the processors' time that the host gave to others, 0 to 1.
+    /// Share of processor time that the host gave to other guests, 0 to 1.
     pub stolen: Option<f64>,
 }
 
 impl ProcessorWatch {
-    /// Begins to count.
+    /// Starts a measurement.
     #[must_use]
     pub fn start(roots: &Roots) -> Self {
         let (waited, ticks) = (pressure(&roots.procfs, "cpu"), Ticks::read(&roots.procfs));
         Self { roots: roots.clone(), begun: Instant::now(), waited, ticks }
     }
 
-    /// What there was too little of since then.
+    /// Returns the shortage since the start.
     #[must_use]
     pub fn shortage(&self) -> Shortage {
         let waited = pressure(&self.roots.procfs, "cpu").zip(self.waited).map(|(now, then)| now - then);
@@ -77,13 +77,13 @@ impl Ticks {
 }
 
 impl Shortage {
-    /// Whether times that were measured meanwhile may be those of waiting for a processor.
+    /// Whether times measured in this interval may be waits for a processor.
     #[must_use]
     pub fn is_severe(&self) -> bool {
         self.waited.is_some_and(|share| share >= WAITED) || self.stolen.is_some_and(|share| share >= STOLEN)
     }
 
-    /// What must be said beside times that were measured meanwhile, if anything.
+    /// Returns a warning to print beside times measured in this interval, if one is needed.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         self.is_severe().then(|| {
@@ -93,7 +93,7 @@ impl Shortage {
 }
 
 impl fmt::Display for Shortage {
-    /// `some task waited for a processor 97 % of the time, and the host gave 12 % of their time to others`.
+    /// Formats as `some task waited for a processor 97 % of the time, and the host gave 12 % of their time to others`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         let waited = self
@@ -111,7 +111,7 @@ impl fmt::Display for Shortage {
 mod tests {
     use super::*;
 
-    /// A kernel that shows these counters.
+    /// Returns the roots of a fake machine with these counters.
     fn machine(folder: &Path, waited: u64, ticks: &str) -> Roots {
         fs::create_dir_all(folder.join("pressure")).unwrap();
         let text =
@@ -130,7 +130,7 @@ mod tests {
         let shortage = watch.shortage();
         assert_eq!((shortage.waited, shortage.stolen), (Some(0.0), Some(0.15)));
         assert!(shortage.is_severe());
-        // More than there was time for: the clocks differ a little.
+        // The waiting time exceeds the elapsed time, because the clocks differ a little.
         machine(folder.path(), 900_000_000, "150 0 150 870 0 0 0 0");
         let shortage = watch.shortage();
         assert_eq!((shortage.waited, shortage.is_severe()), (Some(1.0), true));

@@ -1,4 +1,4 @@
-//! What the standard library does not do with sockets.
+//! Socket options and states that the standard library lacks.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -9,41 +9,41 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, listen, recv, sockopt};
 
-/// Lets at most `waiting` connections wait to be accepted.
+/// Limits the queue of connections that wait for `accept` to `waiting`.
 pub fn bound_waiting(listener: &TcpListener, waiting: i32) -> io::Result<()> {
     Ok(listen(listener, waiting)?)
 }
 
-/// Has the kernel ask now and then whether the other end of a connection is still there, of all that come in by `listener`: one whose
-/// machine has vanished ends. Source: the kernel copies that to a connection when it is accepted; PostgreSQL asks for it, too.
+/// Enables TCP keepalive for all connections that `listener` accepts, so that a connection whose client machine has
+/// vanished ends. The kernel copies the option to each accepted socket. `PostgreSQL` enables it as well.
 pub fn keep_alive(listener: &TcpListener) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(listener, true)?)
 }
 
-/// Lets the end of a connection be a reset: nothing is left of it that waits.
+/// Makes closing the connection send a reset, so that no socket stays in TIME_WAIT.
 pub fn reset_at_end(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
 }
 
-/// Sets how many bytes may wait to be sent; the kernel doubles it.
+/// Sets the size of the send buffer in bytes. The kernel doubles it.
 pub fn set_send_buffer(stream: impl AsFd, bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_send_buffer_size(stream, bytes)?)
 }
 
-/// Whether a connection is open and there is nothing to read.
+/// Whether the connection is open and has nothing to read.
 #[must_use]
 pub fn is_silent(stream: &UnixStream) -> bool {
     matches!(recv(stream, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(rustix::io::Errno::AGAIN))
 }
 
-/// Whether the other end of a connection was closed, at least in the direction to us.
+/// Whether the peer has closed the connection, at least for sending.
 #[must_use]
 pub fn is_closed_by_peer(stream: impl AsFd) -> bool {
     polls(stream, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
-/// Whether a connection is closed in both directions, or broken. A TCP connection of which the other end was closed is not
-/// until something is sent to it.
+/// Whether the connection is closed in both directions, or broken. After the peer has closed a TCP connection, this
+/// holds only once we have sent something.
 #[must_use]
 pub fn is_hung_up(stream: impl AsFd) -> bool {
     polls(stream, PollFlags::HUP | PollFlags::ERR)

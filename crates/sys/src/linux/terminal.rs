@@ -1,23 +1,24 @@
-//! The terminal that we may have, and our standard input.
+//! Terminal and standard input of this process.
 
 use std::io;
 use std::os::fd::AsFd;
 
-/// Whether our process is the first of its session: the one that hears when its terminal is closed.
+/// Whether this process leads its session and so gets the hang-up signal when the terminal closes.
 #[must_use]
 pub fn leads_its_session() -> bool {
     rustix::process::getsid(None) == Ok(rustix::process::getpid())
 }
 
-/// Makes `file` our standard input.
+/// Makes `file` the standard input.
 pub fn replace_stdin(file: impl AsFd) -> io::Result<()> {
     Ok(rustix::stdio::dup2_stdin(file)?)
 }
 
-/// Columns of the terminal that is our standard error, if it is one.
+/// Returns the number of columns of the terminal on standard error. `None` if standard error is not a terminal or has
+/// no size.
 #[must_use]
 pub fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
-    // A terminal without a size says 0.
+    // A terminal without a size reports 0.
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }

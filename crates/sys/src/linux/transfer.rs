@@ -1,4 +1,4 @@
-//! Moving the bytes of a file: by reference where the file system can, else inside the kernel.
+//! Copies of file content by reflink or inside the kernel, and durability of a file system.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 /// Makes `to`, which must be empty, share the blocks of `from`. Source: `ioctl_ficlone(2)`, Linux 4.5.
 ///
-/// Returns false, with `to` untouched, where the file systems cannot do that.
+/// Returns false and leaves `to` unchanged if the file systems do not support it.
 pub fn reflink(from: &File, to: &File) -> io::Result<bool> {
     match rustix::fs::ioctl_ficlone(to, from) {
         Ok(()) => Ok(true),
@@ -25,8 +25,8 @@ pub fn reflink(from: &File, to: &File) -> io::Result<bool> {
     }
 }
 
-/// Copies `length` bytes from the current offset of `from` to the current offset of `to` without passing through this
-/// process, and returns how many there were before the end of `from`. Source: sendfile(2), file to file since 2.6.33.
+/// Copies up to `length` bytes between the current offsets of two files inside the kernel. Returns the number of bytes,
+/// which is smaller only at the end of `from`. Source: sendfile(2), file to file since 2.6.33.
 pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
     let mut done = 0;
     while done < length {
@@ -35,7 +35,7 @@ pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
             Ok(0) => break,
             Ok(count) => done += count as u64,
             Err(Errno::INTR) => {}
-            // Some file systems (FUSE, gVisor's) do not splice: through our memory then.
+            // Some file systems (FUSE, gVisor's) do not support splicing, so the bytes pass through our memory.
             Err(Errno::INVAL | Errno::NOSYS) if done == 0 => {
                 let mut limited = io::Read::take(from, length);
                 return io::copy(&mut limited, &mut &*to);

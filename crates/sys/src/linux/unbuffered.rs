@@ -1,25 +1,25 @@
-//! Files whose writes wait for the disk.
+//! Files with synchronous or direct writes.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// What a write to a file waits for.
+/// Condition for a write to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// The page cache alone.
+    /// The data are in the page cache.
     Not,
-    /// The disk, for the data and what is needed to read them: `O_DSYNC`.
+    /// The data, and the metadata needed to read them, are on disk: `O_DSYNC`.
     ForData,
-    /// The disk, for all: `O_SYNC`.
+    /// The data and all metadata are on disk: `O_SYNC`.
     ForAll,
 }
 
-/// Opens an existing file for reading and writing. `direct`: past the page cache (`O_DIRECT`), which wants memory, offset
-/// and length in multiples of a sector. Source: open(2).
+/// Opens an existing file for reading and writing. With `direct`, writes bypass the page cache (`O_DIRECT`), and
+/// memory, offset and length must be multiples of a sector. Source: open(2).
 pub fn open_for_writes(path: &Path, waiting: Waiting, direct: bool) -> io::Result<File> {
-    // The constants of rustix 1 take O_DSYNC for O_SYNC.
+    // rustix 1 confuses O_DSYNC with O_SYNC, so the constants come from libc.
     let waiting = match waiting {
         Waiting::Not => 0,
         Waiting::ForData => libc::O_DSYNC,
@@ -29,10 +29,10 @@ pub fn open_for_writes(path: &Path, waiting: Waiting, direct: bool) -> io::Resul
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
 }
 
-/// The part of `buffer` that begins at a multiple of 4096 bytes in memory.
+/// Returns the part of `buffer` from its first address that is a multiple of 4096.
 ///
 /// # Panics
-/// If `buffer` is shorter than 4096 bytes.
+/// `buffer` is shorter than 4096 bytes.
 #[must_use]
 pub fn page_aligned(buffer: &[u8]) -> &[u8] {
     let offset = buffer.as_ptr().align_offset(4096);

@@ -1,4 +1,4 @@
-//! Waking up when a file was written.
+//! Notification when a file is written.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,12 +11,12 @@ use rustix::fs::inotify;
 use super::directory::Directory;
 use super::poll::wait_for_any;
 
-/// Becomes readable when a file in one directory was written and closed, or appeared by a rename.
+/// Inotify queue. It becomes readable when a file in one directory is closed after writing, or appears by a rename.
 #[derive(Debug)]
 pub struct Watch(OwnedFd);
 
 impl Watch {
-    /// Watches the files in `directory`, not those further down. Source: inotify(7).
+    /// Watches the files in `directory`, without subdirectories. Source: inotify(7).
     pub fn new(directory: &Directory) -> io::Result<Self> {
         let queue = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
         inotify::add_watch(
@@ -27,22 +27,22 @@ impl Watch {
         Ok(Self(queue))
     }
 
-    /// Waits until there is something to look at, or `alive` is closed by all who have its other end, or for `patience`.
-    /// Returns whether that was closed.
+    /// Waits for an event, for all writers of the pipe `alive` to close it, or for `patience`. Returns whether the pipe
+    /// was closed.
     pub fn wait(&self, alive: impl AsFd, patience: Duration) -> io::Result<bool> {
         let mut waited = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(&alive, PollFlags::IN)];
         wait_for_any(&mut waited, patience)?;
         Ok(waited[1].revents().contains(PollFlags::HUP))
     }
 
-    /// Ends it without a wait. To close the queue takes up to 20 ms, because the kernel waits until no processor can be
-    /// looking at what was watched; so a thread does it, or the caller if there can be none.
+    /// Ends the watch without blocking the caller. Closing the queue takes up to 20 ms, because the kernel waits for an
+    /// RCU grace period, so a thread does it. If the thread cannot start, the caller closes the queue.
     pub fn end(self) {
         let thread = thread::Builder::new().name("end of watch".to_owned());
         drop(thread.spawn(move || drop(self)));
     }
 
-    /// Forgets what happened so far. Look at the files after this, not before.
+    /// Discards all pending events. Examine the files afterwards, not before, or you may miss an event.
     pub fn clear(&self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         loop {
