@@ -1,4 +1,4 @@
-//! Where a remote is: one URL, which is never shown with what may be secret in it.
+//! URL of a remote. Its display form hides credentials.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::str::FromStr;
 
 use url::{Host, Url};
 
-/// Where templates are shared.
+/// URL of a store for shared templates.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RemoteAddress {
     pub(crate) kind: StoreKind,
     pub(crate) url: Url,
 }
 
-/// What speaks at an address.
+/// Protocol of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoreKind {
     S3,
@@ -24,7 +24,7 @@ pub(crate) enum StoreKind {
     Oci,
 }
 
-/// The schemes, and what an address of each is made of.
+/// URL schemes and their protocols.
 const SCHEMES: [(&str, StoreKind); 7] = [
     ("s3", StoreKind::S3),
     ("gs", StoreKind::Gcs),
@@ -39,7 +39,7 @@ impl FromStr for RemoteAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // It may hold a password: it is not shown.
+        // The text may contain a password, so the error does not repeat it.
         let expected =
             || "expected a URL such as \"s3://bucket/prefix\": s3, gs, az, https, file or oci".to_owned();
         let url = Url::parse(text.trim()).map_err(|_| expected())?;
@@ -81,35 +81,35 @@ impl FromStr for RemoteAddress {
 }
 
 impl RemoteAddress {
-    /// Whether it has a user or a password in it.
+    /// Whether the URL contains a user name or a password.
     #[must_use]
     pub fn has_secret(&self) -> bool {
         self.url.password().is_some() || !self.url.username().is_empty()
     }
 
-    /// Without the slashes at its ends.
+    /// Returns the path without leading and trailing slashes.
     pub(crate) fn path(&self) -> &str {
         self.url.path().trim_matches('/')
     }
 
-    /// The directory of a file URL.
+    /// Returns the directory of a `file` URL.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         self.url.to_file_path().ok()
     }
 
-    /// Whether it is on this machine.
+    /// Whether the host is this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         is_loopback(&self.url)
     }
 
-    /// Host and port, as they are written.
+    /// Returns host and port as written in the URL.
     pub(crate) fn authority(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 }
 
-/// Whether a URL leads to this machine.
+/// Whether the host of `url` is this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -119,7 +119,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Hosts of schemes that the URL standard does not know are kept as text.
+/// Whether `name` is a loopback address. The `url` crate keeps the host of a non-standard scheme as text.
 fn loopback_literal(name: &str) -> bool {
     let name = name.trim_start_matches('[').trim_end_matches(']');
     name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -129,7 +129,7 @@ impl fmt::Display for RemoteAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = self.url.clone();
         if self.has_secret() {
-            // Only a URL without a host has no place for these.
+            // Setting the user fails only for a URL without a host, which has no credentials.
             let hidden = shown.set_username("…").and_then(|()| shown.set_password(None));
             debug_assert!(hidden.is_ok());
             return f.write_str(&shown.as_str().replacen("%E2%80%A6", "…", 1));

@@ -1,15 +1,15 @@
-//! The name of a blob: what registries call it, too.
+//! Content address of a blob, as in registries.
 
 use std::fmt;
 use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of a blob's bytes, in hex.
+/// SHA-256 of a blob's bytes, displayed in hex.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlobDigest([u8; 32]);
 
-/// A blob and its size in bytes.
+/// Digest and size of a blob, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Blob {
     pub(crate) digest: BlobDigest,
@@ -42,7 +42,7 @@ impl FromStr for BlobDigest {
     }
 }
 
-/// Reads 32 bytes in lower-case hex.
+/// Parses 32 bytes in lower-case hex.
 pub(crate) fn parse_hex(text: &str) -> Option<[u8; 32]> {
     let is_upper = text.bytes().any(|letter| letter.is_ascii_uppercase());
     blake3::Hash::from_hex(text).ok().filter(|_| !is_upper).map(blake3::Hash::into)

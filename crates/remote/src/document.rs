@@ -1,4 +1,4 @@
-//! The head of a template in a remote: what is signed, the signature, and which tree belongs to them.
+//! Head of a template in a remote: the signed text, its signature, and the digest of the tree.
 //!
 //! ```text
 //! pgfresh remote 1
@@ -11,16 +11,16 @@
 use crate::digest::Blob;
 use crate::tree::LONGEST_TREE;
 
-/// The longest head that is read, in bytes.
+/// Limit for a head, in bytes.
 pub(crate) const LONGEST_HEAD: u64 = 8 << 10;
-/// The first line.
+/// First line.
 const HEADER: &str = "pgfresh remote 1";
-/// What the first line of any version begins with.
+/// Prefix of the first line in any version.
 const ANY_HEADER: &str = "pgfresh remote ";
-/// Lines of what is signed.
+/// Number of lines that the signature covers.
 const SIGNED_LINES: usize = 5;
 
-/// The head of a template; nothing of it is checked yet.
+/// Parsed head of a template. Its signature is not verified yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HeadDocument {
     pub(crate) tree: Blob,
@@ -34,10 +34,10 @@ impl HeadDocument {
         format!("{HEADER}\ntree {} {}\n{head}{signature}", tree.digest, tree.bytes)
     }
 
-    /// Reads what [`Self::to_text`] wrote.
+    /// Parses the output of [`Self::to_text`].
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason, as the end of a sentence.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let foreign = "it is no head of a template";
         if text.starts_with(ANY_HEADER) && !text.starts_with(HEADER) {

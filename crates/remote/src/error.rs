@@ -1,99 +1,99 @@
-//! What can go wrong with a remote, in one line each, without a secret.
+//! Errors of remotes. Each fits on one line and contains no secret.
 
 use std::error::Error;
 use std::time::Duration;
 
 use storage::CacheError;
 
-/// The longest reason that is passed on of what a remote has said, in characters.
+/// Limit for a reason that comes from a remote, in characters.
 const LONGEST: usize = 160;
 
-/// Why a template was not fetched, pushed or removed.
+/// Failure to fetch, push, count or remove templates.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The remote refused, broke off, or is not there.
+    /// The remote refused, closed the connection, or is unreachable.
     #[error("could not {verb} {object}: {why}")]
     Failed {
-        /// What was tried.
+        /// Attempted action.
         verb: &'static str,
-        /// On what.
+        /// Object of the action.
         object: String,
-        /// What came back.
+        /// Reason.
         why: String,
     },
-    /// The remote has answered: there is no such object.
+    /// The remote has no such object.
     #[error("could not {verb} {object}: it is missing")]
     Missing {
-        /// What was tried.
+        /// Attempted action.
         verb: &'static str,
-        /// On what.
+        /// Object of the action.
         object: String,
     },
-    /// It did not answer.
+    /// The remote did not respond in time.
     #[error("could not {verb} {object}: no answer within {:.0} s", after.as_secs_f64())]
     Silent {
-        /// What was tried.
+        /// Attempted action.
         verb: &'static str,
-        /// On what.
+        /// Object of the action.
         object: String,
-        /// How long was waited.
+        /// Timeout.
         after: Duration,
     },
-    /// It answers, but what is left would take longer than to build it.
+    /// The rest of the transfer would take longer than a build of the template.
     #[error("the transfer would take {left:.0} s more, and building it took {took:.1} s")]
     Slow {
-        /// Seconds.
+        /// Estimated seconds left.
         left: f64,
-        /// Seconds.
+        /// Seconds that the build took.
         took: f64,
     },
-    /// It was being pushed for longer than it took to build.
+    /// The push has taken longer than the build of the template.
     #[error("the transfer was not over after {after:.0} s, and building it took {took:.1} s")]
     Late {
-        /// Seconds.
+        /// Seconds since the start of the push.
         after: f64,
-        /// Seconds.
+        /// Seconds that the build took.
         took: f64,
     },
-    /// No trusted key has signed it, or it is another one.
+    /// No trusted key has signed the template, or its content differs from the signed one.
     #[error("cannot trust template {fingerprint}: {why}")]
     Untrusted {
-        /// Which.
+        /// Fingerprint of the template.
         fingerprint: String,
-        /// Why not.
+        /// Reason.
         why: String,
     },
-    /// What is there is not what it says it is.
+    /// An object in the remote is malformed.
     #[error("{object} is damaged: {what}")]
     Damaged {
-        /// What.
+        /// The object.
         object: String,
-        /// What is wrong with it.
+        /// Damage, as the end of a sentence.
         what: String,
     },
-    /// It does not fit.
+    /// The template is larger than the cache may grow.
     #[error("the template has {}, and the cache may have {}", storage::human_bytes(*bytes), storage::human_bytes(*limit))]
     TooLarge {
-        /// Bytes of all files.
+        /// Size of all files in bytes.
         bytes: u64,
-        /// Bytes.
+        /// Limit in bytes.
         limit: u64,
     },
-    /// The machine's own cache refused.
+    /// The local cache failed.
     #[error(transparent)]
     Cache(#[from] CacheError),
 }
 
-/// What a store answered where it did not do what was asked.
+/// Error of one request to a store.
 #[derive(Debug)]
 pub(crate) enum StoreError {
-    /// There is no such object.
+    /// The store has no such object.
     Absent,
-    /// There is one already.
+    /// The store has the object already.
     Exists,
-    /// It failed, for that reason, and may do better at a second try.
+    /// The request failed with this reason, and a retry may succeed.
     Broken(String),
-    /// It refused, for that reason.
+    /// The store refused with this reason, and a retry is useless.
     Refused(String),
 }
 
@@ -106,7 +106,7 @@ impl StoreError {
         }
     }
 
-    /// What failed below `error`, in one line.
+    /// Wraps the innermost cause of `error` as [`Self::Broken`].
     pub(crate) fn broken(error: &(dyn Error + 'static)) -> Self {
         Self::Broken(innermost(error))
     }
@@ -120,7 +120,7 @@ impl StoreError {
     }
 }
 
-/// The words of the last cause: those before it repeat it, and name URLs.
+/// Formats the innermost cause. The outer errors repeat it and name URLs.
 pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -129,7 +129,7 @@ pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
     plain(&last.to_string())
 }
 
-/// One line without URLs, whose queries may be signatures, and not a long one.
+/// Shortens `text` to one line and replaces URLs, because their queries may contain signatures.
 pub(crate) fn plain(text: &str) -> String {
     let words = text
         .split_whitespace()

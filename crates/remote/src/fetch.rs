@@ -1,4 +1,5 @@
-//! Fetching a template: its head, its tree, then its frames from many places at once, each checked as it comes in.
+//! Download of a template: its head, its tree, then its frames over several connections. Each frame is checked on
+//! arrival.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,32 +21,32 @@ use crate::patience::{Pace, Patience, TICK, present, within};
 use crate::store::TemplateStore;
 use crate::tree::{FrameTree, LARGEST_FRAME, PackedFrame, TreeDocument};
 
-/// Connections at once.
+/// Number of parallel connections.
 const CONNECTIONS: usize = 8;
-/// Bytes of a pack that are asked for at once.
+/// Maximum size of one range request, in bytes.
 const RANGE: u64 = 4 << 20;
-/// Bytes between two frames that are read rather than asked for separately.
+/// Unneeded bytes between two frames up to which one request covers both.
 const GAP: u64 = 64 << 10;
-/// How often in a row a request may bring nothing.
+/// Number of successive attempts without progress after which a range fails.
 const ATTEMPTS: u32 = 3;
-/// What counts as something, in bytes.
+/// Bytes that count as progress.
 const PROGRESS: u64 = 4 << 10;
-/// The pause before the second of these; then twice that.
+/// Pause before the first retry, multiplied by the number of failures before later ones.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A template in a remote: what a trusted key has signed, and where its files are said to be.
+/// Template in a remote: the signed manifest, and the unsigned tree that says where its bytes are.
 #[derive(Debug)]
 pub(crate) struct FoundTemplate {
     pub(crate) announced: Announced,
     pub(crate) tree: FrameTree,
-    /// When it was signed, in seconds since 1970.
+    /// Time of the signature in seconds since 1970.
     pub(crate) signed: u64,
 }
 
-/// Looks for the template `fingerprint`; none if it is not there.
+/// Looks up the template `fingerprint`. `None` if the remote does not have it.
 ///
 /// # Errors
-/// It is there and not to be trusted, or damaged, or the remote failed.
+/// The template is not trusted or is damaged, or the remote failed.
 pub(crate) async fn find(
     store: &TemplateStore,
     fingerprint: &str,
@@ -75,33 +76,33 @@ pub(crate) async fn find(
     Ok(Some(FoundTemplate { announced, tree, signed }))
 }
 
-/// Neighbouring frames of one pack, in its order: they are asked for at once.
+/// Adjacent frames of one pack that one request covers, in order of their offsets.
 #[derive(Debug)]
 struct FrameRun {
     pack: Blob,
-    /// Numbers in the tree.
+    /// Indexes in the tree of the frames that are still missing.
     frames: VecDeque<usize>,
-    /// Where in the pack the next bytes begin that are in no frame yet.
+    /// Offset in the pack of the first byte in [`Self::buffer`].
     at: u64,
-    /// Those that have come: they outlive a connection.
+    /// Received bytes that complete no frame yet. They survive a broken connection.
     buffer: Vec<u8>,
 }
 
-/// A part of a file.
+/// Position of a frame's bytes in a file.
 #[derive(Debug, Clone, Copy)]
 struct FilePart {
     file: usize,
     offset: u64,
 }
 
-/// A download on its way, as its threads share it.
+/// State of a download, shared by its threads.
 struct Download<'a> {
     store: &'a TemplateStore,
     tree: &'a FrameTree,
     receiving: &'a Receiving<'a>,
-    /// Of each frame, what it is a part of.
+    /// File positions of each frame.
     parts: Vec<Vec<FilePart>>,
-    /// Of each file, how many of its parts are missing.
+    /// Number of missing parts of each file.
     missing: Vec<AtomicUsize>,
     runs: Mutex<VecDeque<FrameRun>>,
     pace: Pace,
@@ -109,11 +110,11 @@ struct Download<'a> {
     stop: watch::Sender<bool>,
 }
 
-/// Why a request ended early.
+/// Reason why a request ended early.
 enum Interruption {
-    /// Another one may do better.
+    /// A retry may succeed.
     Broken(StoreError),
-    /// None will.
+    /// A retry is useless.
     Final(RemoteError),
 }
 
@@ -123,7 +124,8 @@ impl<E: Into<RemoteError>> From<E> for Interruption {
     }
 }
 
-/// Brings all files. `took` is how long it took to build them; `progress` is told of bytes that are there and their sum.
+/// Downloads all files. `took` is the duration of the build. `progress` gets the number of bytes received and the
+/// total.
 pub(crate) fn download(
     runtime: &Handle,
     store: &TemplateStore,
@@ -151,7 +153,7 @@ pub(crate) fn download(
             let (done, download) = (done.clone(), &download);
             scope.spawn(move || {
                 let result = runtime.block_on(download.work());
-                // The receiver waits until all threads have ended.
+                // The receiver outlives all threads, so sending never fails.
                 done.send(result).unwrap_or_default();
             });
         }
@@ -175,7 +177,7 @@ pub(crate) fn download(
     })
 }
 
-/// Of each frame, the parts of files that it makes.
+/// Returns the file positions of each frame.
 fn parts(tree: &FrameTree) -> Vec<Vec<FilePart>> {
     let mut parts = vec![Vec::new(); tree.frames.len()];
     for (file, numbers) in tree.files.iter().enumerate() {
@@ -188,7 +190,7 @@ fn parts(tree: &FrameTree) -> Vec<Vec<FilePart>> {
     parts
 }
 
-/// The frames that make something, in runs.
+/// Groups the frames that files use into runs.
 fn runs(tree: &FrameTree, parts: &[Vec<FilePart>]) -> VecDeque<FrameRun> {
     let mut wanted: Vec<_> = (0..tree.frames.len()).filter(|number| !parts[*number].is_empty()).collect();
     wanted.sort_by_key(|number| (tree.frames[*number].pack, tree.frames[*number].offset));
@@ -213,7 +215,7 @@ fn runs(tree: &FrameTree, parts: &[Vec<FilePart>]) -> VecDeque<FrameRun> {
 }
 
 impl Download<'_> {
-    /// Brings one run after the other.
+    /// Downloads runs until none is left or another thread has failed.
     async fn work(&self) -> Result<(), RemoteError> {
         let mut stopped = self.stop.subscribe();
         loop {
@@ -227,7 +229,7 @@ impl Download<'_> {
         }
     }
 
-    /// Brings a run, from where it broke off if it does.
+    /// Downloads a run. After an error, retries from the first missing byte.
     async fn bring(&self, mut run: FrameRun) -> Result<(), RemoteError> {
         let mut failures = 0;
         loop {
@@ -248,7 +250,7 @@ impl Download<'_> {
         }
     }
 
-    /// Reads on from what has come of the run; frames that are whole leave it.
+    /// Reads the rest of the run with one request. Removes each complete frame from it.
     async fn read(&self, run: &mut FrameRun) -> Result<(), Interruption> {
         let frame = |number: &usize| &self.tree.frames[*number];
         let Some(last) = run.frames.back().map(frame) else { return Ok(()) };
@@ -269,7 +271,7 @@ impl Download<'_> {
             }
             let taken = self.take(number, &run.buffer[begin..begin + frame.length]);
             if taken.is_err() {
-                // Asked for again.
+                // The frame is damaged, so the next attempt requests all of it again.
                 run.at = frame.offset;
                 run.buffer.clear();
             }
@@ -281,8 +283,8 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Waits for the network, no longer than without a byte on any connection: a busy server answers one after the other.
-    /// What comes has so many `bytes` of what is to be transferred.
+    /// Waits for `work` and counts its bytes by `bytes`. Times out only if no connection receives a byte, because a
+    /// busy server may serve one connection after the other.
     async fn wait<T>(
         &self,
         run: &FrameRun,
@@ -306,7 +308,7 @@ impl Download<'_> {
         result.map_err(silent)?.map_err(Interruption::Broken)
     }
 
-    /// Checks a frame, and writes it wherever it belongs.
+    /// Checks a frame and writes it to all its file positions.
     fn take(&self, number: usize, packed: &[u8]) -> Result<(), Interruption> {
         let frame = &self.tree.frames[number];
         let raw =
@@ -321,7 +323,7 @@ impl Download<'_> {
     }
 }
 
-/// The bytes of a frame, never more than it says.
+/// Decompresses a frame and compares it with its digest. Never produces more bytes than the frame announces.
 pub(crate) fn unpack(frame: &PackedFrame, packed: &[u8]) -> Result<Vec<u8>, &'static str> {
     let wrong = "its bytes are not those that were pushed";
     debug_assert!(frame.raw <= LARGEST_FRAME);

@@ -1,7 +1,7 @@
-//! What a remote holds, and removing what is old: heads first, then the blobs that no head needs.
+//! Usage of a remote, and removal of old templates: heads first, then blobs that no head needs.
 //!
-//! A pusher writes its head last, and it may share packs that were there before. So a blob goes only if no head has needed it
-//! when we began, none that came meanwhile does, and it has been there for a day.
+//! A pusher writes its head last, and it may reuse packs of other templates. A blob is therefore removed only if three
+//! conditions hold: no head needed it at the start, no head written since needs it, and it is older than a day.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -16,34 +16,34 @@ use crate::store::TemplateStore;
 use crate::stored::StoredObject;
 use crate::tree::TreeDocument;
 
-/// How long a blob stays that no head needs: longer than any push takes.
+/// Age below which unneeded blobs stay. No push takes that long.
 const GRACE: Duration = Duration::from_hours(24);
-/// Trees that are read at once.
+/// Number of trees read in parallel.
 const READERS: usize = 8;
-/// How long a listing may take.
+/// Timeout for each listing and each removal.
 const LISTING: Duration = Duration::from_mins(10);
 
-/// What a remote holds.
+/// Content of a remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Templates.
+    /// Number of templates.
     pub templates: usize,
-    /// Bytes, of what no template needs any more, too.
+    /// Size in bytes, including blobs that no template needs.
     pub bytes: u64,
 }
 
-/// What was removed from a remote.
+/// Result of [`crate::RemoteCache::collect`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// The fingerprints of the templates.
+    /// Fingerprints of the removed templates.
     pub templates: Vec<String>,
-    /// How many blobs. A registry removes them itself.
+    /// Number of removed blobs. Always 0 for a registry, which removes blobs itself.
     pub blobs: usize,
-    /// Their bytes.
+    /// Size of the removed blobs in bytes.
     pub bytes: u64,
 }
 
-/// Counts what is there.
+/// Counts the templates and bytes in the store.
 pub(crate) async fn usage(store: &TemplateStore, after: Duration) -> Result<Usage, RemoteError> {
     let listing = async { futures_util::try_join!(store.heads(), store.blobs()) };
     let (heads, blobs) = within(after, ("list", "the remote"), listing).await?;
@@ -51,14 +51,14 @@ pub(crate) async fn usage(store: &TemplateStore, after: Duration) -> Result<Usag
     Ok(Usage { templates: heads.len(), bytes: bytes(&heads) + bytes(&blobs) })
 }
 
-/// Removes the templates that were pushed before `before`, and what no other needs.
+/// Removes the templates pushed before `before`, and the blobs that no remaining template needs.
 pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result<Collected, RemoteError> {
     let list = async |what: &str| match what {
         "heads" => within(LISTING, ("list", "the heads"), store.heads()).await,
         "notices" => within(LISTING, ("list", "the notices"), store.notices()).await,
         _ => within(LISTING, ("list", "the blobs"), store.blobs()).await,
     };
-    // Blobs before heads: of what is pushed meanwhile, nothing is listed.
+    // The blobs are listed first, so that the list has no blob of a push that starts later.
     let blobs = if store.keeps_garbage() { list("blobs").await? } else { Vec::new() };
     let heads = list("heads").await?;
     let mut needed = if store.keeps_garbage() { needed(store, &heads).await? } else { HashSet::new() };
@@ -90,10 +90,10 @@ pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result
     Ok(collected)
 }
 
-/// The blobs that heads need. Signatures do not matter: what is needed by anything stays.
+/// Returns the blobs that `heads` need. Signatures are not checked: an untrusted head keeps its blobs as well.
 ///
 /// # Errors
-/// A head cannot be read, or the tree of one: nothing may be removed then.
+/// A head or its tree is not readable. The caller must not remove blobs then.
 async fn needed(store: &TemplateStore, heads: &[StoredObject]) -> Result<HashSet<BlobDigest>, RemoteError> {
     let read = heads.iter().map(|head| needed_by(store, &head.name));
     futures_util::stream::iter(read).buffer_unordered(READERS).try_concat().await
@@ -103,16 +103,16 @@ async fn needed_by(store: &TemplateStore, fingerprint: &str) -> Result<HashSet<B
     let object = format!("the head of template {fingerprint}");
     let answer = Patience::ASKED_FOR.answer;
     let text = within(answer, ("read", &object), present(store.head(fingerprint, LONGEST_HEAD))).await?;
-    // Another process removed it.
+    // Another process has removed the head.
     let Some(text) = text else { return Ok(HashSet::new()) };
     let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
-    // Something that is no head at all is a template for no one, and would be in the way for ever.
+    // A text that is not a head needs no blobs. Failing here would block every later collection.
     let Ok(document) = HeadDocument::parse(&String::from_utf8_lossy(&text)) else {
         return Ok(HashSet::new());
     };
     let tree_object = format!("the tree of template {fingerprint}");
     let tree = within(answer, ("read", &tree_object), present(store.whole_blob(&document.tree))).await?;
-    // It cannot be fetched, and needs nothing.
+    // A template without its tree cannot be fetched, so it needs no blobs.
     let Some(tree) = tree else { return Ok(HashSet::new()) };
     let packs = TreeDocument::parse(&tree).map_err(damaged)?.tree.packs;
     Ok(packs.iter().chain([&document.tree]).map(|blob| blob.digest).collect())

@@ -1,10 +1,11 @@
-//! Templates that machines share: an object store or a registry, of which nothing is believed but what is signed.
+//! Templates shared between machines through an object store or a registry. Only signed data is trusted.
 //!
-//! A [`RemoteCache`] is at a [`RemoteAddress`]. What is fetched from it becomes an entry of the cache only if a trusted key has signed
-//! its head, and every file is the one that was signed; see `storage`. What makes it up in the remote is never trusted, only
-//! tried: heads by fingerprint, and blobs by digest (trees, and packs of compressed frames). No socket is opened, no thread
-//! started and nothing of TLS set up before something is to be fetched or pushed. Of machines that lack the same template, one
-//! builds it, and the others wait for that.
+//! A [`RemoteCache`] uses the store at a [`RemoteAddress`]. A fetched template becomes an entry of the cache only if a
+//! trusted key has signed its head and every file matches the signed manifest (see `storage`). The store holds heads by
+//! fingerprint, and blobs by digest: trees, and packs of compressed frames.
+//!
+//! This crate opens no socket, starts no thread and sets up no TLS before the first fetch or push. If several machines
+//! lack the same template, one of them builds it while the others wait.
 
 mod address;
 mod digest;
@@ -44,17 +45,17 @@ use crate::fetch::FoundTemplate;
 use crate::push::PushBounds;
 use crate::store::{TemplateStore, with_store};
 
-/// How long a remote that has failed is left alone: longer than a run takes to come to its server.
+/// Time for which a remote is not used after a failure. It is longer than a run needs to start its server.
 const TROUBLE: Duration = Duration::from_mins(1);
 
-/// A place where templates are shared.
+/// Client of a store for shared templates.
 pub struct RemoteCache {
     address: RemoteAddress,
     cache: Cache,
     trusted: Vec<TrustedKey>,
-    /// What is built here is pushed if there is one.
+    /// Key for pushing templates built here. `None` disables pushing.
     pushes_with: Option<Arc<SigningKey>>,
-    /// When it failed last.
+    /// Time of the last failure.
     failed: Mutex<Option<Instant>>,
 }
 
@@ -65,29 +66,30 @@ impl fmt::Debug for RemoteCache {
 }
 
 impl RemoteCache {
-    /// The one at that address, for `cache`. Only what one of the `trusted` keys has signed is taken.
+    /// Creates a client of the store at `address` for `cache`. Accepts only templates that one of the `trusted` keys
+    /// has signed.
     #[must_use]
     pub fn new(address: RemoteAddress, cache: Cache, trusted: Vec<TrustedKey>) -> Self {
         Self { address, cache, trusted, pushes_with: None, failed: Mutex::new(None) }
     }
 
-    /// The same, to which whatever is built here is pushed, signed with `key`.
+    /// Enables pushing of templates built here, signed with `key`.
     #[must_use]
     pub fn pushing(self, key: Arc<SigningKey>) -> Self {
         Self { pushes_with: Some(key), ..self }
     }
 
-    /// Where it is, to be shown.
+    /// Returns the address, which displays without credentials.
     #[must_use]
     pub fn address(&self) -> &RemoteAddress {
         &self.address
     }
 
-    /// Brings the template `fingerprint` into the cache, which may have at most `limit` bytes; none if it is not there.
-    /// `progress` is told of bytes that have come and of their sum.
+    /// Fetches the template `fingerprint` into the cache if its size is at most `limit` bytes. `None` if the remote
+    /// does not have it. `progress` gets the number of bytes received and the total.
     ///
     /// # Errors
-    /// The remote failed, or what it has is not to be trusted. Nothing of it is left in the cache then.
+    /// The remote failed, or its template is not trusted. The cache is unchanged then.
     pub fn fetch(
         &self,
         fingerprint: &str,
@@ -123,7 +125,8 @@ impl RemoteCache {
             .map(Some)
     }
 
-    /// An error if a later signature of the same template was seen here: the remote was set back.
+    /// Fails if this machine has seen a later signature of the template. An attacker could otherwise restore an old
+    /// one.
     fn expect_newest(&self, fingerprint: &str, signed: u64) -> Result<(), RemoteError> {
         let note = format!("signed-{fingerprint}");
         let seen =
@@ -138,10 +141,10 @@ impl RemoteCache {
         Ok(())
     }
 
-    /// Makes sure of what can be told before anything is sent: that the settings fit, and that a directory is there.
+    /// Checks the settings, and the existence of a `file` remote's directory, without a request.
     ///
     /// # Errors
-    /// Nothing can be pushed there.
+    /// A push cannot succeed.
     pub fn expect_usable(&self) -> Result<(), RemoteError> {
         with_store(&self.address, |_, _| Ok(()))
     }
@@ -149,7 +152,7 @@ impl RemoteCache {
     /// Pushes an entry of the cache, signed with `key`, unless the remote has it.
     ///
     /// # Errors
-    /// The remote failed: nothing of it can be found there then.
+    /// The remote failed. It does not offer the template then.
     pub fn push(
         &self,
         entry: &Entry,
@@ -180,7 +183,7 @@ impl RemoteCache {
                     runtime.block_on(push::publish(store, &fingerprint, document, replace, bounds))?;
                 let sent = pushed.bytes + published.tree;
                 pushed.bytes = sent + published.head;
-                // What was there already may have been removed as garbage meanwhile.
+                // A concurrent collection may have removed blobs that this push found in the store.
                 let all = published.blobs.iter().map(|blob| blob.bytes).sum::<u64>();
                 if sent == all || runtime.block_on(push::is_complete(store, &published.blobs, patience))? {
                     return Ok(pushed);
@@ -195,16 +198,16 @@ impl RemoteCache {
         })
     }
 
-    /// What the remote holds; it may take so long to find out.
+    /// Counts the templates and bytes in the remote, with the timeout `within`.
     pub fn usage(&self, within: Duration) -> Result<Usage, RemoteError> {
         with_store(&self.address, |runtime, store| runtime.block_on(garbage::usage(store, within)))
     }
 
-    /// Removes the templates that were pushed longer than `age` ago, and what no other template needs, unless it is younger
-    /// than a day.
+    /// Removes the templates pushed longer than `age` ago, and the blobs that no other template needs and that are
+    /// older than a day.
     ///
     /// # Errors
-    /// The remote failed. What is needed is still there.
+    /// The remote failed. All needed blobs are still there.
     pub fn collect(&self, age: Duration) -> Result<Collected, RemoteError> {
         let before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
         with_store(&self.address, |runtime, store| runtime.block_on(garbage::collect(store, before)))
@@ -215,10 +218,10 @@ impl RemoteCache {
         failed.is_some_and(|when| when.elapsed() < TROUBLE)
     }
 
-    /// The reason as one line; a remote that fails is left alone for a while.
+    /// Formats the error as one line. Records a failure, after which the remote is not used for a while.
     fn explain(&self, error: &RemoteError) -> String {
         use RemoteError::{Missing, TooLarge, Untrusted};
-        // A part that is missing is one template's, unless nothing can be written either.
+        // A missing part concerns only one template, unless it was missing for a write.
         if !matches!(error, Untrusted { .. } | TooLarge { .. } | Missing { verb: "read", .. }) {
             *lock(&self.failed) = Some(Instant::now());
         }
@@ -226,11 +229,11 @@ impl RemoteCache {
     }
 }
 
-/// Whether a remote has a template.
+/// State of a template in a remote.
 enum Presence {
     Complete,
     Absent,
-    /// Its head is not to be trusted, or something of it is missing.
+    /// Its head is not trusted, or one of its blobs is missing.
     Useless,
 }
 
@@ -251,7 +254,7 @@ async fn is_there(
     }
 }
 
-/// How long a template took to build that was described so.
+/// Returns the build time of the template with the description `about`.
 fn build_time(about: &str) -> Duration {
     let took = About::parse(about).map_or(0.0, |about| about.took);
     Duration::try_from_secs_f64(took).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Logging in to a registry, as `docker login` has prepared it: with a password, or with a token that the password is good for.
+//! Registry login with the credentials of `docker login`: basic authentication, or a bearer token that they obtain.
 //!
 //! Source: distribution.github.io/distribution/spec/auth/token.
 
@@ -16,16 +16,16 @@ use crate::address::is_loopback;
 use crate::error::StoreError;
 use crate::stored::{body, collect};
 
-/// The longest answer of a server for tokens that is read, in bytes.
+/// Limit for a response of a token server, in bytes.
 const LONGEST_ANSWER: u64 = 1 << 20;
 
-/// What a registry is told of who we are. No part of it is ever shown.
+/// Credentials for one repository. `Debug` shows none of them.
 pub(crate) struct Login {
     client: Client,
     repository: String,
-    /// User and password in base64, as in the header and in docker's file.
+    /// User and password in base64, as in the header and in docker's configuration.
     basic: Option<String>,
-    /// The header of the last request that was let in.
+    /// Authorization header of the last successful request.
     current: Mutex<Option<String>>,
 }
 
@@ -41,7 +41,7 @@ impl Login {
         Self { client, repository: repository.to_owned(), basic, current: Mutex::new(None) }
     }
 
-    /// The header for a request; a new one if the last was answered by a `challenge`.
+    /// Returns the authorization header for a request. Obtains a new one if the registry has answered with `challenge`.
     pub(crate) async fn authorization(&self, challenge: Option<&str>) -> Result<Option<String>, StoreError> {
         let mut current = self.current.lock().await;
         if let Some(challenge) = challenge {
@@ -88,7 +88,7 @@ impl Login {
     }
 }
 
-/// Where docker and podman keep logins.
+/// Returns the files in which docker and podman keep credentials.
 fn files() -> Vec<PathBuf> {
     let folder = |name: &str| env::var_os(name).map(PathBuf::from);
     let home = folder("HOME").map(|home| home.join(".docker"));
@@ -98,7 +98,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// What such a file has for `host`.
+/// Returns the credentials for `host` from the text of such a file.
 fn stored(text: &str, host: &str) -> Option<String> {
     let file: Value = serde_json::from_str(text).ok()?;
     let auths = file["auths"].as_object()?;
@@ -111,7 +111,7 @@ fn stored(text: &str, host: &str) -> Option<String> {
     Some(auth.to_owned())
 }
 
-/// A parameter of a challenge: `name="value"`.
+/// Returns the value of a challenge parameter: `name="value"`.
 fn parameter(text: &str, name: &str) -> Option<String> {
     let mut rest = text;
     while let Some((key, more)) = rest.split_once('=') {

@@ -1,15 +1,17 @@
-//! A notice in a remote that a template is being built: other machines wait for that template instead of building it, too.
+//! Notice in a remote that a machine is building a template. Other machines wait for the template instead of building
+//! it too.
 //!
 //! ```text
 //! pgfresh building 1
 //! fingerprint c50c4d91…
-//! builder 8f14e45fceea167a             who: a random number
-//! beat 7                               one more every second
+//! builder 8f14e45fceea167a             random id of the builder
+//! beat 7                               incremented every second
 //! signed 1700000000                    seconds since 1970
-//! untrusted comment: …                 and three more, in minisign's format
+//! untrusted comment: …                 and three more lines, in minisign's format
 //! ```
-//! Only who may push posts one, and signs it, so that no other account can make machines wait. A notice counts as long as it beats: who
-//! waits goes by a clock of its own, so that clocks of machines may differ by minutes.
+//! Only machines that may push post notices. They sign them, so that no other account can make machines wait. A notice
+//! is valid while its beat increases. The waiting machine measures that with its own clock, so clocks may differ by
+//! minutes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,22 +27,22 @@ use crate::address::RemoteAddress;
 use crate::error::StoreError;
 use crate::store::{TemplateStore, with_store};
 
-/// Between two beats.
+/// Interval between beats.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long one may take: a disk or a network that is busy with what is being built and fetched makes it wait.
+/// Timeout for writing a beat. It is long because the build and other transfers load the disk and the network.
 const BEAT_BOUND: Duration = Duration::from_secs(5);
-/// A notice that has not beaten for so long is that of a builder that is gone.
+/// Time without a new beat after which the builder counts as dead.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How far clocks of machines may be apart.
+/// Tolerated difference between machines' clocks.
 const SKEW: Duration = Duration::from_mins(5);
-/// How long the last words may take once a build is over: a beat that is on its way, and then the removal.
+/// Timeout at the end of a build, once for a beat in progress and once for the removal.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// The longest notice that is read, in bytes.
+/// Limit for a notice, in bytes.
 pub(crate) const LONGEST_NOTICE: u64 = 4 << 10;
-/// The first line.
+/// First line.
 const HEADER: &str = "pgfresh building 1";
 
-/// What a notice says.
+/// Content of a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     fingerprint: String,
@@ -67,7 +69,7 @@ impl Notice {
         text + &signature
     }
 
-    /// Reads what was signed with a `trusted` key and is about that template; `None` for anything else.
+    /// Parses a notice about `fingerprint` with a signature of a `trusted` key. `None` for any other text.
     fn parse(text: &str, fingerprint: &str, trusted: &[TrustedKey]) -> Option<Self> {
         let (said, _) = text.split_once("\nuntrusted comment")?;
         let (said, signature) = text.split_at(said.len() + 1);
@@ -90,14 +92,14 @@ fn seconds_since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Tells a notice that beats from one that was left behind.
+/// Observer that distinguishes a live notice from one of a dead builder.
 #[derive(Debug, Default)]
 pub(crate) struct BeatWatch {
     last: Option<(Notice, Instant)>,
 }
 
 impl BeatWatch {
-    /// Whether a builder is at work, by what was read `now`.
+    /// Whether the builder of the notice `text`, read at `now`, is alive.
     pub(crate) fn is_alive(&mut self, text: &str, of: (&str, &[TrustedKey]), now: Instant) -> bool {
         let (fingerprint, trusted) = of;
         let Some(notice) = Notice::parse(text, fingerprint, trusted) else { return false };
@@ -105,7 +107,7 @@ impl BeatWatch {
             return false;
         }
         match &self.last {
-            // An older one that was put back does not beat either.
+            // An attacker may restore an older notice, which has no new beat either.
             Some((last, since)) if last.builder == notice.builder && last.beat >= notice.beat => {
                 now.duration_since(*since) < SILENCE
             }
@@ -116,13 +118,13 @@ impl BeatWatch {
         }
     }
 
-    /// The same where it could not be read this time.
+    /// Whether the builder was alive at the last successful read, if that is recent.
     pub(crate) fn was_alive(&self, now: Instant) -> bool {
         self.last.as_ref().is_some_and(|(_, since)| now.duration_since(*since) < SILENCE)
     }
 }
 
-/// A notice of ours, which beats until it is dropped, and is removed then.
+/// Our own notice. A thread renews it, and dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct PostedNotice {
     stop: Option<oneshot::Sender<()>>,
@@ -130,11 +132,11 @@ pub(crate) struct PostedNotice {
 }
 
 impl PostedNotice {
-    /// Posts one in `store`, which is at `address`, in place of one that is `left` behind, or of none; `None` if another machine
-    /// was quicker.
+    /// Posts a notice in `store`, whose address is `address`. If `left` is set, replaces the notice of a dead builder.
+    /// `None` if another machine has posted first.
     ///
     /// # Errors
-    /// The store takes none, or has failed.
+    /// The store accepts no notices, or failed.
     pub(crate) async fn post(
         store: &TemplateStore,
         address: &RemoteAddress,
@@ -167,7 +169,8 @@ impl PostedNotice {
                         tokio::select! {
                             done = &mut put => note("renewed", done),
                             _ = &mut stopped => {
-                                // It should not come after the removal; nor should a run wait for it.
+                                // A late beat would recreate the notice after its removal, and a run should not wait
+                                // long for the beat.
                                 note("renewed", timeout(FAREWELL, put).await.flatten());
                                 break;
                             }
@@ -186,7 +189,7 @@ impl PostedNotice {
     }
 }
 
-/// A notice that fails costs others a build of their own, and no more.
+/// Logs a failed write. It only costs other machines a build of their own.
 fn note(what: &str, done: Result<Result<(), StoreError>, Elapsed>) {
     match done {
         Ok(Ok(())) => {}
@@ -241,7 +244,7 @@ mod tests {
             let (key, trusted) = key();
             let begun = Instant::now();
             let (mut watch, mut now) = (BeatWatch::default(), begun);
-            // What the machine that waits may know: the newest beat of the builder that it saw last, and since when.
+            // Model of the waiting machine: the last builder, its newest beat, and the time of that beat.
             let mut model: Option<(u64, u64, Instant)> = None;
             for (builder, beat, pause, is_read) in beats {
                 now += Duration::from_millis(pause);

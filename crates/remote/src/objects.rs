@@ -1,9 +1,9 @@
-//! Remotes that are a bucket of objects: S3, Google Cloud Storage, Azure, an HTTP server, a directory.
+//! Object stores as remotes: S3, Google Cloud Storage, Azure, an HTTP server or a directory.
 //!
 //! ```text
 //! PREFIX/heads/FINGERPRINT
 //! PREFIX/blobs/SHA256          a tree or a pack
-//! PREFIX/notices/FINGERPRINT   somebody builds it
+//! PREFIX/notices/FINGERPRINT   a machine is building this template
 //! ```
 
 use std::env;
@@ -36,22 +36,22 @@ use crate::error::{StoreError, innermost};
 use crate::stored::{ByteStream, StoredObject, skip};
 use crate::wary::WaryConnector;
 
-/// How long a connection may take to come about; every wait has a bound of its own besides.
+/// Timeout for a connection. Callers limit every other wait.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a look for the directory may take. One that does not answer is told by what is read from it.
+/// Timeout for examining the directory. The first read reports a file system that hangs.
 const LOOK_BOUND: Duration = Duration::from_secs(1);
 pub(crate) const HEADS: &str = "heads";
 pub(crate) const BLOBS: &str = "blobs";
 pub(crate) const NOTICES: &str = "notices";
 
-/// A bucket, or a part of one.
+/// Prefix in an object store.
 #[derive(Debug)]
 pub(crate) struct ObjectBucket {
     store: Arc<dyn ObjectStore>,
-    /// The same for notices, which do not wait until they are on the disk: they last for seconds.
+    /// Store for notices. On a `file` remote it does not sync, because notices live for seconds.
     notices: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// Where it lies, if that is here.
+    /// Directory of a `file` remote.
     folder: Option<std::path::PathBuf>,
 }
 
@@ -71,7 +71,7 @@ impl From<object_store::Error> for StoreError {
     }
 }
 
-/// What failed, and the status if it was an answer.
+/// Formats an error, or the HTTP status if the server responded.
 fn words(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -81,7 +81,8 @@ fn words(error: &(dyn std::error::Error + 'static)) -> String {
         cause = error.source();
     }
     let said = error.to_string();
-    // "Server returned non-2xx status code: 503 Service Unavailable: BODY"; the body may hold anything.
+    // "Server returned non-2xx status code: 503 Service Unavailable: BODY". The body may contain anything, so it is cut
+    // off.
     match said.split_once("status code: ") {
         Some((_, status)) => {
             let status: Vec<_> = status.split(':').next().unwrap_or_default().split_whitespace().collect();
@@ -121,7 +122,7 @@ impl ObjectBucket {
         let folder = (address.kind == StoreKind::File).then(|| address.folder()).flatten();
         let prefix = match &folder {
             Some(folder) => Path::from_absolute_path(folder).map_err(|error| StoreError::broken(&error))?,
-            // Its URL has the path already.
+            // The URL of an HTTP server contains the path already.
             None if address.kind == StoreKind::Http => Path::default(),
             None => Path::from_url_path(address.path()).map_err(|error| StoreError::broken(&error))?,
         };
@@ -132,7 +133,7 @@ impl ObjectBucket {
         Ok(Self { store, notices, prefix, folder })
     }
 
-    /// An error if it is a directory that is missing.
+    /// Fails if the remote is a directory that does not exist.
     pub(crate) async fn expect_directory(&self) -> Result<(), StoreError> {
         let Some(folder) = self.folder.clone() else { return Ok(()) };
         let look = tokio::task::spawn_blocking(move || std::fs::metadata(folder));
@@ -153,7 +154,7 @@ impl ObjectBucket {
         if kind == NOTICES { &*self.notices } else { &*self.store }
     }
 
-    /// A head or a notice.
+    /// Reads a head or a notice.
     pub(crate) async fn text(&self, kind: &'static str, name: &str) -> Result<ByteStream, StoreError> {
         let found = self.store(kind).get(&self.at(kind, name)).await?;
         Ok(found.into_stream().map_err(StoreError::from).boxed())
@@ -168,7 +169,7 @@ impl ObjectBucket {
         let options = GetOptions::new().with_range(Some(range.clone()));
         match self.store.get_opts(&path, options).await {
             Ok(found) => Ok(found.into_stream().map_err(StoreError::from).boxed()),
-            // A server without ranges sends all of it.
+            // This server does not support ranges, so it sends the whole blob.
             Err(object_store::Error::NotSupported { .. }) => {
                 let found = self.store.get(&path).await?;
                 Ok(skip(found.into_stream().map_err(StoreError::from).boxed(), range.start))
@@ -190,7 +191,7 @@ impl ObjectBucket {
         Ok(())
     }
 
-    /// Writes a head or a notice; [`StoreError::Exists`] if there is one that is not to be replaced.
+    /// Writes a head or a notice. [`StoreError::Exists`] if there is one and `replace` is false.
     pub(crate) async fn put_text(
         &self,
         kind: &'static str,
@@ -203,7 +204,7 @@ impl ObjectBucket {
         if !replace {
             let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
             match store.put_opts(&path, payload(), create).await {
-                // A server that cannot is told without a condition: two pushers then both succeed, and either text is good.
+                // Without conditional writes, two pushers may both succeed. Either text is valid.
                 Err(
                     object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. },
                 ) => {}
@@ -247,10 +248,10 @@ impl ObjectBucket {
     }
 }
 
-/// What is in the names of files that a writer has left behind that was killed; listings leave these out.
+/// Character in the names of files that a killed writer has left. `object_store` hides them in listings.
 const UNFINISHED: char = '#';
 
-/// What writers left in a directory that were killed.
+/// Returns the files that killed writers have left in `folder`.
 fn unfinished(folder: &std::path::Path) -> Vec<StoredObject> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let left = entries.filter_map(|entry| {
@@ -261,7 +262,7 @@ fn unfinished(folder: &std::path::Path) -> Vec<StoredObject> {
     left.collect()
 }
 
-/// The URL of an HTTP server without what is secret in it, which goes into a header.
+/// Moves the credentials of an HTTP server's URL into a header. Returns the URL without them.
 fn without_password(
     address: &RemoteAddress,
     client: ClientOptions,
@@ -282,18 +283,18 @@ fn without_password(
     Ok((trimmed(url), client.with_default_headers(headers)))
 }
 
-/// Failed requests are repeated by us, within our bounds of time.
+/// Disables retries in `object_store`, because this crate retries within its own timeouts.
 fn no_retry() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
 fn client_options(kind: StoreKind) -> ClientOptions {
-    // Every wait is bounded by its caller, who knows what is being waited for.
+    // Callers limit every wait, so the client has no timeout for requests.
     let options = ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT_TIMEOUT);
     options.with_allow_http(kind == StoreKind::Http || emulated(kind))
 }
 
-/// Whether the environment names an endpoint on this machine, or asks for one without TLS.
+/// Whether the environment names an endpoint on this machine, or allows one without TLS.
 fn emulated(kind: StoreKind) -> bool {
     let (endpoints, allow): (&[&str], _) = match kind {
         StoreKind::S3 => (&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"], "AWS_ALLOW_HTTP"),

@@ -1,4 +1,4 @@
-//! How long a remote may take. What it costs when it fails is bounded; while it makes progress, it may take what a build would.
+//! Timeouts for remotes. A failing remote costs a bounded time, and a transfer in progress may take as long as a build.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,37 +6,37 @@ use std::time::{Duration, Instant};
 
 use crate::error::{RemoteError, StoreError};
 
-/// What a transfer may cost beyond what it saves.
+/// Time that a transfer may take beyond the duration of the build.
 pub(crate) const MARGIN: Duration = Duration::from_secs(3);
-/// How often progress is told.
+/// Interval between progress reports.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
-/// How long bytes are counted before the rest is projected.
+/// Waiting time from which the remaining time is estimated.
 const MEASURED: Duration = Duration::from_secs(1);
 
-/// The bounds on the waits for a remote.
+/// Timeouts for operations on a remote.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Until it is known what there is: the head and the tree.
+    /// Timeout for finding a template: its head and its tree together.
     pub(crate) answer: Duration,
-    /// Without a byte.
+    /// Timeout without a received byte.
     pub(crate) stall: Duration,
-    /// Whether a transfer is given up that takes longer than to build the template.
+    /// Whether to abort a transfer that would take longer than a build.
     pub(crate) projects: bool,
 }
 
 impl Patience {
-    /// On the way to a server: a remote that fails costs 3 s at most.
+    /// Timeouts for a fetch while a server starts. A failing remote costs at most 3 s.
     pub const ON_THE_WAY: Self =
         Self { answer: Duration::from_secs(2), stall: Duration::from_millis(900), projects: true };
-    /// After a build, before the command: what may wait two times waits half as long.
+    /// Timeouts for a push between a build and the command. Two waits may follow each other, so each is shorter.
     pub const AFTER_A_BUILD: Self =
         Self { answer: Duration::from_millis(1400), stall: Duration::from_millis(1400), projects: true };
-    /// Where a user has asked for the transfer itself.
+    /// Timeouts for a transfer that the user requested.
     pub const ASKED_FOR: Self =
         Self { answer: Duration::from_secs(20), stall: Duration::from_secs(10), projects: false };
 }
 
-/// The result of `work`, or an error once `after` is over.
+/// Runs `work` with the timeout `after`.
 pub(crate) async fn within<T>(
     after: Duration,
     (verb, object): (&'static str, &str),
@@ -48,7 +48,7 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// What is absent is no error.
+/// Turns [`StoreError::Absent`] into `None`.
 pub(crate) async fn present<T>(
     work: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<Option<T>, StoreError> {
@@ -58,14 +58,14 @@ pub(crate) async fn present<T>(
     }
 }
 
-/// How fast a transfer is: counted by those who wait for the network, not while they write.
+/// Speed of a transfer. It counts only the time spent waiting for the network, not for the disk.
 #[derive(Debug)]
 pub(crate) struct Pace {
     total: u64,
-    /// How many wait at once.
+    /// Number of threads that wait in parallel.
     waiters: u64,
     done: AtomicU64,
-    /// The sum over all waiters, in microseconds.
+    /// Waiting time of all threads together, in microseconds.
     waited: AtomicU64,
 }
 
@@ -82,14 +82,14 @@ impl Pace {
         self.total
     }
 
-    /// Counts what came of a wait that `begun` then.
+    /// Adds `bytes` received in a wait that started at `begun`.
     pub(crate) fn count(&self, bytes: usize, begun: Instant) {
         self.done.fetch_add(bytes as u64, Ordering::Relaxed);
         let waited = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.waited.fetch_add(waited, Ordering::Relaxed);
     }
 
-    /// Seconds that the rest will take, once there is something to go by.
+    /// Estimates the remaining seconds. `None` until enough time has been measured.
     fn left(&self) -> Option<f64> {
         let waited = Duration::from_micros(self.waited.load(Ordering::Relaxed) / self.waiters);
         if waited < MEASURED {
@@ -100,7 +100,7 @@ impl Pace {
         Some(waited.as_secs_f64() * rest / done.max(1.0))
     }
 
-    /// An error if the rest takes longer than what it saves, which is `took`.
+    /// Fails if the rest would take longer than `took`, the duration of a build, plus [`MARGIN`].
     pub(crate) fn expect_gain(&self, took: Duration) -> Result<(), RemoteError> {
         match self.left() {
             Some(left) if left > (took + MARGIN).as_secs_f64() => {
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_transfer_is_given_up_once_the_rest_takes_longer_than_a_build() {
         let second = Duration::from_secs(1);
-        // 1 B/s, of which nothing is known before a second has passed.
+        // 1 B/s. There is no estimate before a second has passed.
         let pace = Pace::new(1000, 1);
         assert!(after(&pace, 1, second / 2).is_ok());
         assert!(matches!(after(&pace, 1, second), Err(RemoteError::Slow { .. })));
@@ -132,7 +132,7 @@ mod tests {
         for _ in 0..10 {
             assert!(after(&pace, 100, second).is_ok());
         }
-        // Two that wait at once are twice as fast.
+        // Two parallel threads are twice as fast.
         let pace = Pace::new(2000, 2);
         assert!(after(&pace, 100, second).is_ok() && after(&pace, 100, second).is_ok());
     }

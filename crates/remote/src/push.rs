@@ -1,6 +1,6 @@
-//! Pushing a template: packs first, of frames that the remote does not have; then the tree; the head last of all.
+//! Upload of a template: packs of new frames first, then the tree, and the head last.
 //!
-//! Until its head is there, nothing of a template can be found, so that one whose pusher dies is only garbage.
+//! A template is invisible until its head exists. If the pusher dies before that, its blobs are garbage.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,45 +22,45 @@ use crate::patience::{MARGIN, Patience, TICK, within};
 use crate::store::TemplateStore;
 use crate::tree::{FrameTree, LARGEST_FRAME, LEVEL, PackedFrame, TreeDocument};
 
-/// The size of a pack, in bytes.
+/// Size of a pack, in bytes.
 const PACK: usize = 32 << 20;
-/// That of the first: it shows how fast the remote is.
+/// Size of the first pack, in bytes. It is small because it measures the speed of the remote.
 const FIRST_PACK: usize = 512 << 10;
-/// Packs that are sent at once.
+/// Number of packs uploaded in parallel.
 const SENDERS: u32 = 2;
 
-/// What was pushed.
+/// Result of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pushed {
-    /// Bytes that were sent; none if the remote had the template already.
+    /// Bytes sent; 0 if the remote had the template already.
     pub bytes: u64,
     /// Bytes of frames that the remote had already.
     pub shared: u64,
 }
 
-/// A pack on its way.
+/// Pack to upload.
 struct NewPack {
     bytes: Bytes,
     blob: Blob,
 }
 
-/// Cuts files into frames, and puts those into packs that no tree has.
+/// Cuts files into frames, and collects new frames in packs.
 struct Packer {
     tree: FrameTree,
-    /// Frames by their digest: their numbers in the tree.
+    /// Indexes of frames in the tree, by digest.
     known: HashMap<[u8; 32], usize>,
-    /// Frames of related trees, by digest: not in the tree until they are used.
+    /// Frames of related trees, by digest. Their packs enter the tree when a file uses them.
     related: HashMap<[u8; 32], (Blob, PackedFrame)>,
-    /// Packs of related trees that are in use.
+    /// Indexes of the related trees' packs in the tree, by digest.
     borrowed: HashMap<BlobDigest, usize>,
     pack: Vec<u8>,
-    /// Frames that are in it.
+    /// Indexes of the frames in the current pack.
     pending: Vec<usize>,
     shared: u64,
     sink: SyncSender<NewPack>,
 }
 
-/// What a [`Packer`] returns; an error without a cause is a receiver that is gone, for a sender has failed.
+/// Result of a [`Packer`]. `Err(None)` means that the receiver is gone, because an upload has failed.
 type Packed<T> = Result<T, Option<CacheError>>;
 
 impl Packer {
@@ -83,7 +83,7 @@ impl Packer {
         }
     }
 
-    /// Adds all files of an entry, which are compared with its manifest.
+    /// Adds all files of an entry and compares them with its manifest.
     fn add_entry(&mut self, entry: &Entry, packed: &dyn Fn(u64)) -> Packed<()> {
         for file in entry.contents() {
             let path = entry.data().join(&file.path);
@@ -112,7 +112,7 @@ impl Packer {
         self.close_pack()
     }
 
-    /// The number of the frame that holds these bytes.
+    /// Returns the index of the frame with these bytes, and adds one if there is none.
     fn add(&mut self, raw: &[u8]) -> Packed<usize> {
         let digest = *blake3::hash(raw).as_bytes();
         if let Some(number) = self.known.get(&digest) {
@@ -131,7 +131,7 @@ impl Packer {
             let packed = zstd::bulk::compress(raw, LEVEL)
                 .map_err(|_| CacheError::Unfit { path: "frame".into(), what: "it cannot be compressed" })?;
             let offset = self.pack.len() as u64;
-            // Its pack has no number before it is complete.
+            // The index of the pack is set when the pack is complete.
             self.tree.frames.push(PackedFrame {
                 pack: usize::MAX,
                 offset,
@@ -164,23 +164,23 @@ impl Packer {
     }
 }
 
-/// How fast packs are taken.
+/// Upload speed.
 #[derive(Debug, Default)]
 struct Rate {
     sent: u64,
     busy: Duration,
 }
 
-/// What a push may take.
+/// Limits for a push.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PushBounds {
     pub(crate) patience: Patience,
-    /// How long the template took to build.
+    /// Duration of the template's build.
     pub(crate) took: Duration,
 }
 
 impl PushBounds {
-    /// How long a blob of that size may take.
+    /// Returns the timeout for a blob of `bytes` bytes, according to the speed so far.
     fn of_blob(self, bytes: u64, rate: &Mutex<Rate>) -> Duration {
         let rate = lock(rate);
         let least = self.patience.answer.max(self.patience.stall);
@@ -193,8 +193,8 @@ impl PushBounds {
     }
 }
 
-/// Sends the packs of an entry that the related trees do not have; returns its tree, the bytes that were sent, and those that
-/// need not be.
+/// Uploads the packs of an entry that the related trees do not have. Returns its tree, the bytes sent and the bytes
+/// saved.
 pub(crate) fn send_packs(
     runtime: &Handle,
     store: &TemplateStore,
@@ -226,7 +226,7 @@ pub(crate) fn send_packs(
             }
             progress(done, total);
         }
-        // A sender that fails drops the packs, which ends the packer.
+        // A failing sender closes the channel, which ends the packer.
         let sent: Vec<_> = senders.into_iter().map(join).collect();
         let (result, tree, shared) = join(packer);
         let sent = sent.into_iter().sum::<Result<u64, RemoteError>>()?;
@@ -247,7 +247,7 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Sends packs until the packer has made all; returns the bytes. On an error, the packer ends, too.
+/// Uploads packs until the packer ends. Returns the number of bytes. After an error it makes the packer end too.
 async fn send(
     store: &TemplateStore,
     packs: &Mutex<Receiver<NewPack>>,
@@ -268,14 +268,14 @@ async fn send(
         }
     };
     if result.is_err() {
-        // What is sent into this from now on is refused.
+        // Dropping the receiver makes the packer's next send fail.
         let (_, closed) = sync_channel(0);
         *lock(packs) = closed;
     }
     result
 }
 
-/// Sends one blob, unless it is there; returns the bytes.
+/// Uploads one blob unless the store has it. Returns the number of bytes sent.
 async fn put(
     store: &TemplateStore,
     blob: &Blob,
@@ -296,7 +296,7 @@ async fn put(
     Ok(blob.bytes)
 }
 
-/// Does it a second time if it broke off the first time.
+/// Runs `work`, and once more if it fails with [`StoreError::Broken`].
 async fn again<F: Future<Output = Result<(), StoreError>>>(work: impl Fn() -> F) -> Result<(), StoreError> {
     match work().await {
         Err(StoreError::Broken(_)) => work().await,
@@ -304,20 +304,20 @@ async fn again<F: Future<Output = Result<(), StoreError>>>(work: impl Fn() -> F)
     }
 }
 
-/// What [`publish`] has written.
+/// Result of [`publish`].
 pub(crate) struct Published {
-    /// All that the template is made of.
+    /// All blobs of the template.
     pub(crate) blobs: Vec<Blob>,
-    /// Bytes of the tree; none if it was there.
+    /// Bytes sent for the tree; 0 if the store had it.
     pub(crate) tree: u64,
-    /// Bytes of the head.
+    /// Bytes sent for the head.
     pub(crate) head: u64,
 }
 
-/// Writes the tree and then the head. `replace` says that the head that is there is of no use.
+/// Uploads the tree and then the head. With `replace`, an existing head is overwritten.
 ///
 /// # Errors
-/// A pack that the template shares with another has gone meanwhile: nothing of the template can be found then.
+/// The remote failed. Without its head, the template stays invisible.
 pub(crate) async fn publish(
     store: &TemplateStore,
     fingerprint: &str,
@@ -338,7 +338,7 @@ pub(crate) async fn publish(
     let object = format!("the head of template {fingerprint}");
     let write = async {
         match store.put_head(fingerprint, &text, &blobs, replace).await {
-            // Another pusher was quicker: its head is as good.
+            // Another pusher was faster, and its head is as good as ours.
             Err(StoreError::Exists) => Ok(()),
             other => other,
         }
@@ -347,7 +347,7 @@ pub(crate) async fn publish(
     Ok(Published { blobs, tree: sent, head: text.len() as u64 })
 }
 
-/// Whether all these are there.
+/// Whether the store has all `blobs`.
 pub(crate) async fn is_complete(
     store: &TemplateStore,
     blobs: &[Blob],

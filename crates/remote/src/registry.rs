@@ -1,5 +1,5 @@
-//! Remotes that are a repository of an OCI registry: each template is a manifest whose tag is the fingerprint, with the head as
-//! an annotation and all blobs as layers, so that the registry keeps what is needed and collects what is not.
+//! Repository of an OCI registry as a remote. Each template is a manifest whose tag is the fingerprint. The head is an
+//! annotation and all blobs are layers, so that the registry keeps needed blobs and collects others.
 //!
 //! Source: github.com/opencontainers/distribution-spec, spec.md.
 
@@ -23,18 +23,18 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const BLOB: &str = "application/vnd.pgfresh.blob.v1";
 const ARTIFACT: &str = "application/vnd.pgfresh.template.v1";
 const EMPTY: &str = "application/vnd.oci.empty.v1+json";
-/// The annotation that holds the head.
+/// Annotation with the head.
 const HEAD: &str = "pgfresh.head";
-/// The annotation that holds the time of writing, in seconds since 1970.
+/// Annotation with the time of the push, in seconds since 1970.
 const WRITTEN: &str = "pgfresh.written";
-/// The largest manifest that is read, in bytes: registries take no larger ones.
+/// Limit for a manifest, in bytes. Registries accept no larger ones.
 const LONGEST_MANIFEST: u64 = 4 << 20;
-/// Tags that are asked for at once.
+/// Number of tags per page of a listing.
 const PAGE: usize = 500;
-/// Manifests that are read at once.
+/// Number of manifests read in parallel.
 const READERS: usize = 8;
 
-/// A repository.
+/// Repository of an OCI registry.
 #[derive(Debug)]
 pub(crate) struct OciRegistry {
     client: Client,
@@ -61,12 +61,13 @@ impl OciRegistry {
         self.base.join(path).map_err(|error| StoreError::broken(&error))
     }
 
-    /// Whether that is the registry: what is uploaded may go to another server.
+    /// Whether `url` is on the registry itself. Upload URLs may lead to another server, which must not see the
+    /// credentials.
     fn may_see_login(&self, url: &Url) -> bool {
         url.origin() == self.base.origin()
     }
 
-    /// Sends what `make` makes, with the login that the registry asks for; answers that are no success are errors.
+    /// Sends a request and authenticates if the registry demands it. A response without a success status is an error.
     async fn send(
         &self,
         method: Method,
@@ -120,7 +121,7 @@ impl OciRegistry {
     }
 
     fn blob_url(&self, digest: &BlobDigest) -> Result<Url, StoreError> {
-        // "sha256:" would be taken for a scheme.
+        // The `./` keeps the URL parser from reading "sha256:" as a scheme.
         self.url(&format!("./blobs/sha256:{digest}"))
     }
 
@@ -189,7 +190,7 @@ impl OciRegistry {
         Ok(())
     }
 
-    /// The tags, and what the manifest of each says. Other tags than ours are left alone.
+    /// Returns our templates' tags and manifests. Ignores tags that are not fingerprints and manifests without a head.
     async fn manifests(&self) -> Result<Vec<(String, Value)>, StoreError> {
         let mut tags = Vec::new();
         let mut next = Some(self.url(&format!("tags/list?n={PAGE}"))?);
@@ -207,7 +208,7 @@ impl OciRegistry {
                 names.filter(|tag| tag.bytes().all(|byte| byte.is_ascii_hexdigit())).map(str::to_owned),
             );
             let link = link.as_deref().and_then(|link| link.strip_prefix('<')?.split_once('>'));
-            // A page without a tag would be followed without end.
+            // Without this condition, a server could send empty pages forever.
             next = link.filter(|_| tags.len() > before).and_then(|(path, _)| url.join(path).ok());
         }
         let read = tags.into_iter().map(|tag| async move {

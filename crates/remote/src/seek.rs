@@ -1,5 +1,4 @@
-//! Getting a template that is missing here: from the remote, from the machine that builds it right now, or by a build of our own
-//! that others can wait for.
+//! Search for a missing template: fetches it, waits for a machine that is building it, or announces a build here.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,33 +12,34 @@ use crate::notice::{BeatWatch, LONGEST_NOTICE, PostedNotice};
 use crate::store::{TemplateStore, with_store};
 use crate::{Patience, RemoteCache};
 
-/// How often a template is looked for that another machine builds.
+/// Interval between checks for a template that another machine is building.
 const POLL: Duration = Duration::from_millis(200);
-/// How long a machine waits at most before it takes the place of a builder that is gone.
+/// Maximum random delay before a machine replaces a dead builder.
 const HESITATION: Duration = Duration::from_millis(500);
-/// How long reading a notice may take, and writing one.
+/// Timeouts for reading and writing a notice.
 const READ_BOUND: Duration = Duration::from_millis(500);
 const WRITE_BOUND: Duration = Duration::from_secs(2);
 
-/// What is known of another machine that builds a template.
+/// State of another machine that builds the template.
 enum OtherBuilder {
     AtWork,
-    /// It began, and did not come to an end.
+    /// The builder has stopped renewing its notice.
     Dead,
     Absent,
     Unknown,
 }
 
-/// What became of our notice.
+/// Result of posting a notice.
 enum Posted {
     Notice(PostedNotice),
-    /// Another machine was quicker.
+    /// Another machine has posted first.
     TooLate,
     Nothing,
 }
 
 impl RemoteCache {
-    /// Fetches the template, and waits for it while another machine builds it. If it is not there, says that we build it.
+    /// Fetches the template, or waits while another machine builds it. Otherwise posts a notice that this
+    /// machine builds it.
     pub(crate) fn seek(
         &self,
         fingerprint: &str,
@@ -59,11 +59,13 @@ impl RemoteCache {
                 }
                 match runtime.block_on(self.look_for_builder(store, fingerprint, &mut watch)) {
                     OtherBuilder::AtWork => {}
-                    // It came between two looks, or the build failed there, and is no one's to wait for.
+                    // The template appeared between the two reads, or the build failed there. After a wait, this
+                    // machine builds without a notice.
                     OtherBuilder::Absent if waits => {
                         return Ok(fetch()?.map_or(Sought::Missing(None), Sought::Fetched));
                     }
-                    // Others see it at the same moment: the first one builds, and the rest see that.
+                    // Several machines notice a dead builder at the same moment. After random delays, one of them posts
+                    // a notice and the others see it.
                     OtherBuilder::Dead if std::mem::take(&mut hesitates) => {
                         thread::sleep(HESITATION.mul_f64(chance()));
                         continue;
@@ -82,7 +84,7 @@ impl RemoteCache {
         })
     }
 
-    /// Whether another machine builds the template. A notice that can never be read costs a build, and no more.
+    /// Looks for a machine that builds the template. A notice that is never readable only costs a build.
     async fn look_for_builder(
         &self,
         store: &TemplateStore,
@@ -96,13 +98,13 @@ impl RemoteCache {
                 if alive { OtherBuilder::AtWork } else { OtherBuilder::Dead }
             }
             Ok(Err(StoreError::Absent)) => OtherBuilder::Absent,
-            // A remote that is gone is told by the look for the template itself.
+            // The next fetch reports an unreachable remote.
             Ok(Err(_)) | Err(_) if watch.was_alive(Instant::now()) => OtherBuilder::AtWork,
             Ok(Err(_)) | Err(_) => OtherBuilder::Unknown,
         }
     }
 
-    /// Says that we build the template, if others can have it from us.
+    /// Posts a notice that we build the template, unless we do not push.
     async fn post_notice(&self, store: &TemplateStore, fingerprint: &str, other: &OtherBuilder) -> Posted {
         let Some(key) = self.pushes_with.as_ref().filter(|_| !matches!(other, OtherBuilder::Unknown)) else {
             return Posted::Nothing;
@@ -117,7 +119,7 @@ impl RemoteCache {
     }
 }
 
-/// A number from 0 to 1; without randomness, 1.
+/// Returns a random number from 0 to 1; 1 if there is no randomness.
 fn chance() -> f64 {
     let mut byte = [u8::MAX];
     drop(sys::fill_random(&mut byte));

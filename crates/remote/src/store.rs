@@ -1,4 +1,4 @@
-//! What a remote is made of: heads by fingerprint, and blobs by digest. Blobs never change.
+//! Interface of a store: heads by fingerprint, and immutable blobs by digest.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::objects::{BLOBS, HEADS, NOTICES, ObjectBucket};
 use crate::registry::OciRegistry;
 use crate::stored::{ByteStream, StoredObject, collect};
 
-/// A remote of any kind.
+/// Store of any protocol.
 #[derive(Debug)]
 pub(crate) enum TemplateStore {
     Objects(ObjectBucket),
@@ -20,10 +20,10 @@ pub(crate) enum TemplateStore {
 }
 
 impl TemplateStore {
-    /// The one at that address. Nothing is sent yet.
+    /// Opens the store at `address` without sending a request.
     ///
     /// # Errors
-    /// Its settings in the environment contradict each other.
+    /// The settings in the environment contradict each other.
     pub(crate) fn open(address: &RemoteAddress) -> Result<Self, StoreError> {
         match address.kind {
             StoreKind::Oci => Ok(Self::Registry(OciRegistry::open(address)?)),
@@ -31,10 +31,11 @@ impl TemplateStore {
         }
     }
 
-    /// Makes sure that the directory is there, if it is one.
+    /// Fails if the store is a directory that does not exist.
     ///
     /// # Errors
-    /// It is missing. It is not created: on a machine without the mount, templates would be pushed to where no other one sees them.
+    /// The directory is missing. It is not created, because on a machine without the mount no other machine would see
+    /// the pushed templates.
     async fn expect_directory(&self) -> Result<(), StoreError> {
         match self {
             Self::Objects(bucket) => bucket.expect_directory().await,
@@ -42,7 +43,7 @@ impl TemplateStore {
         }
     }
 
-    /// The head of the template `fingerprint`, of at most `most` bytes.
+    /// Returns the head of the template `fingerprint`, limited to `most` bytes.
     pub(crate) async fn head(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
         match self {
             Self::Objects(bucket) => collect(bucket.text(HEADS, fingerprint).await?, most).await,
@@ -50,7 +51,7 @@ impl TemplateStore {
         }
     }
 
-    /// A part of a blob, as it comes in; it may be longer or shorter than was asked for.
+    /// Streams a range of a blob. The stream may be longer or shorter than `range`.
     pub(crate) async fn blob(
         &self,
         digest: &BlobDigest,
@@ -62,7 +63,7 @@ impl TemplateStore {
         }
     }
 
-    /// A whole blob: its bytes are those of its digest.
+    /// Returns a whole blob after comparing it with its digest.
     pub(crate) async fn whole_blob(&self, blob: &Blob) -> Result<Bytes, StoreError> {
         let bytes = collect(self.blob(&blob.digest, 0..blob.bytes).await?, blob.bytes).await?;
         if BlobDigest::of(&bytes) != blob.digest {
@@ -85,10 +86,10 @@ impl TemplateStore {
         }
     }
 
-    /// Writes the head of a template that needs these blobs, all of which are there.
+    /// Writes the head of a template. All `blobs` of the template must exist.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] if there is one, unless it is to be replaced.
+    /// [`StoreError::Exists`] if there is a head and `replace` is false.
     pub(crate) async fn put_head(
         &self,
         fingerprint: &str,
@@ -102,7 +103,8 @@ impl TemplateStore {
         }
     }
 
-    /// The notice that a template is being built. A registry has none: of two that write one, it cannot be told which was quicker.
+    /// Returns the notice about the build of a template. Registries have no notices, because they cannot tell which of
+    /// two concurrent writers came first.
     pub(crate) async fn notice(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
         match self {
             Self::Objects(bucket) => collect(bucket.text(NOTICES, fingerprint).await?, most).await,
@@ -110,10 +112,10 @@ impl TemplateStore {
         }
     }
 
-    /// Writes such a notice.
+    /// Writes the notice about the build of a template.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] if there is one and a new one was asked for.
+    /// [`StoreError::Exists`] if there is one and `new` is true.
     pub(crate) async fn put_notice(
         &self,
         fingerprint: &str,
@@ -133,7 +135,7 @@ impl TemplateStore {
         }
     }
 
-    /// All notices, also those that were left behind.
+    /// Lists all notices, including those of dead builders.
     pub(crate) async fn notices(&self) -> Result<Vec<StoredObject>, StoreError> {
         match self {
             Self::Objects(bucket) => bucket.list(NOTICES).await,
@@ -141,7 +143,7 @@ impl TemplateStore {
         }
     }
 
-    /// All heads.
+    /// Lists all heads.
     pub(crate) async fn heads(&self) -> Result<Vec<StoredObject>, StoreError> {
         match self {
             Self::Objects(bucket) => bucket.list(HEADS).await,
@@ -149,7 +151,7 @@ impl TemplateStore {
         }
     }
 
-    /// All blobs, needed or not. A registry tells only of those that are.
+    /// Lists all blobs. A registry lists only blobs that a head needs.
     pub(crate) async fn blobs(&self) -> Result<Vec<StoredObject>, StoreError> {
         match self {
             Self::Objects(bucket) => bucket.list(BLOBS).await,
@@ -164,7 +166,7 @@ impl TemplateStore {
         }
     }
 
-    /// Removes a blob that no head needs. A registry does that itself.
+    /// Removes a blob. Does nothing on a registry, which removes unneeded blobs itself.
     pub(crate) async fn remove_blob(&self, name: &str) -> Result<(), StoreError> {
         match self {
             Self::Objects(bucket) => bucket.remove(BLOBS, name).await,
@@ -172,20 +174,20 @@ impl TemplateStore {
         }
     }
 
-    /// Whether blobs that no head needs are removed by us.
+    /// Whether unneeded blobs stay in the store until we remove them.
     pub(crate) fn keeps_garbage(&self) -> bool {
         matches!(self, Self::Objects(_))
     }
 }
 
-/// Does `work` with the store at that address and what runs its input and output, which last no longer.
+/// Opens the store at `address` with a runtime, and passes both to `work`. They end with this call.
 pub(crate) fn with_store<T>(
     address: &RemoteAddress,
     work: impl FnOnce(&Handle, &TemplateStore) -> Result<T, RemoteError>,
 ) -> Result<T, RemoteError> {
-    // There is one already if another part of the process was quicker.
+    // Fails if another part of the process has installed a provider already, which is fine.
     drop(rustls::crypto::ring::default_provider().install_default());
-    // Those who show it name the address.
+    // Callers add the address to the message.
     let open = |error: StoreError| error.attempt("open", "the store");
     let io = |error: std::io::Error| open(StoreError::broken(&error));
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(io)?;
@@ -199,7 +201,7 @@ pub(crate) fn with_store<T>(
     work(&handle, &store)
 }
 
-/// A runtime that is not waited for: a name that is being looked up may take long.
+/// Runtime that shuts down without waiting, because a DNS lookup may block for long.
 struct Ended(Option<Runtime>);
 
 impl Drop for Ended {

@@ -1,4 +1,4 @@
-//! What stores give back: bytes as they come in, and what they have.
+//! Streams and listings of stores.
 
 use std::time::SystemTime;
 
@@ -8,25 +8,25 @@ use futures_util::{StreamExt, TryStreamExt};
 
 use crate::error::StoreError;
 
-/// Bytes as they come in.
+/// Stream of received bytes.
 pub(crate) type ByteStream = BoxStream<'static, Result<Bytes, StoreError>>;
 
-/// What a store has under one name.
+/// Object in the listing of a store.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredObject {
-    /// A fingerprint, or the digest of a blob.
+    /// Fingerprint of a template, or digest of a blob.
     pub(crate) name: String,
     pub(crate) bytes: u64,
-    /// When it was written.
+    /// Time of the last write.
     pub(crate) time: SystemTime,
 }
 
-/// What comes after the headers.
+/// Returns the body of a response.
 pub(crate) fn body(answer: reqwest::Response) -> ByteStream {
     answer.bytes_stream().map_err(|error| StoreError::broken(&error)).boxed()
 }
 
-/// All bytes of a stream of which at most so many are expected.
+/// Collects a stream. Fails if it has more than `most` bytes.
 pub(crate) async fn collect(stream: ByteStream, most: u64) -> Result<Bytes, StoreError> {
     let too_long = || StoreError::Refused("it is longer than it may be".to_owned());
     let add = |mut all: Vec<u8>, more: Bytes| async move {
@@ -39,7 +39,7 @@ pub(crate) async fn collect(stream: ByteStream, most: u64) -> Result<Bytes, Stor
     stream.try_fold(Vec::new(), add).await.map(Bytes::from)
 }
 
-/// Of a stream that begins before the wanted bytes, those from `start` on.
+/// Drops the first `start` bytes of a stream.
 pub(crate) fn skip(stream: ByteStream, start: u64) -> ByteStream {
     stream
         .scan(start, |left, piece| {

@@ -1,4 +1,4 @@
-//! The tree of a template: which frames its files are made of, and in which packs these lie. Compressed as a whole.
+//! Tree of a template: the frames of its files, and their positions in packs. It is stored as one compressed blob.
 //!
 //! ```text
 //! pgfresh tree 1
@@ -10,50 +10,50 @@
 //!
 //! …                                       these two texts
 //! ```
-//! It is not signed. It says where bytes are to be found; whether they are the right ones, the signed manifest says.
+//! The tree is not signed. It says where bytes are; the signed manifest decides whether they are the right ones.
 
 use std::io::Read;
 
 use crate::digest::{Blob, BlobDigest, parse_hex};
 use crate::error::StoreError;
 
-/// The largest tree, in bytes: compressed, and once it is not. That of 60 GB takes so much; it is read before anything proves that
-/// it belongs to what was signed, and takes some ten times its text in memory.
+/// Limit for a compressed tree, in bytes. A template of 60 GB has a tree of that size. The reader decompresses the tree
+/// before any proof that it belongs to the signed head, and needs about ten times the text in memory.
 pub(crate) const LONGEST_TREE: u64 = 8 << 20;
 const LONGEST_TEXT: u64 = 4 * LONGEST_TREE;
-/// The largest frame, in bytes, before it is compressed.
+/// Size of the largest frame before compression, in bytes.
 pub(crate) const LARGEST_FRAME: usize = 256 * 1024;
-/// What is wrong with a larger one.
+/// Reason for refusing a larger tree.
 const TOO_LONG: &str = "it is too long";
-/// The first line.
+/// First line.
 const HEADER: &str = "pgfresh tree 1";
-/// As of zstd's own program.
+/// Compression level; zstd's own default.
 pub(crate) const LEVEL: i32 = 3;
 
-/// Where a part of a file is.
+/// Position of a frame in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PackedFrame {
-    /// The number of its pack.
+    /// Index of the pack.
     pub(crate) pack: usize,
     pub(crate) offset: u64,
-    /// Bytes in the pack.
+    /// Compressed size in bytes.
     pub(crate) length: usize,
-    /// Bytes in the file.
+    /// Uncompressed size in bytes.
     pub(crate) raw: usize,
-    /// BLAKE3 of the latter.
+    /// BLAKE3 of the uncompressed bytes.
     pub(crate) digest: [u8; 32],
 }
 
-/// The files of a template, in frames.
+/// Files of a template, composed of frames.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct FrameTree {
     pub(crate) packs: Vec<Blob>,
     pub(crate) frames: Vec<PackedFrame>,
-    /// Of each file the numbers of its frames.
+    /// Indexes of the frames of each file.
     pub(crate) files: Vec<Vec<usize>>,
 }
 
-/// A tree with the texts that travel in it.
+/// Tree with the manifest and the description of the template.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TreeDocument {
     pub(crate) tree: FrameTree,
@@ -62,10 +62,10 @@ pub(crate) struct TreeDocument {
 }
 
 impl TreeDocument {
-    /// The tree as it is pushed.
+    /// Encodes and compresses the tree.
     ///
     /// # Errors
-    /// It is larger than what is read.
+    /// The tree is larger than the limits of [`Self::parse`].
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, StoreError> {
         let text = self.to_text();
         let bytes =
@@ -97,10 +97,10 @@ impl TreeDocument {
         text
     }
 
-    /// Reads what [`Self::to_bytes`] wrote.
+    /// Parses the output of [`Self::to_bytes`].
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason, as the end of a sentence.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let foreign = "it is no tree of a template";
         let mut text = String::new();
@@ -138,7 +138,7 @@ fn pack(text: &str) -> Option<Blob> {
     Some(Blob { digest: digest.parse::<BlobDigest>().ok()?, bytes: bytes.parse().ok()? })
 }
 
-/// A frame that lies within its pack.
+/// Parses a frame, which must lie inside its pack.
 fn frame(text: &str, packs: &[Blob]) -> Option<PackedFrame> {
     let mut words = text.splitn(5, ' ');
     let pack: usize = words.next()?.parse().ok()?;
@@ -146,7 +146,7 @@ fn frame(text: &str, packs: &[Blob]) -> Option<PackedFrame> {
     let length: usize = words.next()?.parse().ok()?;
     let raw: usize = words.next()?.parse().ok()?;
     let digest = parse_hex(words.next()?)?;
-    // What cannot be compressed becomes a little longer.
+    // Incompressible data grows slightly.
     let sensible = (1..=LARGEST_FRAME).contains(&raw) && (1..=2 * LARGEST_FRAME).contains(&length);
     let end = offset.checked_add(length as u64)?;
     (sensible && end <= packs.get(pack)?.bytes).then_some(PackedFrame { pack, offset, length, raw, digest })
@@ -158,7 +158,7 @@ fn file(text: &str, frames: usize) -> Option<Vec<usize>> {
 }
 
 impl FrameTree {
-    /// Whether its frames make files of these sizes.
+    /// Whether the frames of each file add up to these sizes.
     pub(crate) fn makes(&self, sizes: impl ExactSizeIterator<Item = u64>) -> bool {
         let size = |file: &Vec<usize>| file.iter().map(|number| self.frames[*number].raw as u64).sum::<u64>();
         sizes.len() == self.files.len() && self.files.iter().map(size).eq(sizes)

@@ -1,8 +1,8 @@
-//! Connections to object stores that do not believe what an answer says of its own length.
+//! HTTP client for object stores that does not trust the announced length of a response.
 //!
-//! `object_store` makes room for as many bytes as an answer announces before it collects a list, a token or the words of an
-//! error. A store that announces terabytes would end the process. The client is built here rather than by `object_store`, whose
-//! own one brings HTTP/2 into the binary, and all stores speak HTTP/1.1.
+//! `object_store` allocates as many bytes as a response announces before it reads a listing, a token or an error body.
+//! A store that announces terabytes would abort the process. This client also avoids HTTP/2, which the client of
+//! `object_store` would bring into the binary; all stores speak HTTP/1.1.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -16,14 +16,14 @@ use object_store::client::{
 };
 use reqwest::{Client, Request, Url};
 
-/// What servers are told that they speak to.
+/// User agent of all requests.
 const USER_AGENT: &str = concat!("pgfresh/", env!("CARGO_PKG_VERSION"));
-/// The longest answer that is read, in bytes: a pack has an eighth of that. What is longer has failed.
+/// Limit for a response, in bytes: eight times the size of a pack. A longer response fails.
 const LONGEST_ANSWER: u64 = 256 << 20;
-/// The longest answer to a request that failed, in bytes; the rest is cut off.
+/// Limit for the body of an error response, in bytes. The rest is ignored.
 const LONGEST_REFUSAL: u64 = 64 << 10;
 
-/// Makes such connections. Of the options it knows those that this crate and `object_store` set.
+/// Creates [`WaryClient`]s. Supports only the options that this crate and `object_store` set.
 #[derive(Debug)]
 pub(crate) struct WaryConnector;
 
@@ -46,7 +46,7 @@ impl HttpConnector for WaryConnector {
     }
 }
 
-/// A duration as options have it: `10s`.
+/// Parses a duration of an option, such as `10s`.
 fn seconds(text: &str) -> Option<Duration> {
     text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
 }
@@ -68,7 +68,7 @@ impl HttpService for WaryClient {
             let url: Url = parts.uri.to_string().parse().map_err(unknown)?;
             let mut request = Request::new(parts.method, url);
             *request.headers_mut() = parts.headers;
-            // One that is in one piece can be sent again where the server says that it has moved.
+            // A body in one piece can be sent again after a redirect.
             let whole = body.as_bytes().cloned().map(reqwest::Body::from);
             *request.body_mut() = Some(whole.unwrap_or_else(|| reqwest::Body::wrap(body)));
             let answer = self.0.execute(request).await.map_err(without_url)?;
@@ -80,7 +80,7 @@ impl HttpService for WaryClient {
     }
 }
 
-/// An error after which `object_store` does not try again: that is done by its callers.
+/// Wraps an error so that `object_store` does not retry. The callers of this crate retry.
 fn unknown(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, error)
 }
@@ -89,12 +89,12 @@ fn without_url(error: reqwest::Error) -> HttpError {
     unknown(error.without_url())
 }
 
-/// The bytes of an answer, without a word of how many will come.
+/// Response body that hides the announced length.
 struct WaryBody {
     body: reqwest::Body,
-    /// So many more may come.
+    /// Number of bytes that may still come.
     left: u64,
-    /// Whether it ends then, rather than failing.
+    /// Whether the body ends at the limit, rather than failing.
     is_cut: bool,
 }
 
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// What comes of four pieces of three bytes each, of which `left` bytes may be read.
+    /// Reads four pieces of three bytes each with the limit `left`.
     fn read(left: u64, is_cut: bool) -> Result<Bytes, HttpError> {
         let pieces = stream::iter(["abc"; 4]).map(Ok::<_, std::io::Error>);
         let body = WaryBody { body: reqwest::Body::wrap_stream(pieces), left, is_cut };

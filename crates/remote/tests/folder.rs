@@ -1,4 +1,4 @@
-//! What is pushed to a directory is found there, or pushed again.
+//! Pushes to a directory and fetches from it.
 
 use std::cell::Cell;
 use std::fs;
@@ -11,7 +11,7 @@ use storage::{Cache, Entry, SigningKey};
 use tempfile::TempDir;
 use template::TemplateSource;
 
-/// A template on one machine, the key of that, and a store.
+/// Template on one machine, its signing key, and a store.
 struct Ground {
     directory: TempDir,
     entry: Entry,
@@ -24,7 +24,7 @@ impl Ground {
         let files = directory.path().join("files");
         fs::create_dir_all(&files).unwrap();
         fs::create_dir(directory.path().join("store")).unwrap();
-        // No two frames of it are alike.
+        // No two frames are equal.
         let bytes: Vec<u8> = (0..400_000_u32)
             .flat_map(|number| blake3::hash(&number.to_ne_bytes()).as_bytes()[..4].to_vec())
             .collect();
@@ -38,7 +38,7 @@ impl Ground {
         self.directory.path().join("store")
     }
 
-    /// The store, as that machine sees it.
+    /// Returns a client of the store and the cache of `machine`.
     fn remote(&self, machine: &str) -> (RemoteCache, Cache) {
         let cache = Cache::locate(Some(&self.directory.path().join(machine))).unwrap();
         let address = format!("file://{}", self.store().display()).parse().unwrap();
@@ -48,13 +48,13 @@ impl Ground {
         )
     }
 
-    /// The bytes that a push has sent.
+    /// Pushes the template. Returns the number of bytes sent.
     fn push(&self, progress: &dyn Fn(u64, u64)) -> u64 {
         let (remote, _) = self.remote("here");
         remote.push(&self.entry, &self.key, Patience::ASKED_FOR, progress).unwrap().bytes
     }
 
-    /// Whether a new machine gets the whole template.
+    /// Whether `machine`, with an empty cache, gets the whole template.
     fn is_fetched(&self, machine: &str) -> bool {
         let (remote, cache) = self.remote(machine);
         let building = cache.building("abc", || ()).unwrap();
@@ -94,7 +94,7 @@ fn a_pack_that_is_removed_while_it_is_found_is_sent_again() {
     let removed = Cell::new(false);
     let sent = ground.push(&|done, total| {
         if done == total && !removed.replace(true) {
-            // By now, the pusher has found the packs.
+            // The pusher has found the packs by now.
             std::thread::sleep(Duration::from_millis(300));
             for blob in files(&ground.store().join("blobs")) {
                 fs::remove_file(blob).unwrap();
