@@ -1,12 +1,12 @@
-//! The binomial distribution of fair coins, which the sign test and the interval of the median stand on.
+//! Binomial distribution for fair coins, used by the sign test and by the interval of the median.
 
 use std::f64::consts::LN_2;
 
 use crate::sample::as_f64;
 
-/// The probabilities that `n` fair coins show at most 0, at most 1, … at most `n` heads.
+/// Returns the probabilities that `n` fair coins show at most 0, 1, …, `n` heads.
 ///
-/// Sums logarithms, for 2⁻ⁿ is no number any more from `n` = 1075 on. Relative error below 10⁻⁸ for `n` up to a
+/// Adds logarithms, because 2⁻ⁿ underflows from `n` = 1075 on. The relative error is below 10⁻⁸ for `n` up to a
 /// million.
 pub(crate) fn cumulative(n: usize) -> impl Iterator<Item = f64> {
     let mut log_probability = -LN_2 * as_f64(n);

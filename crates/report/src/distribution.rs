@@ -1,4 +1,4 @@
-//! How values are distributed, drawn as a hill for each sample.
+//! Distributions of values, drawn as one histogram per sample.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use serde_json::{Map, Value, json};
 use crate::sample::as_f64;
 use crate::{Quantity, Sample, Unit, text};
 
-/// Columns of a drawing.
+/// Number of bins, and of columns on a terminal.
 pub(crate) const BINS: usize = 60;
-/// What programs get; the least and the greatest value among them.
+/// Percentiles in JSON and CSV. 0 and 100 are the minimum and the maximum.
 const PERCENTILES: [f64; 7] = [0.0, 50.0, 90.0, 95.0, 99.0, 99.9, 100.0];
-/// Eighths of a character, from below.
+/// Characters for bars of 0 to 8 eighths of a line.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Samples of one unit beside each other on one logarithmic axis.
+/// Samples of one unit, drawn below each other on a shared logarithmic axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
     pub(crate) title: String,
     pub(crate) samples: Vec<Sample>,
 }
 
-/// From the least positive value of all samples to their 99.9th percentile: beyond lie single values, which would leave no
-/// room for the others. What lies beyond is counted at the ends.
+/// Logarithmic axis from the least positive value of all samples to the largest 99.9th percentile. Single values beyond
+/// it would leave no room for the others. The bins at the ends count the values outside.
 pub(crate) struct Axis {
     low: f64,
     high: f64,
@@ -34,13 +34,13 @@ impl Axis {
         (Quantity::new(self.low, self.unit), Quantity::new(self.high, self.unit))
     }
 
-    /// Where a value lies: 0 is the left end, 1 the right one.
+    /// Returns the position of a value: 0 is the left end, 1 the right one.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let place = (value.max(self.low).ln() - self.low.ln()) / (self.high.ln() - self.low.ln());
         place.clamp(0.0, 1.0)
     }
 
-    /// How full each bin is: 1 is the fullest.
+    /// Returns the height of each bin: 1 is the fullest.
     pub(crate) fn shares(&self, sample: &Sample) -> Vec<f64> {
         let mut counts = [0_usize; BINS];
         for value in sample.values() {
@@ -58,26 +58,26 @@ impl Axis {
 }
 
 impl Distribution {
-    /// The distributions of `samples`, which share a unit; empty ones are left out.
+    /// Creates the distributions of `samples`, which must share a unit. Drops empty samples.
     #[must_use]
     pub fn new(title: impl Into<String>, samples: impl IntoIterator<Item = Sample>) -> Self {
         let samples = samples.into_iter().filter(|sample| !sample.is_empty()).collect();
         Self { title: title.into(), samples }
     }
 
-    /// `None` if nothing was measured.
+    /// Returns the axis; `None` if no sample has a positive value.
     pub(crate) fn axis(&self) -> Option<Axis> {
         let positive = |value: &f64| *value > 0.0;
         let least =
             self.samples.iter().flat_map(Sample::values).copied().filter(positive).reduce(f64::min)?;
         let tops = self.samples.iter().filter_map(|sample| sample.percentile(99.9));
         let top = tops.map(|top| top.value).fold(least, f64::max);
-        // An axis without length could not be divided.
+        // An axis needs a length greater than 0.
         let high = top.max(least * 1.1);
         Some(Axis { low: least, high, unit: self.samples[0].unit() })
     }
 
-    /// For each sample: `{"title": …, "name": …, "unit": …, "count": …, "percentiles": {"50": …, …}}`.
+    /// Yields `{"title": …, "name": …, "unit": …, "count": …, "percentiles": {"50": …, …}}` for each sample.
     pub(crate) fn to_json(&self) -> impl Iterator<Item = Value> {
         self.samples.iter().map(|sample| {
             let percentiles = PERCENTILES
@@ -93,7 +93,7 @@ impl Distribution {
         format!("## {}\n\n```text\n{}```\n", text::markdown(&self.title), self.drawing())
     }
 
-    /// For each percentile: the title, the name of the sample, the percentile, value and unit.
+    /// Yields title, sample name, percentile, value and unit for each percentile.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
         self.samples.iter().flat_map(move |sample| {
             PERCENTILES.iter().filter_map(move |percent| {
@@ -120,7 +120,7 @@ impl Distribution {
     }
 }
 
-/// What people read beside the hill.
+/// Describes a sample beside its histogram.
 pub(crate) fn caption(sample: &Sample) -> String {
     let of = |percent| sample.percentile(percent).map_or_else(String::new, |value| value.to_string());
     format!("{}: p50 {}, p99 {}, most {}", sample.name(), of(50.0), of(99.0), of(100.0))

@@ -1,4 +1,4 @@
-//! Tables, notes and where they were measured: what a command hands out.
+//! Reports: tables and notes with the environment in which they were measured.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use crate::junit;
 use crate::{Distribution, Finding, Layer, MeasuredTests, Plot, Sample, Table, text};
 
-/// Columns of sentences on a terminal. Tables are as wide as they need.
+/// Columns for sentences on a terminal. Tables may be wider.
 const WIDTH: usize = 100;
 
-/// Layers, findings, plots, distributions, tables and notes under one title, with the environment in which they were
-/// measured, and the samples behind them for programs.
+/// Layers, findings, plots, distributions, tables and notes under one title, with the environment of the measurement.
+/// Also holds the samples for programs.
 ///
-/// Displayed as text for a terminal, without colours.
+/// `Display` formats it as terminal text without colours.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     pub(crate) title: String,
@@ -30,70 +30,70 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report without content yet.
+    /// Creates an empty report.
     #[must_use]
     pub fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), ..Self::default() }
     }
 
-    /// Adds a fact that results depend on: `"processor"`, `"AMD EPYC 7B13"`. Keys should differ: JSON has one value for
-    /// each.
+    /// Adds a fact about the environment, such as `"processor"` and `"AMD EPYC 7B13"`. Keys should differ, because JSON
+    /// has one value per key.
     pub fn add_environment(&mut self, key: impl Into<String>, value: impl Into<String>) {
         self.environment.push((key.into(), value.into()));
     }
 
-    /// Adds a layer below the others.
+    /// Appends a layer.
     pub fn add_layer(&mut self, layer: Layer) {
         self.layers.push(layer);
     }
 
-    /// Adds findings below the others, in the order in which they are to be read.
+    /// Appends findings, in reading order.
     pub fn add_findings(&mut self, findings: impl IntoIterator<Item = Finding>) {
         self.findings.extend(findings);
     }
 
-    /// Adds a plot below the others.
+    /// Appends a plot.
     pub fn add_plot(&mut self, plot: Plot) {
         self.plots.push(plot);
     }
 
-    /// Adds distributions below the others.
+    /// Appends a distribution.
     pub fn add_distribution(&mut self, distribution: Distribution) {
         self.distributions.push(distribution);
     }
 
-    /// Adds all values that were measured of something, one sample for each phase of it. Only programs read them.
+    /// Adds all measured values of a contender, one sample per phase. Only programs read them.
     pub fn add_samples(&mut self, name: impl Into<String>, phases: impl IntoIterator<Item = Sample>) {
         self.samples.push((name.into(), phases.into_iter().collect()));
     }
 
-    /// Adds what only programs read, under a key of its own in JSON.
+    /// Adds a value for programs under the key `key` of the JSON object.
     pub fn add_data(&mut self, key: &'static str, value: Value) {
         self.data.push((key, value));
     }
 
-    /// Says which tests were measured; only [`Self::to_junit`] tells of them.
+    /// Sets the measured tests. Only [`Self::to_junit`] uses them.
     pub fn set_tests(&mut self, tests: MeasuredTests) {
         self.tests = Some(tests);
     }
 
-    /// JUnit XML with a testcase for each test of [`Self::set_tests`], without results.
+    /// Returns JUnit XML with a testcase for each test of [`Self::set_tests`]. The testcases have no results.
     #[must_use]
     pub fn to_junit(&self) -> String {
         junit::render(self.tests.as_ref())
     }
 
-    /// Adds a table below the others.
+    /// Appends a table.
     pub fn add_table(&mut self, table: Table) {
         self.tables.push(table);
     }
 
-    /// Adds sentences that people should read with the tables, such as [`crate::Warning`]s.
+    /// Appends notes, such as [`crate::Warning`]s.
     pub fn add_notes(&mut self, notes: impl IntoIterator<Item = impl fmt::Display>) {
         self.notes.extend(notes.into_iter().map(|note| note.to_string()));
     }
 
-    /// GitHub Flavored Markdown, to be pasted into a ticket: layers, findings, plots, tables, notes, and the environment.
+    /// Formats the report as GitHub Flavored Markdown, ready for a ticket.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let mut sections = vec![format!("# {}\n", text::markdown(&self.title))];
@@ -113,11 +113,11 @@ impl Report {
         sections.join("\n")
     }
 
-    /// One line for each fact of each layer, each value of each plot, each percentile of each distribution, each cell of each
-    /// table, each note, each fact of the environment and each value of each sample, in the columns `section`, `row`,
-    /// `column`, `value` and `unit`. Of findings, it has names, evidence, factors and remedies.
+    /// Formats the report as CSV with the columns `section`, `row`, `column`, `value` and `unit`. Each fact of a layer,
+    /// value of a plot, percentile of a distribution, cell of a table and value of a sample has a line. So has each
+    /// note and each fact of the environment. A finding has lines for its name, evidence, factor and remedy.
     ///
-    /// Tables differ in their columns, but all lines of one CSV file have the same (RFC 4180, section 2).
+    /// All lines of a CSV file must have the same columns (RFC 4180, section 2), and tables do not.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let head = ["section", "row", "column", "value", "unit"].map(str::to_owned);
@@ -157,7 +157,7 @@ impl Report {
             .collect()
     }
 
-    /// For each value that was measured: whose it is, the number of the round from 1, the phase, value and unit.
+    /// Yields contender, round (from 1), phase, value and unit for each measured value.
     fn sample_cells(&self) -> impl Iterator<Item = [String; 5]> {
         let phases =
             self.samples.iter().flat_map(|(name, phases)| phases.iter().map(move |phase| (name, phase)));
@@ -175,12 +175,12 @@ impl Report {
         })
     }
 
-    /// `{"title": …, "environment": {KEY: VALUE, …}, "layers": […], "findings": […], "plots": […], "distributions": […],
-    /// "tables": […], "notes": […], "samples": [{"name": …, "phases": […]}, …]}`, tables as by [`Table::to_json`], layers as
-    /// `{"name": …, "verdict": …, "facts": {NAME: CELL, …}}`, phases as `{"name": …, "unit": …, "values": […]}`.
+    /// Returns `{"title": …, "environment": {KEY: VALUE, …}, "layers": […], "findings": […], "plots": […],
+    /// "distributions": […], "tables": […], "notes": […], "samples": [{"name": …, "phases": […]}, …]}`. Tables are
+    /// those of [`Table::to_json`], layers are `{"name": …, "verdict": …, "facts": {NAME: CELL, …}}`, phases are
+    /// `{"name": …, "unit": …, "values": […]}`.
     ///
-    /// A value and not a string, so that callers can put more beside it. What there is none of is left out, but for tables,
-    /// layers, findings, plots and notes.
+    /// Empty distributions and samples are omitted; other empty lists are not. Callers may add keys to the value.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let environment: Map<_, _> =
@@ -203,7 +203,7 @@ impl Report {
     }
 }
 
-/// The lines under their head; nothing if there are none.
+/// Joins the lines below `head`; `None` if there are no lines.
 fn section(head: &str, lines: impl Iterator<Item = String>) -> Option<String> {
     let lines: String = lines.collect();
     (!lines.is_empty()).then(|| format!("{head}{lines}"))

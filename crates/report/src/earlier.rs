@@ -1,16 +1,16 @@
-//! A report of another time or machine, read from its JSON again.
+//! Parsed JSON of an earlier report.
 
 use serde::Deserialize;
 
 use crate::{Finding, Layer};
 
-/// What an earlier report says that a new one can repeat: its title, the verdicts of its layers, and its findings.
+/// Parts of an earlier report that a new one can repeat: its title, the verdicts of its layers, and its findings.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Earlier {
-    /// What it was of.
+    /// Title of the report.
     pub title: String,
     layers: Vec<Verdict>,
-    /// What followed.
+    /// Findings of the report.
     pub findings: Vec<Finding>,
 }
 
@@ -21,15 +21,15 @@ struct Verdict {
 }
 
 impl Earlier {
-    /// Reads what [`crate::Report::to_json`] has made.
+    /// Parses the output of [`crate::Report::to_json`].
     ///
     /// # Errors
-    /// It is something else.
+    /// The text has another format.
     pub fn read(json: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(json)
     }
 
-    /// The layer of that name, with its verdict and no facts.
+    /// Returns the layer `name` with its verdict and without facts.
     #[must_use]
     pub fn layer(&self, name: &str) -> Option<Layer> {
         let found = self.layers.iter().find(|layer| layer.name == name)?;

@@ -1,4 +1,4 @@
-//! What was found out, what it costs, and what to do about it.
+//! Findings: conclusions with evidence, gain and remedy.
 
 use std::fmt;
 
@@ -6,47 +6,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Interval, Quantity, Sample, text};
 
-/// Where a gain comes from.
+/// Origin of a gain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// It follows from other measurements.
+    /// Calculated from other measurements.
     Predicted,
-    /// With and without the remedy, in turn.
+    /// Measured with and without the remedy, in turns.
     Measured,
 }
 
-/// How much better something becomes by a remedy.
+/// Improvement by a remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// What becomes so many times as fast: `"commits"`, `"the suite"`.
+    /// Subject of the improvement: `"commits"`, `"the suite"`.
     pub of: String,
-    /// How many times as fast; 1 is no gain. Without an interval where only a point is known.
+    /// Speed-up; 1 means no gain.
     pub factor: Factor,
-    /// From where this is known.
+    /// Origin of the factor.
     pub basis: Basis,
-    /// What it takes now and with the remedy, where that is known.
+    /// Values before and after the remedy, if known.
     pub change: Option<[Quantity; 2]>,
 }
 
-/// A factor with its uncertainty, as far as it is known.
+/// Speed-up with its uncertainty, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Factor {
-    /// With its 95 % confidence interval.
+    /// Estimate with its 95 % confidence interval.
     Interval(Interval),
-    /// An estimate of unknown uncertainty.
+    /// Estimate of unknown uncertainty.
     Point(Quantity),
 }
 
 impl Factor {
-    /// The median of ratios, with its interval if there are enough of them; `None` if there is none.
+    /// Returns the median of the ratios, with an interval if there are at least 6; `None` for an empty sample.
     #[must_use]
     pub fn of(ratios: &Sample) -> Option<Self> {
         Interval::of_median(ratios).map(Self::Interval).or_else(|| ratios.median().map(Self::Point))
     }
 
-    /// The estimate.
+    /// Returns the estimate without its uncertainty.
     #[must_use]
     pub fn point(&self) -> f64 {
         match self {
@@ -66,7 +66,7 @@ impl fmt::Display for Factor {
 }
 
 impl fmt::Display for Gain {
-    /// `commits 11.3 × [10.9 ×, 11.8 ×] as fast, predicted`.
+    /// Formats as `commits 11.3 × [10.9 ×, 11.8 ×] as fast, predicted`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { of, factor, basis, change } = self;
         let basis = match basis {
@@ -81,27 +81,28 @@ impl fmt::Display for Gain {
     }
 }
 
-/// A conclusion with its evidence, and what to do.
+/// Conclusion with its evidence and a remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What is the case, in a few words.
+    /// Conclusion in a few words.
     pub name: String,
-    /// From what this follows: a sentence with the figures.
+    /// Evidence: a sentence with figures.
     pub evidence: String,
-    /// What the remedy gains; `None` where that is not a matter of speed, or not known.
+    /// Gain by the remedy; `None` if it is unknown or not about speed.
     pub gain: Option<Gain>,
-    /// What to do: one or two sentences.
+    /// Remedy: one or two sentences.
     pub remedy: String,
 }
 
 impl Finding {
-    /// The greatest gain first; what has none comes last, in the order in which it was found.
+    /// Sorts findings by gain, the largest first. Findings without a gain come last, in their previous order.
     pub fn rank(findings: &mut [Self]) {
         let factor = |finding: &Self| finding.gain.as_ref().map_or(0.0, |gain| gain.factor.point());
         findings.sort_by(|one, other| factor(other).total_cmp(&factor(one)));
     }
 
-    /// For a terminal: the name, and below it gain, evidence and remedy, each on lines of at most `width` columns.
+    /// Formats the finding for a terminal: the name, then gain, evidence and remedy, on lines of at most `width`
+    /// columns.
     pub(crate) fn to_text(&self, number: usize, width: usize) -> String {
         let lead = format!("{number}. ");
         let blank = " ".repeat(lead.len());

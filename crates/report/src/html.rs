@@ -1,10 +1,10 @@
-//! A report as one page that needs nothing else: no script, no font, no style sheet from elsewhere.
+//! Report as a self-contained HTML page: no scripts, fonts or style sheets from elsewhere.
 
 use crate::svg::PALETTE;
 use crate::text::{Alignment, html};
 use crate::{Cell, Distribution, Finding, Layer, Plot, Report, Table};
 
-/// Light or dark as the reader's system is; wide tables and pictures scroll within themselves.
+/// Style sheet. It follows the reader's light or dark theme, and wide tables and pictures scroll inside the page.
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
 body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem}\
@@ -20,8 +20,8 @@ tr,li{break-inside:avoid}h2{break-after:avoid}\
 svg{min-width:0}}";
 
 impl Report {
-    /// One page of HTML: layers, findings, `figure` (HTML, such as an inline SVG; may be empty), plots, distributions,
-    /// tables, notes and the environment.
+    /// Formats the report as an HTML page. `figure` is HTML that follows the findings, such as an inline SVG; it may be
+    /// empty.
     #[must_use]
     pub fn to_html(&self, figure: &str) -> String {
         let title = html(&self.title);
@@ -75,7 +75,7 @@ impl Finding {
 }
 
 impl Table {
-    /// The table under its title.
+    /// Formats the table and its title as HTML.
     #[must_use]
     pub fn to_html(&self) -> String {
         let class = |index: usize| match self.columns[index].alignment {

@@ -1,4 +1,4 @@
-//! The confidence interval of a median, whatever the distribution.
+//! Confidence interval of a median, valid for any distribution.
 
 use std::fmt;
 
@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 use crate::sample::median_of_sorted;
 use crate::{Quantity, Sample, binomial};
 
-/// What may lie outside on either side, in the long run: 95 % lie within.
+/// Probability outside of the interval on each side.
 const TAIL: f64 = 0.025;
 
-/// A 95 % confidence interval. Displayed as `1.23 ms [1.20 ms, 1.27 ms]`.
+/// 95 % confidence interval. `Display` formats it as `1.23 ms [1.20 ms, 1.27 ms]`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Lower end; not above `point`.
+    /// Lower end; at most `point`.
     pub low: Quantity,
-    /// The estimate: the median of the sample.
+    /// Estimate: the median of the sample.
     pub point: Quantity,
-    /// Upper end; not below `point`.
+    /// Upper end; at least `point`.
     pub high: Quantity,
 }
 
 impl Interval {
-    /// The interval of the median of what `sample` was drawn from; `None` with fewer than 6 values, of which even the
-    /// extremes enclose the median in only 93.75 % of all cases.
+    /// Returns the confidence interval for the median of the distribution behind `sample`. `None` with fewer than 6
+    /// values, because even their extremes enclose the median with a probability of only 93.75 %.
     ///
-    /// The ends are measured values, the narrowest pair of equal depth that encloses the median with a probability of
-    /// at least 95 %. That probability is exact for any continuous distribution and a lower bound for others, if the
-    /// values are independent; drifting values are not, see [`crate::Warning::Drift`].
+    /// The ends are measured values: the narrowest pair of equal rank from both sides that encloses the median with a
+    /// probability of at least 95 %. For independent values, this probability is exact for any continuous distribution
+    /// and a lower bound for others. Drifting values are not independent, see [`crate::Warning::Drift`].
     ///
-    /// For the interval of a gain, take the ratios of paired samples: [`Sample::ratio_to`].
+    /// The interval of a gain comes from the ratios of paired samples: [`Sample::ratio_to`].
     ///
     /// Source: David and Nagaraja, "Order Statistics", 3rd edition (2003), section 7.1; Le Boudec, "Performance
     /// Evaluation of Computer and Communication Systems" (2010), theorem 2.1 and its table for small samples.
@@ -58,7 +58,7 @@ mod tests {
     use crate::sample::as_f64;
     use crate::sample::tests::{finite, sample};
 
-    /// The ranks of the ends, counted from 1.
+    /// Returns the ranks of the ends, counted from 1.
     fn ranks(n: usize) -> Option<(f64, f64)> {
         let interval = Interval::of_median(&sample((1..=n).map(as_f64)))?;
         Some((interval.low.value, interval.high.value))
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(gain.to_string(), "2.00 × [2.00 ×, 3.00 ×]");
     }
 
-    /// `SplitMix64` (Steele, Lea and Flood 2014): uniform numbers within 0 to 1, the same on every run.
+    /// `SplitMix64` (Steele, Lea and Flood 2014): uniform numbers from 0 to 1, the same on every run.
     fn uniform(state: &mut u64) -> f64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = *state;
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn it_covers_the_median_of_a_skewed_distribution_as_often_as_promised() {
-        // Exponential, median ln 2; of 25 values the 8th and 18th enclose it with probability 0.9567.
+        // Exponential distribution with median ln 2. The 8th and 18th of 25 values enclose it with probability 0.9567.
         let (mut state, rounds) = (17, 20_000);
         let covered = (0..rounds)
             .filter(|_| {

@@ -1,36 +1,36 @@
-//! Tests as JUnit XML, which CI systems show.
+//! Measured tests as JUnit XML for CI systems.
 
-/// What every test is said to belong to: its runner's own file has its class, and its result.
+/// Class of every testcase. The file of the test runner has the real class.
 const CLASS: &str = "pgfresh";
 
-/// The tests of a run. Whether they passed is not known here.
+/// Tests of a run. This report does not know whether they passed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredTests {
-    /// What was run.
+    /// Command that ran the tests.
     pub name: String,
-    /// What it took, in seconds.
+    /// Duration of the run in seconds.
     pub seconds: f64,
-    /// Each test.
+    /// Tests of the run.
     pub tests: Vec<MeasuredTest>,
 }
 
-/// What was measured of one test.
+/// Measurements of one test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredTest {
-    /// As its runner calls it.
+    /// Name given by the test runner.
     pub name: String,
-    /// How long it was at work, in seconds.
+    /// Busy time in seconds.
     pub seconds: f64,
-    /// Names and values, for programs.
+    /// Names and values for programs.
     pub properties: Vec<(&'static str, String)>,
     /// Sentences for people.
     pub notes: Vec<String>,
 }
 
-/// A testcase for each test. It has no results, so that no test counts as failed; without tests it is empty.
+/// Formats a testcase for each test. Without results, no testcase counts as failed. `None` gives an empty document.
 ///
-/// The elements are those that Jenkins, GitLab and pytest agree on: the schema of Ant's junit task, and `properties` of a
-/// testcase as pytest writes them.
+/// Jenkins, GitLab and pytest agree on these elements: the schema of Ant's junit task, and `properties` of a testcase
+/// as in pytest.
 pub(crate) fn render(tests: Option<&MeasuredTests>) -> String {
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     if let Some(suite) = tests {
@@ -68,13 +68,13 @@ impl MeasuredTest {
     }
 }
 
-/// Seconds to the microsecond: an exponent is no decimal of XML.
+/// Formats seconds with microseconds, because XML's decimals have no exponent.
 fn decimal(seconds: f64) -> String {
     if seconds.is_finite() { format!("{seconds:.6}") } else { "0.000000".to_owned() }
 }
 
-/// `text` in an element or an attribute. What XML cannot have becomes a replacement character, and what a reader would change,
-/// such as a line break in an attribute, a reference.
+/// Escapes `text` for an element or an attribute. Characters that XML forbids become replacement characters. Characters
+/// that a parser would change, such as a line break in an attribute, become references.
 ///
 /// Source: XML 1.0, fifth edition, 2.2 and 3.3.3.
 fn escaped(text: &str) -> String {
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(document.descendants().filter(|node| node.has_tag_name("testcase")).count(), 0);
     }
 
-    /// What XML can have of a text.
+    /// Replaces the characters that XML forbids.
     fn possible(text: &str) -> String {
         text.replace(
             |sign: char| sign < ' ' && !"\t\n\r".contains(sign) || "\u{fffe}\u{ffff}".contains(sign),

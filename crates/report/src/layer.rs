@@ -1,10 +1,10 @@
-//! One layer of what was examined: what is to be thought of it, and what is known of it.
+//! Layers of an examined system, each with a verdict and facts.
 
 use serde_json::{Map, Value, json};
 
 use crate::{Cell, text};
 
-/// A layer of a system, such as its disk, with a sentence on it and facts that programs can read.
+/// Layer of a system, such as its disk, with a sentence about it and facts for programs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
     name: String,
@@ -13,24 +13,24 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// A layer with its name and one sentence, without facts yet.
+    /// Creates a layer with its name and one sentence, without facts.
     #[must_use]
     pub fn new(name: impl Into<String>, verdict: impl Into<String>) -> Self {
         Self { name: name.into(), verdict: verdict.into(), facts: Vec::new() }
     }
 
-    /// Adds what is known. Names should differ: JSON has one value for each. People do not read facts that are missing.
+    /// Adds a fact. Names should differ, because JSON has one value per name. Text formats omit missing facts.
     pub fn add_fact(&mut self, name: impl Into<String>, value: impl Into<Cell>) {
         self.facts.push((name.into(), value.into()));
     }
 
-    /// The layer's name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What is to be thought of it.
+    /// Returns the sentence about the layer.
     #[must_use]
     pub fn verdict(&self) -> &str {
         &self.verdict
@@ -38,7 +38,7 @@ impl Layer {
 
     pub(crate) fn known(&self) -> String {
         let known = self.facts.iter().filter(|(_, value)| *value != Cell::Missing);
-        // A number stays on the line of its unit.
+        // The no-break space keeps a number on the line of its unit.
         let read = |value: &Cell| match value {
             Cell::Quantity(_) => value.read().replace(' ', text::NO_BREAK),
             _ => value.read(),
@@ -46,8 +46,8 @@ impl Layer {
         known.map(|(name, value)| format!("{name}: {}", read(value))).collect::<Vec<_>>().join("; ")
     }
 
-    /// For a terminal: the name beside the sentence, and the facts below, on lines of at most `width` columns. Names
-    /// are filled up to `margin` columns.
+    /// Formats the layer for a terminal: the name beside the sentence, the facts below, on lines of at most `width`
+    /// columns. Names are padded to `margin` columns.
     pub(crate) fn to_text(&self, margin: usize, width: usize) -> String {
         let lead = text::pad(&self.name, margin, text::Alignment::Left) + "  ";
         let mut lines = text::hang(&lead, &self.verdict, width);
@@ -71,7 +71,7 @@ impl Layer {
         json!({ "name": self.name, "verdict": self.verdict, "facts": facts })
     }
 
-    /// For each fact: its name, value and unit.
+    /// Yields name, value and unit of each fact.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&str, String, &'static str)> {
         self.facts.iter().map(|(name, value)| {
             let (value, unit) = value.value_and_unit();

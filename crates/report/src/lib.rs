@@ -1,12 +1,12 @@
-//! Samples, intervals and tables, for a terminal or a program.
+//! Statistics and reports of measurements, for terminals and programs.
 //!
-//! Makes [`Sample`]s of measurements, what can be said of them ([`Interval`], [`Warning`]), and [`Table`]s and
-//! [`Report`]s that render themselves as terminal text, Markdown, HTML, CSV and JSON; a [`Layer`] says what something is like, a
-//! [`Finding`] what follows and what to do. [`Rounds`] lets [`Contender`]s take turns, and tells a [`Progress`] of it. It
-//! returns values and strings: it writes to no file or terminal, and knows nothing of `PostgreSQL`.
+//! A [`Sample`] holds measurements. [`Interval`] and [`Warning`] describe them. [`Table`] and [`Report`] format them as
+//! terminal text, Markdown, HTML, CSV and JSON. A [`Layer`] describes a part of a system, and a [`Finding`] gives a
+//! conclusion and a remedy. [`Rounds`] runs [`Contender`]s in turns and reports to a [`Progress`]. This crate returns
+//! values and strings: it writes to no file or terminal, and knows nothing of `PostgreSQL`.
 //!
-//! Numbers are kept and handed to programs in the base unit ([`Unit`]) with every digit; people read three significant
-//! digits in a unit chosen by size.
+//! Programs get numbers in the base unit ([`Unit`]) with every digit. People get three significant digits in a unit
+//! chosen by size.
 //!
 //! ```
 //! use report::{Interval, Report, Sample, Table, Unit, Warning};

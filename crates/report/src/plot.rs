@@ -1,4 +1,4 @@
-//! A course of values over time, drawn with characters.
+//! Plots of time series, drawn with characters.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use serde::Serialize;
 
 use crate::{Quantity, Unit, text};
 
-/// Columns of a drawing.
+/// Columns of a plot.
 const COLUMNS: usize = 60;
-/// Lines of the first series.
+/// Lines of the first time series.
 const LINES: usize = 6;
-/// Eighths of a character, from below.
+/// Characters for bars of 0 to 8 eighths of a line.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Values in equal steps of time, or of whatever goes on. `None` is what was not measured.
+/// Time series: values at equal steps of time or of another count. `None` is a step without a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Course {
-    /// What was measured.
+    /// Name of the measured quantity.
     pub name: String,
-    /// The unit of all values.
+    /// Unit of all values.
     pub unit: Unit,
-    /// One for each step.
+    /// One value per step.
     pub values: Vec<Option<f64>>,
 }
 
-/// Courses over the same time: the first drawn from zero on several lines, the others below it on one line each, from their
-/// least value to their greatest. In HTML, courses of one unit share a picture.
+/// Time series over the same steps. On a terminal, the first one starts at zero and has several lines. Each other one
+/// has one line, from its minimum to its maximum. In HTML, time series of one unit share a picture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plot {
     pub(crate) title: String,
@@ -45,7 +45,7 @@ impl Course {
         })
     }
 
-    /// The means of the values that fall into each column.
+    /// Returns the mean of the values in each column.
     fn columns(&self) -> Vec<Option<f64>> {
         let count = self.values.len();
         let columns = count.min(COLUMNS);
@@ -58,14 +58,16 @@ impl Course {
     }
 }
 
-/// How many eighths of `height` characters `share` fills; at least one, so that what was measured is seen.
+/// Converts a share of `height` characters to eighths of a character. At least 1, so that every measured value is
+/// visible.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 48")]
 fn eighths(share: f64, height: usize) -> usize {
     ((share * crate::sample::as_f64(height) * 8.0).round() as usize).clamp(1, height * 8)
 }
 
 impl Plot {
-    /// A plot of `courses`, all of as many values, from nothing to `end`: seconds, or a count of what goes on.
+    /// Creates a plot of `courses`, which must have equally many values. The axis goes from 0 to `end`: seconds or a
+    /// count.
     #[must_use]
     pub fn new(title: impl Into<String>, end: Quantity, courses: Vec<Course>) -> Self {
         Self { title: title.into(), end, courses }
@@ -76,7 +78,7 @@ impl Plot {
         format!("## {}\n\n```text\n{drawing}```\n", text::markdown(&self.title))
     }
 
-    /// For each value: the title, the number of the step from 1, the name of the course, value and unit.
+    /// Yields title, step (from 1), name of the time series, value and unit for each value.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
         self.courses.iter().flat_map(move |course| {
             (1..).zip(&course.values).filter_map(move |(step, value)| {

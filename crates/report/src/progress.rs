@@ -1,19 +1,19 @@
-//! What a measurement reports while it runs, and how it is cancelled.
+//! Progress reports and cancellation of a measurement.
 
 use crate::Report;
 
-/// Follows a measurement while it runs, and may end it early. `()` follows nothing and never cancels.
+/// Observer of a running measurement, which can also cancel it. `()` ignores everything and never cancels.
 pub trait Progress {
-    /// `what` is measured from now on.
+    /// Announces that the measurement of `what` begins.
     fn measuring(&self, _what: &str) {}
 
-    /// `done` of `of` rounds are finished; none when the warm-up, which does not count, is over.
+    /// Announces that `done` of `of` rounds are finished. `done` is 0 at the end of the warm-up, which does not count.
     fn finished_round(&self, _done: u32, _of: u32) {}
 
-    /// `report` makes the report of the rounds that are finished. Its time is not measured.
+    /// Offers an interim report of the finished rounds. Time spent here is not measured.
     fn interim_report(&self, _report: &dyn Fn() -> Report) {}
 
-    /// Whether to leave it at what is finished.
+    /// Whether to stop and keep only the finished rounds.
     fn is_cancelled(&self) -> bool {
         false
     }

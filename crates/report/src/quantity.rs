@@ -1,28 +1,29 @@
-//! A number with its unit, and how people read it.
+//! Numbers with units, and their format for people.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a number counts. Programs get numbers in this unit, people in the multiple of it that suits the size.
+/// Unit of a number. Programs get numbers in this unit, people in a suitable multiple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Time; read as ns, µs, ms or s.
+    /// Time; people read ns, µs, ms or s.
     Seconds,
-    /// Events in each second; read as /s, k/s or M/s.
+    /// Events per second; people read /s, k/s or M/s.
     PerSecond,
-    /// Bytes; read as B, kB, MB, GB or TB, in powers of 1000.
+    /// Bytes; people read B, kB, MB, GB or TB, in powers of 1000.
     Bytes,
-    /// Things that are counted; whole numbers are read with all their digits.
+    /// Count; people read all digits of whole numbers.
     Count,
-    /// One quantity divided by another of the same unit.
+    /// Quotient of two quantities of one unit.
     Ratio,
     /// Degrees Celsius.
     Celsius,
 }
 
-/// From the decimal exponent `from` on, a number is read in units of 10 to the power `exponent`.
+/// Multiple of a unit: numbers with a decimal exponent of at least `from` are shown in units of 10 to the power
+/// `exponent`.
 struct Scale {
     from: i32,
     exponent: i32,
@@ -34,7 +35,7 @@ const fn scale(from: i32, exponent: i32, symbol: &'static str) -> Scale {
 }
 
 impl Unit {
-    /// The name that programs read, in JSON and CSV.
+    /// Returns the name in JSON and CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,13 +48,13 @@ impl Unit {
         }
     }
 
-    /// Smallest first. What is smaller still is read in the first.
+    /// Returns the multiples, smallest first. Smaller numbers use the first one as well.
     fn scales(self) -> &'static [Scale] {
         match self {
             Self::Seconds => {
                 const { &[scale(-9, -9, "ns"), scale(-6, -6, "µs"), scale(-3, -3, "ms"), scale(0, 0, "s")] }
             }
-            // Rates of databases have four digits: "2590 /s" is what people write, "2.59 k/s" is not.
+            // Database rates usually have four digits: people write "2590 /s" rather than "2.59 k/s".
             Self::PerSecond => const { &[scale(0, 0, "/s"), scale(4, 3, "k/s"), scale(7, 6, "M/s")] },
             Self::Bytes => {
                 const {
@@ -72,7 +73,7 @@ impl Unit {
         }
     }
 
-    /// Below this, whole numbers of what cannot be divided are read as they are: "5 B", not "5.00 B".
+    /// Limit below which whole numbers of an indivisible unit show no decimals: "5 B", not "5.00 B".
     fn exact_below(self) -> f64 {
         match self {
             Self::Bytes => 1e3,
@@ -82,26 +83,26 @@ impl Unit {
     }
 }
 
-/// A number with its unit.
+/// Number with a unit.
 ///
-/// Displayed with three significant digits: `1.23 ms`, `45.6 µs`, `12.3 MB`, `512 /s`, `1.15 ×`. What no symbol suits
-/// is displayed with an exponent, and a number that is not finite as `NaN` or `inf`.
+/// `Display` shows three significant digits: `1.23 ms`, `45.6 µs`, `12.3 MB`, `512 /s`, `1.15 ×`. Very large and very
+/// small numbers get an exponent. A number that is not finite shows as `NaN` or `inf`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Quantity {
-    /// In multiples of `unit`, unrounded.
+    /// Unrounded number in multiples of `unit`.
     pub value: f64,
-    /// What `value` counts.
+    /// Unit of `value`.
     pub unit: Unit,
 }
 
 impl Quantity {
-    /// `value` times `unit`.
+    /// Creates the quantity `value` times `unit`.
     #[must_use]
     pub fn new(value: f64, unit: Unit) -> Self {
         Self { value, unit }
     }
 
-    /// The number as people read it, and its symbol.
+    /// Returns the formatted number and its symbol.
     fn number_and_symbol(self) -> (String, &'static str) {
         let Self { value, unit } = self;
         let scales = unit.scales();
@@ -112,7 +113,8 @@ impl Quantity {
         if value.fract() == 0.0 && value.abs() < unit.exact_below() {
             return (value.to_string(), base);
         }
-        // Rounds before the scale is chosen, for 999.9 µs is 1.00 ms; and in decimal, for powers of ten are not binary.
+        // Rounding comes before the choice of the multiple, because 999.9 µs is 1.00 ms. It is decimal, because powers
+        // of ten are not binary fractions.
         let rounded = format!("{value:.2e}");
         let Some((mantissa, exponent)) = rounded.split_once('e') else { return (rounded, base) };
         let (Ok(digits), Ok(exponent)) = (mantissa.parse::<f64>(), exponent.parse::<i32>()) else {
@@ -204,7 +206,7 @@ pub(crate) mod tests {
         prop::sample::select(UNITS.to_vec())
     }
 
-    /// The number that a reader of `text` understands.
+    /// Parses `text` as a reader would.
     fn understood(text: &str, unit: Unit) -> f64 {
         let (number, symbol) = text.split_once(' ').unwrap_or((text, ""));
         let scale = unit.scales().iter().find(|scale| scale.symbol == symbol).unwrap();

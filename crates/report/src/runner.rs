@@ -1,25 +1,25 @@
-//! Contenders taking turns: what disturbs one disturbs its neighbours, so their ratios can be believed.
+//! Measurement of contenders in turns. A disturbance affects neighbouring turns alike, so ratios stay reliable.
 //!
 //! ```text
-//! warm-up   A B C     not kept
+//! warm-up   A B C     discarded
 //! round 1   C B A
-//! round 2   A B C     what the one before leaves behind (dirty pages, heat) is everybody's in turn
+//! round 2   A B C     each contender in turn inherits the dirty pages and the heat of another one
 //! ```
-//! Rounds alternate from the first one on, whether or not there is a warm-up.
-//! A round counts when every contender has finished it before it is cancelled: what is cancelled may have
-//! been cut short. So all samples have the same length, in the same order.
+//! Rounds alternate from the first one on, with or without a warm-up. A round counts only if every contender finished
+//! it before the cancellation, because a cancelled turn may be too short. All samples therefore have the same length
+//! and order.
 
 use std::time::{Duration, Instant};
 
 use crate::{Progress, Report, Sample, Unit};
 
-/// Named steps in the order in which they were done, and how long each took.
+/// Names and durations of the steps of one turn, in order.
 pub type PhaseTimes = Vec<(&'static str, Duration)>;
 
-/// What makes a report of what is finished.
+/// Function that formats a report of the finished rounds.
 pub type ToReport<'a> = dyn Fn(&[Timed]) -> Report + 'a;
 
-/// Something that is measured over and over; each turn gives a `T`.
+/// Candidate of a comparison, measured repeatedly. Each turn returns a `T`.
 #[allow(missing_debug_implementations)]
 pub struct Contender<'a, E, T = PhaseTimes> {
     name: String,
@@ -27,13 +27,13 @@ pub struct Contender<'a, E, T = PhaseTimes> {
 }
 
 impl<'a, E, T> Contender<'a, E, T> {
-    /// `run` is one turn. It takes the times itself: what it does beside them is not counted.
+    /// Creates a contender. `run` is one turn; it measures its own durations, and time outside of them does not count.
     pub fn new(name: impl Into<String>, run: impl FnMut() -> Result<T, E> + 'a) -> Self {
         Self { name: name.into(), run: Box::new(run) }
     }
 }
 
-/// How often each contender has its turn.
+/// Number of warm-up rounds and of counted rounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Rounds {
     warm_up: u32,
@@ -41,30 +41,31 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// So many rounds that are not kept, and then so many that are.
+    /// Creates `warm_up` discarded rounds and `counted` counted ones.
     #[must_use]
     pub const fn new(warm_up: u32, counted: u32) -> Self {
         Self { warm_up, counted }
     }
 
-    /// How long a turn may take if all turns of `contenders` contenders together take `length`.
+    /// Returns the time for one turn if all turns of `contenders` contenders together may take `length`.
     #[must_use]
     pub fn turn_within(self, length: Duration, contenders: usize) -> Duration {
         let turns = u32::try_from(contenders).unwrap_or(u32::MAX).saturating_mul(self.warm_up + self.counted);
         length / turns.max(1)
     }
 
-    /// The contenders, counted from 0, in the order in which they have their turns in a round.
+    /// Yields the indexes of the contenders in the order of their turns in a round.
     pub fn order(round: u32, contenders: usize) -> impl Iterator<Item = usize> {
         let backwards = round % 2 == 1;
         (0..contenders).map(move |turn| if backwards { contenders - 1 - turn } else { turn })
     }
 
-    /// Lets the contenders take turns, and gives `keep` what each round that counts has measured, in the contenders' order.
-    /// Once it is cancelled it ends with the rounds that are finished.
+    /// Runs the contenders in turns. Passes the results of each counted round to `keep`, in the contenders' order. A
+    /// cancellation ends the run after the last finished round.
     ///
     /// # Errors
-    /// That of the first contender that fails, unless it was cancelled: that may well be why it failed.
+    /// The error of the first contender that fails. An error after a cancellation is ignored, because the cancellation
+    /// may be its cause.
     pub fn run<E, T>(
         self,
         contenders: &mut [Contender<'_, E, T>],
@@ -96,9 +97,10 @@ impl Rounds {
         Ok(())
     }
 
-    /// Times the contenders, in their order. With `report`, `progress` gets an interim report after each round.
+    /// Measures the contenders and returns their times in the same order. With `report`, `progress` gets an interim
+    /// report after each round.
     ///
-    /// What is finished comes with the failure that ended it early, as [`Rounds::run`] says.
+    /// Returns the finished rounds even after an error; see [`Rounds::run`].
     pub fn time<E>(
         self,
         contenders: &mut [Contender<'_, E>],
@@ -117,7 +119,7 @@ impl Rounds {
     }
 }
 
-/// All that was measured of one contender.
+/// Times of one contender.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timed {
     name: String,
@@ -125,25 +127,25 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// The contender.
+    /// Returns the contender's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// One sample for each phase; none before the first round is finished.
+    /// Returns one sample per phase; empty before the first finished round.
     #[must_use]
     pub fn phases(&self) -> &[Sample] {
         &self.phases
     }
 
-    /// The sums of all phases, round by round.
+    /// Returns the sum of all phases for each round.
     #[must_use]
     pub fn total(&self) -> Sample {
         self.sum_of(|_| true)
     }
 
-    /// The sums of the phases of these names, round by round.
+    /// Returns the sum of the phases `names` for each round.
     #[must_use]
     pub fn sum(&self, names: &[&str]) -> Sample {
         self.sum_of(|name| names.contains(&name))
@@ -170,7 +172,7 @@ impl Timed {
     }
 }
 
-/// Goes round for `span`, at least once; returns how often, and how long that took.
+/// Repeats `cycle` for `span`, at least once. Returns the number of repetitions and their total duration.
 pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Result<(u32, Duration), E> {
     let begun = Instant::now();
     let mut count = 0;
@@ -181,7 +183,7 @@ pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Re
     Ok((count, begun.elapsed()))
 }
 
-/// Goes round for `span`, at least once; the mean time of a round is the phase `name`.
+/// Repeats `cycle` for `span`, at least once. Returns the mean duration as the phase `name`.
 pub fn mean_cycle<E>(
     name: &'static str,
     span: Duration,
@@ -197,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what it is told, and cancels after so many turns.
+    /// Observer that records all calls, and cancels after `patience` turns.
     #[derive(Default)]
     struct Log {
         turns: RefCell<String>,
@@ -273,7 +275,7 @@ mod tests {
             let log = Log { patience: Some(patience), ..Log::default() };
             let mut contenders = [log.contender("A", 1), log.contender("B", 1)];
             let (timed, end) = Rounds::new(1, 5).time(&mut contenders, &log, None);
-            // Each round has two turns, and the one in whose last turn it is cancelled is not kept.
+            // Each round has two turns. A round that is cancelled in its last turn does not count.
             let kept = (patience.max(1) - 1) / 2;
             assert_eq!((lengths(&timed), end), (vec![kept.saturating_sub(1); 2], Ok(())), "{patience} turns");
             assert_eq!(log.turns.borrow().len(), patience);

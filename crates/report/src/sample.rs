@@ -1,4 +1,4 @@
-//! A series of measurements, and the plain statistics of it.
+//! Series of measurements with basic statistics.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{Quantity, Unit};
 
-/// A named series of measurements in one unit, in the order in which they were made. All values are kept, all finite.
+/// Named series of measurements in one unit, in order of measurement. It keeps all values, and all are finite.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sample {
     name: String,
@@ -14,28 +14,28 @@ pub struct Sample {
     values: Vec<f64>,
 }
 
-/// Why a value cannot be taken into a sample, or two samples cannot be paired.
+/// Reasons why a sample refuses a value, or two samples cannot be paired.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SampleError {
-    /// The value is no number, or infinite.
+    /// The value is infinite or not a number.
     NotFinite {
         /// Name of the sample.
         sample: String,
-        /// The value.
+        /// Refused value.
         value: f64,
     },
     /// The samples have different units.
     Units {
         /// Names of the samples.
         samples: [String; 2],
-        /// Their units.
+        /// Units of the samples.
         units: [Unit; 2],
     },
     /// The samples have different numbers of values.
     Lengths {
         /// Names of the samples.
         samples: [String; 2],
-        /// How many values they have.
+        /// Numbers of values.
         lengths: [usize; 2],
     },
 }
@@ -67,16 +67,16 @@ impl fmt::Display for SampleError {
 impl std::error::Error for SampleError {}
 
 impl Sample {
-    /// A sample without values yet.
+    /// Creates an empty sample.
     #[must_use]
     pub fn new(name: impl Into<String>, unit: Unit) -> Self {
         Self { name: name.into(), unit, values: Vec::new() }
     }
 
-    /// Adds the next measurement, in multiples of the sample's unit (a duration in seconds, say).
+    /// Appends a measurement in multiples of the sample's unit, such as a duration in seconds.
     ///
     /// # Errors
-    /// [`SampleError::NotFinite`]; the sample is unchanged then.
+    /// [`SampleError::NotFinite`]; the sample stays unchanged.
     pub fn push(&mut self, value: f64) -> Result<(), SampleError> {
         if !value.is_finite() {
             return Err(SampleError::NotFinite { sample: self.name.clone(), value });
@@ -85,86 +85,86 @@ impl Sample {
         Ok(())
     }
 
-    /// What was measured.
+    /// Returns the name of the measured quantity.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The unit of every value.
+    /// Returns the unit of all values.
     #[must_use]
     pub fn unit(&self) -> Unit {
         self.unit
     }
 
-    /// All values in the order in which they were added.
+    /// Returns all values in order of measurement.
     #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.values
     }
 
-    /// The number of values.
+    /// Returns the number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there is no value yet.
+    /// Whether the sample has no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The least value; `None` if there is none.
+    /// Returns the minimum; `None` for an empty sample.
     #[must_use]
     pub fn min(&self) -> Option<Quantity> {
         self.values.iter().copied().reduce(f64::min).map(|value| self.quantity(value))
     }
 
-    /// The greatest value; `None` if there is none.
+    /// Returns the maximum; `None` for an empty sample.
     #[must_use]
     pub fn max(&self) -> Option<Quantity> {
         self.values.iter().copied().reduce(f64::max).map(|value| self.quantity(value))
     }
 
-    /// The arithmetic mean; `None` if there is no value. One outlier moves it: prefer the median.
+    /// Returns the arithmetic mean; `None` for an empty sample. An outlier moves it, so the median is usually better.
     #[must_use]
     pub fn mean(&self) -> Option<Quantity> {
         let n = as_f64(self.len());
-        // Divides before adding: the sum of large values might overflow, their mean cannot.
+        // Each value is divided before the addition, because a sum of large values may overflow.
         (!self.is_empty()).then(|| self.quantity(self.values.iter().map(|value| value / n).sum()))
     }
 
-    /// The middle value, or the mean of the two middle values; `None` if there is none.
+    /// Returns the middle value, or the mean of the two middle values; `None` for an empty sample.
     #[must_use]
     pub fn median(&self) -> Option<Quantity> {
         median_of_sorted(&self.sorted()).map(|value| self.quantity(value))
     }
 
-    /// The least value that at least `percent` of a hundred values do not exceed: always a measured one.
+    /// Returns the least measured value that at least `percent` % of the values do not exceed.
     ///
-    /// `None` if there is no value, or `percent` is not within 0 to 100.
+    /// `None` for an empty sample, or if `percent` is not between 0 and 100.
     ///
     /// Source: the nearest-rank method, which is definition 1 of Hyndman and Fan, "Sample Quantiles in Statistical
-    /// Packages", The American Statistician 50 (1996). Of an even number of values, the 50th percentile is the lower of
-    /// the two middle ones and not their mean, the median.
+    /// Packages", The American Statistician 50 (1996). For an even number of values, the 50th percentile is the lower
+    /// of the two middle values, whereas the median is their mean.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Option<Quantity> {
         if self.is_empty() || !(0.0..=100.0).contains(&percent) {
             return None;
         }
-        // 16.1 is no binary fraction: without the allowance, an error in the 16th digit would cost a whole rank.
+        // 16.1 is not a binary fraction. Without this tolerance, an error in the 16th digit would cost a whole rank.
         let rank = (percent * as_f64(self.len()) / 100.0 * (1.0 - 4.0 * f64::EPSILON)).ceil();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, from 0 to len")]
         let index = (rank as usize).saturating_sub(1);
         self.sorted().get(index).map(|value| self.quantity(*value))
     }
 
-    /// How many times as large as `base` this sample is, pair by pair in the order of measurement: a sample of ratios.
+    /// Returns the ratios of this sample's values to those of `base`, paired in order of measurement.
     ///
-    /// Measure the two in turn (A B B A), so that what disturbs one disturbs its partner. The interval of the median
-    /// ([`crate::Interval::of_median`]) of the result then is the interval of the gain. It is the median of ratios, not
-    /// the ratio of medians.
+    /// Measure the two in turns (A B B A), so that a disturbance affects both partners. The result's
+    /// [`crate::Interval::of_median`] is then the interval of the gain. It is the median of ratios, not the ratio of
+    /// medians.
     ///
     /// # Errors
     /// [`SampleError::Units`] or [`SampleError::Lengths`] if the samples cannot be paired; [`SampleError::NotFinite`]
@@ -207,7 +207,7 @@ pub(crate) fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// A count, for arithmetic: of values, bytes, or whatever else there are never 2⁵³ of.
+/// Converts a count for arithmetic. Exact below 2⁵³; no count here is larger.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "see above")]
 pub fn as_f64(count: impl TryInto<u64>) -> f64 {
@@ -241,7 +241,7 @@ pub(crate) mod tests {
         assert_eq!(sample.median(), Some(Quantity::new(35.0, Unit::Seconds)));
         assert!((value(sample.mean()) - 32.0).abs() < 1e-12);
         assert_eq!((sample.min(), sample.max()), (sample.percentile(0.0), sample.percentile(100.0)));
-        // The worked example of the nearest-rank method: the 30th percentile is the second of five.
+        // Worked example of the nearest-rank method: the 30th percentile is the second of five values.
         let expected = [15.0, 20.0, 20.0, 35.0, 50.0].map(|value| Some(Quantity::new(value, Unit::Seconds)));
         assert_eq!([5.0, 30.0, 40.0, 50.0, 100.0].map(|percent| sample.percentile(percent)), expected);
         assert_eq!([-0.1, 100.1, f64::NAN].map(|percent| sample.percentile(percent)), [None; 3]);
@@ -249,7 +249,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_percentile_that_is_no_binary_fraction_costs_no_rank() {
-        // In f64, 16.1 × 1000 / 100 is above 161.
+        // 16.1 × 1000 / 100 is greater than 161 in f64.
         assert!((value(sample((1..=1000).map(as_f64)).percentile(16.1)) - 161.0).abs() < 0.5);
     }
 

@@ -1,29 +1,29 @@
-//! Pictures for a page of HTML: courses as lines, distributions as hills. They take the colours of the page's text and
-//! paper, so that they suit light, dark and print.
+//! SVG pictures for HTML reports: time series as lines, distributions as histograms. They use the page's text colour
+//! and background, so that they suit light and dark themes and print.
 
 use crate::distribution::{BINS, caption};
 use crate::sample::as_f64;
 use crate::text::html;
 use crate::{Course, Distribution, Plot, Quantity, Unit};
 
-/// Width of a picture, and the margin for its labels on the left, in pixels of its own.
+/// Width of a picture, and left margin for its labels, in SVG units.
 const WIDTH: f64 = 760.0;
 const MARGIN: f64 = 90.0;
-/// Height of the first picture of a plot, of the others, and what lies between them.
+/// Height of a plot's first panel, height of the others, and distance between panels.
 const FIRST: f64 = 200.0;
 const OTHERS: f64 = 80.0;
 const GAP: f64 = 26.0;
-/// Height of one hill, and of the line below it.
+/// Height of a histogram.
 const HILL: f64 = 44.0;
-/// Names of colours in the page's style.
+/// Colour variables of the page's style sheet.
 const COLOURS: [&str; 4] = ["var(--one)", "var(--two)", "var(--three)", "var(--four)"];
-/// Their values on white paper and on black. Told apart by people who see few colours as well. Source: Okabe and Ito,
-/// "Color Universal Design" (2008).
+/// Colour values for light and dark backgrounds. Readers with colour blindness can distinguish them. Source: Okabe and
+/// Ito, "Color Universal Design" (2008).
 pub(crate) const PALETTE: &str = "\
 :root{--one:#0072b2;--two:#d55e00;--three:#00805d;--four:#b0508a}\
 @media (prefers-color-scheme:dark){@media screen{:root{--one:#56b4e9;--two:#e69f00;--three:#2fc99a;--four:#e3a3c6}}}";
 
-/// The courses of one unit, in one picture.
+/// Time series of one unit in one picture.
 struct Panel<'a> {
     unit: Unit,
     courses: Vec<&'a Course>,
@@ -41,7 +41,8 @@ fn panels(plot: &Plot) -> Vec<Panel<'_>> {
 }
 
 impl Panel<'_> {
-    /// From zero in the first; others from their least value, because the distance of 60 °C from 0 °C says nothing.
+    /// Returns the range of the vertical axis. The first panel includes zero. Others start at their minimum, because
+    /// for example the distance of 60 °C from 0 °C carries no information.
     fn range(&self, first: bool) -> (f64, f64) {
         let ranges = self.courses.iter().filter_map(|course| course.range());
         let (low, high) = ranges.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (least, most)| {
@@ -80,7 +81,7 @@ impl Panel<'_> {
     }
 }
 
-/// What was measured without a gap, with the number of its step. A single value becomes a dot.
+/// Splits the values at gaps, with the index of each step. Doubles a single value, so that it becomes a dot.
 fn runs(values: &[Option<f64>]) -> Vec<Vec<(usize, f64)>> {
     let mut runs: Vec<Vec<(usize, f64)>> = vec![Vec::new()];
     for (index, value) in values.iter().enumerate() {
@@ -121,7 +122,7 @@ fn figure(title: &str, height: f64, content: &str) -> String {
 }
 
 impl Plot {
-    /// The plot under its title, as an inline SVG.
+    /// Formats the plot and its title as an inline SVG.
     pub(crate) fn to_html(&self) -> String {
         let (mut svg, mut top) = (String::new(), 18.0);
         for (index, panel) in panels(self).iter().enumerate() {
@@ -136,8 +137,8 @@ impl Plot {
 }
 
 impl Distribution {
-    /// The distributions under their title, as an inline SVG: one hill each on the same logarithmic axis, with the median
-    /// and the 99th percentile marked.
+    /// Formats the distributions and their title as an inline SVG: one histogram per sample on a shared logarithmic
+    /// axis, with marks at the median and the 99th percentile.
     pub(crate) fn to_html(&self) -> String {
         let Some(axis) = self.axis() else { return String::new() };
         let (mut svg, mut top) = (String::new(), 4.0);
@@ -191,7 +192,7 @@ mod tests {
         ];
         let picture = Plot::new("a & b", Quantity::new(3000.0, Unit::Count), courses).to_html();
         assert_eq!(picture.matches("<path").count(), 2, "{picture}");
-        // Two pieces each, on either side of the gap.
+        // Each time series has two pieces, one on either side of the gap.
         assert_eq!(picture.matches("<polyline").count(), 6, "{picture}");
         for part in
             [">a &amp; b</h2>", "fill:var(--one)\">&lt;each&gt;", "fill:var(--two)\">mean", ">3000</text>"]
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn lines_go_where_the_values_are() {
         let picture = cliff().to_html();
-        // 960 of 960 is the top of the first picture, and a third of it is two thirds down.
+        // 960 of 960 is at the top of the first panel, and a third of it is two thirds down.
         assert!(picture.contains("145.8,18.0"), "{picture}");
         assert!(picture.contains("704.2,151.3"), "{picture}");
     }

@@ -1,4 +1,4 @@
-//! A table of text and quantities: one value, four renderings.
+//! Tables of text and quantities, in several formats.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::Quantity;
 use crate::text::{self, Alignment};
 
-/// The head of a column.
+/// Title and alignment of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     pub(crate) title: String,
@@ -15,27 +15,27 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column whose cells begin at its left edge: for words.
+    /// Creates a left-aligned column, for words.
     #[must_use]
     pub fn left(title: impl Into<String>) -> Self {
         Self { title: title.into(), alignment: Alignment::Left }
     }
 
-    /// A column whose cells end at its right edge: for numbers.
+    /// Creates a right-aligned column, for numbers.
     #[must_use]
     pub fn right(title: impl Into<String>) -> Self {
         Self { title: title.into(), alignment: Alignment::Right }
     }
 }
 
-/// What stands where a row and a column meet.
+/// Cell of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// Words; any text is safe, control characters become blanks where they could do harm.
+    /// Text. Any text is safe, because the formats escape it and replace control characters.
     Text(String),
-    /// A number with its unit.
+    /// Number with a unit.
     Quantity(Quantity),
-    /// What was not measured, or cannot be known: a dash for people, nothing in CSV, `null` in JSON.
+    /// Unknown or unmeasured value: a dash for people, empty in CSV, `null` in JSON.
     Missing,
 }
 
@@ -64,7 +64,7 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
 }
 
 impl Cell {
-    /// What people read.
+    /// Formats the cell for people.
     pub(crate) fn read(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -81,7 +81,7 @@ impl Cell {
         }
     }
 
-    /// All digits in the base unit, and the name of that unit; text has none.
+    /// Returns the number with all digits in the base unit, and the name of the unit. The unit of text is empty.
     pub(crate) fn value_and_unit(&self) -> (String, &'static str) {
         match self {
             Self::Text(text) => (text.clone(), ""),
@@ -91,7 +91,7 @@ impl Cell {
     }
 }
 
-/// A titled table. Displayed as aligned text for a terminal, without colours, lines as long as they need.
+/// Table with a title. `Display` formats it as aligned terminal text without colours, with lines of any length.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     pub(crate) title: String,
@@ -100,7 +100,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows yet. Columns need titles of their own: JSON names cells by them.
+    /// Creates a table without rows. Column titles must differ, because JSON identifies cells by them.
     #[must_use]
     pub fn new(title: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
         let (title, columns): (String, Vec<Column>) = (title.into(), columns.into_iter().collect());
@@ -111,7 +111,7 @@ impl Table {
         Self { title, columns, rows: Vec::new() }
     }
 
-    /// A table with a column of words and columns of numbers, without rows yet.
+    /// Creates a table without rows that has one column of words and several of numbers.
     #[must_use]
     pub fn numbers(
         title: impl Into<String>,
@@ -121,17 +121,17 @@ impl Table {
         Self::new(title, std::iter::once(Column::left(words)).chain(numbers.into_iter().map(Column::right)))
     }
 
-    /// Adds a row below the others.
+    /// Appends a row.
     ///
     /// # Panics
-    /// If there are not as many cells as columns: the caller wrote both.
+    /// The number of cells differs from the number of columns.
     pub fn add_row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         let row: Vec<Cell> = cells.into_iter().collect();
         assert_eq!(row.len(), self.columns.len(), "cells of a row of table \"{}\"", self.title);
         self.rows.push(row);
     }
 
-    /// The title, and a table of GitHub Flavored Markdown; numbers as people read them.
+    /// Formats the title and a GitHub Flavored Markdown table. Numbers have the format for people.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -146,8 +146,8 @@ impl Table {
         format!("## {}\n\n{head}{rule}{}", text::markdown(&self.title), rows.collect::<String>())
     }
 
-    /// `{"title": …, "rows": [{COLUMN: CELL, …}, …]}`, where a cell is a string, `{"value": …, "unit": …}` in the base
-    /// unit with all digits, or null. A number that is not finite has a null value.
+    /// Returns `{"title": …, "rows": [{COLUMN: CELL, …}, …]}`, where a cell is a string, `{"value": …, "unit": …}` in
+    /// the base unit with all digits, or null. A number that is not finite has a null value.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let titles = || self.columns.iter().map(|column| column.title.clone());
@@ -155,7 +155,7 @@ impl Table {
         json!({ "title": self.title, "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
     }
 
-    /// For each cell: the title of the table, the number of the row from 1, the title of the column, value and unit.
+    /// Yields table title, row (from 1), column title, value and unit for each cell.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
         self.rows.iter().enumerate().flat_map(move |(index, row)| {
             row.iter().zip(&self.columns).map(move |(cell, column)| {
@@ -195,10 +195,10 @@ pub(crate) mod tests {
     use crate::text::tests::read_csv;
 
     impl Table {
-        /// A line of column titles and a line for each row; numbers in their base unit with all digits.
+        /// Formats a header line and a line per row, with all digits in the base unit.
         ///
-        /// The unit stands in the title, `median (seconds)`, if all numbers of the column share it, else behind each
-        /// number.
+        /// If all numbers of a column share a unit, it is part of the title: `median (seconds)`. Otherwise it follows
+        /// each number.
         fn to_csv(&self) -> String {
             let units: Vec<Option<Unit>> =
                 (0..self.columns.len()).map(|index| self.shared_unit(index)).collect();
@@ -216,7 +216,7 @@ pub(crate) mod tests {
             text::csv(&head.collect::<Vec<_>>()) + &self.rows.iter().map(row).collect::<String>()
         }
 
-        /// The unit of all numbers in a column; `None` if there are several, or no numbers.
+        /// Returns the unit of all numbers in a column. `None` if there are several units or no numbers.
         fn shared_unit(&self, column: usize) -> Option<Unit> {
             let mut units = self.rows.iter().filter_map(|row| match row[column] {
                 Cell::Quantity(quantity) => Some(quantity.unit),

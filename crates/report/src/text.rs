@@ -1,13 +1,13 @@
-//! Cells of text on a terminal, in Markdown and in CSV.
+//! Text layout for terminals, and escaping for Markdown, HTML and CSV.
 
-/// On which side the text of a column begins.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alignment {
     Left,
     Right,
 }
 
-/// Code points that take no column of their own: combining marks, joiners, directions, variation selectors.
+/// Code points without a column: combining marks, joiners, directional marks, variation selectors.
 const ZERO_WIDTH: [(char, char); 12] = [
     ('\u{0300}', '\u{036f}'),
     ('\u{0483}', '\u{0489}'),
@@ -23,7 +23,7 @@ const ZERO_WIDTH: [(char, char); 12] = [
     ('\u{feff}', '\u{feff}'),
 ];
 
-/// Code points that take two columns: East Asian wide and full-width ones, and emoji.
+/// Code points with two columns: East Asian wide and full-width ones, and emoji.
 const DOUBLE_WIDTH: [(char, char); 12] = [
     ('\u{1100}', '\u{115f}'),
     ('\u{2e80}', '\u{303e}'),
@@ -39,11 +39,11 @@ const DOUBLE_WIDTH: [(char, char); 12] = [
     ('\u{20000}', '\u{3fffd}'),
 ];
 
-/// The columns that `text` takes on a terminal.
+/// Returns the number of columns that `text` takes on a terminal.
 ///
-/// Good for words and names in any script; sequences of emoji joined into one come out too wide.
+/// Suitable for words and names in any script. Joined emoji sequences count as too wide.
 ///
-/// Source: Unicode Standard Annex 11, as Markus Kuhn's wcwidth.c (2007) has it, and the blocks of emoji.
+/// Source: Unicode Standard Annex 11, as in Markus Kuhn's wcwidth.c (2007), and the blocks of emoji.
 #[must_use]
 pub fn width(text: &str) -> usize {
     let within = |table: &[(char, char)], c| table.iter().any(|(first, last)| (*first..=*last).contains(&c));
@@ -57,7 +57,7 @@ pub fn width(text: &str) -> usize {
         .sum()
 }
 
-/// `text` filled up with blanks to `columns`.
+/// Pads `text` with blanks to `columns`.
 pub(crate) fn pad(text: &str, columns: usize, alignment: Alignment) -> String {
     let blanks = " ".repeat(columns.saturating_sub(width(text)));
     match alignment {
@@ -66,10 +66,11 @@ pub(crate) fn pad(text: &str, columns: usize, alignment: Alignment) -> String {
     }
 }
 
-/// A blank at which no line ends in [`hang`], where it becomes a usual one.
+/// No-break space. [`hang`] never breaks a line at it, and prints it as an ordinary blank.
 pub(crate) const NO_BREAK: &str = "\u{a0}";
 
-/// `text` behind `lead`, on lines of at most `columns` where words allow; further lines begin below its first word.
+/// Formats `text` after `lead`, on lines of at most `columns` unless a word is longer. Later lines are indented to the
+/// first word.
 pub(crate) fn hang(lead: &str, text: &str, columns: usize) -> String {
     let margin = " ".repeat(width(lead));
     let (mut lines, mut line, mut empty) = (String::new(), lead.to_owned(), true);
@@ -89,12 +90,12 @@ pub(crate) fn hang(lead: &str, text: &str, columns: usize) -> String {
     (lines + line.trim_end() + "\n").replace(NO_BREAK, " ")
 }
 
-/// `text` as one line that does nothing to a terminal: every control character becomes a blank.
+/// Replaces control characters by blanks, so that the text is one line and harmless to a terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// `text` as one line of Markdown, in which emphasis, code, links, HTML and the bars of tables show as written.
+/// Escapes `text` as one line of Markdown, so that emphasis, code, links, HTML and table bars show literally.
 ///
 /// Source: GitHub Flavored Markdown 0.29, sections 4.10 and 6.1.
 pub(crate) fn markdown(text: &str) -> String {
@@ -108,7 +109,7 @@ pub(crate) fn markdown(text: &str) -> String {
     escaped
 }
 
-/// `text` as HTML shows it, in elements and in attributes with quotes.
+/// Escapes `text` for HTML elements and quoted attributes.
 #[must_use]
 pub fn html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -124,9 +125,9 @@ pub fn html(text: &str) -> String {
     escaped
 }
 
-/// One line of CSV with its line feed: fields separated by commas, quoted where they must be.
+/// Formats one line of CSV with its line feed, quoting fields only where necessary.
 ///
-/// Source: RFC 4180, but for lines, which end with a line feed as everywhere on Unix.
+/// Source: RFC 4180, except that lines end with a line feed alone.
 pub(crate) fn csv(fields: &[impl AsRef<str>]) -> String {
     let fields: Vec<String> = fields
         .iter()
@@ -148,7 +149,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Reads what [`csv`] writes, as RFC 4180 says, without its help.
+    /// Parses the output of [`csv`] according to RFC 4180, independently of it.
     pub(crate) fn read_csv(text: &str) -> Vec<Vec<String>> {
         let (mut lines, mut line, mut field, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
         let mut rest = text.chars().peekable();

@@ -1,4 +1,4 @@
-//! What makes a sample doubtful: outliers, and drift while it was measured.
+//! Warnings about doubtful samples: outliers, and drift during the measurement.
 
 use std::f64::consts::FRAC_PI_2;
 use std::fmt;
@@ -6,47 +6,47 @@ use std::fmt;
 use crate::sample::{as_f64, median_of_sorted, sorted};
 use crate::{Quantity, Sample, binomial};
 
-/// Modified Z-scores beyond this are outliers.
+/// Modified Z-score beyond which a value is an outlier.
 const OUTLYING: f64 = 3.5;
 
-/// The smallest sample for which the authors of the modified Z-score tried it.
+/// Smallest sample for which the authors tested the modified Z-score.
 const FEWEST_FOR_OUTLIERS: usize = 10;
 
-/// Of healthy samples, this share is called drifting. Reports show many samples: one false alarm in 20 were too many.
+/// Rate of false drift warnings. Reports show many samples, so the usual 5 % would be too many.
 const FALSE_ALARMS: f64 = 0.01;
 
-/// Drift below this share of the median is kept quiet: in large samples even what has no consequence is significant.
+/// Share of the median below which drift is not reported, because even tiny drift is significant in large samples.
 const NEGLIGIBLE_DRIFT: f64 = 0.01;
 
-/// A reason to doubt a sample. Displayed as one sentence.
+/// Reason to doubt a sample. `Display` formats it as one sentence.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Warning {
-    /// At least 1 % of the values lie far off the median. A smaller share is what any large sample has.
+    /// At least 1 % of the values are far from the median. Any large sample has a smaller share of such values.
     ///
-    /// Far off is a modified Z-score, 0.6745 (x - median) / MAD, beyond ±3.5, where MAD is the median of the distances
-    /// from the median. When more than half of the values are equal, MAD is zero, and √(π/2) times the mean distance
-    /// stands for MAD / 0.6745: of normal values, both estimate the standard deviation. Fewer than 10 values are not
-    /// judged.
+    /// Far means a modified Z-score, 0.6745 (x - median) / MAD, beyond ±3.5, where MAD is the median distance from the
+    /// median. If more than half of the values are equal, MAD is zero. Then √(π/2) times the mean distance replaces MAD
+    /// / 0.6745: for normal values, both estimate the standard deviation. Samples with fewer than 10 values never get
+    /// this warning.
     ///
     /// Source: Iglewicz and Hoaglin, "How to Detect and Handle Outliers", ASQC (1993), section 3.3.
     Outliers {
         /// Name of the sample.
         sample: String,
-        /// How many values are outliers.
+        /// Number of outliers.
         count: usize,
-        /// Of how many.
+        /// Number of values.
         of: usize,
-        /// The median of the sample.
+        /// Median of the sample.
         median: Quantity,
-        /// The outlier that is farthest from it.
+        /// Outlier farthest from the median.
         farthest: Quantity,
     },
-    /// The second half differs from the first: too short a warm-up, or something that fills up, heats up or ages.
+    /// The second half differs from the first: the warm-up was too short, or something fills up, heats up or ages.
     ///
-    /// Each value of the first half is compared with its partner in the second (x₁ with x₁₊ₖ and so on; of an odd
-    /// number the middle one is left out), and the signs are tested at a level of 1 %, two-sided; equal partners do not
-    /// count. Differences of the medians below 1 % are kept quiet. Fewer than 16 values cannot be significant. The test
-    /// takes values for independent: slow waves, as of checkpoints, can raise it too.
+    /// The test compares each value of the first half with its partner in the second (x₁ with x₁₊ₖ and so on), ignoring
+    /// the middle value of an odd number. It is a two-sided sign test at a level of 1 %; equal partners do not count.
+    /// Differences of the medians below 1 % are not reported. Fewer than 16 values cannot be significant. The test
+    /// assumes independent values, so slow waves such as checkpoints can trigger it too.
     ///
     /// Source: Cox and Stuart, "Some quick sign tests for trend in location and dispersion", Biometrika 42 (1955).
     Drift {
@@ -56,13 +56,14 @@ pub enum Warning {
         first: Quantity,
         /// Median of the second half.
         second: Quantity,
-        /// How often a sample without drift would look at least as much like one with it; 0 to 0.01.
+        /// Probability that a sample without drift looks at least this much like one with drift; 0 to 0.01.
         p: f64,
     },
 }
 
 impl Warning {
-    /// All reasons to doubt `sample`. None are found in too small a sample: that is the interval's to tell.
+    /// Returns all warnings about `sample`. Small samples get none; there, a missing or wide interval shows the
+    /// uncertainty.
     #[must_use]
     pub fn of(sample: &Sample) -> Vec<Self> {
         [outliers(sample), drift(sample)].into_iter().flatten().collect()
