@@ -1,4 +1,4 @@
-//! Servers as people start them without us, each in a guarded run directory of its own.
+//! Servers started with PostgreSQL's own programs, each in a guarded run directory.
 
 use std::fs;
 use std::path::Path;
@@ -14,14 +14,14 @@ use template::Provisioner;
 use crate::BenchError;
 use crate::floor::Tree;
 
-/// How long a server may take to come up and to answer.
+/// Timeout for a server to become ready and to answer.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
-/// How often the floor's pid file is read. The kernel could tell us, but that code is pgfresh's own.
+/// Interval between reads of the floor's pid file. inotify would be faster, but the code for it is pgfresh's own.
 const LOOK: Duration = Duration::from_micros(100);
-/// A guard needs a moment to get up, which belongs to no contender.
+/// Pause after the start of a guard. Its start-up would otherwise disturb the contender.
 const SETTLE: Duration = Duration::from_millis(5);
 
-/// Takes the time of one step after the other.
+/// Stopwatch for successive phases.
 struct Stopwatch {
     since: Instant,
     phases: PhaseTimes,
@@ -39,8 +39,8 @@ impl Stopwatch {
     }
 }
 
-/// What pgfresh cannot do without: the copy, and then `postgres` itself with the same settings, until it has answered;
-/// an immediate shutdown and a plain removal.
+/// Runs the floor contender: copies the tree, runs `postgres` with the same settings until it answers, stops it at once
+/// and removes the directory. pgfresh cannot skip any of these steps.
 pub(crate) fn floor(
     provisioner: &Provisioner,
     place: &Place,
@@ -73,7 +73,7 @@ pub(crate) fn floor(
     Ok(watch.phases)
 }
 
-/// Waits until the server in `run` says that it is ready.
+/// Waits until the server in `run` reports that it is ready.
 pub(crate) fn wait_until_ready(postmaster: &mut Child, run: &RunDirectory) -> Result<(), BenchError> {
     let begun = Instant::now();
     let pid_file = run.data().join("postmaster.pid");
@@ -89,16 +89,16 @@ pub(crate) fn wait_until_ready(postmaster: &mut Child, run: &RunDirectory) -> Re
     Ok(())
 }
 
-/// How a user makes a server with the programs of the installation.
+/// Options for the installation's programs, as a user would choose them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Programs {
-    /// For initdb, beside the directory and the superuser.
+    /// Options for initdb, beside the directory and the superuser.
     pub(crate) initdb: &'static [&'static str],
-    /// For postgres, beside the private socket.
+    /// Options for postgres, beside the private socket.
     pub(crate) postgres: &'static str,
 }
 
-/// `initdb`, `pg_ctl start -w`, `SELECT 1`, `pg_ctl stop -m fast`, and the directory removed.
+/// Runs `initdb`, `pg_ctl start -w`, `SELECT 1`, `pg_ctl stop -m fast`, and removes the directory.
 pub(crate) fn by_programs(
     provisioner: &Provisioner,
     place: &Place,
@@ -107,7 +107,7 @@ pub(crate) fn by_programs(
     let guard = guarded(provisioner, place)?;
     let (run, guarded) = (guard.run(), guard.guarded_command()?);
     let data = run.data();
-    // The account of the server may make nothing in the run directory itself.
+    // The server's account may not create files in the run directory itself.
     run.create_data(&provisioner.account)?;
     run.create_file("log", &provisioner.account)?;
     let socket = run.socket_directory().display().to_string().replace('\'', "'\\''");
@@ -134,14 +134,14 @@ pub(crate) fn by_programs(
     Ok(watch.phases)
 }
 
-/// A run directory of its own, with a guard that removes it.
+/// Creates a run directory with a guard that removes it.
 pub(crate) fn guarded(provisioner: &Provisioner, place: &Place) -> Result<Guard, BenchError> {
     let guard = Guard::over(place, &provisioner.account, &provisioner.program)?;
     std::thread::sleep(SETTLE);
     Ok(guard)
 }
 
-/// Runs a program on the data directory to its end, its output in a file of the run directory.
+/// Runs a program on the data directory to its end. Its output goes to a file in the run directory.
 fn program(
     guarded: &GuardedCommand<'_>,
     provisioner: &Provisioner,
@@ -159,7 +159,7 @@ fn program(
     BenchError::unless_success(name, status, &run.path().join("output"))
 }
 
-/// The first session and its first query. Without psql, whose own start is not the server's.
+/// Opens a session and runs its first query. psql is not used, because its start-up would count.
 fn answer(run: &RunDirectory) -> Result<(), BenchError> {
     AdminConnection::open(&run.socket_directory(), SUPERUSER, "postgres", START_TIMEOUT)?
         .query("SELECT 1")?;

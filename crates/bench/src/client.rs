@@ -1,4 +1,4 @@
-//! A client as a test has one: over TCP or a unix socket, with a password where one is asked for.
+//! Client like that of a test: over TCP or a unix socket, with a password if the server requests one.
 
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
@@ -10,28 +10,28 @@ use std::time::Duration;
 use pgwire::StartupParams;
 use server::{AdminConnection, SUPERUSER, SessionError};
 
-/// How long an answer may take.
+/// Timeout for a response.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Where a server is, or whatever stands before it.
+/// Address of a server, gateway or proxy.
 #[derive(Debug, Clone)]
 pub(crate) enum Address {
-    /// A port that asks for this password, or for none.
+    /// TCP address, and the password to use if the server requests one.
     Tcp(SocketAddr, String),
-    /// The file of a unix socket.
+    /// Path of a unix socket.
     Unix(PathBuf),
 }
 
-/// A session.
+/// Session over either kind of connection.
 pub(crate) type Client = AdminConnection<Box<dyn Stream>>;
 
-/// A connection of either kind.
+/// Connection over TCP or a unix socket.
 pub(crate) trait Stream: Read + Write + Send + Debug {}
 impl Stream for TcpStream {}
 impl Stream for UnixStream {}
 
 impl Address {
-    /// A session with `database` that is ready for its first query. `parameters` go into its start-up message.
+    /// Opens a session with `database`, ready for its first query. Adds `parameters` to the startup message.
     pub(crate) fn connect(
         &self,
         database: &str,

@@ -1,9 +1,9 @@
-//! The machine that a result belongs to, without anything that would name it.
+//! Description of the machine behind a result, without anything that identifies it.
 
 use report::Report;
 use template::Provisioner;
 
-/// Adds what the results depend on: the machine, server, place.
+/// Adds the facts on which results depend: machine, server and place.
 pub(crate) fn describe(report: &mut Report, provisioner: &Provisioner, place: &str, load: &str) {
     machine(report, load);
     report.add_environment("PostgreSQL", provisioner.installation.version().to_string());
@@ -21,7 +21,7 @@ pub(crate) fn machine(report: &mut Report, load: &str) {
     report.add_environment("load before", load);
 }
 
-/// The mean numbers of running processes over the last 1, 5 and 15 minutes.
+/// Returns the load averages over 1, 5 and 15 minutes.
 pub(crate) fn load() -> String {
     or_unknown(sys::load_average())
 }

@@ -1,4 +1,4 @@
-//! What can go wrong while something is measured.
+//! Errors of measurements.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -9,7 +9,7 @@ use server::{SessionError, StartError};
 use storage::{CacheError, FileError};
 use template::ProvisionError;
 
-/// A contender did not do what was to be timed.
+/// Failure of a contender or of its preparation.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum BenchError {
@@ -21,62 +21,62 @@ pub enum BenchError {
     Database(#[from] LeaseError),
     #[error(transparent)]
     Gateway(#[from] GatewayError),
-    /// A program that was to be timed failed.
+    /// A program that a contender runs has failed.
     #[error("could not time \"{program}\": {status}")]
     Program {
-        /// What was run.
+        /// Name of the program.
         program: String,
-        /// How it ended.
+        /// Exit status.
         status: ExitStatus,
-        /// The last line that it wrote.
+        /// Last line of its output.
         last_words: Option<String>,
     },
-    /// A program that a workload is made of is not installed.
+    /// A program that the workload needs is not installed.
     #[error("could not find \"{program}\"")]
     NoProgram {
-        /// What was looked for.
+        /// Name of the program.
         program: &'static str,
     },
-    /// A program said something else than it used to.
+    /// The output of a program has an unexpected format.
     #[error("could not understand what \"{program}\" printed")]
     Unclear {
-        /// What was run.
+        /// Name of the program.
         program: &'static str,
     },
-    /// What was given for a server is no URL.
+    /// The text is not a URL of a server.
     #[error("could not read the URL")]
     Url(#[source] postgres::Error),
-    /// It wants more than we speak.
+    /// The URL demands encryption, which the bench does not support.
     #[error("cannot time this server: it demands encryption (sslmode=require)")]
     Encryption,
-    /// No session came to be.
+    /// The connection failed.
     #[error("could not connect to the server")]
     Connect(#[source] postgres::Error),
-    /// The schema that is ours cannot be made.
+    /// The bench could not create its schema.
     #[error("could not create schema \"pgfresh_bench\"")]
     Schema(#[source] postgres::Error),
-    /// An event was not taken.
+    /// The server refused an event.
     #[error("could not append events")]
     Store(#[source] postgres::Error),
-    /// The database that is ours is there already.
+    /// The database of the bench exists already.
     #[error("database \"{database}\" has collections in it already")]
     NotEmpty {
-        /// Its name.
+        /// Name of the database.
         database: &'static str,
     },
-    /// What the driver of `MongoDB`, or a server that speaks its protocol, said.
+    /// The `MongoDB` driver, or a server with `MongoDB`'s protocol, failed.
     #[cfg(feature = "mongodb")]
     #[error("could not {verb}")]
     Documents {
-        /// What was tried.
+        /// Attempted action.
         verb: &'static str,
-        /// Why it failed, in one line.
+        /// Reason, in one line.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A server that was started by hand did not come up.
+    /// A server started by hand did not become ready.
     #[error("could not time a server started by hand: it was not ready after {seconds} s")]
     NotReady {
-        /// How long we waited.
+        /// Timeout in seconds.
         seconds: u64,
     },
 }
@@ -100,7 +100,7 @@ impl From<SessionError> for BenchError {
 }
 
 impl BenchError {
-    /// What came back.
+    /// Returns the last output of the failed program or server, if any.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -113,7 +113,7 @@ impl BenchError {
         }
     }
 
-    /// What to do.
+    /// Returns advice for the user, if there is any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -143,7 +143,7 @@ impl BenchError {
         }
     }
 
-    /// An error unless `program` ended well; `log` is where it wrote.
+    /// Fails unless `program` ended successfully. `log` is the file with its output.
     pub(crate) fn unless_success(program: &str, status: ExitStatus, log: &Path) -> Result<(), Self> {
         if status.success() {
             return Ok(());

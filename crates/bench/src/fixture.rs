@@ -1,4 +1,4 @@
-//! A server with a template of 30 tables or another number of them, its databases, and a gateway before it: where leases are measured.
+//! Server with a template, leases of its databases, and a gateway in front of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,26 +15,26 @@ use template::{Provisioner, ServerOptions, Started, TemplateSpec};
 use crate::client::Address;
 use crate::{BenchError, environment};
 
-/// Tables of the template as usual.
+/// Default number of tables in the template.
 pub(crate) const TABLES: u32 = 30;
-/// Tables that are made by one query: a transaction has a lock for each.
+/// Number of tables per query, because a transaction holds a lock for each.
 const TOGETHER: u32 = 100;
-/// What copies by hand are made of: the same as the template.
+/// Copy of the template. Contenders by hand copy it.
 pub(crate) const BY_HAND: &str = "by_hand";
-/// The template's name.
+/// Database name of the template.
 const TEMPLATE: &str = "measured";
-/// What makes a lease end with its last session.
+/// Connection option that ends a lease with its last session.
 pub(crate) const BRIEF: (&str, &str) = ("options", "-c pgfresh.linger=0");
-/// The same, in rollback isolation.
+/// Connection option for a lease in rollback isolation that ends with its last session.
 pub(crate) const ROLLED_BACK: (&str, &str) = ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
-/// Sessions that the server admits, unless the user sets it.
+/// Default of the server's `max_connections`.
 const SESSIONS: u32 = 500;
-/// How long a database outlives its last session, as usual.
+/// Default time for which a database outlives its last session.
 const LINGER: Duration = Duration::from_secs(5);
-/// How long a statement may take.
+/// Timeout for a statement.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// All of it. What is declared first goes first.
+/// Running server with leases and gateway. Fields are dropped in this order.
 pub(crate) struct Fixture {
     gateway: Gateway,
     pub(crate) leases: Leases,
@@ -43,7 +43,7 @@ pub(crate) struct Fixture {
     place: String,
     load: String,
     serial: AtomicU64,
-    /// How long it took to make the tables of the template.
+    /// Time for creating the tables of the template.
     pub(crate) built: Duration,
 }
 
@@ -67,14 +67,15 @@ impl Fixture {
         }
         let built = begun.elapsed();
         drop(session);
-        // It waits for the end of the session that has made the tables.
+        // CREATE DATABASE waits for the end of the session that created the tables.
         admin.query(&format!("CREATE DATABASE {BY_HAND} TEMPLATE {TEMPLATE}"))?;
-        // It is in no cache now.
+        // The database with these tables is not in the cache.
         started.entry = None;
         Self::serve(provisioner, started, load, built)
     }
 
-    /// One that starts from a template in the cache, as users' servers do. Nothing is made by hand in it.
+    /// Opens a fixture whose server starts from a template in the cache, as users' servers do. It has no [`BY_HAND`]
+    /// database.
     pub(crate) fn of_template(
         server_options: &ServerOptions,
         template: TemplateSpec,
@@ -107,17 +108,17 @@ impl Fixture {
         })
     }
 
-    /// The gateway's port.
+    /// Returns the address of the gateway.
     pub(crate) fn gateway(&self) -> Address {
         Address::Tcp(self.gateway.address(), self.gateway.access().secret().to_owned())
     }
 
-    /// The server's own socket.
+    /// Returns the server's own unix socket.
     pub(crate) fn socket(&self) -> Address {
         Address::Unix(self.server.run().socket_directory().join(SOCKET))
     }
 
-    /// A session that makes and drops databases, as a superuser of the server.
+    /// Opens a superuser session for creating and dropping databases.
     pub(crate) fn admin(&self) -> Result<AdminConnection, BenchError> {
         Ok(AdminConnection::open(
             &self.server.run().socket_directory(),
@@ -127,17 +128,17 @@ impl Fixture {
         )?)
     }
 
-    /// The server's binaries.
+    /// Returns the server's installation.
     pub(crate) fn installation(&self) -> &Installation {
         &self.provisioner.installation
     }
 
-    /// The server's major version.
+    /// Returns the server's major version.
     pub(crate) fn major(&self) -> u32 {
         self.installation().version().major
     }
 
-    /// A name that no database has had.
+    /// Returns a new database name.
     pub(crate) fn new_name(&self) -> String {
         format!("bench_{}", self.serial.fetch_add(1, Ordering::Relaxed))
     }
@@ -146,14 +147,14 @@ impl Fixture {
         environment::describe(report, &self.provisioner, &self.place, &self.load);
     }
 
-    /// Ends all of it.
+    /// Closes gateway and leases, and stops the server.
     pub(crate) fn close(self) {
         self.gateway.close();
         self.leases.close();
     }
 }
 
-/// Starts a server that admits many sessions: ours, those that we keep warm, and those by hand.
+/// Starts a server with enough connections for our own sessions, the pool and the contenders by hand.
 fn start(
     server_options: &ServerOptions,
     template: Option<TemplateSpec>,
@@ -167,7 +168,7 @@ fn start(
     Ok((provisioner, started))
 }
 
-/// The tables of a template as a file in `folder`, and how a template is made of that.
+/// Writes the tables of a template to a file in `folder` and returns the specification of that template.
 pub(crate) fn template_in(folder: &Path) -> Result<TemplateSpec, BenchError> {
     let file = folder.join("tables.sql");
     fs::write(&file, statements(TABLES).join(";\n")).attempt("write", &file)?;
@@ -175,7 +176,7 @@ pub(crate) fn template_in(folder: &Path) -> Result<TemplateSpec, BenchError> {
     Ok(TemplateSpec { name: TEMPLATE.to_owned(), folder: folder.to_owned(), sql, ..TemplateSpec::default() })
 }
 
-/// Opens leases of the databases of a server, which all are copies of one, and a gateway before them, on any port that is free.
+/// Opens leases on the databases of a server with one template, and a gateway for them on a free port.
 pub(crate) fn front(
     run: &RunDirectory,
     place: &Place,
@@ -211,7 +212,8 @@ pub(crate) fn front(
     Ok((leases, gateway))
 }
 
-/// Queries that make a sequence and so many tables, as an application has them: keys, references, an index on a word, a time.
+/// Returns queries that create a sequence and `tables` tables. The tables resemble those of an application: keys,
+/// references, an index on a text and a timestamp.
 pub(crate) fn statements(tables: u32) -> Vec<String> {
     let table = |table: u32| {
         let refers = if table > 1 { format!(" REFERENCES t{}", table - 1) } else { String::new() };

@@ -1,6 +1,6 @@
-//! `fleet`: many machines with empty caches that need the same template at once, each way that they can get it.
+//! `fleet`: machines with empty caches that need the same template at once. Compares the ways to get it.
 //!
-//! The machines are processes here, each with a cache of its own, which share the processors of one machine.
+//! The machines are processes with a cache each. They share the processors of one machine.
 
 mod project;
 
@@ -19,11 +19,11 @@ use crate::goal::{self, Goal, Limit};
 use crate::{BenchError, Measured, environment};
 use project::Project;
 
-/// How often it is looked whether a shard is done.
+/// Interval between checks for finished shards.
 const TICK: Duration = Duration::from_millis(2);
-/// What the run directory needs for each shard, in bytes: a base image and a template.
+/// Bytes that each shard needs in the run directory: a base image and a template.
 const SHARE: u64 = 400 << 20;
-/// What would give the shards another template, or another way to it.
+/// Environment variables that would change the shards' template or cache.
 const INHERITED: [&str; 14] = [
     "PGFRESH_CACHE_KEYS",
     "PGFRESH_CACHE_PUSH",
@@ -40,36 +40,36 @@ const INHERITED: [&str; 14] = [
     "PGFRESH_STEPS",
     "PGFRESH_TEMPLATE",
 ];
-/// How much later than a download all shards may be ready, in seconds.
+/// Seconds by which all shards may be ready later than after a download.
 const MARGIN: f64 = 0.1;
 
-/// The bench and what it needs of its caller.
+/// Options of the bench.
 #[derive(Debug)]
 pub struct Fleet {
-    /// The installation.
+    /// Options that determine the installation.
     pub server_options: ServerOptions,
-    /// The cache that was chosen, if one was: the shards' lie on the same file system.
+    /// Cache directory chosen by the user. The shards' caches are on the same file system.
     pub cache: Option<PathBuf>,
-    /// A whole pgfresh, which can be a guard, too; see [`server::Guard::over`].
+    /// pgfresh executable. It must also be able to act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// How many.
+    /// Number of shards.
     pub shards: u32,
-    /// How long the set-up of the template takes, in seconds, on a machine of its own.
+    /// Duration of the template's setup in seconds, on an otherwise idle machine.
     pub seconds: u32,
-    /// Where they share it; without one, a directory beside their caches.
+    /// URL of the remote; `None` uses a directory beside the shards' caches.
     pub remote: Option<String>,
 }
 
-/// How shards get their template.
+/// Way to get the template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Each runs the set-up.
+    /// Each shard runs the setup.
     Migrating,
-    /// Each restores a dump.
+    /// Each shard restores a dump.
     Restoring,
-    /// By a remote that has nothing yet.
+    /// The shards share a remote that is empty at first.
     Cold,
-    /// By a remote that has it.
+    /// The shards share a remote that has the template.
     Warm,
 }
 
@@ -84,27 +84,27 @@ impl Way {
     }
 }
 
-/// What came of one way.
+/// Result of one way.
 #[derive(Debug)]
 struct Outcome {
     way: Way,
-    /// Set-ups that ran.
+    /// Number of setups that ran.
     builds: usize,
     /// Seconds until each shard was ready.
     ready: Sample,
-    /// From the end of the build until the last shard was ready.
+    /// Seconds from the end of the build until the last shard was ready.
     after_build: Option<f64>,
-    /// Bytes that went to the remote.
+    /// Bytes pushed to the remote.
     sent: Option<u64>,
-    /// Why shards did not take the template from the remote, in their words.
+    /// Messages of shards that did not use the remote.
     refusals: Vec<String>,
 }
 
 impl Fleet {
-    /// Measures, and reports what was measured.
+    /// Measures all ways and reports them.
     ///
     /// # Errors
-    /// Nothing was measured at all.
+    /// There is no measurement at all.
     pub fn measure(&self, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load();
         let cache = Cache::locate(self.cache.as_deref())?;
@@ -150,7 +150,7 @@ impl Fleet {
         Ok((report, failure))
     }
 
-    /// Writes the dump that is restored; false if there is no program for that.
+    /// Writes the dump for [`Way::Restoring`]. Returns false if pg_dump is missing.
     fn dump(&self, provisioner: &Provisioner, project: &Project) -> Result<bool, BenchError> {
         let Some(program) = provisioner.installation.client("pg_dump") else { return Ok(false) };
         let log = project.folder.join("pg_dump.log");
@@ -163,7 +163,7 @@ impl Fleet {
         Ok(true)
     }
 
-    /// A pgfresh on a machine of its own, in the project.
+    /// Returns a pgfresh command for the shard `number`, with a cache of that shard.
     fn shard(&self, bin: &Path, project: &Project, number: u32, way: Way) -> Command {
         let mut command = Command::new(&self.program);
         for name in INHERITED {
@@ -176,7 +176,7 @@ impl Fleet {
         command
     }
 
-    /// Lets all shards get the template that way; `None` once it is cancelled.
+    /// Runs all shards one way. `None` if the measurement was cancelled.
     fn run(
         &self,
         way: Way,
@@ -283,11 +283,11 @@ impl Fleet {
     }
 }
 
-/// A pgfresh at work; it is ended when this is dropped.
+/// Running shard. Dropping it kills its process.
 struct Shard {
     number: u32,
     child: Option<Child>,
-    /// Seconds until its template was there.
+    /// Seconds until the template was ready.
     ready: Option<f64>,
 }
 
@@ -304,7 +304,7 @@ impl Shard {
 impl Drop for Shard {
     #[expect(clippy::let_underscore_must_use, reason = "it has ended already if it cannot be ended")]
     fn drop(&mut self) {
-        // Its guard ends what it has started.
+        // The guard ends all processes that the shard has started.
         if let Some(child) = &mut self.child {
             let _ = child.kill();
             let _ = child.wait();
@@ -312,7 +312,7 @@ impl Drop for Shard {
     }
 }
 
-/// What the files below occupy, in bytes.
+/// Returns the size of the files below `folder` in bytes.
 fn bytes_below(folder: &Path) -> u64 {
     let sizes = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
@@ -322,7 +322,7 @@ fn bytes_below(folder: &Path) -> u64 {
     sizes.sum()
 }
 
-/// Removes a directory that may not be there.
+/// Removes a directory if it exists.
 fn remove(folder: &Path) -> Result<(), FileError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

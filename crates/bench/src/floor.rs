@@ -1,7 +1,7 @@
-//! The floor under every start: all bytes copied by all cores, and then the server's own boot.
+//! Floor of every start: a copy of all bytes on all cores, followed by the server's boot.
 //!
-//! Nothing is looked up, checked or guarded within the time that is taken, and what pgfresh does at once is done here
-//! one after the other: a better start than this overlaps the two.
+//! The measured time includes no look-up, check or guard. The floor copies before it boots, whereas pgfresh overlaps
+//! the two.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Uid, fchown, mkdirat, openat, seek, sendfile};
 use storage::{Account, Attempt, FileError};
 
-/// A tree of files, listed beforehand.
+/// Tree of files, listed in advance.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
-    /// Each after the one that holds it; the root is the first.
+    /// Directories, parents first. The first one is the root.
     directories: Vec<PathBuf>,
-    /// The number of the directory, and the name in it.
+    /// Index of the directory, and the file's name in it.
     files: Vec<(usize, PathBuf)>,
 }
 
 impl Tree {
-    /// Lists what lies in `root`.
+    /// Lists the tree below `root`.
     pub(crate) fn list(root: &Path) -> Result<Self, FileError> {
         let mut tree = Self { root: root.to_owned(), directories: vec![PathBuf::new()], files: Vec::new() };
         let mut next = 0;
@@ -41,7 +41,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Copies all of it to `to` with all cores.
+    /// Copies the tree to `to` on all cores.
     pub(crate) fn copy(&self, to: &Path, account: &Account) -> Result<(), FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty()).attempt("open", path);
@@ -71,7 +71,7 @@ impl Tree {
     }
 }
 
-/// Copies what is stored of a file; holes stay holes.
+/// Copies the data extents of a file and keeps its holes.
 fn copy_file(from: &OwnedFd, to: &OwnedFd, name: &Path, account: &Account) -> io::Result<()> {
     let from = openat(from, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

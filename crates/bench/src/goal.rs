@@ -1,10 +1,10 @@
-//! What the project promises, against what was measured.
+//! Goals of the project, compared with measurements.
 
 use std::borrow::Cow;
 
 use report::{Column, Quantity, Table};
 
-/// A promise about one quantity.
+/// Goal for one quantity.
 #[derive(Debug, Clone)]
 pub(crate) struct Goal {
     pub(crate) what: Cow<'static, str>,
@@ -12,7 +12,7 @@ pub(crate) struct Goal {
     pub(crate) measured: Option<Quantity>,
 }
 
-/// What it may be.
+/// Limit of a goal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Limit {
     AtMost(Quantity),

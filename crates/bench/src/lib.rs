@@ -1,8 +1,8 @@
-//! Workloads, timed in turn.
+//! Workloads of `pgfresh bench`, measured in turns.
 //!
-//! A bench names its contenders, [`report::Rounds`] lets them take turns, and what comes out is a [`report::Report`] with
-//! every sample behind it. Nothing is printed here, and nothing is known of the command line: who calls gives the commands
-//! that are to be timed. What a contender starts lives in a guarded run directory, so it goes away with us, whatever ends us.
+//! A bench names its contenders, and [`report::Rounds`] runs them in turns. The result is a [`report::Report`] with
+//! every sample. This crate prints nothing and does not know the command line: the caller passes the commands to
+//! measure. Contenders start servers in guarded run directories, which disappear with this process, however it ends.
 
 mod by_hand;
 mod client;
@@ -33,5 +33,5 @@ pub use start::Start;
 pub use transactions::Transactions;
 pub use truncate::Truncate;
 
-/// What was measured, with the raw samples behind it, and the failure that ended it early, if one did.
+/// Report with the raw samples, and the error that ended the measurement early, if any.
 pub type Measured = (report::Report, Option<BenchError>);

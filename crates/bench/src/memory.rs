@@ -1,4 +1,4 @@
-//! The memory that pgfresh itself takes while it serves: the server's own is not ours to save.
+//! Memory of pgfresh while it serves, without the server's memory.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,16 +8,17 @@ use storage::Attempt;
 
 use crate::BenchError;
 
-/// The most that was ever resident of each process, in bytes. Source: proc(5), `VmHWM`.
+/// Peak resident memory of each process, in bytes. Source: proc(5), `VmHWM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peak {
-    /// The process that serves.
+    /// Owner: the process that serves.
     pub(crate) owner: u64,
-    /// Its guard; `None` if the kernel does not list children.
+    /// Guard; `None` if the kernel does not list children.
     pub(crate) guard: Option<u64>,
 }
 
-/// Lets `serve` come up (it writes a line then, and ends when its standard input does), and looks.
+/// Runs `serve` until it is ready and returns its peak memory. The command writes a line when it is ready, and ends
+/// with its standard input.
 pub(crate) fn of_serving(mut serve: Command) -> Result<Peak, BenchError> {
     let program = serve.get_program().to_owned();
     serve.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -39,7 +40,7 @@ fn look(child: &mut Child) -> Result<Peak, BenchError> {
     Ok(Peak { owner: peak_of(pid)?, guard })
 }
 
-/// Bytes of memory that this process takes now.
+/// Returns the current resident memory of this process in bytes.
 pub(crate) fn resident() -> Result<u64, BenchError> {
     Ok(sys::resident_memory(std::process::id()).attempt("examine", Path::new("this process"))?)
 }

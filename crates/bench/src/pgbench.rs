@@ -1,4 +1,4 @@
-//! The program pgbench, which comes with `PostgreSQL`.
+//! `PostgreSQL`'s program pgbench.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,20 +11,20 @@ use storage::Attempt;
 use crate::BenchError;
 use crate::client::Address;
 
-/// An installation's.
+/// pgbench of an installation.
 #[derive(Debug)]
 pub(crate) struct Pgbench {
     program: PathBuf,
 }
 
 impl Pgbench {
-    /// Finds it.
+    /// Finds the program.
     pub(crate) fn of(installation: &Installation) -> Result<Self, BenchError> {
         let program = installation.client("pgbench").ok_or(BenchError::NoProgram { program: "pgbench" })?;
         Ok(Self { program })
     }
 
-    /// Makes its tables, with so many branches of 15 MB each.
+    /// Creates its tables with `scale` branches of 15 MB each.
     pub(crate) fn prepare(
         &self,
         address: &Address,
@@ -37,7 +37,7 @@ impl Pgbench {
         self.run(address, database, &arguments).map(drop)
     }
 
-    /// The time from one transaction to the next, over all clients.
+    /// Runs pgbench for `seconds` seconds. Returns the mean time between transactions over all clients.
     pub(crate) fn time(
         &self,
         address: &Address,
@@ -53,7 +53,7 @@ impl Pgbench {
         Ok(vec![("a transaction", Duration::from_secs_f64(1.0 / rate))])
     }
 
-    /// Runs pgbench to its end. It fails if one of its clients does.
+    /// Runs pgbench to its end. Fails if any of its clients fails.
     fn run(&self, address: &Address, database: &str, arguments: &[&str]) -> Result<String, BenchError> {
         let mut command = Command::new(&self.program);
         for (name, _) in std::env::vars_os() {
@@ -71,8 +71,9 @@ impl Pgbench {
             }
         }
         command.args(["-U", SUPERUSER]).args(arguments).arg(database).stdin(Stdio::null());
-        // The kernel shares processors among sessions first, and each backend is one: what runs in our process must not have to
-        // share its part with the client, while what runs in another has one of its own. Source: sched(7), autogroup.
+        // The kernel first divides processor time among sessions, and each backend has one. Without a new session, a
+        // gateway in our process would share its part with pgbench, whereas a proxy in another process would not.
+        // Source: sched(7), autogroup.
         sys::new_session(&mut command);
         let output = command.output().attempt("run", &self.program)?;
         if !output.status.success() {
@@ -87,7 +88,7 @@ impl Pgbench {
     }
 }
 
-/// Transactions a second. Before 14, pgbench writes first how many they are if connecting counts, too.
+/// Parses the transactions per second. Before version 14, pgbench first prints the rate that includes connecting.
 fn rate(output: &str) -> Option<f64> {
     let mut rates = output.lines().filter_map(|line| line.strip_prefix("tps = "));
     rates.next_back()?.split(' ').next()?.parse().ok().filter(|rate| *rate > 0.0)

@@ -1,4 +1,4 @@
-//! Servers as articles of the field have set them up, each on a disk or in RAM of the caller's choice.
+//! Servers configured as in published articles, on a disk or in RAM.
 
 use std::path::{Path, PathBuf};
 
@@ -8,20 +8,22 @@ use template::{Provisioner, ServerOptions};
 
 use crate::BenchError;
 
-/// What a server is told, and where its data live.
+/// Settings of a server and the place of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setup {
-    /// `PostgreSQL` as it is out of the box, on the disk.
+    /// `PostgreSQL`'s default settings, on disk.
     Normal,
-    /// Three settings off, on the disk. Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`".
+    /// Three settings off, on disk. Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`".
     Dangerous,
-    /// Seven settings, on the disk. Source: the article on tests in CI that were cleaned by TRUNCATE, its last section.
+    /// Seven settings changed, on disk. Source: the article on tests in CI that were cleaned by TRUNCATE, its last
+    /// section.
     Tuned,
-    /// As it is out of the box with larger buffers, in RAM. Source: the same article, its solution.
+    /// Default settings with larger buffers, in RAM. Source: the article on tests in CI that were cleaned by TRUNCATE,
+    /// its solution.
     Tmpfs,
 }
 
-/// What our presets have otherwise than `PostgreSQL` has it. Source: its manual, 15, chapter 20.
+/// `PostgreSQL`'s defaults for settings that our presets change. Source: its manual, 15, chapter 20.
 const STOCK: [(&str, &str); 7] = [
     ("shared_buffers", "128MB"),
     ("autovacuum_naptime", "1min"),
@@ -37,7 +39,7 @@ const TUNED: [(&str, &str); 8] = [
     ("fsync", "off"),
     ("synchronous_commit", "off"),
     ("wal_level", "minimal"),
-    // The server does not start with a minimal WAL and senders of it.
+    // A server with `wal_level=minimal` does not start unless `max_wal_senders` is 0.
     ("max_wal_senders", "0"),
     ("full_page_writes", "off"),
     ("autovacuum", "off"),
@@ -47,7 +49,7 @@ const TUNED: [(&str, &str); 8] = [
 const TMPFS: [(&str, &str); 1] = [("shared_buffers", "256MB")];
 
 impl Setup {
-    /// What it is called in tables.
+    /// Returns the name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal settings, on disk",
@@ -67,22 +69,22 @@ impl Setup {
     }
 }
 
-/// What such servers are started with.
+/// Options for starting such servers.
 #[derive(Debug)]
 pub(crate) struct Setups<'a> {
-    /// Whose installation is taken; all else is the setup's.
+    /// Options that determine the installation; the setup overrides everything else.
     pub(crate) server_options: &'a ServerOptions,
     pub(crate) cache: Option<&'a Path>,
     pub(crate) program: &'a Path,
-    /// A directory on the disk in question; without one, where a server's data would live on disk.
+    /// Directory on the disk to test. `None` means the place where a server's data would be on disk.
     pub(crate) disk: Option<&'a Path>,
 }
 
 impl Setups<'_> {
-    /// Starts one, which goes away when it is dropped. Returns where its data live, too.
+    /// Starts one server, which stops when dropped. Returns it with the place of its data.
     ///
     /// # Errors
-    /// It does not start, or its place has no room for it.
+    /// The server does not start, or its place has no room.
     fn start(&self, setup: Setup) -> Result<(Server, String), BenchError> {
         let place = match (setup, self.disk) {
             (Setup::Tmpfs, _) => PlaceRequest::Ram,
@@ -104,11 +106,11 @@ impl Setups<'_> {
         Ok((started.server, place))
     }
 
-    /// Starts all of them side by side, each prepared; with a sentence for each on where its data live. There may be no room
-    /// in RAM: then that one is missing, and its sentence says why.
+    /// Starts and prepares all servers. Returns them with a sentence about the place of each. A server in RAM may be
+    /// missing for lack of room; its sentence then gives the reason.
     ///
     /// # Errors
-    /// Another one does not start, or cannot be prepared.
+    /// Another server does not start, or cannot be prepared.
     pub(crate) fn start_all(
         &self,
         setups: &[Setup],
@@ -130,5 +132,5 @@ impl Setups<'_> {
     }
 }
 
-/// Running servers.
+/// Running servers with their setups.
 pub(crate) type Servers = Vec<(Setup, Server)>;

@@ -1,4 +1,4 @@
-//! `start`: from nothing to the first answer and back, beside its floor and the same thing by hand.
+//! `start`: from nothing to the first answer and back, compared with the floor and with `PostgreSQL`'s own programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,36 +16,38 @@ use crate::start_report::{
 };
 use crate::{BenchError, Measured, environment, memory};
 
-/// Servers are started for nothing before it counts: page cache and CPU clock settle.
+/// Rounds before the measurement, in which page cache and CPU clock settle.
 const WARM_UP: u32 = 2;
-/// Rounds in which the memory is looked at; it hardly differs.
+/// Rounds of the memory measurement. Its values hardly differ.
 const MEMORY_ROUNDS: u32 = 3;
 
-/// The bench and what it needs of its caller.
+/// Options of the bench.
 #[allow(missing_debug_implementations)]
 pub struct Start<'a> {
-    /// The options of the servers. With a template, its start is compared with that of a bare server, and with its
-    /// setup replayed each time.
+    /// Options of the servers. With a template, the bench also starts servers from it, and servers that replay its
+    /// setup each time.
     pub server_options: ServerOptions,
-    /// The cache that was chosen, if one was.
+    /// Cache directory chosen by the user.
     pub cache: Option<PathBuf>,
-    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// A whole pgfresh that runs `true` on a bare server of its own.
+    /// Returns a pgfresh command that runs `true` on a bare server.
     pub run: &'a dyn Fn() -> Command,
-    /// A pgfresh that serves a bare server: writes a line when it is ready, and ends when its standard input does.
+    /// Returns a pgfresh command that serves a bare server. It writes a line when it is ready, and ends with its
+    /// standard input.
     pub serve: &'a dyn Fn() -> Command,
 }
 
 impl Start<'_> {
-    /// Measures, and reports what was measured, raw samples and all; with it comes the failure that ended it early.
+    /// Measures in `rounds` rounds. Returns the report with the raw samples, and the error that ended the measurement
+    /// early, if any.
     ///
     /// # Errors
-    /// Nothing was measured at all.
+    /// There is no measurement at all.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load();
         let provisioner = self.find(None)?;
-        // Builds the base image if need be: no contender's time.
+        // Builds the base image first if it is missing, so that no contender pays for it.
         let entry = provisioner.base_image(&|_| ())?.entry;
         let place = provisioner.place(entry.bytes())?;
         let disk =
@@ -96,7 +98,8 @@ impl Start<'_> {
         Provisioner::find(server_options, Cache::locate(self.cache.as_deref())?, self.program.clone())
     }
 
-    /// What `pgfresh run -- true` does, phase by phase; whatever is not the server's own is counted as `look_up`.
+    /// Runs the phases of `pgfresh run -- true` within this process. Time outside of the server's own phases counts as
+    /// `look_up`.
     #[expect(clippy::let_underscore_must_use, reason = "what cannot be swept stays, as at every start")]
     fn ours(&self, template: Option<&TemplateSpec>, look_up: &'static str) -> Result<PhaseTimes, BenchError> {
         let begun = Instant::now();
@@ -127,10 +130,10 @@ impl Start<'_> {
     }
 }
 
-/// The same specification, with nothing in it that could be kept: it is run in each new server.
+/// Returns a specification without cacheable steps, so that the setup runs in each new server.
 fn replayed(spec: &TemplateSpec) -> TemplateSpec {
     let [beside, from] = [&spec.beside, &spec.from].map(|spec| spec.as_deref().map(replayed).map(Box::new));
-    // A command whose inputs are unknown runs each time, and all that comes before and after it.
+    // A command without known inputs runs each time, together with all steps before and after it.
     let setup = spec.setup.clone().or_else(|| Some(":".to_owned()));
     TemplateSpec { beside, from, setup, inputs: Vec::new(), ..spec.clone() }
 }

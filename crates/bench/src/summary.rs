@@ -1,44 +1,45 @@
-//! What tables say of contenders.
+//! Shared parts of the benches' reports.
 
 use report::{Interval, Quantity, Report, Sample, Timed, Unit, Warning};
 
-/// Adds every value that was measured, for programs.
+/// Adds every measured value, for programs.
 pub(crate) fn add_samples(report: &mut Report, timed: &[Timed]) {
     for timed in timed {
         report.add_samples(timed.name(), timed.phases().to_vec());
     }
 }
 
-/// What was timed of that name.
+/// Returns the times of the contender `name`.
 pub(crate) fn find<'a>(timed: &'a [Timed], name: &str) -> Option<&'a Timed> {
     timed.iter().find(|timed| timed.name() == name)
 }
 
-/// How many times as long `name` takes as `base`, the median over all rounds.
+/// Returns the median ratio of the times of `name` to those of `base`, over all rounds.
 pub(crate) fn ratio(timed: &[Timed], name: &str, base: &str) -> Option<Quantity> {
     let (one, base) = (find(timed, name)?.total(), find(timed, base)?.total());
     if one.len() == base.len() {
         return one.ratio_to(&base).ok()?.median();
     }
-    // Not in the same rounds.
+    // The two ran in different rounds, so they cannot be paired.
     Some(Quantity::new(one.median()?.value / base.median()?.value, Unit::Ratio))
 }
 
-/// So many in a second.
+/// Returns the rate per second.
 pub(crate) fn rate(timed: &[Timed], name: &str) -> Option<Quantity> {
     let each = find(timed, name)?.total().median()?;
     Some(Quantity::new(1.0 / each.value, Unit::PerSecond))
 }
 
-/// The ends of the interval of the median.
+/// Formats the interval of the median.
 pub(crate) fn interval(sample: &Sample) -> Option<String> {
     Interval::of_median(sample).map(|interval| format!("{} to {}", interval.low, interval.high))
 }
 
-/// Rounds from which on a median has an interval.
+/// Number of rounds from which a median has an interval.
 const FEWEST: usize = 6;
 
-/// Adds what makes the measurement doubtful, and what to try; `option` says how often each has its turn.
+/// Adds warnings about the measurement, with advice on the number of rounds. `option` is the command line option for
+/// that number.
 pub(crate) fn add_doubts(report: &mut Report, timed: &[Timed], option: &str) {
     let warnings: Vec<Warning> = timed.iter().flat_map(|timed| Warning::of(&timed.total())).collect();
     let doubtful = !warnings.is_empty();
@@ -58,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of a contender that takes so many seconds in each of its turns.
+    /// Returns the notes about a contender whose turns take that many seconds each.
     fn doubts(seconds: &[u64]) -> String {
         let mut left = seconds.iter();
         let take = || Ok::<_, ()>(vec![("all", std::time::Duration::from_secs(*left.next().unwrap()))]);

@@ -1,4 +1,4 @@
-//! An event store in `MongoDB`, or in what speaks its protocol, by its own driver.
+//! Event store in `MongoDB`, or in a server with its protocol, through the official driver.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use super::event::Event;
 use super::store::Store;
 use crate::BenchError;
 
-/// Of our own, so that nothing that is there is touched. `FerretDB` keeps a database in a schema of that name, so it is not that
-/// of [`super::sql`]: both can be targets in one `PostgreSQL`.
+/// Database of the bench. It must not exist beforehand. `FerretDB` keeps a database in a schema of that name, so it
+/// differs from the schema of [`super::sql`]: both can be targets in one `PostgreSQL`.
 pub(crate) const DATABASE: &str = "pgfresh_bench_documents";
-/// As Axon Framework's extension for `MongoDB` calls it. Source: its reference guide, 4.x.
+/// Collection name in Axon Framework's extension for `MongoDB`. Source: its reference guide, 4.x.
 pub(crate) const COLLECTION: &str = "domainevents";
-/// For the report.
+/// Note for the report.
 pub(crate) const EVENT: &str = "By MongoDB's protocol, an event is a document with 300 bytes of content in a collection with three \
     indexes, in one insert command over one connection.";
-/// How long the driver looks for a server, unless the URL says it.
+/// Timeout for finding a server, unless the URL sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn could_not(verb: &'static str) -> impl Fn(Error) -> BenchError {
     move |source| BenchError::Documents { verb, source: reason(&source).into() }
 }
 
-/// What the server or the driver said, in one line. The driver's own text has the bytes of the server's answer in it.
+/// Formats the reason as one line. The driver's own text contains the raw bytes of the response.
 fn reason(error: &Error) -> String {
     let text = match &*error.kind {
         ErrorKind::Command(failure) => failure.message.clone(),
         ErrorKind::Write(WriteFailure::WriteError(failure)) => failure.message.clone(),
         ErrorKind::Write(WriteFailure::WriteConcernError(failure)) => failure.message.clone(),
-        // The driver's message has the state of each server, and somewhere in it the error of the last attempt.
+        // The driver's message describes each server and contains the error of the last attempt.
         ErrorKind::ServerSelection { message, .. } => {
             let last =
                 message.split_once("Error: Kind: ").and_then(|(_, last)| last.split_once(", labels: "));
@@ -45,17 +45,17 @@ fn reason(error: &Error) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Where the server is, and as whom.
+/// Parses a URL.
 ///
 /// # Errors
-/// The driver cannot read the URL.
+/// The driver rejects the URL.
 pub(crate) fn options(url: &str) -> Result<ClientOptions, BenchError> {
     let mut options = ClientOptions::parse(url).run().map_err(could_not("read the URL"))?;
     options.server_selection_timeout.get_or_insert(CONNECT_TIMEOUT);
     Ok(options)
 }
 
-/// Host and port.
+/// Returns host and port.
 pub(crate) fn place(options: &ClientOptions) -> String {
     options.hosts.first().map_or_else(|| "MongoDB".to_owned(), ToString::to_string)
 }
@@ -64,7 +64,8 @@ fn connect(options: &ClientOptions) -> Result<Client, BenchError> {
     Client::with_options(options.clone()).map_err(could_not("connect to the server"))
 }
 
-/// Which server it is. `FerretDB` says the version of `MongoDB` that it resembles, and its own beside it.
+/// Returns name and version of the server. `FerretDB` reports the version of `MongoDB` that it emulates, beside its
+/// own.
 fn version(about: &Document) -> String {
     let mongodb = format!("MongoDB {}", about.get_str("version").unwrap_or("of unknown version"));
     match about.get_str("ferretdbVersion") {
@@ -78,17 +79,17 @@ fn version(about: &Document) -> String {
     }
 }
 
-/// A client that appends.
+/// Client that appends events.
 pub(crate) struct Events {
     collection: Collection<Document>,
     version: String,
 }
 
 impl Events {
-    /// Connects, and makes the indexes. Whether an event is durable when it is taken, the URL and the server decide.
+    /// Connects and creates the indexes. The URL and the server decide whether an acknowledged event is durable.
     ///
     /// # Errors
-    /// The database has something in it: another bench is running, or was killed.
+    /// The database is not empty: another bench is running, or was killed.
     pub(crate) fn create(options: &ClientOptions) -> Result<Self, BenchError> {
         let failed = could_not("connect to the server");
         let database = connect(options)?.database(DATABASE);
@@ -101,7 +102,7 @@ impl Events {
         let keys = [doc! { "eventIdentifier": 1 }, doc! { "aggregateIdentifier": 1, "sequenceNumber": 1 }];
         let models = keys.map(|keys| IndexModel::builder().keys(keys).options(unique()).build());
         if let Err(error) = collection.create_indexes(models).run() {
-            // A server may have made the collection before it failed.
+            // A server may have created the collection before it failed.
             remove(options)?;
             return Err(could_not("create indexes")(error));
         }
@@ -129,7 +130,7 @@ impl Store for Events {
     }
 }
 
-/// Removes the database.
+/// Drops the database.
 pub(crate) fn remove(options: &ClientOptions) -> Result<(), BenchError> {
     connect(options)?
         .database(DATABASE)
@@ -164,7 +165,7 @@ mod tests {
         let server = Server::start();
         let (report, failure) = measure(&server.url()).unwrap();
         assert!(failure.is_none(), "{failure:?}");
-        // With the warm-up.
+        // Includes the warm-up batch.
         let events = server.inserted();
         assert_eq!(events.len(), 4 * 7);
         for (serial, document) in (1..).zip(&events) {
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!((server.commands("dropDatabase"), server.collections()), (0, 1));
     }
 
-    /// The causes of an error, which are what a user is shown of it.
+    /// Returns the cause of an error, which the user sees as well.
     fn cause(error: &BenchError) -> String {
         std::error::Error::source(error).unwrap().to_string()
     }
@@ -235,7 +236,7 @@ mod tests {
             (failure.to_string().as_str(), cause(&failure).as_str()),
             ("could not append events", "no room left")
         );
-        // The first batch is a warm-up, the second was not finished.
+        // The first batch is the warm-up, and the second one is incomplete.
         assert!(report.to_json()["samples"][0]["phases"].as_array().unwrap().is_empty());
         assert_eq!(server.commands("dropDatabase"), 1);
     }

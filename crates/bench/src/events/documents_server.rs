@@ -1,6 +1,7 @@
-//! A server for tests that speaks as much of `MongoDB`'s protocol as its driver needs to append events.
+//! Fake server that implements the part of `MongoDB`'s protocol that its driver needs to append events.
 //!
-//! Source: the manual of `MongoDB`, chapter "Wire Protocol": `OP_MSG`, and `OP_QUERY` with `OP_REPLY` for the first greeting.
+//! Source: the manual of `MongoDB`, chapter "Wire Protocol": `OP_MSG`, and `OP_QUERY` with `OP_REPLY` for the first
+//! handshake.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,19 +14,19 @@ const OP_REPLY: i32 = 1;
 const OP_QUERY: i32 = 2004;
 const OP_MSG: i32 = 2013;
 
-/// What it has been told.
+/// State of the server.
 #[derive(Default)]
 struct Memory {
     collections: Vec<String>,
     inserted: Vec<Document>,
     commands: Vec<String>,
-    /// From so many events on, it refuses.
+    /// Number of events after which the server refuses inserts.
     refuses: Option<usize>,
-    /// It makes the collection of an index, and then refuses the index.
+    /// Whether the server creates an index's collection and then refuses the index.
     refuses_indexes: bool,
 }
 
-/// Serves on a port of its own, for as long as the test's process lives.
+/// Server on a free port. It runs as long as the test process.
 pub(crate) struct Server {
     address: SocketAddr,
     memory: Arc<Mutex<Memory>>,
@@ -40,7 +41,7 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let memory = Arc::clone(&shared);
-                // It ends when the driver hangs up.
+                // The thread ends when the driver closes the connection.
                 thread::spawn(move || while serve(&stream, &memory).is_ok() {});
             }
         });
@@ -51,22 +52,22 @@ impl Server {
         format!("mongodb://{}/?directConnection=true", self.address)
     }
 
-    /// The events in the order in which they came.
+    /// Returns the inserted events in order.
     pub(crate) fn inserted(&self) -> Vec<Document> {
         self.memory.lock().unwrap().inserted.clone()
     }
 
-    /// How many commands of that name came.
+    /// Returns the number of received commands called `name`.
     pub(crate) fn commands(&self, name: &str) -> usize {
         self.memory.lock().unwrap().commands.iter().filter(|command| *command == name).count()
     }
 
-    /// How many collections there are.
+    /// Returns the number of collections.
     pub(crate) fn collections(&self) -> usize {
         self.memory.lock().unwrap().collections.len()
     }
 
-    /// There is such a collection already.
+    /// Adds a collection.
     pub(crate) fn keep(&self, collection: &str) {
         self.memory.lock().unwrap().collections.push(collection.to_owned());
     }
@@ -80,7 +81,7 @@ impl Server {
     }
 }
 
-/// Answers one message.
+/// Responds to one message.
 fn serve(mut stream: &TcpStream, memory: &Mutex<Memory>) -> io::Result<()> {
     let mut head = [0; 16];
     stream.read_exact(&mut head)?;
@@ -112,7 +113,7 @@ fn serve(mut stream: &TcpStream, memory: &Mutex<Memory>) -> io::Result<()> {
     stream.write_all(&message)
 }
 
-/// The command, and the documents that came in sequences beside it.
+/// Parses the command and the documents in its sequences.
 fn sections(mut bytes: &[u8]) -> (Document, Vec<Document>) {
     let (mut command, mut documents) = (Document::new(), Vec::new());
     while let Some((kind, rest)) = bytes.split_first() {

@@ -1,12 +1,12 @@
-//! Events as an event store keeps them: the first of an aggregate of its own each.
+//! Events of an event store. Each is the first event of its own aggregate.
 
-/// Bytes of its content.
+/// Size of the payload in bytes.
 const PAYLOAD: usize = 300;
 
-/// An event. All of it follows from its number, so that every target gets the same.
+/// Event. Its serial number determines its content, so that all targets get the same events.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// Of the event, and of its aggregate; spread as random ones are, so that indexes grow everywhere.
+    /// Identifier with the form of a random UUID, so that indexes grow in all places.
     pub(crate) id: String,
     pub(crate) aggregate: String,
     pub(crate) payload: Vec<u8>,
@@ -25,7 +25,8 @@ impl Event {
     }
 }
 
-/// Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014): the finalizer of `SplitMix64`.
+/// Mixes the bits of a number. Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014):
+/// the finalizer of `SplitMix64`.
 fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,6 +1,6 @@
-//! The bench against `FerretDB`, a server that speaks `MongoDB`'s protocol, on a server of pgfresh.
+//! Tests with `FerretDB`, a server with `MongoDB`'s protocol, on a server of pgfresh.
 //!
-//! The program that starts it is in `tests/ferretdb/`, with the version; `scripts/prepare test` builds it.
+//! The program that starts it is in `tests/ferretdb/`, which also pins the version; `scripts/prepare test` builds it.
 
 use std::error::Error as _;
 use std::io::{BufRead, BufReader};
@@ -16,18 +16,18 @@ use super::event::Event;
 use super::store::Store;
 use crate::{BenchError, EventStore, Measured};
 
-/// A program that is built before the tests. That it is missing is a failure, never a reason to test less.
+/// Returns the path of a program that the build prepares. A missing program fails the test.
 fn prepared(variable: &str) -> PathBuf {
     let program = std::env::var_os(variable).map(PathBuf::from).unwrap_or_default();
     assert!(program.is_file(), "{variable} names no program: run \"make test\"");
     program
 }
 
-/// Both servers, which end with this.
+/// `FerretDB` and its `PostgreSQL` server. Dropping the value stops both.
 struct Servers {
     _folder: tempfile::TempDir,
     child: Child,
-    /// They end when it is closed.
+    /// Standard input of the process. Closing it ends both servers.
     input: Option<ChildStdin>,
     mongodb: String,
     postgres: String,
@@ -47,7 +47,7 @@ impl Servers {
         Self { _folder: folder, input: child.stdin.take(), child, mongodb, postgres }
     }
 
-    /// The URL with a password and options.
+    /// Returns the URL with a user, a password and options.
     fn url_as(&self, user: &str, options: &str) -> String {
         format!("{}?{options}", self.mongodb.replace("mongodb://", &format!("mongodb://{user}@")))
     }
@@ -64,7 +64,7 @@ impl Servers {
             .collect()
     }
 
-    /// The schemas in which benches keep their data.
+    /// Returns the schemas of the benches.
     fn schemas(&self) -> Vec<String> {
         let mut client = postgres::Client::connect(&self.postgres, NoTls).unwrap();
         let statement = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'pgfresh%'";
@@ -114,7 +114,7 @@ fn it_is_timed_beside_the_postgres_that_it_runs_on_and_nothing_stays_in_either()
 #[test]
 fn every_event_arrives_as_it_was_and_none_twice() {
     let servers = Servers::start();
-    // `FerretDB` knows no write concern, and must not mind one.
+    // `FerretDB` does not support write concerns, and must ignore one.
     let options = options(&format!("{}?journal=true", servers.mongodb)).unwrap();
     let mut store = Events::create(&options).unwrap();
     let events: Vec<Event> = (1..=20).map(Event::new).collect();

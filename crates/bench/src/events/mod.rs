@@ -1,4 +1,5 @@
-//! `events`: an event store that only appends, one transaction for each event, in batches whose means are kept.
+//! `events`: an append-only event store with one transaction per event. Events come in batches, and the bench reports
+//! their means.
 
 #[cfg(feature = "mongodb")]
 mod documents;
@@ -26,48 +27,48 @@ use store::Store;
 pub use target::EventStore;
 use target::EventsFixture;
 
-/// Batches for nothing: connections, page cache and plans settle. They are told apart in the report.
+/// Batches before the measurement, in which connections, page cache and plans settle. The report lists them separately.
 const WARM_UP: u32 = 1;
-/// How often an empty measurement is made, to see what measuring takes.
+/// Number of empty measurements that determine the overhead.
 const EMPTY: u32 = 10_000;
-/// Looks at a thermometer are at least so far apart: they disturb the disk.
+/// Minimum interval between temperature readings, because they disturb the disk.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The bench and what it needs of its caller.
+/// Options of the bench.
 #[allow(missing_debug_implementations)]
 pub struct Events<'a> {
-    /// The options of our own servers.
+    /// Options of pgfresh's own servers.
     pub server_options: ServerOptions,
-    /// The cache that was chosen, if one was.
+    /// Cache directory chosen by the user.
     pub cache: Option<PathBuf>,
-    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// A directory on the disk in question; without one, where a server's data would live on disk.
+    /// Directory on the disk to test. `None` means the place where a server's data would be on disk.
     pub disk: Option<PathBuf>,
-    /// Where events are appended, in turn. With a single one, nothing rests between its batches.
+    /// Targets of the events, in turns. A single target has no pause between its batches.
     pub targets: Vec<EventStore>,
-    /// Events in a batch.
+    /// Number of events per batch.
     pub batch: u32,
-    /// Degrees Celsius of the disk, if it has a thermometer.
+    /// Returns the temperature of the disk in degrees Celsius; `None` without a sensor.
     pub thermometer: &'a dyn Fn() -> Option<f64>,
 }
 
-/// All that was measured of one target, batch by batch.
+/// Measurements of one target.
 pub(crate) struct Track {
     pub(crate) name: String,
-    /// Seconds for each single event.
+    /// Duration of each event in seconds.
     pub(crate) each: Sample,
-    /// The mean of the warm-up, in seconds.
+    /// Mean of the warm-up batch, in seconds.
     pub(crate) warm_up: Option<f64>,
-    /// Degrees at the end of each batch.
+    /// Temperature at the end of each batch.
     pub(crate) degrees: Vec<Option<f64>>,
 }
 
 impl Events<'_> {
-    /// Appends `batches` batches to each target, in turn.
+    /// Appends `batches` batches to each target, in turns.
     ///
     /// # Errors
-    /// Nothing was measured at all: a target cannot be reached, for example.
+    /// There is no measurement at all, for example because a target is unreachable.
     pub fn measure(&self, batches: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load();
         let mut fixtures = Vec::new();
@@ -75,7 +76,7 @@ impl Events<'_> {
             fixtures.push(EventsFixture::of(target, self)?);
         }
         let measured = self.measure_on(&mut fixtures, &load, batches, progress);
-        // All of them, whether or not one of them fails.
+        // Closes every fixture, even after an error of another one.
         let ends = fixtures.into_iter().map(EventsFixture::close).fold(Ok(()), Result::and);
         measured.map(|(report, failure)| (report, failure.or(ends.err())))
     }
@@ -135,7 +136,7 @@ impl Events<'_> {
     }
 }
 
-/// Appends one event; how long that took.
+/// Appends one event and returns the duration.
 fn append(store: &mut dyn Store, event: &Event) -> Result<Duration, BenchError> {
     let begun = Instant::now();
     store.append(event)?;
@@ -160,7 +161,7 @@ impl Track {
     }
 }
 
-/// A thermometer that is not looked at too often.
+/// Temperature sensor with a limited reading rate.
 struct Thermometer<'a> {
     read: &'a dyn Fn() -> Option<f64>,
     last: RefCell<Option<(Instant, Option<f64>)>>,
@@ -180,7 +181,7 @@ impl Thermometer<'_> {
     }
 }
 
-/// Nanoseconds that it takes to look at the clock twice.
+/// Returns the duration of two clock readings in nanoseconds.
 fn overhead() -> f64 {
     let begun = Instant::now();
     for _ in 0..EMPTY {

@@ -1,14 +1,15 @@
-//! What `events` found: tables, the course of the batches with the running average, and how single events are distributed.
+//! Report of `events`: tables, plots of the batch means with their running average, and the distribution of single
+//! events.
 
 use report::{Cell, Course, Distribution, Plot, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
 
 use super::Track;
 use crate::summary::{add_doubts, add_samples, interval, ratio};
 
-/// Events a second that the author had with Axon Framework on the JVM, one transaction for each, and seconds for each event.
+/// Published rates in events per second, measured with Axon Framework on the JVM and one transaction per event.
 ///
-/// Source: "That one time I had a Postgres cluster on my veranda", Digital Frontiers: an M.2 SSD, cool and at 80 °C; there,
-/// `fdatasync` fell from 988 to 299 a second.
+/// Source: "That one time I had a Postgres cluster on my veranda", Digital Frontiers: an M.2 SSD, cool and at 80 °C. On
+/// the hot SSD, `fdatasync` fell from 988 to 299 calls per second.
 const PUBLISHED: [(&str, f64); 2] = [
     ("published: durable, over 1,000,000 events", 250.0),
     ("published: fdatasync of that SSD when hot", 298.926),
@@ -32,7 +33,7 @@ pub(super) fn of(timed: &[Timed], tracks: &[&Track], batch: u32) -> Report {
     report
 }
 
-/// The mean of each batch, the mean of all up to it, and the temperature.
+/// Plots the mean of each batch, the running average and the temperature.
 fn course(timed: &Timed, track: &Track, batch: u32) -> Plot {
     let means = timed.total();
     let mut sum = 0.0;

@@ -1,4 +1,4 @@
-//! An event store in a table.
+//! Event store in a table.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use super::event::Event;
 use super::store::Store;
 use crate::BenchError;
 
-/// How long it may take to connect.
+/// Timeout for connecting, unless the URL sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Of our own, so that nothing that is there is touched.
+/// Schema of the bench. It must not exist beforehand.
 const SCHEMA: &str = "pgfresh_bench";
-/// The columns and keys that Axon Framework's event store has by JPA. Source: its reference guide, 4.x, "Event storage".
+/// Table with the columns and keys of Axon Framework's JPA event store. Source: its reference guide, 4.x, "Event
+/// storage".
 const TABLE: &str = "CREATE TABLE pgfresh_bench.domain_event_entry (\
     global_index bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_identifier text NOT NULL UNIQUE, \
     aggregate_identifier text NOT NULL, sequence_number bigint NOT NULL, type text NOT NULL, \
@@ -24,14 +25,14 @@ const INSERT: &str = "INSERT INTO pgfresh_bench.domain_event_entry (event_identi
     sequence_number, type, payload, payload_type, time_stamp) \
     VALUES ($1, $2, 0, 'Order', $3, 'shop.OrderPlaced', '2024-01-01T00:00:00Z')";
 
-/// For the report.
+/// Note for the report.
 pub(crate) const EVENT: &str = "In SQL, an event is a row of an event store with three indexes and 300 bytes of content, in BEGIN, \
     INSERT and COMMIT over one connection.";
 
-/// Where the server is, and as whom.
+/// Parses a URL.
 ///
 /// # Errors
-/// It is no URL, or asks for encryption.
+/// The text is not a URL, or demands encryption.
 pub(crate) fn config(url: &str) -> Result<Config, BenchError> {
     let mut config = Config::from_str(url).map_err(BenchError::Url)?;
     if config.get_ssl_mode() == SslMode::Require {
@@ -43,7 +44,7 @@ pub(crate) fn config(url: &str) -> Result<Config, BenchError> {
     Ok(config)
 }
 
-/// Host and port, or the folder of its socket.
+/// Returns host and port, or the directory of the unix socket.
 pub(crate) fn place(config: &Config) -> String {
     let port = config.get_ports().first().copied().unwrap_or(5432);
     match config.get_hosts().first() {
@@ -53,7 +54,7 @@ pub(crate) fn place(config: &Config) -> String {
     }
 }
 
-/// A session that appends.
+/// Session that appends events.
 pub(crate) struct Table {
     client: Client,
     insert: Statement,
@@ -61,13 +62,13 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Connects, and makes the table.
+    /// Connects and creates the table.
     ///
     /// # Errors
-    /// There is such a schema already: another bench is running, or was killed.
+    /// The schema exists: another bench is running, or was killed.
     pub(crate) fn create(config: &Config) -> Result<Self, BenchError> {
         let mut client = config.connect(NoTls).map_err(BenchError::Connect)?;
-        // All of it or nothing: what fails leaves no schema there.
+        // One transaction, so that a failure leaves no schema behind.
         let mut transaction = client.transaction().map_err(BenchError::Store)?;
         transaction.batch_execute(&format!("CREATE SCHEMA {SCHEMA}")).map_err(BenchError::Schema)?;
         transaction.batch_execute(TABLE).map_err(BenchError::Store)?;
@@ -95,7 +96,7 @@ impl Store for Table {
     }
 }
 
-/// Removes the table.
+/// Drops the schema with the table.
 pub(crate) fn remove(config: &Config) -> Result<(), BenchError> {
     let mut client = config.connect(NoTls).map_err(BenchError::Connect)?;
     client.batch_execute(&format!("DROP SCHEMA {SCHEMA} CASCADE")).map_err(BenchError::Store)

@@ -1,11 +1,11 @@
-//! What takes events.
+//! Interface of event stores.
 
 use super::event::Event;
 use crate::BenchError;
 
-/// Whatever takes events, each of them durably or as durably as it does by default.
+/// Event store. Its configuration decides whether appended events are durable.
 pub(crate) trait Store {
-    /// Which server it is, and its version.
+    /// Returns the name and version of the server.
     fn version(&self) -> &str;
 
     fn append(&mut self, event: &Event) -> Result<(), BenchError>;

@@ -1,4 +1,4 @@
-//! Where events are appended: a server of ours, or one that pgfresh did not start.
+//! Targets of the events: servers of pgfresh, and existing servers.
 
 use std::str::FromStr;
 
@@ -13,16 +13,16 @@ use super::store::Store;
 use super::{Events, sql};
 use crate::BenchError;
 
-/// A target by name.
+/// Target as named by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventStore {
-    /// A server of ours as durable as `PostgreSQL` is out of the box, on the disk.
+    /// Server of pgfresh with `PostgreSQL`'s default durability, on disk.
     Durable,
-    /// The same, but commits do not wait for the disk.
+    /// Server of pgfresh on disk whose commits do not wait for the disk.
     Asynchronous,
-    /// A server of ours with nothing flushed, wherever it would live.
+    /// Server of pgfresh in its usual place, without flushes.
     Fast,
-    /// A server that is there, by its URL.
+    /// URL of an existing server.
     Url(String),
 }
 
@@ -43,7 +43,7 @@ impl FromStr for EventStore {
     }
 }
 
-/// How URLs of `MongoDB` begin.
+/// Prefix of `MongoDB` URLs.
 const MONGODB: &str = "mongodb://";
 
 #[cfg(feature = "mongodb")]
@@ -57,22 +57,22 @@ fn documents(_: &str) -> Result<EventStore, String> {
     Err("this pgfresh was built without MongoDB's driver: cargo install … --features mongodb".to_owned())
 }
 
-/// How a target is reached.
+/// Protocol and connection options of a target.
 enum Way {
     Sql(Box<Config>),
     #[cfg(feature = "mongodb")]
     Documents(Box<mongodb::options::ClientOptions>),
 }
 
-/// A target that is ready.
+/// Target that is ready for use.
 pub(crate) struct EventsFixture {
     name: String,
-    /// Where its data live, or where it is.
+    /// Place of the data; empty for an existing server.
     place: String,
-    /// Which server it is; nothing before it was opened.
+    /// Name and version of the server; empty before [`Self::open`].
     version: String,
     way: Way,
-    /// Ours, which goes away with this.
+    /// Server of pgfresh, which stops when dropped. `None` for an existing server.
     server: Option<Server>,
 }
 
@@ -118,7 +118,7 @@ impl EventsFixture {
         self.name.clone()
     }
 
-    /// A sentence for people.
+    /// Describes the target in a sentence for the report.
     pub(crate) fn describe(&self) -> String {
         match self.server {
             Some(_) => format!("{}: {}, {}.", self.name, self.version, self.place),
@@ -126,7 +126,7 @@ impl EventsFixture {
         }
     }
 
-    /// What an event is there: a sentence for people.
+    /// Describes an event of this target in a sentence for the report.
     pub(crate) fn event(&self) -> &'static str {
         match self.way {
             Way::Sql(_) => sql::EVENT,
@@ -135,7 +135,7 @@ impl EventsFixture {
         }
     }
 
-    /// Makes what the events go into.
+    /// Creates the table or collection for the events.
     pub(crate) fn open(&mut self) -> Result<Box<dyn Store>, BenchError> {
         let store: Box<dyn Store> = match &self.way {
             Way::Sql(config) => Box::new(sql::Table::create(config)?),
@@ -146,7 +146,7 @@ impl EventsFixture {
         Ok(store)
     }
 
-    /// Removes it where it would stay.
+    /// Removes the events from an existing server.
     pub(crate) fn close(self) -> Result<(), BenchError> {
         if self.server.is_some() || self.version.is_empty() {
             return Ok(());

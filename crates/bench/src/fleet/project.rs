@@ -1,4 +1,4 @@
-//! What the shards check out: a template whose set-up takes as long as it should, and the same from a dump.
+//! Project of the shards: a template with a setup of configurable duration, and the same template from a dump.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use storage::{Attempt, FileError};
 
 use super::remove;
 
-/// The variable that tells a set-up for which shard it runs.
+/// Environment variable that tells a setup the number of its shard.
 pub(super) const SHARD: &str = "PGFRESH_BENCH_SHARD";
-/// Tables of the template.
+/// Number of tables in the template.
 const TABLES: u32 = 200;
-/// Rows of each.
+/// Number of rows per table.
 const ROWS: u32 = 2000;
 
-/// A folder with all that the shards have.
+/// Directory with all files of the shards.
 pub(super) struct Project {
     pub(super) folder: PathBuf,
 }
 
 impl Project {
-    /// Below `parent`.
+    /// Creates the project below `parent`.
     pub(super) fn create(parent: &Path, seconds: u32) -> Result<Self, FileError> {
         let project = Self { folder: parent.join("fleet") };
         for folder in [project.of(false), project.of(true), project.store()] {
@@ -41,7 +41,7 @@ impl Project {
         fs::write(&path, text).attempt("write", &path)
     }
 
-    /// The checkout, of which there are two.
+    /// Returns the checkout that runs the setup, or the one that restores the dump.
     pub(super) fn of(&self, restores: bool) -> PathBuf {
         self.folder.join(if restores { "restores" } else { "migrates" })
     }
@@ -50,22 +50,22 @@ impl Project {
         self.folder.join("template.dump")
     }
 
-    /// The remote, unless another one is named.
+    /// Returns the remote's directory, used unless the user names a remote.
     pub(super) fn store(&self) -> PathBuf {
         self.folder.join("store")
     }
 
-    /// The cache of a shard.
+    /// Returns the cache directory of a shard.
     pub(super) fn cache(&self, number: u32) -> PathBuf {
         self.folder.join(format!("cache-{number}"))
     }
 
-    /// What a shard has written.
+    /// Returns the file with the output of a shard.
     pub(super) fn log(&self, number: u32) -> PathBuf {
         self.folder.join(format!("log-{number}"))
     }
 
-    /// What a shard has said of a remote that it did not take its template from.
+    /// Returns a shard's messages about not using the remote.
     pub(super) fn refusals(&self, number: u32) -> Vec<String> {
         let text = fs::read_to_string(self.log(number)).unwrap_or_default();
         let lines = text.lines().filter(|line| line.contains(" is built here: "));
@@ -84,14 +84,14 @@ impl Project {
         self.write("builds", "")
     }
 
-    /// The shards whose set-up ran.
+    /// Returns the shards that ran the setup.
     pub(super) fn builders(&self) -> Vec<u32> {
         let text = fs::read_to_string(self.builds()).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 }
 
-/// Tables with an index and rows, and the rest of the time.
+/// Returns SQL that creates tables with an index and rows, and sleeps until `seconds` have passed.
 fn schema(seconds: u32) -> String {
     let mut sql = "CREATE TABLE begun AS SELECT clock_timestamp() AS at;\n".to_owned();
     for table in 1..=TABLES {

@@ -1,4 +1,4 @@
-//! The first databases of a server, as a suite asks for them that has just begun.
+//! First databases of a server, as a test suite requests them just after the start.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -16,27 +16,27 @@ use crate::fixture::{BRIEF, Fixture, template_in};
 use crate::goal::{Goal, Limit};
 use crate::summary::add_samples;
 
-/// So many of each server.
+/// Number of databases per server.
 const FIRST: u32 = 100;
-/// From one to the next, where they are not asked for back to back.
+/// Interval between requests that are not back to back.
 const PACE: Duration = Duration::from_millis(50);
-/// A test runner takes at least so long until it asks for the first one.
+/// Minimum time that a test runner takes before its first request.
 const START: Duration = Duration::from_millis(300);
-/// How long a pool may take until its first databases are ready.
+/// Timeout for the pool's first databases.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What the cache with the template may occupy, in bytes.
+/// Bytes that the cache with the template may occupy.
 const SIZE: u64 = 200 << 20;
 
-/// How the first databases are asked for.
+/// Pattern of the requests for the first databases.
 #[derive(Debug, Clone, Copy)]
 struct Manner {
     name: &'static str,
     parameters: &'static [(&'static str, &'static str)],
-    /// From the first ready database to the first request.
+    /// Pause between the first ready database and the first request.
     start: Duration,
     pace: Duration,
-    /// Whether all hundred have to be copied, since none can be used again.
+    /// Whether the pool must copy all databases, because none returns in time for reuse.
     copies_all: bool,
 }
 
@@ -56,7 +56,7 @@ const MANNERS: [Manner; 5] = [
     Manner { name: "linger 5 s, 20 a second", parameters: &[], copies_all: true, pace: PACE, ..AT_ONCE },
 ];
 
-/// How long each single one took, by manner.
+/// Duration of each request, by manner.
 pub(super) struct Samples(Vec<RefCell<Sample>>);
 
 impl Default for Samples {
@@ -65,11 +65,12 @@ impl Default for Samples {
     }
 }
 
-/// A cache with a template that servers have started from before.
+/// Cache with a template that a server has used before.
 pub(super) struct Ground(Guard);
 
 impl Ground {
-    /// Builds the template, and starts a first server on it, which leaves notes of what it has read and of how clients come.
+    /// Builds the template and starts a first server on it. That server leaves notes about the template's files and the
+    /// clients' startup parameters.
     pub(super) fn prepare(fresh: &Fresh) -> Result<Self, BenchError> {
         let cache = Cache::locate(fresh.cache.as_deref())?;
         let account = Account::ours();
@@ -77,7 +78,7 @@ impl Ground {
             Place::choose(&PlaceRequest::Auto, SIZE, cache.root(), &account).map_err(ProvisionError::from)?;
         let ground = Self(Guard::over(&place, &account, &fresh.program)?);
         let fixture = ground.fixture(fresh)?;
-        // It is read in the second copy, before a client comes.
+        // pgfresh reads the template in the second copy, before any client connects.
         wait_for_pool(&fixture, 2);
         for manner in &MANNERS {
             obtain(&fixture, manner.parameters)?;
@@ -86,7 +87,7 @@ impl Ground {
         Ok(ground)
     }
 
-    /// A server on that template.
+    /// Starts a server on that template.
     pub(super) fn fixture(&self, fresh: &Fresh) -> Result<Fixture, BenchError> {
         let folder = self.0.run().path();
         let (template, cache) = (template_in(folder)?, folder.join("cache"));
@@ -105,7 +106,7 @@ pub(super) fn contenders<'a>(
     MANNERS.iter().zip(&samples.0).map(contender).collect()
 }
 
-/// Starts a server, waits until a database is ready, and obtains the first ones.
+/// Starts a server, waits until a database is ready, and requests the first databases.
 fn first(
     fresh: &Fresh,
     ground: &Ground,
@@ -179,7 +180,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     report
 }
 
-/// The 99th percentile as a multiple of the median.
+/// Returns the 99th percentile as a multiple of the median.
 fn tail(sample: &Sample) -> Option<Quantity> {
     let (tail, median) = (sample.percentile(99.0)?, sample.median()?);
     Some(Quantity::new(tail.value / median.value, Unit::Ratio))

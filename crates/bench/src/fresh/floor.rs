@@ -1,7 +1,7 @@
-//! The floor under every new name: the messages of a session's start and first query, the one statement that names a
-//! database, and a thread that does nothing but pass them on.
+//! Floor of every new name: the messages of a session's start and first query, the statement that names a database, and
+//! a thread that forwards them.
 //!
-//! It does not check whether the name is free, nor rights and settings, and has the same session for all clients.
+//! It checks no names, rights or settings, and uses one server session for all clients.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ use crate::fixture::{BY_HAND, Fixture};
 const GREETING: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
-/// A thread that stands in for a gateway. Dropping this ends it.
+/// Thread that replaces a gateway. Dropping the value ends it.
 pub(super) struct Floor {
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
@@ -45,7 +45,7 @@ impl Floor {
         let thread = thread::spawn(move || {
             let mut buffer = vec![0; 64 << 10];
             let mut serial = 0;
-            // Until a client connects and sends nothing.
+            // The loop ends when a client connects without sending anything.
             while let Ok((client, _)) = listener.accept() {
                 serial += 1;
                 let mut name = || admin.query(&format!("EXECUTE name('{name}_{serial}')"));
@@ -57,7 +57,7 @@ impl Floor {
         Ok(Self { address, thread: Some(thread) })
     }
 
-    /// Any password will do.
+    /// Returns the address. The thread accepts any password.
     pub(super) fn address(&self) -> Address {
         Address::Tcp(self.address, "floor".to_owned())
     }
@@ -73,7 +73,7 @@ impl Drop for Floor {
     }
 }
 
-/// One session of a client's, of one query. Returns whether the client said anything.
+/// Serves one client session with one query. Returns whether the client sent anything.
 fn serve(
     mut client: TcpStream,
     mut backend: &UnixStream,
@@ -82,7 +82,7 @@ fn serve(
 ) -> io::Result<bool> {
     client.set_nodelay(true)?;
     client.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    // What this client says comes in one piece each.
+    // Each message of this client arrives in one piece.
     if client.read(buffer)? == 0 {
         return Ok(false);
     }
@@ -95,7 +95,7 @@ fn serve(
     let mut end = 0;
     while !buffer[..end].ends_with(READY) {
         match backend.read(&mut buffer[end..])? {
-            // It has ended, or its answer is larger than any that is asked for.
+            // The backend has closed the connection, or its response does not fit the buffer.
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => end += count,
         }

@@ -22,29 +22,29 @@ use crate::client::Address;
 use crate::fixture::{BY_HAND, Fixture, TABLES};
 use crate::{BenchError, Measured};
 
-/// The first query of a session.
+/// First query of each session.
 const QUERY: &str = "SELECT count(*) FROM t1";
-/// Rounds for nothing, until pool and page cache have settled.
+/// Rounds before the measurement, in which pool and page cache settle.
 const WARM_UP: u32 = 1;
 
-/// The bench and what it needs of its caller. The template has 30 tables unless it is about their number, whatever template the
-/// options name.
+/// Options of the bench. It ignores the options' template and creates one with 30 tables, or with the numbers of tables
+/// to compare.
 #[derive(Debug)]
 pub struct Fresh {
-    /// The options of the server.
+    /// Options of the server.
     pub server_options: ServerOptions,
-    /// The cache that was chosen, if one was.
+    /// Cache directory chosen by the user.
     pub cache: Option<PathBuf>,
-    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
 }
 
 impl Fresh {
-    /// Measures how long a new database takes, in each of so many rounds: one after another, many at once, and as
-    /// many as there can be.
+    /// Measures in `rounds` rounds how long a new database takes: one after another, many at once, and at the maximum
+    /// rate.
     ///
     /// # Errors
-    /// Nothing was measured at all.
+    /// There is no measurement at all.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let samples = paced::Samples::default();
@@ -68,7 +68,7 @@ impl Fresh {
         };
         let (mut timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
         drop(contenders);
-        // By themselves, and last: the pool keeps sessions warm of the kinds that came last.
+        // These run last and separately, because the pool keeps backends for the startup parameters that it saw last.
         let mut strangers = paced::strangers(&fixture, &samples);
         let (strange, strange_end) = match &end {
             Ok(()) => Rounds::new(0, rounds).time(&mut strangers, progress, None),
@@ -81,10 +81,10 @@ impl Fresh {
         Ok((report, end.and(strange_end).err()))
     }
 
-    /// Measures how long a used database takes until it is reset, and whole cycles of obtaining, using, disposing.
+    /// Measures the reset of a used database, and whole cycles of obtaining, using and releasing one.
     ///
     /// # Errors
-    /// Nothing was measured at all.
+    /// There is no measurement at all.
     pub fn measure_recycling(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let samples = recycle::Samples::default();
@@ -108,11 +108,10 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures the first hundred databases of servers that have just started, of as many servers for each way to ask for
-    /// them as there are rounds.
+    /// Measures the first hundred databases of new servers. Each manner of requesting them gets one server per round.
     ///
     /// # Errors
-    /// Nothing was measured at all.
+    /// There is no measurement at all.
     pub fn measure_first(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let samples = first::Samples::default();
         let ground = first::Ground::prepare(self)?;
@@ -130,11 +129,11 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures tests of one session in rollback isolation, beside databases of their own and beside BEGIN and ROLLBACK
-    /// by hand.
+    /// Measures tests of one session in rollback isolation, compared with a database for each test and with BEGIN and
+    /// ROLLBACK by hand.
     ///
     /// # Errors
-    /// Nothing was measured at all.
+    /// There is no measurement at all.
     pub fn measure_rollback(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let mut contenders = rollback::contenders(&fixture)?;
@@ -150,10 +149,10 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures resets of databases of templates with so many tables each, of which tests have written to few or to many.
+    /// Measures resets for templates with `sizes` tables, after writes to few or many of them.
     ///
     /// # Errors
-    /// Nothing was measured at all.
+    /// There is no measurement at all.
     pub fn measure_tables(
         &self,
         sizes: &[u32],
@@ -186,17 +185,17 @@ impl Fresh {
     }
 }
 
-/// How databases are made without us.
+/// Way to create a database by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strategy {
-    /// What the server does unless it is told otherwise: by its WAL from 15.
+    /// Default of the server: by WAL since `PostgreSQL` 15, by file copy before.
     Default,
-    /// By files; there is a word for that from 15.
+    /// File copy. The option exists since `PostgreSQL` 15.
     Files,
 }
 
 impl Strategy {
-    /// Those that a server of that major offers.
+    /// Returns the strategies of that major version.
     fn all(major: u32) -> &'static [Self] {
         if major >= 15 { &[Self::Default, Self::Files] } else { &[Self::Default] }
     }
@@ -208,7 +207,7 @@ impl Strategy {
         }
     }
 
-    /// The quickest of them.
+    /// Returns the fastest strategy of that major version.
     fn best(major: u32) -> Self {
         if major >= 15 { Self::Files } else { Self::Default }
     }
@@ -220,12 +219,12 @@ impl Strategy {
     }
 }
 
-/// Connects to an unused name, and asks the first query; the session is closed untimed.
+/// Connects to a new name and runs the first query. Returns the time until then; closing the session does not count.
 fn obtain(fixture: &Fixture, parameters: &[(&str, &str)]) -> Result<Duration, BenchError> {
     obtain_at(&fixture.gateway(), fixture, parameters)
 }
 
-/// The same, for any server that listens there.
+/// Like [`obtain`], at any address.
 fn obtain_at(
     address: &Address,
     fixture: &Fixture,
@@ -240,7 +239,8 @@ fn obtain_at(
     Ok(taken)
 }
 
-/// The same by hand; the database is dropped untimed.
+/// Creates a database by hand, connects to it and runs the first query. Returns the time until then; dropping the
+/// database does not count.
 fn obtain_by_hand(
     fixture: &Fixture,
     admin: &mut AdminConnection,
@@ -257,7 +257,7 @@ fn obtain_by_hand(
     Ok(taken)
 }
 
-/// Does it `count` times, and keeps how long each took in `sample`. Returns the mean.
+/// Runs `step` `count` times, adds each duration to `sample` and returns the mean.
 fn block(
     sample: &RefCell<Sample>,
     count: u32,
@@ -276,13 +276,13 @@ fn sample(name: &str) -> RefCell<Sample> {
     RefCell::new(Sample::new(name, Unit::Seconds))
 }
 
-/// Begins anew.
+/// Empties a sample.
 fn forget(sample: &RefCell<Sample>) {
     let empty = Sample::new(sample.borrow().name(), Unit::Seconds);
     sample.replace(empty);
 }
 
-/// A table of goals.
+/// Adds a table of goals.
 fn goals(report: &mut Report, goals: impl IntoIterator<Item = crate::goal::Goal>) {
     report.add_table(crate::goal::table(goals));
 }

@@ -1,4 +1,4 @@
-//! One new database after another, 20 in a second: as a suite asks for them that has something else to do as well.
+//! New databases one after another, 20 per second, like a suite that has other work between them.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -10,18 +10,18 @@ use super::{Strategy, block, forget, obtain, obtain_at, obtain_by_hand, sample};
 use crate::BenchError;
 use crate::fixture::Fixture;
 
-/// From one to the next.
+/// Interval between requests.
 const PACE: Duration = Duration::from_millis(50);
-/// In a round, one after another.
+/// Requests per round.
 const BLOCK: u32 = 20;
-/// In a round, where each is as slow as the next.
+/// Requests per round for the slow contenders.
 const FEW: u32 = 5;
 
 pub(super) const WARM: &str = "a new name through the gateway";
 pub(super) const FLOOR: &str = "the floor: as many messages, one UPDATE, one thread";
 pub(super) const STRANGE: &str = "a new name and a kind of start-up not seen before";
 
-/// How long each single one took.
+/// Duration of each request.
 pub(super) struct Samples {
     pub(super) warm: RefCell<Sample>,
     pub(super) floor: RefCell<Sample>,
@@ -42,7 +42,7 @@ impl Default for Samples {
 }
 
 impl Samples {
-    /// What was for nothing does not count.
+    /// Discards the warm-up.
     pub(super) fn forget(&self) {
         let Self { warm, floor, strange, by_hand } = self;
         [warm, floor, strange].into_iter().chain(by_hand.iter().map(|(_, sample)| sample)).for_each(forget);
@@ -70,7 +70,7 @@ pub(super) fn contenders<'a>(
     Ok(contenders)
 }
 
-/// Sessions with start-up parameters that no session has had before.
+/// Returns contenders whose sessions have new startup parameters each time.
 pub(super) fn strangers<'a>(fixture: &'a Fixture, samples: &'a Samples) -> Vec<Contender<'a, BenchError>> {
     let strange = || {
         let name = fixture.new_name();
@@ -79,7 +79,7 @@ pub(super) fn strangers<'a>(fixture: &'a Fixture, samples: &'a Samples) -> Vec<C
     vec![Contender::new(STRANGE, move || block(&samples.strange, FEW, strange))]
 }
 
-/// Does it, and waits until it is time for the next.
+/// Runs `step`, then waits until the next request is due.
 fn paced(step: impl FnOnce() -> Result<Duration, BenchError>) -> Result<Duration, BenchError> {
     let begun = Instant::now();
     let taken = step();

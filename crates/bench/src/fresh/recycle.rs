@@ -1,4 +1,4 @@
-//! A reset of a used database: three rows in each of three of the 30 tables, and a number of a sequence.
+//! Reset of a used database, after three rows in each of three of the 30 tables and a number from a sequence.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -16,13 +16,13 @@ use crate::fixture::{BRIEF, Fixture, TABLES};
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, rate, ratio};
 
-/// Resets in a round.
+/// Resets per round.
 const BLOCK: u32 = 20;
-/// How long in a round the cycles go on.
+/// Duration of the cycles in a round.
 const SPAN: Duration = Duration::from_secs(1);
-/// How long the gateway may take to hear of the end of a session.
+/// Timeout for the gateway to notice the end of a session.
 const END_TIMEOUT: Duration = Duration::from_mins(1);
-/// What a test does to its database, statement by statement.
+/// Statements of a test.
 const USE: [&str; 4] = [
     "INSERT INTO t3 (name) VALUES ('a'), ('b'), ('c')",
     "INSERT INTO t11 (name) VALUES ('a'), ('b'), ('c')",
@@ -38,7 +38,7 @@ const CYCLE_OF_TWO: &str = "cycles with pgfresh, two workers";
 const CYCLE_COPIED: &str = "cycles by hand: a copy each";
 const CYCLE_TRUNCATED: &str = "cycles by hand: TRUNCATE of 30 tables";
 
-/// How long each reset took.
+/// Duration of each reset.
 pub(super) struct Samples([RefCell<Sample>; 3]);
 
 impl Default for Samples {
@@ -48,7 +48,7 @@ impl Default for Samples {
 }
 
 impl Samples {
-    /// What was for nothing does not count.
+    /// Discards the warm-up.
     pub(super) fn forget(&self) {
         self.0.iter().for_each(forget);
     }
@@ -87,12 +87,12 @@ pub(super) fn contenders<'a>(
     ])
 }
 
-/// A database obtained, used and disposed of.
+/// Obtains, uses and releases a database.
 fn cycle(fixture: &Fixture) -> Result<(), BenchError> {
     Ok(use_it(&fixture.gateway(), &fixture.new_name(), &[BRIEF], &USE)?.close()?)
 }
 
-/// Connects and does what a test does.
+/// Connects and runs the statements of a test.
 fn use_it(
     address: &Address,
     name: &str,
@@ -106,7 +106,7 @@ fn use_it(
     Ok(client)
 }
 
-/// The reset alone, of a database that was used and has no session any more.
+/// Uses a database, closes the session and returns the duration of the reset.
 pub(super) fn time_reset(
     fixture: &Fixture,
     name: &str,
@@ -117,7 +117,7 @@ pub(super) fn time_reset(
     loop {
         let begun = Instant::now();
         match fixture.leases.reset(name, false) {
-            // The gateway has not heard of the end of the session yet.
+            // The gateway has not noticed the end of the session yet.
             Err(LeaseError::InUse { .. }) if closed.elapsed() < END_TIMEOUT => std::thread::yield_now(),
             other => return Ok(other.map(|()| begun.elapsed())?),
         }
@@ -138,7 +138,7 @@ fn truncate() -> String {
     format!("TRUNCATE {} RESTART IDENTITY CASCADE; SELECT setval('number', 1, false)", tables.join(", "))
 }
 
-/// Makes databases anew by copying.
+/// Contender that replaces databases by new copies.
 struct Copier<'a> {
     fixture: &'a Fixture,
     admin: AdminConnection,
@@ -146,7 +146,7 @@ struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// Uses a database, and times its replacement.
+    /// Uses a database and returns the duration of its replacement.
     fn renew(&mut self, name: &str) -> Result<Duration, BenchError> {
         use_it(&self.fixture.socket(), name, &[], &USE)?.close()?;
         let begun = Instant::now();

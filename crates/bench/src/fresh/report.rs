@@ -1,4 +1,4 @@
-//! What `fresh` found, as tables.
+//! Report of `fresh`.
 
 use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
 
@@ -76,7 +76,7 @@ fn as_many_as_can_be(timed: &[Timed]) -> Table {
     table
 }
 
-/// What so many workers do, as a fraction of what the best number of them does in the same way.
+/// Returns a rate as a fraction of the best rate over all numbers of workers, for the same way.
 fn of_the_best(
     timed: &[Timed],
     name: Option<&str>,
@@ -112,8 +112,7 @@ fn goals(timed: &[Timed], samples: &paced::Samples) -> Vec<Goal> {
     goals
 }
 
-/// How the values of a sample lie, beside what they are compared with: a row with a name, four values, their number, and
-/// the ratio.
+/// Returns a table row with a sample's name, four percentiles, the number of values, and a ratio.
 pub(super) fn spread(sample: &Sample, ratio: Cell) -> [Cell; 7] {
     [
         sample.name().into(),

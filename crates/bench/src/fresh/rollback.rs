@@ -12,9 +12,9 @@ use crate::fixture::{BRIEF, BY_HAND, Fixture, ROLLED_BACK};
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, rate, ratio};
 
-/// How long in a round the cycles go on.
+/// Duration of the cycles in a round.
 const SPAN: Duration = Duration::from_secs(1);
-/// What a test writes.
+/// Statement of a test.
 const WRITE: &str = "INSERT INTO t3 (name) VALUES ('a')";
 
 const ROLLBACK: &str = "pgfresh, rollback, one name";
@@ -44,7 +44,7 @@ pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchErr
     ])
 }
 
-/// Connects, writes, and goes.
+/// Connects, writes a row, ends the transaction and disconnects.
 fn test(address: &Address, name: &str, parameters: &[(&str, &str)], end: &str) -> Result<(), BenchError> {
     let mut client = address.connect(name, parameters)?;
     write(&mut client, end)?;

@@ -1,4 +1,4 @@
-//! New databases as fast as they come: each obtained, asked one query, and disposed of, by several workers.
+//! New databases at the maximum rate: several workers each obtain one, query it once and release it.
 
 use std::time::Duration;
 
@@ -9,16 +9,17 @@ use super::{QUERY, Strategy};
 use crate::BenchError;
 use crate::fixture::{BRIEF, BY_HAND, Fixture};
 
-/// How long in a round.
+/// Duration of each contender's turn.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// Contenders with so many workers, by their names. To copy a database is the work of one processor, and eight sessions at once
-/// keep two processors busy, so more workers gain nothing by hand.
+/// Names of the contenders with `workers` workers. Copying a database keeps one processor busy, and eight sessions keep
+/// two busy. More workers would gain nothing by hand.
 pub(super) struct Crowd {
     pub(super) workers: usize,
     pub(super) gateway: &'static str,
     pub(super) by_hand: Option<&'static str>,
-    /// A session of the server's own with a database that is there: how much more of those there are with more workers.
+    /// Contender that opens a session with an existing database on the server's own socket. It shows how session rates
+    /// grow with workers.
     pub(super) session: Option<&'static str>,
 }
 
@@ -83,7 +84,7 @@ fn by_hand_on(fixture: &Fixture, admin: &mut AdminConnection) -> Result<(), Benc
     Ok(())
 }
 
-/// Lets each worker go round; the time for one database is the phase.
+/// Runs `cycle` in one thread per worker. Returns the mean time per database as a phase.
 pub(super) fn together<W: Send>(
     workers: &mut [W],
     cycle: &(dyn Fn(&mut W) -> Result<(), BenchError> + Sync),

@@ -1,4 +1,4 @@
-//! A reset where the template has few tables and where it has many, and a test has written to few of them or to many.
+//! Resets with few and with many tables in the template, after writes to few or many of them.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -14,29 +14,29 @@ use crate::fixture::Fixture;
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, ratio};
 
-/// Tables that a test writes a row to, where there are so many.
+/// Numbers of tables that a test writes to.
 const TOUCHED: [u32; 3] = [1, 10, 100];
-/// Up to so many tables there is a goal.
+/// Number of tables up to which there is a goal.
 const GOAL: u32 = 3_000;
-/// Resets in a round.
+/// Resets per round.
 const BLOCK: u32 = 10;
-/// How long the pool is left alone at most until it makes no more copies.
+/// Maximum wait until the pool has stopped copying.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// A server whose template has so many tables, and what its first database cost.
+/// Server whose template has `tables` tables, with the cost of its first database.
 pub(super) struct Server {
     tables: u32,
     fixture: Fixture,
-    /// The lease whose database is reset.
+    /// Lease whose database is reset.
     name: String,
-    /// The same by hand.
+    /// Database that is cleaned by hand.
     by_hand: String,
-    /// Until the tables were there, until one copy by hand was, and the first reset.
+    /// Time for creating the tables, for one copy by hand, and for the first reset.
     first: [Duration; 3],
 }
 
 impl Server {
-    /// One for each size, with the pool's first work done.
+    /// Opens a server for each size and waits until its pool is idle.
     pub(super) fn open_all(fresh: &Fresh, sizes: &[u32]) -> Result<Vec<Self>, BenchError> {
         sizes.iter().map(|tables| Self::open(fresh, *tables)).collect()
     }
@@ -59,7 +59,7 @@ impl Server {
     }
 }
 
-/// The tables that are written to: spread over all.
+/// Yields the tables to write to, evenly spread.
 fn touched(tables: u32, count: u32) -> impl Iterator<Item = u32> {
     (0..count).map(move |number| number * (tables / count) + 1)
 }
@@ -69,7 +69,7 @@ fn writes(tables: u32, count: u32) -> String {
     touched(tables, count).map(row).collect::<Vec<_>>().join(";")
 }
 
-/// One row: what is written, with pgfresh and by hand.
+/// Samples for one number of tables and one number of written tables.
 struct Row {
     tables: u32,
     touched: u32,
@@ -77,7 +77,7 @@ struct Row {
     by_hand: RefCell<Sample>,
 }
 
-/// How long each reset took.
+/// Duration of each reset.
 pub(super) struct Samples(Vec<Row>);
 
 impl Samples {
@@ -92,13 +92,13 @@ impl Samples {
         Self(pairs.filter(|(tables, touched)| touched <= tables).map(row).collect())
     }
 
-    /// The fewest tables of which as many were written to.
+    /// Returns the smallest number of tables among rows with as many written tables.
     fn fewest(&self, row: &Row) -> u32 {
         let alike = self.0.iter().filter(|other| other.touched == row.touched);
         alike.map(|other| other.tables).min().unwrap_or(row.tables)
     }
 
-    /// What was for nothing does not count.
+    /// Discards the warm-up.
     pub(super) fn forget(&self) {
         self.0.iter().flat_map(|row| [&row.ours, &row.by_hand]).for_each(forget);
     }
@@ -132,7 +132,7 @@ pub(super) fn contenders<'a>(
     Ok(contenders)
 }
 
-/// What undoes that: TRUNCATE would empty all tables that refer to these, too.
+/// Returns statements that undo the writes. TRUNCATE would also empty all tables that refer to these.
 fn deletes(tables: u32, count: u32) -> String {
     let undo = |table| format!("DELETE FROM t{table}; SELECT setval('t{table}_id_seq', 1, false)");
     touched(tables, count).map(undo).collect::<Vec<_>>().join(";")
@@ -145,7 +145,7 @@ fn time_delete(session: &mut AdminConnection, insert: &str, delete: &str) -> Res
     Ok(begun.elapsed())
 }
 
-/// The machine, and the server of the first of them.
+/// Describes the machine and the first server.
 pub(super) fn describe(servers: &[Server], report: &mut Report) {
     if let Some(server) = servers.first() {
         server.fixture.describe(report);
@@ -205,7 +205,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples, servers: &[Server]) -> 
     report
 }
 
-/// The time as a multiple of that with the fewest tables, of which as many were written to.
+/// Returns the time as a multiple of that with the fewest tables and as many written ones.
 fn growth(timed: &[Timed], samples: &Samples, row: &Row) -> Option<Quantity> {
     ratio(timed, &ours(row.tables, row.touched), &ours(samples.fewest(row), row.touched))
 }

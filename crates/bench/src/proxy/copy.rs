@@ -1,4 +1,4 @@
-//! COPY over each way: as many bytes as there can be.
+//! COPY over each way, at the maximum rate.
 
 use std::iter::repeat_n;
 use std::time::Instant;
@@ -14,29 +14,29 @@ use crate::client::Client;
 
 pub(super) const OUT: &str = "COPY out";
 pub(super) const IN: &str = "COPY in";
-/// Bytes of rows that go in at once, and how often.
+/// Bytes of the rows in one write, and number of writes.
 const ROWS: usize = 1 << 20;
 const TIMES: usize = 200;
-/// Bytes of each message, as psql sends them.
+/// Bytes per message, as in psql.
 const MESSAGE: usize = 8192;
 
-/// What is copied.
+/// Rows for the copies.
 pub(super) struct Rows {
-    /// For the way in: whole rows, in messages, and how many bytes the rows have.
+    /// Messages with whole rows for COPY in, and the size of these rows in bytes.
     messages: Vec<u8>,
     bytes: u64,
-    /// Bytes of all that comes out.
+    /// Size of the rows of COPY out, in bytes.
     pub(super) out: u64,
 }
 
 impl Rows {
-    /// Bytes of all that goes in.
+    /// Returns the size of the rows of COPY in, in bytes.
     pub(super) fn bytes_in(&self) -> u64 {
         self.bytes * TIMES as u64
     }
 }
 
-/// Makes the table that is copied into.
+/// Creates the target table and returns the rows.
 pub(super) fn prepare(fixture: &ProxyFixture) -> Result<Rows, BenchError> {
     let mut client = fixture.address(Way::Socket).connect(DATABASE, &[])?;
     client.query("CREATE UNLOGGED TABLE sink (id int, word text)")?;
@@ -46,7 +46,7 @@ pub(super) fn prepare(fixture: &ProxyFixture) -> Result<Rows, BenchError> {
     Ok(Rows { messages, bytes: rows.len() as u64, out: copy_out(&mut client)? })
 }
 
-/// Copies all rows out; how many bytes these are.
+/// Copies all rows out and returns their size in bytes.
 fn copy_out(client: &mut Client) -> Result<u64, SessionError> {
     let mut copied = 0;
     client.copy_out("COPY pgbench_accounts TO STDOUT", &mut |row| copied += row.len() as u64)?;

@@ -1,4 +1,4 @@
-//! Thousands of idle sessions, and a hundred busy ones among them.
+//! Thousands of idle sessions with a hundred busy ones among them.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::pgbench::{self, BUSY};
 use crate::pgbench::Pgbench;
 use crate::{BenchError, memory};
 
-/// Sessions that do nothing.
+/// Number of idle sessions.
 pub(super) const IDLE: usize = 2000;
-/// How long the busy ones go on, in seconds.
+/// Duration of the busy sessions in seconds.
 const SECONDS: u32 = 10;
 
-/// What was seen.
+/// Results of the crowd.
 pub(super) struct Crowd {
-    /// Bytes of our memory for each idle session; the client's end of it is in there, which is little.
+    /// Bytes of our memory per idle session. It includes the client's end, which is small.
     pub(super) memory: f64,
-    /// From one transaction to the next, over all busy sessions: by themselves, and among the idle ones.
+    /// Time between transactions over all busy sessions: without the idle ones, and among them.
     pub(super) alone: Duration,
     pub(super) among: Duration,
-    /// Among the idle ones, over a direct connection.
+    /// Time between transactions among the idle sessions, over a direct connection.
     pub(super) direct: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! One server, started by hand because it listens on a port, and all ways to it.
+//! Server with every way to it. It is started by hand, because it listens on a port.
 
 use std::fs;
 use std::io::Write as _;
@@ -21,18 +21,18 @@ use crate::client::Address;
 use crate::fixture::front;
 use crate::floor::Tree;
 
-/// What the database takes, with its copies and its WAL.
+/// Bytes that the database needs with its copies and its WAL.
 pub(super) const BYTES: u64 = 2 << 30;
-/// The database that is worked on, made by SQL.
+/// Database of the bench, created by SQL.
 pub(super) const DATABASE: &str = "bench";
-/// Sessions that the server admits, and `PgBouncer` too.
+/// Number of sessions that the server and `PgBouncer` accept.
 const SESSIONS: u32 = 2300;
-/// Another one is tried if a port was taken after all.
+/// Number of ports to try, because another process may take a free port first.
 const ATTEMPTS: u32 = 5;
-/// How long something may take to come up.
+/// Timeout for a process to become ready.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A way to the server.
+/// Way to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Direct,
@@ -54,18 +54,18 @@ impl Way {
     }
 }
 
-/// The server and what stands before it.
+/// Server with everything in front of it.
 pub(super) struct ProxyFixture {
-    /// Each way that there is, in this order.
+    /// Available ways with their addresses, in the order of the report.
     pub(super) ways: Vec<(Way, Address)>,
-    /// Of `PgBouncer`, if it is installed.
+    /// Version of `PgBouncer`; `None` if it is not installed.
     pub(super) bouncer: Option<String>,
-    /// Its process.
+    /// Pid of `PgBouncer`.
     bouncer_process: Option<u32>,
 }
 
 impl ProxyFixture {
-    /// Starts all of it, has `measure` use it, and ends it.
+    /// Starts everything, runs `measure`, and stops everything.
     pub(super) fn on<T>(
         provisioner: &Provisioner,
         place: &Place,
@@ -79,7 +79,7 @@ impl ProxyFixture {
         let conf = guarded.run().data().join("postgresql.conf");
         fs::write(&conf, provisioner.settings(place.budget())?.to_conf()).attempt("write", &conf)?;
         let (mut postmaster, server) = start_server(provisioner, &guarded)?;
-        // Where the gateway looks for it.
+        // The gateway expects the server's socket under this name.
         let theirs = directory.join(format!(".s.PGSQL.{}", server.port()));
         let socket = directory.join(server::SOCKET);
         symlink(&theirs, &socket).attempt("link", &socket)?;
@@ -103,7 +103,7 @@ impl ProxyFixture {
         result
     }
 
-    /// Processor time that what stands in that way has taken so far; `None` if nothing does.
+    /// Returns the processor time so far of the process or threads in this way. `None` if there is nothing in between.
     pub(super) fn processor_time(&self, way: Way) -> Result<Option<Duration>, BenchError> {
         let ours = std::process::id();
         let (process, threads) = match way {
@@ -116,7 +116,7 @@ impl ProxyFixture {
         Ok(Some(sys::processor_time(process, threads).attempt("examine", Path::new(way.name()))?))
     }
 
-    /// Where that way leads from.
+    /// Returns the address of a way.
     pub(super) fn address(&self, way: Way) -> &Address {
         let found = self.ways.iter().find(|(there, _)| *there == way);
         &found.expect("asked for none but those that there are").1
@@ -141,7 +141,7 @@ fn ways(
     ways
 }
 
-/// Starts `postgres` with a port of the loopback interface beside the private socket.
+/// Starts `postgres` on a loopback port in addition to the private socket.
 fn start_server(
     provisioner: &Provisioner,
     guarded: &GuardedCommand<'_>,
@@ -164,7 +164,7 @@ fn start_server(
     }
 }
 
-/// A port that is free at the moment.
+/// Returns the address of a port that is free now.
 fn free_address() -> Result<SocketAddr, BenchError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     Ok(listener.attempt("bind", Path::new("127.0.0.1"))?)
@@ -176,7 +176,7 @@ struct Bouncer {
     version: String,
 }
 
-/// Starts `PgBouncer` before the server, if it is installed.
+/// Starts `PgBouncer` in front of the server, if it is installed.
 fn start_bouncer(
     provisioner: &Provisioner,
     guarded: &GuardedCommand<'_>,
@@ -204,7 +204,7 @@ fn start_bouncer(
     command.arg("--quiet").arg(&path).stdout(Stdio::null()).stderr(Stdio::from(log));
     let mut child = command.spawn().attempt("run", Path::new(&program))?;
     let begun = Instant::now();
-    // It has no other way of saying that it is there.
+    // Without a ready message, only a connection shows that `PgBouncer` is up.
     while Address::Tcp(address, String::new()).connect("postgres", &[]).is_err() {
         if let Some(status) = child.try_wait().attempt("wait for", Path::new(&program))? {
             BenchError::unless_success("pgbouncer", status, &run.path().join("pgbouncer.log"))?;
@@ -217,7 +217,7 @@ fn start_bouncer(
     Ok(Some(Bouncer { child, address, version: version(&program) }))
 }
 
-/// What it says of itself in its first line.
+/// Returns the first line of `--version`.
 fn version(program: &str) -> String {
     let output = Command::new(program).arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

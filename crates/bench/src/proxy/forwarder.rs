@@ -1,7 +1,6 @@
-//! The least that any gateway does: one thread that waits, reads what has come, and writes it on. It understands nothing of it.
+//! Minimum work of any gateway: one thread that waits, reads and writes, without understanding the bytes.
 //!
-//! For a query that is a wait, a read and a write on the way there, and as much on the way back. What these cost is the kernel's, in any
-//! program.
+//! A query needs a wait, a read and a write in each direction. The kernel's cost for these is the same in any program.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -17,17 +16,17 @@ use storage::Attempt;
 
 use crate::BenchError;
 
-/// What its thread is called.
+/// Name of the thread.
 pub(super) const THREAD: &str = "forwarder";
-/// As much as is read at once.
+/// Size of the read buffer in bytes.
 const BUFFER: usize = 64 << 10;
-/// The events that are not of a session: another one comes; the end.
+/// Event numbers for a new connection and for the end.
 const COMES: u64 = 0;
 const ENDS: u64 = 1;
-/// The first event of a session, of its client; the next is of its server.
+/// Event number of the first session's client. Its server has the next number, and so on.
 const SESSIONS: u64 = 2;
 
-/// It forwards until this is dropped.
+/// Running forwarder.
 pub(super) struct Forwarder {
     pub(super) address: SocketAddr,
     ends: UnixStream,
@@ -48,7 +47,7 @@ struct Work {
 }
 
 impl Forwarder {
-    /// Forwards what comes to a port of the loopback interface to the socket `server`.
+    /// Forwards connections to a loopback port to the unix socket `server`.
     pub(super) fn start(server: &Path) -> Result<Self, BenchError> {
         let begin = || {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -70,7 +69,7 @@ impl Forwarder {
         Ok(begin().attempt("forward to", server)?)
     }
 
-    /// Stops it.
+    /// Stops the thread.
     pub(super) fn end(self) -> Result<(), BenchError> {
         drop(self.ends);
         let ended = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -83,7 +82,7 @@ impl Work {
         Ok(epoll::add(&self.epoll, source, EventData::new_u64(number), EventFlags::IN)?)
     }
 
-    /// `_ended` is readable, because closed at its other end, when this is to return.
+    /// Forwards until `_ended` becomes readable, which happens when its other end closes.
     fn forward(mut self, _ended: UnixStream) -> io::Result<()> {
         let mut events = Vec::with_capacity(64);
         loop {
@@ -112,7 +111,7 @@ impl Work {
         Ok(())
     }
 
-    /// Of a session whose one side has ended, the other one ends.
+    /// Forwards bytes in one direction. Closes the session when either side has ended.
     fn pass_on(&mut self, side: u64) {
         let place = usize::try_from(side / 2).unwrap_or(usize::MAX);
         let Some(Some(session)) = self.sessions.get_mut(place) else { return };

@@ -1,4 +1,4 @@
-//! `gateway`: what it costs to go through it, beside a direct connection and `PgBouncer`, on the same server.
+//! `gateway`: cost of the gateway, compared with a direct connection and with `PgBouncer` on the same server.
 
 mod copy;
 mod crowd;
@@ -19,25 +19,25 @@ use crowd::Crowd;
 use fixture::ProxyFixture;
 use pgbench::ProcessorTimes;
 
-/// Rounds for nothing, until everything is in memory.
+/// Rounds before the measurement, in which all data get into memory.
 const WARM_UP: u32 = 1;
 
-/// The bench and what it needs of its caller.
+/// Options of the bench.
 #[derive(Debug)]
 pub struct ProxyBench {
-    /// The options of the server. Its template does not matter.
+    /// Options of the server. The bench ignores their template.
     pub server_options: ServerOptions,
-    /// The cache that was chosen, if one was.
+    /// Cache directory chosen by the user.
     pub cache: Option<PathBuf>,
-    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
 }
 
 impl ProxyBench {
-    /// Measures pgbench and copies over each way to one server, in turn, and then a crowd of sessions.
+    /// Measures pgbench and COPY over each way to one server, in turns, and then a crowd of sessions.
     ///
     /// # Errors
-    /// Nothing was measured at all; there is no pgbench, for example.
+    /// There is no measurement at all, for example because pgbench is missing.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load();
         let server_options = ServerOptions { template: None, ..self.server_options.clone() };

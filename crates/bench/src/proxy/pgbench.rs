@@ -1,4 +1,4 @@
-//! pgbench over each way: the smallest messages there are, so that the way weighs most.
+//! pgbench over each way. It has the smallest messages, so that the cost of the way weighs most.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,12 +10,12 @@ use crate::BenchError;
 use crate::client::Address;
 use crate::pgbench::Pgbench;
 
-/// Branches: as many as keep 8 clients out of each other's way. 15 MB each.
+/// Number of branches, of 15 MB each. With 20 branches, 8 clients rarely wait for each other.
 const SCALE: u32 = 20;
-/// How long each goes on in a round, in seconds.
+/// Duration of each turn in seconds.
 const SECONDS: u32 = 2;
 
-/// What it does.
+/// Workload of pgbench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) name: &'static str,
@@ -23,7 +23,7 @@ pub(super) struct Load {
     clients: u32,
 }
 
-/// All of it.
+/// All workloads.
 pub(super) const LOADS: [Load; 4] = [
     Load { name: "pgbench -S, 1 client", read_only: true, clients: 1 },
     Load { name: "pgbench -S, 8 clients", read_only: true, clients: 8 },
@@ -31,17 +31,17 @@ pub(super) const LOADS: [Load; 4] = [
     Load { name: "TPC-B-like, 8 clients", read_only: false, clients: 8 },
 ];
 
-/// A hundred that only read.
+/// Workload of the busy sessions in a crowd.
 pub(super) const BUSY: Load = Load { name: "pgbench -S, 100 clients", read_only: true, clients: 100 };
 
-/// Makes the database, and its tables.
+/// Creates the database and pgbench's tables.
 pub(super) fn prepare(pgbench: &Pgbench, fixture: &ProxyFixture) -> Result<(), BenchError> {
     let socket = fixture.address(Way::Socket);
     socket.connect("postgres", &[])?.query(&format!("CREATE DATABASE {DATABASE}"))?;
     pgbench.prepare(socket, DATABASE, SCALE, &[])
 }
 
-/// Processor time that what stands in a way takes for each transaction: a sample for each contender, by its name.
+/// Processor time per transaction of the process in a way: a sample for each contender, by name.
 #[derive(Default)]
 pub(super) struct ProcessorTimes(RefCell<HashMap<String, Sample>>);
 
@@ -52,12 +52,12 @@ impl ProcessorTimes {
         sample.push(taken).expect("a duration is finite");
     }
 
-    /// What was for nothing does not count.
+    /// Discards the warm-up.
     pub(super) fn forget(&self) {
         self.0.borrow_mut().clear();
     }
 
-    /// The median of that contender; `None` if nothing stands in its way.
+    /// Returns the median for a contender; `None` if there is nothing in its way.
     pub(super) fn median(&self, name: &str) -> Option<Quantity> {
         self.0.borrow().get(name)?.median()
     }
@@ -86,12 +86,12 @@ pub(super) fn contenders<'a>(
     contenders
 }
 
-/// The name of who does that over this way.
+/// Returns the name of the contender for a workload over a way.
 pub(super) fn contender(what: &str, way: Way) -> String {
     format!("{what}: {}", way.name())
 }
 
-/// The time from one transaction to the next, over all clients.
+/// Runs a workload. Returns the mean time between transactions over all clients.
 pub(super) fn time(
     pgbench: &Pgbench,
     address: &Address,

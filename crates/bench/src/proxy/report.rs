@@ -1,4 +1,4 @@
-//! What `gateway` found, as tables.
+//! Report of `gateway`.
 
 use report::{Quantity, Report, Table, Timed, Unit};
 
@@ -117,7 +117,7 @@ fn goals(timed: &[Timed], used: &ProcessorTimes, crowd: Option<&Crowd>) -> Vec<G
     goals
 }
 
-/// How fast it goes over one way as a part of how fast it goes over another.
+/// Returns the speed over one way as a fraction of the speed over another.
 fn worth(timed: &[Timed], what: &str, way: Way, base: Way) -> Option<Quantity> {
     ratio(timed, &contender(what, base), &contender(what, way))
 }

@@ -1,4 +1,4 @@
-//! `pgbench`: its TPC-B-like transactions on servers as articles have set them up, and on ours.
+//! `pgbench`: its TPC-B-like transactions on servers configured as in published articles, and on pgfresh.
 
 mod report;
 
@@ -15,43 +15,43 @@ use crate::pgbench::Pgbench;
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
 
-/// Rounds for nothing, until everything is in memory.
+/// Rounds before the measurement, in which all data get into memory.
 const WARM_UP: u32 = 1;
-/// Clients at once, each with a thread. Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`".
+/// Numbers of clients, each with a thread. Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`".
 const CLIENTS: [u32; 3] = [1, 2, 3];
-/// The database, and on the server with normal settings a second one, with unlogged tables.
+/// Databases: one per server, and another one with unlogged tables on the server with normal settings.
 const DATABASE: &str = "tpcb";
 const UNLOGGED: &str = "unlogged";
-/// The one that is leased from the gateway.
+/// Database leased from the gateway.
 const LEASED: &str = "leased";
-/// What is made with unlogged tables, and ours.
+/// Names of the sides that are not setups.
 const NORMAL_UNLOGGED: &str = "normal settings, unlogged tables, on disk";
 const OURS: &str = "pgfresh";
 const OURS_DIRECT: &str = "pgfresh, straight to its server";
 
-/// The bench and what it needs of its caller.
+/// Options of the bench.
 #[derive(Debug)]
 pub struct Transactions {
-    /// The options of our own server; the others have its installation.
+    /// Options of pgfresh's own server; the others use its installation.
     pub server_options: ServerOptions,
-    /// The cache that was chosen, if one was.
+    /// Cache directory chosen by the user.
     pub cache: Option<PathBuf>,
-    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// A directory on the disk in question; without one, where a server's data would live on disk.
+    /// Directory on the disk to test. `None` means the place where a server's data would be on disk.
     pub disk: Option<PathBuf>,
-    /// Branches, of 15 MB each in each of the servers.
+    /// Number of branches, of 15 MB each, in each server.
     pub scale: u32,
-    /// How long each goes on in its turn.
+    /// Duration of each turn in seconds.
     pub seconds: u32,
 }
 
-/// One of those that are compared.
+/// One side of the comparison.
 struct Side {
     name: &'static str,
     address: Address,
     database: &'static str,
-    /// Writes what the turns before have left unwritten, before it counts.
+    /// Session for the CHECKPOINT before each turn, which writes the dirty pages of earlier turns.
     session: RefCell<AdminConnection>,
 }
 
@@ -75,21 +75,21 @@ impl Side {
     }
 }
 
-/// The name of who runs with so many clients.
+/// Returns the name of the contender with `clients` clients.
 fn contender(side: &str, clients: u32) -> String {
     format!("{side}, clients: {clients}")
 }
 
-/// The server's own socket.
+/// Returns the server's own unix socket.
 fn socket(server: &Server) -> Address {
     Address::Unix(server.run().socket_directory().join(server::SOCKET))
 }
 
 impl Transactions {
-    /// Measures pgbench with one, two and three clients, in each of so many rounds.
+    /// Measures pgbench with one, two and three clients, in `rounds` rounds.
     ///
     /// # Errors
-    /// Nothing was measured at all: there is no pgbench, for example, or no room on the disk.
+    /// There is no measurement at all, for example because pgbench is missing or the disk is full.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let Self { server_options, cache, program, disk, .. } = self;
         let fixture = Fixture::open(server_options, cache.as_deref(), program.clone(), TABLES)?;
@@ -98,11 +98,11 @@ impl Transactions {
         let needed = [Setup::Normal, Setup::Dangerous, Setup::Tuned, Setup::Tmpfs];
         let (servers, mut notes) =
             setups.start_all(&needed, |server| self.prepare(&pgbench, server, DATABASE, &[]))?;
-        // What is unlogged is still on a server that is otherwise as it is out of the box.
+        // Unlogged tables go to the server with otherwise normal settings.
         self.prepare(&pgbench, &servers[0].1, UNLOGGED, &["--unlogged-tables"])?;
         self.prepare(&pgbench, &fixture.server, DATABASE, &[])?;
         let gateway = fixture.gateway();
-        // The database lasts as long as it has a session.
+        // The lease lasts as long as it has a session.
         let holder = gateway.connect(LEASED, &[])?;
         pgbench.prepare(&gateway, LEASED, self.scale, &[])?;
 
@@ -133,7 +133,7 @@ impl Transactions {
         Ok((report, end.and(closed).err()))
     }
 
-    /// Makes a database with pgbench's tables in it.
+    /// Creates a database with pgbench's tables.
     fn prepare(
         &self,
         pgbench: &Pgbench,

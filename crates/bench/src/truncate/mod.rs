@@ -1,4 +1,4 @@
-//! `truncate`: a test that commits a few rows, and all the ways to clean up after it.
+//! `truncate`: a test that commits a few rows, and ways to clean up after it.
 
 mod report;
 
@@ -14,12 +14,11 @@ use crate::fixture::{BRIEF, BY_HAND, Fixture, ROLLED_BACK, TABLES, statements};
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
 
-/// Rounds for nothing, until pool and page cache have settled.
+/// Rounds before the measurement, in which pool and page cache settle.
 const WARM_UP: u32 = 1;
-/// How long tests are repeated in one turn, at least once.
+/// Time for which a turn repeats the test. It runs at least once.
 const SPAN: Duration = Duration::from_millis(400);
-/// What a test does, statement by statement, each committed. Source: a suite of middling size, whose tests make a handful of
-/// fixtures.
+/// Statements of a test, each committed. Source: a suite of medium size, whose tests create a handful of fixtures.
 const TEST: [&str; 5] = [
     "INSERT INTO t3 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
     "INSERT INTO t7 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
@@ -28,20 +27,20 @@ const TEST: [&str; 5] = [
     "INSERT INTO t27 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
 ];
 
-/// The bench and what it needs of its caller. All servers have 30 tables, whatever template the options name.
+/// Options of the bench. It ignores the options' template; all servers have 30 tables.
 #[derive(Debug)]
 pub struct Truncate {
-    /// The options of our own server; the others have its installation.
+    /// Options of pgfresh's own server; the others use its installation.
     pub server_options: ServerOptions,
-    /// The cache that was chosen, if one was.
+    /// Cache directory chosen by the user.
     pub cache: Option<PathBuf>,
-    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// A directory on the disk in question; without one, where a server's data would live on disk.
+    /// Directory on the disk to test. `None` means the place where a server's data would be on disk.
     pub disk: Option<PathBuf>,
 }
 
-/// How a test leaves its database as it found it.
+/// Clean-up after a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CleanUp {
     Truncate,
@@ -58,7 +57,7 @@ impl CleanUp {
         }
     }
 
-    /// Runs one test, and cleans up.
+    /// Runs one test and its clean-up.
     fn test(self, session: &mut AdminConnection) -> Result<(), SessionError> {
         let ends = self == Self::Rollback;
         let begin = ends.then_some("BEGIN");
@@ -74,14 +73,14 @@ impl CleanUp {
             Self::Truncate => {
                 format!("TRUNCATE {} RESTART IDENTITY CASCADE", names.collect::<Vec<_>>().join(", "))
             }
-            // A table that refers to another one goes before it.
+            // A table must be emptied before the table that it refers to.
             Self::Delete => format!("DELETE FROM {}", names.rev().collect::<Vec<_>>().join("; DELETE FROM ")),
             Self::Rollback => "ROLLBACK".to_owned(),
         }
     }
 }
 
-/// What is tried on which of the servers that others have set up.
+/// Combinations on servers that are not pgfresh's.
 const THEIRS: [(Setup, CleanUp); 6] = [
     (Setup::Normal, CleanUp::Truncate),
     (Setup::Normal, CleanUp::Delete),
@@ -90,9 +89,9 @@ const THEIRS: [(Setup, CleanUp); 6] = [
     (Setup::Tuned, CleanUp::Rollback),
     (Setup::Tmpfs, CleanUp::Truncate),
 ];
-/// What is tried by hand on ours.
+/// Clean-ups by hand on pgfresh's server.
 const OURS: [CleanUp; 2] = [CleanUp::Truncate, CleanUp::Rollback];
-/// A fresh database for each test, and rollback isolation.
+/// Contenders with a fresh database for each test, and with rollback isolation.
 const FRESH: &str = "pgfresh: a fresh database for each test";
 const ISOLATED: &str = "pgfresh: rollback isolation";
 
@@ -101,10 +100,10 @@ fn contender(who: &str, clean_up: CleanUp) -> String {
 }
 
 impl Truncate {
-    /// Measures how long a test takes with its cleaning up, in each of so many rounds.
+    /// Measures the duration of a test with its clean-up, in `rounds` rounds.
     ///
     /// # Errors
-    /// Nothing was measured at all: there is no room on the disk, for example.
+    /// There is no measurement at all, for example because the disk is full.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let Self { server_options, cache, program, disk } = self;
         let setups = Setups { server_options, cache: cache.as_deref(), program, disk: disk.as_deref() };
@@ -158,7 +157,7 @@ fn ours(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError>
     Ok(contenders)
 }
 
-/// Tests on one connection that is kept. What the turns before have left unwritten is written before it counts.
+/// Runs tests on one open connection. The CHECKPOINT before the measurement writes the dirty pages of earlier turns.
 fn by_hand<'a>(
     who: &str,
     server: &'a Server,

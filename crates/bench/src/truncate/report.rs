@@ -1,4 +1,4 @@
-//! What `truncate` found, as tables, beside what two articles say.
+//! Report of `truncate`, with the figures of two articles for comparison.
 
 use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit};
 
@@ -40,7 +40,7 @@ fn tests(timed: &[Timed], base: &str) -> Table {
     table
 }
 
-/// How many times as fast `name` is as `base`, with its interval.
+/// Returns the speed of `name` relative to `base`; missing for `base` itself.
 fn gain(timed: &[Timed], base: &str, name: &str) -> Cell {
     if base == name {
         return Cell::Missing;
@@ -48,7 +48,7 @@ fn gain(timed: &[Timed], base: &str, name: &str) -> Cell {
     ratio(timed, base, name).into()
 }
 
-/// A row of published figures: what, before, after in seconds, and where from.
+/// Returns a row of published figures: name, seconds before, seconds after, and their ratio.
 fn published(what: &str, before: f64, after: f64) -> [Cell; 4] {
     let seconds = |value| Quantity::new(value, Unit::Seconds).into();
     [what.into(), seconds(before), seconds(after), Quantity::new(before / after, Unit::Ratio).into()]
@@ -75,8 +75,8 @@ fn truncated(timed: &[Timed]) -> Table {
     table
 }
 
-/// Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`": its table, one client before, three after;
-/// both commit, for of rolling back it has no figure of its own.
+/// Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`": its table, one client before, three
+/// after. Both commit, because the blog has no figure for rolling back.
 fn rolled_back(timed: &[Timed], base: &str) -> Table {
     let title = "Each test one transaction that is rolled back, beside the published figures";
     let mut table = Table::numbers(title, "what", ["tests a second", "× as fast"]);

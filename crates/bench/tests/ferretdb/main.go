@@ -1,6 +1,6 @@
-// Runs a command beside FerretDB, which speaks MongoDB's protocol and keeps its data in PostgreSQL.
+// Runs a command beside FerretDB, a server with MongoDB's protocol that keeps its data in PostgreSQL.
 //
-// DATABASE_URL is the PostgreSQL. The command gets MONGODB_URL; its exit code is that of this program.
+// DATABASE_URL names the PostgreSQL server. The command gets MONGODB_URL, and this program exits with its exit code.
 package main
 
 import (
@@ -60,7 +60,7 @@ func run(command []string) (int, error) {
 	return 0, nil
 }
 
-// name tells FerretDB its version, which it does not know when it is part of another program.
+// name tells FerretDB its version, because a program that embeds FerretDB must supply it.
 func name() {
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, dependency := range build.Deps {
