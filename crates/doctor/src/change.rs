@@ -1,29 +1,30 @@
-//! Change points: where a series of rates becomes another one for good.
+//! Change points: places where a series of rates changes its level permanently.
 
-/// Values on either side of a change, at least.
+/// Minimum number of values on either side of a change.
 const FEWEST: usize = 4;
-/// Medians that differ by less are the same.
+/// Ratio of two medians below which they count as equal.
 const NOTICEABLE: f64 = 1.25;
-/// Standard normal score of the rank test beyond which a change is no chance: 1 in 370 for one place, and we look at
-/// the best of many.
+/// Standard normal score of the rank test beyond which a change is significant. The probability of chance is 1 in 370
+/// for one place, and the search examines many.
 const SCORE: f64 = 3.0;
 
-/// A change of level.
+/// Change of level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Change {
-    /// The first value after it.
+    /// Index of the first value after the change.
     pub(crate) at: usize,
-    /// The median between the change before and this one.
+    /// Median between the previous change and this one.
     pub(crate) before: f64,
-    /// The median from here to the next change.
+    /// Median between this change and the next one.
     pub(crate) after: f64,
 }
 
-/// All changes of `values`, which are positive, in order.
+/// Returns all changes of `values` in order. The values must be positive.
 ///
-/// Binary segmentation: a stretch is cut where the sum of distances from the medians of both parts becomes least, if the
-/// medians differ by a quarter and the rank test of Mann and Whitney says that this is no chance; then each part again.
-/// Source: Killick, Fearnhead and Eckley, "Optimal detection of changepoints", JASA 107 (2012), section 2.2.
+/// Binary segmentation: cuts a stretch where the sum of distances from the medians of both parts is smallest. The
+/// medians must differ by a quarter, and the rank test of Mann and Whitney must be significant. Then it examines each
+/// part in the same way. Source: Killick, Fearnhead and Eckley, "Optimal detection of changepoints", JASA 107 (2012),
+/// section 2.2.
 pub(crate) fn changes(values: &[f64]) -> Vec<Change> {
     let mut cuts = Vec::new();
     cut(values, 0, &mut cuts);
@@ -55,7 +56,7 @@ fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value that this share of all is below; 0 if there is none.
+/// Returns the quantile `share`, from 0 to 1; 0 for no values.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -69,14 +70,14 @@ fn distance(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - median).abs()).sum()
 }
 
-/// The score that two samples get none of whose values overlap: short ones cannot reach more.
+/// Returns the score of two samples that do not overlap, the maximum for their sizes.
 fn highest(left: &[f64], right: &[f64]) -> f64 {
     let (n, m) = (report::as_f64(left.len()), report::as_f64(right.len()));
     n * m / 2.0 / (n * m * (n + m + 1.0) / 12.0).sqrt()
 }
 
-/// The absolute standard normal score of the rank test. Source: Mann and Whitney, Annals of Mathematical Statistics 18
-/// (1947).
+/// Returns the absolute standard normal score of the rank test. Source: Mann and Whitney, Annals of Mathematical
+/// Statistics 18 (1947).
 fn score(left: &[f64], right: &[f64]) -> f64 {
     let (n, m) = (report::as_f64(left.len()), report::as_f64(right.len()));
     let wins: f64 = left
@@ -92,7 +93,7 @@ fn score(left: &[f64], right: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Values near `level`, within ±10 %: the golden ratio's multiples spread evenly.
+    /// Yields values within ±10 % of `level`. Multiples of the golden ratio spread them evenly.
     fn steady(level: f64, count: u32) -> impl Iterator<Item = f64> {
         (0..count).map(move |i| level * (0.9 + 0.2 * (f64::from(i) * 0.618_034).fract()))
     }

@@ -1,4 +1,4 @@
-//! What a commit costs: single rows inserted on servers of ours, under each kind of settings and by several clients.
+//! Cost of a commit: single-row inserts on our own servers, for each kind of settings and for several clients.
 //!
 //! Gains are medians of the ratios within a round.
 
@@ -16,19 +16,20 @@ use crate::fixture::{Fixture, Setup};
 use crate::proof::{NOTICEABLE, Proof};
 use crate::trial::Latencies;
 
-/// The first round warms up. Of 12, the interval of a median leaves out the two extremes on either side.
+/// One warm-up round and 12 counted ones. With 12 rounds, the interval of a median excludes the two extremes on either
+/// side.
 const ROUNDS: Rounds = Rounds::new(1, 12);
-/// RAM that gains less than this over the same settings on disk adds little.
+/// Gain below which RAM hardly improves on the same settings on disk.
 const LITTLE: f64 = 1.1;
 
-/// The kinds of commits.
+/// Kind of commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommitKind {
     Durable,
     Asynchronous,
     Fast,
     FastInRam,
-    /// Durable, by so many clients at once.
+    /// Durable commits by this number of simultaneous clients.
     Clients(usize),
 }
 
@@ -52,25 +53,25 @@ impl CommitKind {
     }
 }
 
-/// What was measured of one kind.
+/// Measurements of one kind.
 #[derive(Debug, Clone)]
 struct Measured {
     kind: CommitKind,
-    /// Commits a second in each round.
+    /// Commits per second in each round.
     rates: Sample,
-    /// Seconds of a commit in each round, in the median: what disturbs a few of them does not count.
+    /// Median duration of a commit in each round, in seconds. A disturbance of a few commits does not affect it.
     typical: Sample,
-    /// Seconds of each commit.
+    /// Duration of each commit in seconds.
     latencies: Latencies,
 }
 
-/// What was measured of commits.
+/// Measurements of all kinds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Commits {
     measured: Vec<Measured>,
-    /// Why there are none in RAM, where that is so.
+    /// Reason why there are no commits in RAM; `None` if there are.
     why_no_ram: Option<String>,
-    /// Of processors, meanwhile.
+    /// Shortage of processor time during the measurement.
     shortage: Shortage,
 }
 
@@ -97,10 +98,10 @@ impl Measured {
 }
 
 impl Commits {
-    /// Measures within `length`, or until it is cancelled; servers are started before and stopped afterwards.
+    /// Measures for `length`, or until it is cancelled. Starting and stopping the servers takes additional time.
     ///
     /// # Errors
-    /// A server does not start, or goes away.
+    /// A server does not start, or disappears.
     pub(crate) fn measure(
         fixture: &Fixture<'_>,
         length: Duration,
@@ -139,12 +140,12 @@ impl Commits {
         self.measured.iter().find(|measured| measured.kind == kind && !measured.rates.is_empty())
     }
 
-    /// What is proven of `kind` in comparison with `base`, where a gain is one from `least` on.
+    /// Returns the proof about the gain of `kind` over `base`. The gain must be at least `least`.
     fn proof(&self, kind: CommitKind, base: CommitKind, least: f64) -> Option<Proof> {
         Some(Proof::of(self.gain(kind, base)?, least, &self.shortage))
     }
 
-    /// How many times as fast commits of `kind` are as those of `base`; of several clients, how many times as many they are.
+    /// Returns the speed-up of commits of `kind` over those of `base`; for several clients, the ratio of their rates.
     pub(crate) fn gain(&self, kind: CommitKind, base: CommitKind) -> Option<Factor> {
         let (kind, base) = (self.of(kind)?, self.of(base)?);
         let ratios = match kind.kind {
@@ -154,17 +155,18 @@ impl Commits {
         Factor::of(&ratios.ok()?)
     }
 
-    /// How many seconds longer a commit takes with its flush than without, in the median; `None` where one was not measured.
+    /// Returns how many seconds longer a commit takes with a flush, as the difference of the medians. `None` if either
+    /// was not measured.
     pub(crate) fn flushing(&self) -> Option<f64> {
         Some(self.time(CommitKind::Durable)?.value - self.time(CommitKind::Fast)?.value)
     }
 
-    /// Half of the commits took no longer, in seconds.
+    /// Returns the median duration of a commit.
     fn time(&self, kind: CommitKind) -> Option<report::Quantity> {
         self.of(kind)?.latencies.p50()
     }
 
-    /// All of what was measured, for programs.
+    /// Yields all measured values, for programs.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
         let all = self.measured.iter().flat_map(|measured| [&measured.rates, measured.latencies.sample()]);
         all.filter(|sample| !sample.is_empty())
@@ -207,7 +209,7 @@ impl Commits {
         table
     }
 
-    /// What follows, if nothing but commits is known of a suite.
+    /// Returns the findings for a suite that was not observed.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let gain = |factor, before, after| {
             let change = self.time(before).zip(self.time(after)).map(|(before, after)| [before, after]);
@@ -263,7 +265,7 @@ impl Commits {
         findings
     }
 
-    /// What follows for a suite that was watched itself: whether RAM adds anything.
+    /// Returns the finding about RAM, which also holds for an observed suite.
     pub(crate) fn finding_on_ram(&self) -> Option<Finding> {
         let factor = self.proof(CommitKind::FastInRam, CommitKind::Fast, LITTLE)?.gain()?;
         let change = self
@@ -280,7 +282,7 @@ impl Commits {
     }
 }
 
-/// The sessions of that kind of commits.
+/// Opens the sessions for a kind of commit.
 fn connect(kind: CommitKind, server: &Server) -> Result<Vec<AdminConnection>, ProvisionError> {
     let count = if let CommitKind::Clients(count) = kind { count } else { 1 };
     let mut sessions = Vec::new();
@@ -294,7 +296,8 @@ fn connect(kind: CommitKind, server: &Server) -> Result<Vec<AdminConnection>, Pr
     Ok(sessions)
 }
 
-/// Commits with all sessions at once for a while; returns the time of each commit, and how many there were a second.
+/// Commits in all sessions at once for `length`. Returns the duration of each commit in seconds, and the commits per
+/// second.
 fn commit(sessions: &mut [AdminConnection], length: Duration) -> Result<(Vec<f64>, f64), SessionError> {
     let begun = Instant::now();
     let workers = |session| move || commit_in(session, length);
@@ -318,7 +321,7 @@ fn commit_in(session: &mut AdminConnection, length: Duration) -> Result<Vec<f64>
 mod tests {
     use super::*;
 
-    /// What would have been measured with these commits a second in each of six rounds.
+    /// Returns measurements of six rounds with these commits per second.
     fn commits(rates: &[(CommitKind, f64)]) -> Commits {
         let measured = rates.iter().map(|(kind, rate)| {
             let mut measured = Measured::new(*kind);
@@ -371,7 +374,7 @@ mod tests {
     fn what_a_busy_machine_hides_is_called_unknown_with_what_is_likely() {
         let equal = [CommitKind::Durable, CommitKind::Fast, CommitKind::FastInRam].map(|kind| (kind, 50.0));
         let mut noisy = commits(&equal);
-        // The medians of all commits separate; those of the rounds do not.
+        // The medians of all commits differ, but those of the rounds do not.
         for Measured { kind, latencies, .. } in &mut noisy.measured {
             *latencies = Latencies::new("");
             latencies.add(if *kind == CommitKind::Durable { 20.7e-3 } else { 105e-6 });
@@ -385,7 +388,7 @@ mod tests {
         let end = "processors were short, some task waited for a processor 97 % of the time.";
         assert!(evidence.ends_with(end), "{evidence}");
         assert!(noisy.layer().verdict().ends_with("whether RAM would add to that is not known."));
-        // What is shown in spite of the noise is still said.
+        // A gain that is significant in spite of the noise still leads to a finding.
         let mut slow = commits(&[(CommitKind::Durable, 50.0), (CommitKind::Fast, 5000.0)]);
         slow.shortage = noisy.shortage;
         assert_eq!(names(&slow), ["Commits wait for the disk"]);

@@ -1,4 +1,4 @@
-//! Our sync probe beside `pg_test_fsync` itself, in turn on the same file system, and beside published figures.
+//! Comparison of our sync probe with `pg_test_fsync`, in turns on the same file system, and with published figures.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,11 +14,11 @@ use crate::examination::NEED;
 use crate::sync::{METHODS, Syncs, Target};
 use crate::{DoctorError, machine};
 
-/// How long each method has in a round: the least that `pg_test_fsync` takes.
+/// Time for each method in a round. `pg_test_fsync` has no shorter one.
 const EACH: Duration = Duration::from_secs(1);
-/// What was published of a consumer's drive (Samsung 990 Pro, xfs) and of one with power-loss protection (`Micron 7400`,
-/// LVM), operations a second, in the order of all methods; 0 where there is none. The second ended when it got to 2 kB. Source: "Using Postgres
-/// `pg_test_fsync` tool for testing low latency writes" (2025-05-27).
+/// Published rates in operations per second, in the order of all methods; 0 means no figure. The first are those of a
+/// consumer drive (Samsung 990 Pro, xfs), the second those of one with power-loss protection (`Micron 7400`, LVM),
+/// which ended at 2 kB. Source: "Using Postgres `pg_test_fsync` tool for testing low latency writes" (2025-05-27).
 #[rustfmt::skip]
 const PUBLISHED: [[f64; METHODS]; 2] = [
     [
@@ -31,7 +31,8 @@ const PUBLISHED: [[f64; METHODS]; 2] = [
     ],
 ];
 
-/// The rounds within a turn are not those of the comparison.
+/// Observer for the rounds inside a turn. It passes on cancellation but no progress, because those rounds are not the
+/// comparison's.
 struct WithinTurn<'a>(&'a dyn Progress);
 
 impl Progress for WithinTurn<'_> {
@@ -40,24 +41,24 @@ impl Progress for WithinTurn<'_> {
     }
 }
 
-/// What is to be compared.
+/// Options of the comparison.
 #[derive(Debug, Clone)]
 pub struct SyncComparison {
-    /// A directory on the disk in question.
+    /// Directory on the disk to test.
     pub path: PathBuf,
-    /// `pg_test_fsync`.
+    /// Path of `pg_test_fsync`.
     pub original: PathBuf,
-    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// How often each has its turn; a round takes 36 s.
+    /// Number of rounds. Each takes 36 s.
     pub rounds: u32,
 }
 
 impl SyncComparison {
-    /// Measures both in turn.
+    /// Measures both in turns.
     ///
     /// # Errors
-    /// Nothing can be written at the path, or `pg_test_fsync` cannot be run.
+    /// The path is not writable, or `pg_test_fsync` does not run.
     #[allow(clippy::missing_panics_doc)]
     pub fn measure(&self, progress: &dyn Progress) -> Result<Report, DoctorError> {
         let (roots, account) = (Roots::default(), Account::ours());
@@ -102,13 +103,13 @@ impl SyncComparison {
         Ok(report)
     }
 
-    /// The rates that it prints, in its order; `None` is what it calls n/a.
+    /// Runs `pg_test_fsync` and returns its rates in its order. `None` is a method that it reports as n/a.
     fn original(&self, folder: &Path) -> Result<Vec<Option<f64>>, DoctorError> {
         let mut command = Command::new(&self.original);
         command.args(["-s", "1", "-f"]).arg(folder.join("pg_test_fsync.out")).env("LC_ALL", "C");
         let output =
             command.stdin(Stdio::null()).stderr(Stdio::null()).output().attempt("run", &self.original)?;
-        // It ends with an error where a write is refused: what it had printed counts.
+        // `pg_test_fsync` exits with an error when the system refuses a write. Its earlier output is still valid.
         Ok(read(&String::from_utf8_lossy(&output.stdout)))
     }
 }

@@ -1,9 +1,9 @@
-//! The device: which disks hold the bytes, and what they say of their caches.
+//! Disks below a path, and the modes of their caches.
 
 use report::{Cell, Layer, Quantity, Unit, as_f64};
 use sys::{Bottom, Disk, Roots, Stack};
 
-/// Prefixes of the names of devices that some program or host provides. Source: Linux, Documentation/admin-guide/devices.txt.
+/// Name prefixes of virtual devices. Source: Linux, Documentation/admin-guide/devices.txt.
 const VIRTUAL_NAMES: [(&str, &str); 8] = [
     ("vd", "virtio"),
     ("xvd", "Xen"),
@@ -15,7 +15,7 @@ const VIRTUAL_NAMES: [(&str, &str); 8] = [
     ("loop", "over a file"),
 ];
 
-/// What the models of virtual disks and cloud volumes have in their names.
+/// Parts of the model names of virtual disks and cloud volumes.
 const VIRTUAL_MODELS: [(&str, &str); 15] = [
     ("QEMU", "QEMU"),
     ("VBOX", "VirtualBox"),
@@ -34,8 +34,8 @@ const VIRTUAL_MODELS: [(&str, &str); 15] = [
     ("Virtual", "unnamed host"),
 ];
 
-/// What the models of drives begin with whose makers state power-loss protection. A model that is not here may well have
-/// it. Source: data sheets of Micron, Intel, Samsung, Kioxia and Solidigm.
+/// Model prefixes of drives with power-loss protection according to their makers. Other models may have it too. Source:
+/// data sheets of Micron, Intel, Samsung, Kioxia and Solidigm.
 const PROTECTED_MODELS: [&str; 16] = [
     "Micron_7300",
     "Micron_7400",
@@ -55,30 +55,30 @@ const PROTECTED_MODELS: [&str; 16] = [
     "INTEL SSDSC2K",
 ];
 
-/// What is known of where the bytes of a path lie.
+/// Storage below a path.
 #[derive(Debug, Clone)]
 pub(crate) struct Device {
     pub(crate) stack: Stack,
-    /// The most writes a second that our control group may make, if there is such a cap.
+    /// Limit of our control group in writes per second; `None` without a limit.
     pub(crate) cap: Option<u64>,
 }
 
-/// What becomes of a write that was flushed, as far as the device tells.
+/// Durability of a flushed write, as far as the device reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Keeping {
-    /// It is in the memory of this machine.
+    /// The data are in the memory of this machine.
     Memory,
-    /// Another program decides: a host, a cloud, a server.
+    /// A host, cloud or server decides.
     Elsewhere(String),
-    /// The kernel was told to send no flushes to a cache that may lose its content.
+    /// An administrator told the kernel to send no flushes, but the cache is volatile.
     Lies,
     /// The maker states power-loss protection.
     Protected,
-    /// No volatile cache, says the drive.
+    /// The drive reports that it has no volatile cache.
     WriteThrough,
-    /// A volatile cache, which a flush must empty.
+    /// The drive has a volatile cache, which a flush must empty.
     Volatile,
-    /// Unknown.
+    /// Unknown, with the reason.
     Unknown(String),
 }
 
@@ -98,7 +98,7 @@ impl Device {
         }
     }
 
-    /// Whether it claims to turn. No disk that turns flushes in less than 2 ms.
+    /// Whether a disk reports that it rotates. No rotating disk flushes in less than 2 ms.
     pub(crate) fn claims_to_turn(&self) -> bool {
         self.disks().iter().any(|disk| disk.rotational == Some(true))
     }
@@ -108,14 +108,14 @@ impl Device {
             Bottom::Memory => Keeping::Memory,
             Bottom::Network(what) => Keeping::Elsewhere(what.clone()),
             Bottom::Unknown(why) => Keeping::Unknown(why.clone()),
-            // Data are as safe as in the worst of several.
+            // The least reliable disk decides.
             Bottom::Disks(disks) => {
                 disks.iter().map(keeping_of).max_by_key(doubt).unwrap_or(Keeping::Volatile)
             }
         }
     }
 
-    /// The names of the disks: what a sentence begins with.
+    /// Returns the names of the disks as the beginning of a sentence.
     fn subject(&self) -> String {
         let names = self.disks().iter().map(|disk| match &disk.model {
             Some(model) => format!("{} ({model})", disk.name),
@@ -169,7 +169,7 @@ impl Device {
     }
 }
 
-/// What `lsds` shows of a disk, in its order.
+/// Adds the facts that `lsds` shows of a disk, in its order.
 fn describe(layer: &mut Layer, disk: &Disk) {
     let bytes = |bytes: u64| Quantity::new(as_f64(bytes), Unit::Bytes);
     let count = |count: u32| Quantity::new(f64::from(count), Unit::Count);
@@ -209,11 +209,11 @@ fn keeping_of(disk: &Disk) -> Keeping {
     }
 }
 
-/// Who provides a disk that is none of itself.
+/// Returns the provider of a virtual disk; `None` for a physical one.
 fn host_of(disk: &Disk) -> Option<&'static str> {
     let model = disk.model.as_deref().unwrap_or_default();
     let by_model = VIRTUAL_MODELS.iter().find(|(part, _)| model.contains(part));
-    // A model says more than a name; a loop with a model is somebody's stand-in for that.
+    // The model is better evidence than the name. A loop device with a model is a test's replacement for that model.
     let by_name = VIRTUAL_NAMES.iter().find(|(prefix, _)| model.is_empty() && disk.name.starts_with(prefix));
     by_model.or(by_name).map(|(_, host)| *host)
 }

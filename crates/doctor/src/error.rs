@@ -1,26 +1,26 @@
-//! What can go wrong while examining.
+//! Errors of examinations.
 
 use storage::{FileError, PlaceError};
 
-/// A path could not be examined.
+/// Failure of an examination.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
-    /// Nothing can be written there.
+    /// The path is not writable.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// A file or directory could not be used.
+    /// A file or directory is not usable.
     #[error(transparent)]
     File(#[from] FileError),
-    /// psql could not do what it was asked, or did not get to the server.
+    /// psql failed, or could not reach the server.
     #[error("could not ask the server: {reason}")]
     Psql {
-        /// The first line of its errors.
+        /// First line of its error output.
         reason: String,
     },
 }
 
 impl DoctorError {
-    /// What to do.
+    /// Returns advice for the user, if there is any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

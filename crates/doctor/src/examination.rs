@@ -1,4 +1,4 @@
-//! From a path to a diagnosis: the order in which the layers are looked at.
+//! Examination of a path, layer by layer, with a diagnosis as the result.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -20,64 +20,64 @@ use crate::suite::Suite;
 use crate::sync::{Syncs, Target};
 use crate::{DoctorError, findings, machine};
 
-/// What the test files take, and a little more, in bytes.
+/// Bytes that the test files need, with some reserve.
 pub(crate) const NEED: u64 = 64 << 20;
 
-/// The share of the time that syncs are measured; the rest is for commits.
+/// Share of the time for measuring syncs. The rest is for commits.
 const SYNC_SHARE: f64 = 0.4;
 
-/// Pictures of a page, and what the names of their samples begin with: of what is compared with each other, that by which
-/// PostgreSQL waits for the disk.
+/// Pictures of the page, with the prefixes of their samples' names. Each shows the operation for which PostgreSQL waits
+/// on the disk.
 const PICTURES: [(&str, &[&str]); 2] = [
     ("Time of a synced write of 8 kB", &["one 8 kB write: ", "fdatasync, soak"]),
     ("Time of a commit", &["a commit"]),
 ];
 
-/// What is to be examined, and how long that may take.
+/// Options of an examination.
 #[derive(Debug)]
 pub struct Examination {
-    /// A directory on the disk in question.
+    /// Directory on the disk to examine.
     pub path: PathBuf,
-    /// Where the kernel shows itself.
+    /// Paths of sysfs and procfs.
     pub roots: Roots,
-    /// For all that is measured; some seconds. Start and end of servers come on top.
+    /// Time for all measurements, usually some seconds. Starting and stopping servers takes additional time.
     pub length: Duration,
-    /// How long to sync without a break before all else; not at all without.
+    /// Duration of the soak before all other measurements; `None` skips it.
     pub soak: Option<Duration>,
-    /// What the user's tests do.
+    /// Test suite of the user; `None` if there is none.
     pub suite: Option<Tests>,
-    /// Whether remedies are tried: on the suite, or on a test that stands for one.
+    /// Whether to try remedies on the suite, or on a test that represents one.
     pub tries: bool,
-    /// Whether tables have every line, and not only those that most people want.
+    /// Whether tables have all lines, or only the common ones.
     pub all: bool,
-    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// What servers are made with. Without it, or without any installation, no commits are measured.
+    /// Provisioner for the servers. An error skips the commits and appears in the diagnosis.
     pub provisioner: Result<Provisioner, ProvisionError>,
 }
 
-/// How it is known what the user's tests do.
+/// Source of knowledge about the test suite.
 #[derive(Debug, Clone)]
 pub enum Tests {
-    /// By this command for the shell, which finds a server by `DATABASE_URL`.
+    /// Shell command that runs the tests and finds the server by `DATABASE_URL`.
     Command(String),
-    /// By a profile that was made elsewhere.
+    /// Profile from an earlier run, possibly on another machine.
     Profile(Earlier),
 }
 
-/// What was found.
+/// Result of an examination.
 #[derive(Debug, Clone)]
 pub struct Diagnosis {
     /// Layers, findings and tables.
     pub report: Report,
-    /// What was measured of single operations, for programs.
+    /// Durations of single operations, for programs.
     pub samples: Vec<Sample>,
-    /// Why commits, the suite or the remedies were not measured to the end, if they were not.
+    /// Reason why commits, the suite or the remedies were not measured completely; `None` if they were.
     pub without_servers: Option<String>,
 }
 
 impl Diagnosis {
-    /// All of it as one page of HTML, with pictures of how long a sync and a commit took.
+    /// Formats the report as an HTML page with pictures of the durations of syncs and commits.
     #[must_use]
     pub fn to_html(&self) -> String {
         let mut page = self.report.clone();
@@ -95,10 +95,10 @@ impl Diagnosis {
 }
 
 impl Examination {
-    /// Looks at all layers.
+    /// Examines all layers.
     ///
     /// # Errors
-    /// Nothing can be written at the path. What else fails is said in the diagnosis.
+    /// The path is not writable. Other failures appear in the diagnosis.
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         let account = Account::ours();
         let place = Place::choose(&PlaceRequest::At(self.path.clone()), NEED, &self.path, &account)?;
@@ -116,7 +116,7 @@ impl Examination {
         let mut chart = Chart { report, found, samples: Vec::new(), is_suite_watched: false };
 
         let target = Target::create(folder)?;
-        // First of all, while the disk is still cold.
+        // The soak comes first, while the disk is still cool.
         let soak = self.soak.map(|length| {
             progress.measuring("a soak");
             Soak::measure(&target, &Sensors::of(&self.roots, device.disks().first()), length, progress)
@@ -158,7 +158,7 @@ impl Examination {
         Ok(Diagnosis { report: chart.report, samples: chart.samples, without_servers: served.err() })
     }
 
-    /// Commits, the suite, and the remedies.
+    /// Measures commits, the suite and the remedies.
     fn examine_servers(
         &self,
         provisioner: &Provisioner,
@@ -185,7 +185,7 @@ impl Examination {
             }
             _ => Ok(None),
         };
-        // What is known of commits is said even if what came after them has failed.
+        // The findings about commits count even if a later step has failed.
         if chart.is_suite_watched {
             chart.found.extend(commits.finding_on_ram());
         } else {
@@ -202,7 +202,7 @@ impl Examination {
         tried.map(drop)
     }
 
-    /// Watches the suite, and tries remedies on it; for `waiting_cost`, see [`profile::Circumstances`].
+    /// Observes the suite and tries remedies on it. See [`profile::Circumstances`] for `waiting_cost`.
     fn examine_suite(
         &self,
         command: &str,
@@ -234,7 +234,7 @@ impl Examination {
     }
 }
 
-/// What is being written.
+/// Diagnosis in progress.
 struct Chart {
     report: Report,
     found: Vec<Finding>,
@@ -242,7 +242,7 @@ struct Chart {
     is_suite_watched: bool,
 }
 
-/// What failed, and why, and why that.
+/// Formats an error with its causes.
 fn chain(error: &dyn Error) -> String {
     let cause = error.source().map(chain);
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))

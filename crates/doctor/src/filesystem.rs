@@ -1,4 +1,4 @@
-//! The file system: its type and options, whether it shares blocks (tried), how much room there is.
+//! File system of a path: type, options, free space, and whether it supports reflinks.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,24 +7,24 @@ use report::{Cell, Layer, Quantity, Unit, as_f64};
 use storage::{Attempt, FileError};
 use sys::{Filesystem, Mount};
 
-/// What a container's `/dev/shm` has unless the user asked for more. Source: Docker, `--shm-size`.
+/// Default size of a container's `/dev/shm`, in bytes. Source: Docker, `--shm-size`.
 pub(crate) const CONTAINER_SHM: u64 = 64 << 20;
 
-/// What is known of the file system of a path.
+/// Properties of the file system of a path.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     pub(crate) mount: Mount,
     pub(crate) here: Filesystem,
-    /// Whether files can share blocks; `None` if it could not be tried.
+    /// Whether files can share blocks; `None` if the attempt failed.
     pub(crate) reflinks: Option<bool>,
-    /// `/dev/shm`, if it is a tmpfs.
+    /// File system of `/dev/shm`, if it is a tmpfs.
     pub(crate) shm: Option<Filesystem>,
     /// Memory that this process and its children may still use, in bytes.
     pub(crate) memory: Option<u64>,
 }
 
 impl Files {
-    /// Examines the file system of `folder`, in which it makes two small files for a moment.
+    /// Examines the file system of `folder`. Creates two small files there and removes them.
     pub(crate) fn examine(folder: &Path, mount: Mount) -> Result<Self, FileError> {
         let here = Filesystem::of(folder).attempt("examine", folder)?;
         let shm =
@@ -33,7 +33,7 @@ impl Files {
         Ok(Self { mount, here, reflinks: try_reflink(folder), shm, memory })
     }
 
-    /// Whether `/dev/shm` is as small as containers have it by default.
+    /// Whether `/dev/shm` is not larger than a container's default.
     pub(crate) fn small_shm(&self) -> bool {
         self.shm.is_some_and(|shm| shm.total <= CONTAINER_SHM)
     }
@@ -49,7 +49,7 @@ impl Files {
         let mut layer = Layer::new("File system", verdict);
         let bytes = |bytes: u64| Quantity::new(as_f64(bytes), Unit::Bytes);
         layer.add_fact("free", bounded(self.here.free));
-        // The options of both kinds, each once.
+        // Options of the mount and of the file system, without duplicates.
         let mut all: Vec<&str> = options.split(',').collect();
         all.extend(
             super_options.split(',').filter(|option| !options.split(',').any(|other| other == *option)),
@@ -62,7 +62,7 @@ impl Files {
     }
 }
 
-/// Folders of an overlay are long and say nothing.
+/// Whether to hide the option. Directories of an overlay are long and carry no information.
 fn is_private(option: &str) -> bool {
     ["lowerdir=", "upperdir=", "workdir=", "lowerdir+="].iter().any(|prefix| option.starts_with(prefix))
 }
@@ -75,7 +75,7 @@ fn bounded(bytes: u64) -> Cell {
     }
 }
 
-/// Clones a file of one block, and looks whether that worked.
+/// Tries to clone a small file. Returns whether that worked; `None` on an error.
 #[expect(
     clippy::let_underscore_must_use,
     reason = "what is not there need not be removed; the whole folder goes later"

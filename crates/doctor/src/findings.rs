@@ -1,11 +1,11 @@
-//! What follows from what was seen: findings that need no further measurement.
+//! Findings that need no further measurement.
 
 use report::{Finding, Quantity, Unit, as_f64};
 
 use crate::device::{Device, Keeping};
 use crate::filesystem::Files;
 
-/// What device and file system tell by themselves.
+/// Returns the findings about device and file system.
 pub(crate) fn of_place(device: &Device, files: &Files) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |name: &str, evidence: String, remedy: &str| {

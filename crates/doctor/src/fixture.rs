@@ -1,4 +1,4 @@
-//! Servers of ours at the path that is examined, and in RAM.
+//! Servers of pgfresh at the examined path and in RAM.
 
 use std::path::Path;
 
@@ -7,20 +7,20 @@ use server::{Data, Order, Preset, Server};
 use storage::{Place, PlaceError, PlaceRequest};
 use template::{ProvisionError, Provisioner, Template};
 
-/// Where a server lives and what it is told.
+/// Place and settings of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setup {
-    /// At the path, as durable as `PostgreSQL` is out of the box.
+    /// At the path, with PostgreSQL's default durability.
     Durable,
-    /// The same, but commits do not wait.
+    /// At the path, with `synchronous_commit=off`.
     Asynchronous,
-    /// At the path, with nothing flushed.
+    /// At the path, without flushes.
     Fast,
-    /// The same in RAM.
+    /// In RAM, without flushes.
     FastInRam,
 }
 
-/// All that is needed for such servers.
+/// Template and places for such servers.
 #[derive(Debug)]
 pub(crate) struct Fixture<'a> {
     provisioner: &'a Provisioner,
@@ -30,10 +30,10 @@ pub(crate) struct Fixture<'a> {
 }
 
 impl<'a> Fixture<'a> {
-    /// For servers on copies of `template`.
+    /// Prepares servers on copies of `template`.
     ///
     /// # Errors
-    /// The server's account cannot go to `path`, or it is full.
+    /// The server's account cannot enter `path`, or the path has no room.
     pub(crate) fn new(
         provisioner: &'a Provisioner,
         template: Template,
@@ -47,25 +47,25 @@ impl<'a> Fixture<'a> {
         Ok(Self { provisioner, template, disk, ram })
     }
 
-    /// Whether the path itself is in RAM: there is no other then.
+    /// Whether the path itself is in RAM. There are no separate servers in RAM then.
     pub(crate) fn is_ram(&self) -> bool {
         self.disk.kind() == sys::FilesystemKind::Memory
     }
 
-    /// Why there are no servers in RAM; `None` if there are.
+    /// Returns the reason why there are no servers in RAM; `None` if there are.
     pub(crate) fn why_no_ram(&self) -> Option<String> {
         self.ram.as_ref().err().map(ToString::to_string)
     }
 
-    /// The database that was prepared in the template.
+    /// Returns the name of the template's database.
     pub(crate) fn database(&self) -> &str {
         &self.template.database
     }
 
-    /// Starts a server for each different setup, and runs `sql` in it. Once it is cancelled it starts no more.
+    /// Starts a server for each distinct setup and runs `sql` in it. Starts no more servers after a cancellation.
     ///
     /// # Errors
-    /// One does not start, or refuses the statements.
+    /// A server does not start, or refuses a statement.
     pub(crate) fn start_each(
         &self,
         setups: impl IntoIterator<Item = Setup>,
@@ -84,10 +84,10 @@ impl<'a> Fixture<'a> {
         Ok(servers)
     }
 
-    /// Starts a server, which goes away when it is dropped. Settings of the user override those of the setup.
+    /// Starts a server, which stops when dropped. The user's settings override those of the setup.
     ///
     /// # Errors
-    /// It does not start, or there is no place for it.
+    /// The server does not start, or has no place.
     pub(crate) fn start(&self, setup: Setup) -> Result<Server, ProvisionError> {
         let place = match (setup, &self.ram) {
             (Setup::FastInRam, Ok(ram)) => ram,

@@ -1,8 +1,9 @@
-//! Why a database is slow on this machine, and what would help: measured layer by layer.
+//! Diagnosis of a slow database: measures layer by layer and suggests remedies.
 //!
-//! Makes a [`Diagnosis`] of an [`Examination`]: the device behind a path, its file system, its syncs, what a commit costs
-//! there under each kind of settings, and what follows. One file for each probe. It prints nothing, knows nothing of the
-//! command line, and writes only into run directories of its own, which go away whatever ends us.
+//! An [`Examination`] returns a [`Diagnosis`]: the device behind a path, its file system, its syncs, the cost of a
+//! commit for each kind of settings, and the conclusions. Each probe has a file. This crate prints nothing, does not
+//! know the command line, and writes only into its own run directories. Those disappear with this process, however it
+//! ends.
 
 mod change;
 mod commit;

@@ -1,4 +1,4 @@
-//! The machine that a diagnosis belongs to, without anything that would name it.
+//! Description of the machine behind a diagnosis, without anything that identifies it.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ pub(crate) fn describe(report: &mut Report, roots: &Roots) {
     }
 }
 
-/// Processors that we may use.
+/// Returns the number of processors that this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,27 +1,28 @@
-//! What a measured gain proves: that there is one, that there is none, or nothing.
+//! Significance of a measured gain: proven, disproven or unknown.
 
 use report::Factor;
 use sys::Shortage;
 
-/// A gain below this is not worth a change. Source: what is left of it in a suite that does more than commit.
+/// Gain below which a change is not worthwhile. Source: the part of such a gain that remains in a suite with other work
+/// than commits.
 pub(crate) const NOTICEABLE: f64 = 1.15;
-/// Who may gain this much at the very most gains nothing worth a change.
+/// Upper end of the interval below which there is no worthwhile gain.
 const NEGLIGIBLE: f64 = 1.3;
 
-/// What is known of a gain.
+/// Knowledge about a gain.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Proof {
-    /// There is one: its interval lies above 1.
+    /// There is a gain: the interval lies above 1.
     Gain(Factor),
-    /// There is none worth a change: its interval lies below what is one.
+    /// There is no worthwhile gain: the interval lies below [`NEGLIGIBLE`].
     NoGain(Factor),
-    /// Neither is shown, and why not.
+    /// Neither is proven, with the reason.
     Unknown(Factor, String),
 }
 
 impl Proof {
-    /// What `factor` proves, where a gain is one from `least` on. In a shortage of processors a gain may drown in the
-    /// waiting for them.
+    /// Classifies `factor`. A gain must be at least `least`. A shortage of processors may hide a gain, so it never
+    /// leads to [`Self::NoGain`].
     pub(crate) fn of(factor: Factor, least: f64, shortage: &Shortage) -> Self {
         match factor {
             Factor::Interval(interval) if interval.low.value > 1.0 && interval.point.value >= least => {
@@ -34,7 +35,7 @@ impl Proof {
         }
     }
 
-    /// The gain, if it is proven.
+    /// Returns the gain if it is proven.
     pub(crate) fn gain(self) -> Option<Factor> {
         match self {
             Self::Gain(factor) => Some(factor),
@@ -68,17 +69,17 @@ mod tests {
         assert!(matches!(proof(1.1, 1.2, 1.5, true), Proof::Gain(_)));
         assert!(matches!(proof(0.9, 1.0, 1.2, false), Proof::NoGain(_)));
         assert!(matches!(proof(0.9, 1.0, 1.2, true), Proof::Unknown(..)));
-        // 20.7 ms against 105 µs, and rounds in which it was the other way round.
+        // 20.7 ms against 105 µs, with rounds in which the order was reversed.
         assert!(matches!(proof(0.8, 190.0, 210.0, false), Proof::Unknown(..)));
         assert!(matches!(proof(0.7, 1.0, 1.4, false), Proof::Unknown(..)));
-        // Shown to be more than none, and too little.
+        // Significantly greater than 1, but too small to be worthwhile.
         assert!(matches!(proof(1.01, 1.05, 1.1, false), Proof::NoGain(_)));
         let point = Factor::Point(Quantity::new(50.0, Unit::Ratio));
         assert!(matches!(Proof::of(point, NOTICEABLE, &shortage(false)), Proof::Unknown(..)));
     }
 
     proptest! {
-        /// Rounds of a true gain with noise that is at most `noise` times as slow or as fast, either side by itself.
+        /// Rounds of a true gain, with independent noise on either side of up to a factor of e^`noise`.
         #[test]
         fn nothing_is_proven_that_is_not_so(
             truth in prop_oneof![Just(1.0), 1.0..1.14, 1.5..3.0, 3.0..400.0_f64],
@@ -91,7 +92,8 @@ mod tests {
                 ratios.push(truth * (noise * (one - other)).exp()).unwrap();
             }
             let proof = Proof::of(Factor::of(&ratios).unwrap(), NOTICEABLE, &shortage(disturbed));
-            // The interval leaves out the truth once in twenty: what it says must hold within itself, and for little noise.
+            // The interval misses the truth once in twenty times. The result must agree with the interval, and with the
+            // truth if there is little noise.
             match proof {
                 Proof::Gain(factor) => prop_assert!(factor.point() >= NOTICEABLE),
                 Proof::NoGain(factor) => prop_assert!(factor.point() < NEGLIGIBLE && !disturbed),

@@ -1,5 +1,5 @@
-//! The remedies tried: the suite, or a test that stands for one, run with each of them in turn. A gain is the median of the
-//! ratios within a round.
+//! Trial of remedies: runs the suite, or a test that represents one, with each of them in turns. A gain is the median
+//! of the ratios within a round.
 
 use std::time::Duration;
 
@@ -15,28 +15,28 @@ use crate::fixture::{Fixture, Setup};
 use crate::proof::{NOTICEABLE, Proof};
 use crate::suite::Suite;
 
-/// The fewest of which a median has a 95 % interval.
+/// Smallest number of rounds whose median has a 95 % interval.
 const ROUNDS: Rounds = Rounds::new(0, 6);
-/// Tables of the test that stands for a suite. Source: a service of middling size.
+/// Number of tables in the test that represents a suite. Source: a service of medium size.
 const TABLES: usize = 30;
-/// A gain of this share of the best one is as good.
+/// Share of the best gain from which a gain counts as equally good.
 const NEARLY: f64 = 0.9;
-/// How long such tests are repeated in one turn, at least once.
+/// Time for which a turn repeats the test. It runs at least once.
 const TURN: Duration = Duration::from_millis(150);
 
-/// What was measured of each remedy; the first is none.
+/// Durations with each remedy. The first one is without any.
 #[derive(Debug)]
 pub(crate) struct Remedies {
     what: &'static str,
     tried: Vec<(&'static str, Sample)>,
-    /// Of processors, meanwhile.
+    /// Shortage of processor time during the measurement.
     shortage: Shortage,
 }
 
-/// One remedy, and how to do it once.
+/// Name of a remedy, and a function that runs one turn with it.
 type Try<'a> = (&'static str, Box<dyn FnMut() -> Result<PhaseTimes, ProvisionError> + 'a>);
 
-/// How a test cleans up after itself.
+/// Clean-up of a test.
 #[derive(Debug, Clone, Copy)]
 enum CleanUp {
     Truncate,
@@ -66,7 +66,7 @@ impl Remedies {
         Self::take_turns("the suite", tries, roots, progress)
     }
 
-    /// Runs a test of five inserts and a clean-up of 30 tables in each way, on servers that stay.
+    /// Runs a test of five inserts and a clean-up of 30 tables in each way, on servers that keep running.
     pub(crate) fn of_tests(
         fixture: &Fixture<'_>,
         roots: &Roots,
@@ -108,7 +108,7 @@ impl Remedies {
         Ok(Self { what, tried: names.into_iter().zip(totals).collect(), shortage: watch.shortage() })
     }
 
-    /// How many times as fast the remedy is as none; `None` before the first round.
+    /// Returns the speed-up by the remedy; `None` before the first round.
     fn gain(&self, remedy: &Sample) -> Option<Gain> {
         let (_, base) = self.tried.first()?;
         let factor = Factor::of(&base.ratio_to(remedy).ok()?)?;
@@ -132,7 +132,8 @@ impl Remedies {
         self.tried.iter().map(|(_, sample)| sample).filter(|sample| !sample.is_empty())
     }
 
-    /// The best of what is proven to help; of nearly equal ones the first, which takes least.
+    /// Returns a finding about the best proven remedy. Of nearly equal ones it names the first, which needs the least
+    /// effort.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let gains = self.tried.iter().skip(1).filter_map(|(name, sample)| Some((*name, self.gain(sample)?)));
         let gains: Vec<_> = gains.collect();
@@ -167,7 +168,7 @@ impl Remedies {
     }
 }
 
-/// What follows where no remedy is proven to help, the best of which is `name`.
+/// Returns the finding if no remedy is proven to help. `name` is the best one.
 fn none_helps(name: &str, gain: &Gain, mut proofs: impl Iterator<Item = Proof>) -> Finding {
     let why = proofs.find_map(|proof| match proof {
         Proof::Unknown(_, why) => Some(why),
@@ -188,7 +189,7 @@ fn none_helps(name: &str, gain: &Gain, mut proofs: impl Iterator<Item = Proof>) 
     Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() }
 }
 
-/// SQL for the tables of the test.
+/// Returns SQL that creates the tables of the test.
 fn tables() -> String {
     let table = |n| {
         format!("CREATE TABLE t{n} (id serial PRIMARY KEY, a integer, b text); CREATE INDEX ON t{n} (a);")
@@ -196,7 +197,7 @@ fn tables() -> String {
     (1..=TABLES).map(table).collect()
 }
 
-/// Does the test over and over for a turn; returns the time of one.
+/// Repeats the test for one turn. Returns the mean duration.
 fn test(session: &mut AdminConnection, clean_up: CleanUp) -> Result<PhaseTimes, SessionError> {
     let insert = |n| format!("INSERT INTO t{n} (a, b) SELECT g, 'x' || g FROM generate_series(1, 10) g");
     let inserts: Vec<String> = (1..=5).map(insert).collect();
@@ -221,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    /// Which remedies were tried, one letter each; cancelled after the seventh.
+    /// Observer that records the remedies as one letter each, and cancels after the seventh turn.
     struct Seven(RefCell<String>);
 
     impl Progress for Seven {
@@ -230,7 +231,7 @@ mod tests {
         }
     }
 
-    /// A machine that tells of no shortage.
+    /// Returns the roots of a machine without a shortage.
     fn idle() -> Roots {
         Roots { procfs: "/nowhere".into(), ..Roots::default() }
     }

@@ -1,9 +1,9 @@
-//! Burst against soak: the same sync over and over for minutes, with the state of the machine beside it.
+//! Soak: repeats a sync for minutes and records the state of the machine.
 //!
 //! ```text
-//! cold  ──▶ a second of syncs ─▶ a look at the gauges ─▶ a second of syncs ─▶ …
+//! cold  ──▶ a second of syncs ─▶ sensors ─▶ a second of syncs ─▶ …
 //! ```
-//! Looking takes about 0.1 ms once in a second, between two syncs: it is in no latency.
+//! Reading the sensors takes about 0.1 ms per second, between two syncs. It is not part of any latency.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,57 +16,57 @@ use crate::device::Device;
 use crate::sync::{Target, judge};
 use crate::trial::Latencies;
 
-/// Steps of a soak, at least: what is shorter than so many seconds has shorter steps.
+/// Minimum number of steps. Steps are shorter than a second in a soak of fewer seconds.
 const STEPS: u32 = 30;
-/// A fall by this much is a cliff.
+/// Ratio of two rates from which a fall is a cliff.
 const CLIFF: f64 = 2.0;
-/// A disk that has warmed by less, in degrees, does not throttle for it, unless it says so itself.
+/// Minimum warming in degrees for blaming a cliff on temperature, unless the disk itself reports throttling.
 const WARMER: f64 = 5.0;
-/// What a disk says of itself so many seconds before or after a cliff is about that: its counters are in seconds and asked
-/// once in a second, and a cliff is found to a step or so.
+/// Seconds around a cliff in which a report of the disk counts as its cause. The disk's counters have a resolution of a
+/// second, and the position of a cliff is accurate to about a step.
 const NEAR: f64 = 2.0;
-/// Of ten steps, the second quickest is so many times as quick as the second slowest: noisy.
+/// Ratio of the rates at the 90th and 10th percentile of the steps from which the disk is noisy.
 const NOISY: f64 = 1.5;
-/// Processes that waited for a processor for this share of the time were disturbed by others.
+/// Share of the time with waiting tasks from which other programs have disturbed the soak.
 const BUSY: f64 = 0.5;
-/// What a tail must be, in seconds and as a multiple of the median, for a cap: they work in slices of 100 ms.
+/// Minimum 99th percentile for a cap, in seconds and as a multiple of the median. Caps work in slices of 100 ms.
 const CAPPED: (f64, f64) = (0.02, 50.0);
 
-/// What was seen.
+/// Measurements of a soak.
 #[derive(Debug, Clone)]
 pub(crate) struct Soak {
-    /// Seconds of a step, in the mean: each ends with the sync during which its time is up.
+    /// Mean duration of a step in seconds. A step ends with the first sync that exceeds its time.
     step: f64,
-    /// Syncs a second, and the gauges after it, step by step.
+    /// Syncs per second in each step, and the sensors after it.
     steps: Vec<(f64, Readings)>,
-    /// The gauges before the first step.
+    /// Sensors before the first step.
     cold: Readings,
-    /// Degrees at which the disk slows itself, if it says so.
+    /// Temperature in degrees Celsius at which the disk throttles itself, if it reports one.
     limit: Option<f64>,
     latencies: Latencies,
 }
 
-/// What a soak tells.
+/// Conclusion from a soak.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Story {
-    /// Slower for good once it was hot.
+    /// A permanent fall with rising temperature.
     Throttles(Change),
-    /// Slower for good, and not because of heat.
+    /// A permanent fall without rising temperature.
     Fills(Change),
-    /// Slower for good; the cause is unknown.
+    /// A permanent fall of unknown cause.
     Slows(Change),
-    /// A quick half and a tail of the length of a time slice.
+    /// Most syncs are fast, and the slow ones take as long as a time slice.
     Capped,
-    /// Up and down.
+    /// The rate goes up and down.
     Noisy,
-    /// The same, but processes waited for processors meanwhile.
+    /// The rate varies, but tasks waited for processors at the same time.
     Disturbed,
-    /// As it began.
+    /// The rate stays as it was at the beginning.
     Steady,
 }
 
 impl Soak {
-    /// Syncs for `length`, or until it is cancelled; one step at least.
+    /// Syncs for `length`, or until it is cancelled; at least one step.
     pub(crate) fn measure(
         target: &Target,
         sensors: &Sensors,
@@ -108,7 +108,7 @@ impl Soak {
         self.steps.get(step)?.1.temperature
     }
 
-    /// What is to be thought of it.
+    /// Classifies the soak.
     pub(crate) fn story(&self) -> Story {
         let rates = self.rates();
         let changes = changes(&rates);
@@ -128,7 +128,7 @@ impl Soak {
         let capped =
             p50.zip(p99).is_some_and(|(p50, p99)| p99.value >= CAPPED.0 && p99.value >= CAPPED.1 * p50.value);
         match quantile(&rates, 0.9) / quantile(&rates, 0.1) {
-            // The kernel hands out processors in slices of time, too.
+            // The kernel also hands out processor time in slices.
             spread if (capped || spread >= NOISY) && self.is_busy(0) => Story::Disturbed,
             _ if capped => Story::Capped,
             spread if spread < NOISY => Story::Steady,
@@ -136,12 +136,12 @@ impl Soak {
         }
     }
 
-    /// All looks, that at the cold disk first.
+    /// Yields all sensor readings. The first one is from the cold disk.
     fn looks(&self) -> impl Iterator<Item = &Readings> {
         std::iter::once(&self.cold).chain(self.steps.iter().map(|(_, readings)| readings))
     }
 
-    /// What the disk itself says of its heat, if it does so about the time that a step begins.
+    /// Returns the disk's own report about heat, if it comes within [`NEAR`] seconds of the beginning of `step`.
     fn complaint(&self, step: usize) -> Option<String> {
         let near = |look: usize| self.step * as_f64(look.abs_diff(step)) <= NEAR;
         let looks = || self.looks().enumerate().filter(|(look, _)| near(*look)).map(|(_, readings)| readings);
@@ -153,14 +153,14 @@ impl Soak {
         alarm.then(|| "its alarm for temperature was on".to_owned())
     }
 
-    /// The share of the time that was waited, by a gauge that counts seconds.
+    /// Returns the share of the time with waiting tasks, according to a counter of seconds.
     fn waited(&self, gauge: impl Fn(&Readings) -> Option<f64>) -> Option<f64> {
         let last = &self.steps.last()?.1;
         let seconds = self.step * as_f64(self.steps.len());
         Some((gauge(last)? - gauge(&self.cold)?) / seconds)
     }
 
-    /// Whether processes waited for processors most of the time from a step on.
+    /// Whether tasks waited for processors for most of the time from `step` on.
     fn is_busy(&self, step: usize) -> bool {
         let (before, last) = (self.looks().nth(step), self.steps.last());
         let seconds = self.step * as_f64(self.steps.len() - step);
@@ -169,7 +169,7 @@ impl Soak {
         waited.is_some_and(|waited| waited / seconds > BUSY)
     }
 
-    /// When a step begins, as people read it.
+    /// Returns the time at which a step begins.
     fn moment(&self, step: usize) -> Quantity {
         Quantity::new(self.step * as_f64(step), Unit::Seconds)
     }
@@ -239,7 +239,7 @@ impl Soak {
         format!("{low} to {high} in 9 of 10 steps")
     }
 
-    /// The rate, and below it what the gauges showed.
+    /// Plots the rate, and the sensors below it.
     pub(crate) fn plot(&self) -> Plot {
         let course = |name: &str, unit, values| Course { name: name.to_owned(), unit, values };
         let readings = |value: fn(&Readings) -> Option<f64>| {
@@ -258,7 +258,7 @@ impl Soak {
         Plot::new("Soak: fdatasyncs of 8 kB, and the machine beside them", end, courses)
     }
 
-    /// What follows from a cliff.
+    /// Returns the finding about a cliff or a cap, if any.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let make = |name: &str, fall: Change, evidence: String, remedy: &str| Finding {
             name: name.to_owned(),
@@ -298,13 +298,13 @@ impl Soak {
     }
 }
 
-/// What a drive has counted from the first of these looks to the last; `None` if it tells nothing.
+/// Returns the increase of a drive's counters between the first and last reading. `None` if the drive has none.
 fn added<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<Heat> {
     let heats: Vec<Heat> = looks.filter_map(|readings| readings.heat).collect();
     Some(heats.last()?.since(*heats.first()?))
 }
 
-/// How often and how long a drive throttled itself meanwhile, if it did.
+/// Returns how often and how long a drive throttled itself during these readings. `None` if it did not.
 fn throttled<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<String> {
     let heat = added(looks).filter(|heat| heat.throttles + heat.throttled > 0)?;
     let times = if heat.throttles == 1 { "once".to_owned() } else { format!("{} times", heat.throttles) };
@@ -315,7 +315,8 @@ fn throttled<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A soak with these rates; the temperature goes from the first to the second value within the first third.
+    /// Returns a soak with these rates. The temperature rises from the first to the second value during the first
+    /// third.
     fn soak(rates: impl IntoIterator<Item = f64>, temperature: Option<(f64, f64)>) -> Soak {
         let readings = |share: f64| Readings {
             temperature: temperature.map(|(cold, hot)| cold + (hot - cold) * share.min(1.0)),
@@ -332,7 +333,7 @@ mod tests {
         Soak { step: 1.0, steps, cold: readings(0.0), limit: None, latencies }
     }
 
-    /// Cancels from the beginning, or never.
+    /// Observer that cancels from the beginning, or never.
     struct Cancelled(bool);
 
     impl Progress for Cancelled {
@@ -374,7 +375,7 @@ mod tests {
         assert!(finding.evidence.contains("at 80 °C"), "{}", finding.evidence);
     }
 
-    /// A cliff after ten of thirty steps; the disk says this after each number of steps.
+    /// Returns a soak with a cliff after ten of thirty steps. `say` sets the readings after each number of steps.
     fn cliff(temperature: Option<(f64, f64)>, say: impl Fn(u64, &mut Readings)) -> Soak {
         let mut soak = soak(levels(&[(988.0, 10), (299.0, 20)]), temperature);
         let looks =
@@ -397,7 +398,7 @@ mod tests {
                 let soak = cliff(temperature, counted(from));
                 assert!(matches!(soak.story(), Story::Throttles(fall) if fall.at == 10), "{from}");
             }
-            // It had other reasons to fall if that was later.
+            // Throttling that starts later than the cliff is not its cause.
             assert!(!matches!(cliff(temperature, counted(15)).story(), Story::Throttles(_)));
             let idle = cliff(temperature, |_, readings| {
                 readings.heat = Some(Heat { throttles: 70, ..Heat::default() });
@@ -406,7 +407,7 @@ mod tests {
             let alarm = cliff(temperature, |steps, readings| readings.alarm = Some(steps > 10));
             assert!(matches!(alarm.story(), Story::Throttles(_)));
         }
-        // Throttled before it began.
+        // The drive already throttled at the beginning.
         assert!(matches!(cliff(None, counted(0)).story(), Story::Throttles(_)));
     }
 
@@ -434,7 +435,7 @@ mod tests {
         let alarm = cliff(Some((80.0, 81.0)), |_, readings| readings.alarm = Some(true));
         let evidence = "It fell after 10.0 s, at 81 °C; its alarm for temperature was on.";
         assert_eq!(alarm.finding().unwrap().evidence, evidence);
-        // A processor that was switched off has taken its count along.
+        // The counter of an offline processor is missing from the sum.
         let offline = cliff(None, |steps, readings| readings.throttles = Some(9 - steps / 10));
         assert!(fact(&offline, "processors throttled").is_null());
         let cool =
@@ -468,7 +469,7 @@ mod tests {
 
     #[test]
     fn what_busy_processors_explain_is_blamed_on_nothing_else() {
-        // Busy from a step on.
+        // Busy from this step on.
         let busy = |from: u64| {
             move |steps: u64, readings: &mut Readings| {
                 readings.cpu_pressure = Some(as_f64(steps.saturating_sub(from)));
@@ -478,10 +479,10 @@ mod tests {
             assert_eq!(cliff(None, busy(from)).story(), Story::Disturbed, "{from}");
             assert_eq!(cliff(Some((40.0, 41.0)), busy(from)).story(), Story::Disturbed, "{from}");
             assert!(cliff(None, busy(from)).finding().is_none());
-            // A thermometer explains more.
+            // A rising temperature takes precedence.
             assert!(matches!(cliff(Some((40.0, 80.0)), busy(from)).story(), Story::Throttles(_)), "{from}");
         }
-        // Busy before it fell, and hardly afterwards.
+        // Busy before the cliff, but hardly after it.
         assert!(matches!(
             cliff(None, |steps, readings| readings.cpu_pressure = Some(as_f64(steps.min(10)))).story(),
             Story::Slows(_)

@@ -1,4 +1,5 @@
-//! The user's own suite: run once on a durable server at the path, watched as by `pgfresh run --profile`, or timed.
+//! The user's test suite: runs it on a durable server at the path, either observed as by `pgfresh run --profile` or
+//! timed.
 
 use std::error::Error;
 use std::fs;
@@ -15,33 +16,33 @@ use template::ProvisionError;
 
 use crate::fixture::{Fixture, Setup};
 
-/// What a shell ends with where a program cannot be run, or is not there. Source: POSIX, 2.8.2.
+/// Exit codes of a shell that cannot run or find the program. Source: POSIX, 2.8.2.
 const NOT_RUN: [i32; 2] = [126, 127];
-/// How often a short suite is watched, at most.
+/// Maximum number of observed runs.
 const MOST_RUNS: usize = 5;
-/// After this long, a suite is not watched once more.
+/// Time after which a suite is not observed again.
 const LONG_ENOUGH: Duration = Duration::from_secs(8);
 
-/// A command of the user's, and where it runs.
+/// Command of the user with the servers for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Suite<'a> {
     pub(crate) command: &'a str,
     pub(crate) fixture: &'a Fixture<'a>,
 }
 
-/// What was seen of one run.
+/// Result of observed runs.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) profile: Profile,
     status: ExitStatus,
-    /// Of its output.
+    /// Last line of the suite's output.
     last_line: Option<String>,
 }
 
 impl Suite<'_> {
-    /// Runs it on new durable servers, one after the other, and looks at what they wait for: a short one several times, because
-    /// few looks tell little. Once `cancelled`, or after it has failed, it is not run again. For `waiting_cost`, see
-    /// [`Circumstances`].
+    /// Runs the suite on new durable servers and samples its waits. Repeats a short suite several times, because few
+    /// samples carry little information. Stops after a failure or once `cancelled`. See [`Circumstances`] for
+    /// `waiting_cost`.
     pub(crate) fn watch(
         &self,
         waiting_cost: Option<f64>,
@@ -65,7 +66,7 @@ impl Suite<'_> {
         Ok(Watched { profile: Profile::new(recording, circumstances), status, last_line })
     }
 
-    /// Runs it once on a new server with this setup.
+    /// Runs the suite once on a new server with this setup.
     pub(crate) fn time(&self, setup: Setup) -> Result<PhaseTimes, ProvisionError> {
         Ok(vec![("the suite", self.run(&self.fixture.start(setup)?)?.0)])
     }
@@ -93,13 +94,13 @@ fn last_line(path: &Path) -> Option<String> {
 }
 
 impl Watched {
-    /// Why there was no suite to watch, if the shell found none.
+    /// Returns the reason why the shell could not run the suite; `None` if it ran.
     pub(crate) fn why_not_run(&self) -> Option<String> {
         let is_missing = self.status.code().is_some_and(|code| NOT_RUN.contains(&code));
         is_missing.then(|| self.last_line.clone().unwrap_or_else(|| "its program is not there".to_owned()))
     }
 
-    /// How long it took and where, and how it ended if not well.
+    /// Returns layers about the time of the suite, and about its failure if it failed.
     pub(crate) fn layers(&self) -> Vec<Layer> {
         let mut layers = self.profile.layers();
         let ended = match (self.status.success(), self.status.code(), self.status.signal()) {

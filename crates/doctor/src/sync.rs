@@ -1,4 +1,4 @@
-//! How quickly the file system syncs: every method and size that `pg_test_fsync` tries, done as it does them.
+//! Speed of syncs, with every method and size of `pg_test_fsync`, done in the same way.
 //!
 //! ```text
 //! one and two 8 kB writes   open_datasync  fdatasync  fsync  open_sync     at the offsets 0 and 8 kB of a 16 MiB file
@@ -6,8 +6,8 @@
 //! another descriptor        write, fsync, close; write, close, open, fsync
 //! not synced                write
 //! ```
-//! Each has several turns, so that what disturbs for a moment disturbs no method alone. Source: `PostgreSQL` 18,
-//! `src/bin/pg_test_fsync/pg_test_fsync.c`; `open_datasync` and `open_sync` write past the page cache there, and here.
+//! Each method has several turns, so that a short disturbance does not affect one method alone. Source: PostgreSQL
+//! 18, `src/bin/pg_test_fsync/pg_test_fsync.c`. There and here, `open_datasync` and `open_sync` bypass the page cache.
 
 use std::cell;
 use std::convert::Infallible;
@@ -24,37 +24,37 @@ use sys::{Roots, Waiting, open_for_writes, page_aligned};
 use crate::device::{Device, Keeping};
 use crate::trial::Latencies;
 
-/// The size of the file that is written to.
+/// Size of the file in bytes.
 const FILE: usize = 16 << 20;
-/// A page of the WAL.
+/// Size of a WAL page in bytes.
 const PAGE: usize = 8192;
 /// Turns of each method.
 const ROUNDS: Rounds = Rounds::new(0, 3);
-/// Writes that are not synced are timed so many at once.
+/// Unsynced writes per time measurement.
 const BATCH: u32 = 16;
-/// A flush takes a drive without protection longer than this. See [`judge`].
+/// Seconds below which a flush by a drive without power-loss protection is implausible. See [`judge`].
 const SUSPICIOUS: f64 = 100e-6;
-/// A drive with power-loss protection flushes within this: its cache need not be emptied.
+/// Maximum seconds of a flush by a drive with power-loss protection, which need not empty its cache.
 const PROTECTED: f64 = 1e-3;
-/// A disk that turns needs longer than this to be where it must write.
+/// Minimum seconds of a flush by a rotating disk, because it must wait for the right position.
 const HALF_A_TURN: f64 = 2e-3;
 
-/// What is done each time.
+/// Operation of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// So many writes of so many bytes, each waiting for the disk; direct.
+    /// Number and size of direct writes that each wait for the disk.
     Waiting(Waiting, usize, usize),
-    /// So many writes of a page, and then `fdatasync`.
+    /// Number of page writes before one `fdatasync`.
     Data(usize),
-    /// So many writes of a page, and then `fsync`.
+    /// Number of page writes before one `fsync`.
     All(usize),
-    /// Nothing that this system has.
+    /// Method that this system does not have.
     Absent,
     /// A new descriptor writes and syncs.
     SameDescriptor,
-    /// A new descriptor writes, another one syncs.
+    /// A new descriptor writes, and another one syncs.
     OtherDescriptor,
-    /// One write of a page into the page cache.
+    /// One page write into the page cache.
     Unsynced,
 }
 
@@ -64,10 +64,10 @@ const SIZES: &str = "16 kB with open_sync";
 const DESCRIPTORS: &str = "another descriptor";
 const UNSYNCED: &str = "not synced";
 
-/// How many methods are tried.
+/// Number of methods.
 pub(crate) const METHODS: usize = 18;
 
-/// All that is tried, in the order of `pg_test_fsync`.
+/// All methods in the order of `pg_test_fsync`.
 const ACTIONS: [(&str, &str, Action); METHODS] = [
     (ONE, "open_datasync", Action::Waiting(Waiting::ForData, 1, PAGE)),
     (ONE, "fdatasync", Action::Data(1)),
@@ -89,18 +89,18 @@ const ACTIONS: [(&str, &str, Action); METHODS] = [
     (UNSYNCED, "write", Action::Unsynced),
 ];
 
-/// One method and what came of it.
+/// Method with its measurements.
 #[derive(Debug, Clone)]
 pub(crate) struct Trial {
     group: &'static str,
     name: &'static str,
     action: Action,
     latencies: Latencies,
-    /// Why it could not be done.
+    /// Reason why the system refused it; `None` if it worked.
     refusal: Option<String>,
 }
 
-/// A file to write to, which is there as long as its folder.
+/// File for the writes. It is removed with its folder.
 #[derive(Debug)]
 pub(crate) struct Target {
     path: PathBuf,
@@ -108,7 +108,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Makes and syncs the file in `folder`, with bytes that no file system can compress.
+    /// Creates and syncs the file in `folder`. Its bytes are not compressible.
     pub(crate) fn create(folder: &Path) -> Result<Self, FileError> {
         let path = folder.join("sync");
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -130,12 +130,12 @@ impl Target {
         &page_aligned(&self.buffer)[..FILE]
     }
 
-    /// A descriptor on it, whose writes go to the page cache.
+    /// Opens the file for writes to the page cache.
     pub(crate) fn open(&self) -> io::Result<File> {
         open_for_writes(&self.path, Waiting::Not, false)
     }
 
-    /// Overwrites its first page by way of `file`, and waits for the disk.
+    /// Overwrites the first page through `file` and waits for the disk.
     pub(crate) fn commit(&self, file: &File) -> io::Result<()> {
         self.write(file, 1, PAGE)?;
         file.sync_data()
@@ -148,7 +148,7 @@ impl Target {
         })
     }
 
-    /// Does `action` for a while.
+    /// Repeats `action` for `length`.
     fn repeat(&self, action: Action, length: Duration, latencies: &mut Latencies) -> io::Result<()> {
         match action {
             Action::Waiting(waiting, count, size) => {
@@ -169,7 +169,7 @@ impl Target {
                 self.write(&file, 1, PAGE)?;
                 file.sync_all()?;
                 drop(file);
-                // As much opening and closing as the other one has.
+                // Opens and closes as often as the other method.
                 self.open().map(drop)
             }),
             Action::OtherDescriptor => latencies.measure(length, || {
@@ -180,23 +180,23 @@ impl Target {
             }),
             Action::Unsynced => {
                 let file = self.open()?;
-                // A microsecond each: looking at the clock every time would be a tenth of it.
+                // Such a write takes about a microsecond, and reading the clock each time would add a tenth.
                 latencies.measure_by(BATCH, length, || self.write(&file, 1, PAGE))
             }
         }
     }
 }
 
-/// What was measured of syncs.
+/// Measurements of all methods.
 #[derive(Debug, Clone)]
 pub(crate) struct Syncs {
     trials: [Trial; METHODS],
-    /// Flushes that the disk got for each fdatasync of one page; `None` if the kernel does not count them.
+    /// Number of flushes that the disk gets per fdatasync of one page; `None` if the kernel does not count them.
     pub(crate) flushes: Option<f64>,
 }
 
 impl Syncs {
-    /// Measures all methods within `length`, or until it is cancelled: what has had no turn has no figures then.
+    /// Measures all methods for `length`, or until it is cancelled. Methods without a turn have no values.
     pub(crate) fn measure(
         target: &Target,
         device: &Device,
@@ -241,23 +241,23 @@ impl Syncs {
         &trial.expect("all actions are tried").latencies
     }
 
-    /// What is written, and how, of each method in its order.
+    /// Returns group and name of each method in order.
     pub(crate) fn names() -> [(&'static str, &'static str); METHODS] {
         ACTIONS.map(|(group, name, _)| (group, name))
     }
 
-    /// How often each was done within a second; `None` if it was refused.
+    /// Yields the operations per second of each method; `None` for a refused one.
     pub(crate) fn rates(&self) -> impl Iterator<Item = Option<f64>> {
         let rate = |trial: &Trial| trial.latencies.rate().filter(|_| trial.refusal.is_none());
         self.trials.iter().map(move |trial| rate(trial).map(|rate| rate.value))
     }
 
-    /// What a commit does by default: one page, and fdatasync.
+    /// Returns the latencies of one page with fdatasync, as in a commit with default settings.
     pub(crate) fn fdatasync(&self) -> &Latencies {
         self.of(Action::Data(1))
     }
 
-    /// All of what was measured, for programs.
+    /// Yields all measured values, for programs.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &Latencies> {
         self.trials.iter().map(|trial| &trial.latencies).filter(|latencies| !latencies.sample().is_empty())
     }
@@ -283,7 +283,7 @@ impl Syncs {
         layer
     }
 
-    /// Every method, one to a line; a refusal is a line too. Without `all`, the methods for one page and what was refused.
+    /// Formats a line per method, including refused ones. Without `all`, only those for one page and the refused ones.
     pub(crate) fn table(&self, all: bool) -> Table {
         let columns = [Column::left("writes"), Column::left("method")];
         let numbers = ["rate", "p50", "p99", "longest"].map(Column::right);
@@ -303,18 +303,19 @@ impl Syncs {
     }
 }
 
-/// What the operating system said, without the number of the error.
+/// Formats an error without its number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-/// What is to be thought of a disk that flushes within `time`, and gets so many `flushes` for each fdatasync.
+/// Judges a disk by the time of its fastest flushes and by the number of `flushes` per fdatasync.
 ///
-/// `time` is the least, not the median: while processors are short, even a flush that does nothing seems to take its time.
+/// `time` is the fastest rather than the median, because a shortage of processors makes even a useless flush slow.
 ///
-/// A cache that may lose its content and gets no flush lies, and so does a disk that turns and flushes within 2 ms. No
-/// consumer's drive flushes within 100 µs: without evidence of protection that is unproven. Never is anything called safe.
+/// A disk lies if its volatile cache gets no flush. So does a rotating disk that flushes within 2 ms. A flush within 100
+/// µs is unproven unless the drive has power-loss protection, because no consumer drive is that fast. The text never
+/// calls a disk safe.
 pub(crate) fn judge(device: &Device, time: Quantity, flushes: Option<f64>) -> String {
     let (keeping, seconds) = (device.keeping(), time.value);
     let unsent = flushes.is_some_and(|flushes| flushes < 0.5);

@@ -1,14 +1,14 @@
-//! Doing one thing over and over for a while, and how long each time took.
+//! Repeated operations and their latencies.
 
 use std::time::{Duration, Instant};
 
 use report::{Quantity, Sample, Unit, as_f64};
 
-/// How long each of many equal operations took, in seconds, in their order.
+/// Latencies of equal operations in seconds, in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Latencies {
     sample: Sample,
-    /// Seconds in which they were done, one after the other.
+    /// Sum of the latencies in seconds.
     busy: f64,
 }
 
@@ -17,7 +17,7 @@ impl Latencies {
         Self { sample: Sample::new(name, Unit::Seconds), busy: 0.0 }
     }
 
-    /// Does `operation` until `length` has passed, at least once.
+    /// Repeats `operation` until `length` has passed, at least once.
     pub(crate) fn measure<E>(
         &mut self,
         length: Duration,
@@ -26,7 +26,8 @@ impl Latencies {
         self.measure_by(1, length, operation)
     }
 
-    /// The same for what is too quick to be timed one by one: of each `batch`, the mean is kept.
+    /// Like [`Self::measure`], but times batches of `batch` operations and keeps their means. It suits operations that
+    /// are too fast to be timed one by one.
     pub(crate) fn measure_by<E>(
         &mut self,
         batch: u32,
@@ -55,22 +56,22 @@ impl Latencies {
         &self.sample
     }
 
-    /// How often within a second; `None` before the first.
+    /// Returns the operations per second; `None` before the first one.
     pub(crate) fn rate(&self) -> Option<Quantity> {
         (self.busy > 0.0).then(|| Quantity::new(as_f64(self.sample.len()) / self.busy, Unit::PerSecond))
     }
 
-    /// Half of them took no longer, in seconds.
+    /// Returns the median in seconds.
     pub(crate) fn p50(&self) -> Option<Quantity> {
         self.sample.percentile(50.0)
     }
 
-    /// What 95 of 100 took at least, in seconds: what it takes when nothing else is in the way.
+    /// Returns the 5th percentile in seconds: the latency of an undisturbed operation.
     pub(crate) fn least(&self) -> Option<Quantity> {
         self.sample.percentile(5.0)
     }
 
-    /// 99 of 100 took no longer, in seconds.
+    /// Returns the 99th percentile in seconds.
     pub(crate) fn p99(&self) -> Option<Quantity> {
         self.sample.percentile(99.0)
     }

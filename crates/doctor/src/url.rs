@@ -1,8 +1,8 @@
-//! A server that is not ours: what is in effect there, and what a commit costs, without changing anything.
+//! Examination of a server that pgfresh does not own: its settings and the cost of a commit. Changes nothing there.
 //!
-//! We talk through psql, which knows every way to connect and to log in, and takes the time of each statement. A commit is
-//! that of a message in the WAL (`pg_logical_emit_message`): it is flushed like any other, needs no table and no right to
-//! make one, and leaves nothing but a hundred bytes of WAL.
+//! psql makes the connection, because it knows every way to connect and log in, and it measures each statement. A
+//! commit is that of a message in the WAL (`pg_logical_emit_message`): the server flushes it like any other, it needs
+//! no table and no privileges, and it leaves only a hundred bytes of WAL.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -21,13 +21,13 @@ use sys::{Mount, ProcessorWatch, Roots, Shortage};
 use crate::proof::{NOTICEABLE, Proof};
 use crate::{Diagnosis, DoctorError};
 
-/// Rounds of commits; see `commit`.
+/// Number of rounds, as in `commit`.
 const ROUNDS: u32 = 12;
-/// Commits that tell how many there may be in a round.
+/// Number of commits that determine how many fit in a round.
 const PROBE: usize = 20;
-/// The most and the fewest of a kind in a round.
+/// Minimum and maximum number of commits of a kind per round.
 const EACH: (f64, f64) = (2.0, 2000.0);
-/// Settings that a suite notices. Source: docs/settings.md.
+/// Settings that affect a suite. Source: docs/settings.md.
 const SETTINGS: [&str; 10] = [
     "fsync",
     "synchronous_commit",
@@ -40,9 +40,9 @@ const SETTINGS: [&str; 10] = [
     "jit",
     "max_connections",
 ];
-/// The bound that the server has for each statement of ours.
+/// Timeout for each of our statements.
 const BOUND: &str = "SET statement_timeout = '10s';\n";
-/// What is asked first: one fact a line, `name|value`. What a role may not read is left out.
+/// Queries for the facts: one fact per line, `name|value`. Facts that the role may not read are missing.
 const FACTS: &str = r"
 SELECT 'version|' || current_setting('server_version');
 SELECT 'superuser|' || rolsuper FROM pg_roles WHERE rolname = current_user;
@@ -52,7 +52,8 @@ SELECT 'source ' || name || '|' || source FROM pg_settings;
 SELECT 'folder|' || setting FROM pg_settings WHERE name = 'data_directory' AND setting <> '';
 ";
 
-/// What only a superuser may read. Of the environment only what begins with POSTGRES_ and is no secret leaves the server.
+/// Queries for facts that only a superuser may read. Of the environment, only variables with the prefix POSTGRES_ leave
+/// the server, and no secrets.
 const PRIVATE_FACTS: &str = r"
 SELECT 'mount|' || line FROM regexp_split_to_table(pg_read_file('/proc/self/mountinfo', 0, 1000000, true), E'\n') AS line;
 WITH file AS (SELECT pg_read_file('postmaster.pid', 0, 100, true) AS text),
@@ -63,36 +64,36 @@ FROM environment, regexp_split_to_table(encode(bytes, 'escape'), '\\000') AS ent
 WHERE entry LIKE 'POSTGRES\_%' AND entry NOT LIKE '%PASSWORD%';
 ";
 
-/// What is to be examined.
+/// Options of the examination.
 #[derive(Debug, Clone)]
 pub struct Remote {
-    /// As psql reads it.
+    /// Connection string in psql's format.
     pub target: ConnectionString,
-    /// The program.
+    /// Path of psql.
     pub psql: PathBuf,
-    /// For all commits.
+    /// Time for all commits.
     pub length: Duration,
 }
 
-/// What was read.
+/// Facts about the server.
 #[derive(Debug, Default)]
 struct Facts {
     values: HashMap<String, String>,
     mounts: String,
-    /// Variables of the postmaster that begin with POSTGRES_.
+    /// Environment variables of the postmaster with the prefix POSTGRES_.
     variables: Vec<(String, String)>,
 }
 
 impl Remote {
-    /// Examines the server. It is read, and gets some hundred commits of messages in its WAL; nothing is changed.
+    /// Examines the server. It reads settings and commits several hundred messages into the WAL, and changes nothing else.
     ///
     /// # Errors
-    /// It cannot be reached, or does not let us in.
+    /// The server is unreachable or rejects the login.
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         progress.measuring("what is in effect");
         let mut facts = Facts::read(&self.psql(FACTS)?);
         if facts.is("superuser", "true") {
-            // Containers without /proc, other systems: then it is not known.
+            // Other systems, and containers without /proc, do not have these facts.
             facts.add(&self.psql(PRIVATE_FACTS).unwrap_or_default());
         }
         progress.measuring("commits");
@@ -117,7 +118,7 @@ impl Remote {
         Ok(Diagnosis { report, samples, without_servers: None })
     }
 
-    /// Runs `script` and returns what it writes.
+    /// Runs `script` and returns its output.
     #[expect(
         clippy::let_underscore_must_use,
         reason = "what psql did not read it did not want: its status tells"
@@ -131,7 +132,7 @@ impl Remote {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().attempt("run", &self.psql)?;
         let mut input = child.stdin.take().expect("it is a pipe");
-        // A script of some hundred kB: psql reads while we read.
+        // The script may have hundreds of kB, so a thread writes it while this one reads.
         let script = [BOUND, script].concat();
         let writer = std::thread::spawn(move || input.write_all(script.as_bytes()));
         let output = child.wait_with_output().attempt("read from", &self.psql)?;
@@ -174,13 +175,13 @@ impl Remote {
     }
 }
 
-/// Statements to be timed, and what sets the stage for each.
+/// Kinds of commits: the setting before each block, or none for `SELECT 1`.
 const COMMIT: &str = "SET synchronous_commit = on";
 const ASYNCHRONOUS: &str = "SET synchronous_commit = off";
 const WAY: &str = "";
 const MESSAGE: &str = "SELECT pg_logical_emit_message(true, 'pgfresh', '');\n";
 
-/// A script in which psql takes the time of each statement of these blocks, and of nothing else.
+/// Returns a script in which psql measures each statement of these blocks and no others.
 fn timed(blocks: &[(&str, usize)]) -> String {
     let mut script = "\\o /dev/null\n".to_owned();
     for (setting, count) in blocks {
@@ -191,7 +192,7 @@ fn timed(blocks: &[(&str, usize)]) -> String {
     script
 }
 
-/// The times that psql wrote, in seconds.
+/// Parses psql's times and returns them in seconds.
 fn seconds(text: &str) -> Vec<f64> {
     let times =
         text.lines().filter_map(|line| line.strip_prefix("Time: ")?.split(' ').next()?.parse::<f64>().ok());
@@ -236,7 +237,7 @@ impl Facts {
         Mount::in_table(&self.mounts, Path::new(self.get("folder")))
     }
 
-    /// What the role that we are may change.
+    /// Describes which settings our role may change.
     fn server(&self) -> Layer {
         let may = match (self.is("superuser", "true"), self.is("owner", "true")) {
             (true, _) => "you are its superuser, so ALTER SYSTEM is yours",
@@ -286,7 +287,7 @@ impl Facts {
         for (variable, value) in &self.variables {
             let setting = variable.trim_start_matches("POSTGRES_").to_ascii_lowercase();
             let effect = self.get(&format!("set {setting}"));
-            // The user's own scripts may read others; this one has no effect anywhere.
+            // The user's own scripts may read other variables. This one names a setting and has no effect.
             if !effect.is_empty() && effect != value {
                 add(
                     format!("{variable} does nothing"),
@@ -313,16 +314,16 @@ impl Facts {
     }
 }
 
-/// What was measured: seconds of each statement.
+/// Durations of the statements in seconds.
 #[derive(Debug)]
 struct Commits {
     durable: Sample,
     asynchronous: Sample,
-    /// There and back, with nothing to do.
+    /// Round trip of an empty query.
     way: Sample,
-    /// Of each kind in a round.
+    /// Number of statements of each kind per round.
     each: usize,
-    /// Of our own processors, meanwhile.
+    /// Shortage of processor time on this machine during the measurement.
     shortage: Shortage,
 }
 
@@ -344,7 +345,7 @@ impl Commits {
         PROBE + self.durable.len() + self.asynchronous.len()
     }
 
-    /// The sums of each round.
+    /// Returns the sum of each round.
     fn rounds(&self, sample: &Sample) -> Sample {
         let mut sums = Sample::new(sample.name(), Unit::Seconds);
         for round in sample.values().chunks_exact(self.each) {
@@ -450,7 +451,7 @@ mod tests {
     #[test]
     fn the_data_directory_is_called_ram_disk_or_unknown() {
         assert_eq!(Facts::read(TEXT).files().verdict(), "\"/var/lib/postgresql/data\" is in RAM (tmpfs).");
-        // 18 has its data elsewhere than the tmpfs of a configuration for 16.
+        // Version 18 has its data outside of the tmpfs in a configuration for 16.
         let moved = Facts::read(
             &TEXT.replace("folder|/var/lib/postgresql/data", "folder|/var/lib/postgresql/18/docker"),
         );
