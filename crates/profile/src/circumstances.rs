@@ -1,22 +1,23 @@
-//! What is known beside a recording, and how figures of it are written.
+//! Facts about a run besides its recording, and the format of figures.
 
 use report::{Quantity, Unit};
 
-/// What the caller that ran the suite knows of it, in seconds.
+/// Facts that the caller knows about the suite. Times are in seconds.
 #[derive(Debug, Clone, Default)]
 pub struct Circumstances {
-    /// Whether the server is one of ours.
+    /// Whether the server belongs to pgfresh.
     pub ours: bool,
-    /// What was run, as people write it; `None` if the server was only watched.
+    /// Command line of the suite; `None` if the server was only observed.
     pub command: Option<String>,
-    /// From nothing to the first answer, the template aside.
+    /// Time from the start of pgfresh to the server's first answer, without the template.
     pub boot: Option<f64>,
-    /// Looking up the template, and making it if need be.
+    /// Time for looking up the template and building it if necessary.
     pub template: Option<f64>,
-    /// What the first session in a new database costs its client here.
+    /// Time that a client waits for the first session in a new database.
     pub fresh_database: Option<f64>,
-    /// How much longer a commit takes here with a flush than without, as a multiple of the flush alone: after a wait, the
-    /// processor's caches are cold and the journal begins again, so that the work between two waits takes longer, too.
+    /// How much longer a commit takes with a flush than without, as a multiple of the flush alone. It may exceed 1:
+    /// after a wait, the processor's caches are cold and the journal starts again, so the work between two waits takes
+    /// longer as well.
     pub waiting_cost: Option<f64>,
 }
 

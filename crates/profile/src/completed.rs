@@ -1,25 +1,25 @@
-//! What the gateway tells of a statement that is done.
+//! Report of the gateway about a completed statement.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a session has done since it was asked, or since the last time.
+/// Work of a session since its last request or its last report.
 #[derive(Debug, Clone, Copy)]
 pub struct CompletedStatement<'a> {
-    /// Which session.
+    /// Id of the session.
     pub session: u64,
-    /// Of which database.
+    /// Database of the session.
     pub database: &'a Arc<str>,
-    /// The statement, or what it begins with.
+    /// Text of the statement, or the beginning of it.
     pub statement: &'a Arc<str>,
-    /// How many times it ran.
+    /// Number of runs.
     pub runs: u64,
-    /// Stands for the values that were bound, if there are any beside its text.
+    /// Digest of the bound values; `None` if the text contains all values.
     pub values: Option<u64>,
-    /// Rows that it returned or changed.
+    /// Number of rows that the statement returned or changed.
     pub rows: u64,
-    /// If nothing more is owed: whether a transaction is open.
+    /// Whether a transaction is open, if no further response is pending; `None` if one is.
     pub rests: Option<bool>,
-    /// Now.
+    /// Time of the report.
     pub at: Instant,
 }

@@ -1,4 +1,4 @@
-//! Sampled time, corrected by what was told of each statement.
+//! Correction of sampled times by the gateway's exact reports.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::time::Time;
 use pgwire::StatementKind;
 use report::as_f64;
 
-/// A share of the time that is too small to matter.
+/// Share of the time that is negligible.
 const SLIGHT: f64 = 0.1;
 
 impl Attribution {
-    /// Hands out the time of `recording`.
+    /// Attributes the time of `recording`.
     #[must_use]
     pub fn of(recording: &Recording) -> Self {
         let sampled = Self::sampled(recording);
@@ -24,13 +24,13 @@ impl Attribution {
     }
 }
 
-/// Whether this is all that the looks of `sampled` have seen: no sessions to speak of beside those that were told of.
+/// Whether the exact reports cover nearly all sessions in the samples.
 fn covers(exact: &Exact, sampled: &Attribution) -> bool {
     !exact.incomplete && sampled.strangers <= SLIGHT * sampled.database.sessions
 }
 
-/// The same attribution with times as they were. What was waited for in them is known from looks alone: each kind of
-/// statement has the parts that were seen of it. Unchanged if not all was told.
+/// Returns the attribution with exact times. Only samples show what a statement waits for, so each kind of statement
+/// keeps the proportions of its sampled waits. Returns `sampled` unchanged if the exact reports are incomplete.
 fn correct(exact: &Exact, mut sampled: Attribution, recording: &Recording) -> Attribution {
     if !covers(exact, &sampled) {
         return sampled;

@@ -1,6 +1,7 @@
-//! What `pg_stat_statements` has counted meanwhile, on a server that has it.
+//! Counts of `pg_stat_statements` during a recording, if the server has the extension.
 //!
-//! Its counts are exact, and those of the server itself: neither the client's way to it nor its wait for rows is in them.
+//! The counts are exact, but cover only the server's work. They include neither the transport to the client nor its
+//! wait for rows.
 
 use std::collections::HashMap;
 
@@ -9,49 +10,50 @@ use postgres::{Client, Error, Row};
 use crate::error::explain;
 use pgwire::NormalizedStatement;
 
-/// The version of the extension that has times of execution by this name; it comes with PostgreSQL 13.
+/// Oldest supported version of the extension. It introduced the present names of the execution times, and comes with
+/// PostgreSQL 13.
 const OLDEST: (u32, u32) = (1, 8);
-/// The version that tells statements of clients from those within functions.
+/// First version that separates clients' statements from those inside functions.
 const TELLS_LEVELS: (u32, u32) = (1, 9);
 
-/// A statement as the server has counted it.
+/// Statement with the server's counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// Without its values.
+    /// Text without values.
     pub statement: NormalizedStatement,
-    /// Where it was run.
+    /// Database in which it ran.
     pub database: String,
-    /// How many times.
+    /// Number of runs.
     pub runs: f64,
-    /// Seconds of execution in all.
+    /// Total execution time in seconds.
     pub seconds: f64,
-    /// Rows that it returned or changed in all.
+    /// Total number of rows that it returned or changed.
     pub rows: f64,
 }
 
-/// What came of asking.
+/// Result of the query for counts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Counted {
-    /// What took longest comes first.
+    /// Statements, those with the longest total time first.
     Lines(Vec<Line>),
-    /// Why there is nothing.
+    /// Reason why there are no counts.
     Nothing(String),
 }
 
 /// Counts at one moment.
 #[derive(Debug)]
 pub(crate) struct Counts {
-    /// The function that gives them, and whether it tells levels.
+    /// Qualified name of the extension's function.
     function: String,
     tells_levels: bool,
     before: HashMap<Key, [f64; 3]>,
 }
 
-/// Database, user, statement, and whether a client has sent it.
+/// Database, user, query id, and whether a client sent the statement.
 type Key = (i64, i64, i64, bool);
 
 impl Counts {
-    /// As they stand now; or why there are none.
+    /// Reads the current counts. The error is the reason why there are none.
     pub(crate) fn read(client: &mut Client) -> Result<Self, String> {
         let about = "SELECT /* pgfresh */ extversion, quote_ident(nspname) FROM pg_namespace n \
                      JOIN pg_extension e ON extnamespace = n.oid WHERE extname = 'pg_stat_statements'";
@@ -71,7 +73,7 @@ impl Counts {
         Ok(counts)
     }
 
-    /// What was added since then.
+    /// Returns the increase since [`Self::read`].
     pub(crate) fn since(&self, client: &mut Client) -> Counted {
         let rows = match self.ask(client, true) {
             Ok(rows) => rows,
@@ -80,7 +82,7 @@ impl Counts {
         let mut sums: HashMap<(NormalizedStatement, String), [f64; 3]> = HashMap::new();
         for row in &rows {
             let (now, text): (_, &str) = (numbers(row), row.get(8));
-            // It was forgotten or reset meanwhile, and began again, if it has less.
+            // A smaller count means that the server has discarded the statement's entry and started a new one.
             let before = self.before.get(&key(row)).filter(|before| before[0] <= now[0]);
             let added = before.map_or(now, |before| [0, 1, 2].map(|at| now[at] - before[at]));
             if added[0] > 0.0 && !text.contains("/* pgfresh */") {
@@ -117,7 +119,7 @@ fn key(row: &Row) -> Key {
     (row.get(0), row.get(1), row.get(2), row.get(3))
 }
 
-/// Runs, seconds, rows.
+/// Returns runs, seconds and rows.
 fn numbers(row: &Row) -> [f64; 3] {
     [row.get(4), row.get(5), row.get(6)]
 }

@@ -1,32 +1,33 @@
-//! What a server counts of itself: log, checkpoints, transactions, sessions.
+//! Server-wide counters: WAL, checkpoints, transactions, sessions.
 
 use postgres::Client;
 use postgres::SimpleQueryMessage;
 
 use crate::ProfileError;
 
-/// Counts, of which the difference between two moments tells. `None` is what this major does not count.
+/// Counters, or their increase between two moments. `None` means that this major version does not count the value.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
-    /// Bytes of log.
+    /// Bytes of WAL.
     pub wal_bytes: Option<f64>,
-    /// Times that the log was flushed. Counted from 14 on.
+    /// Number of WAL flushes. Available since version 14.
     pub wal_syncs: Option<f64>,
-    /// Checkpoints that a client demanded: CREATE or DROP DATABASE, CHECKPOINT, or too much log.
+    /// Number of requested checkpoints: by CREATE or DROP DATABASE, by CHECKPOINT, or because of too much WAL.
     pub checkpoints_requested: Option<f64>,
-    /// Checkpoints because it was time.
+    /// Number of scheduled checkpoints.
     pub checkpoints_timed: Option<f64>,
-    /// Seconds that checkpoints spent flushing files.
+    /// Seconds that checkpoints spent syncing files.
     pub checkpoint_sync_seconds: Option<f64>,
-    /// Files that sessions themselves flushed. Counted from 16 on.
+    /// Number of files that sessions synced. Available since version 16.
     pub session_syncs: Option<f64>,
-    /// Transactions that ended well, in databases that are still there.
+    /// Number of commits in existing databases.
     pub commits: Option<f64>,
-    /// Sessions that were begun, in databases that are still there. Counted from 14 on.
+    /// Number of sessions started in existing databases. Available since version 14.
     pub sessions: Option<f64>,
 }
 
-/// The questions, by major; each gives one number. Source: the manual's "Cumulative Statistics System", 13 to 18.
+/// Returns the queries for a major version. Each returns one number. Source: the manual's "Cumulative Statistics
+/// System", 13 to 18.
 fn questions(major: u32) -> [Option<&'static str>; 8] {
     let by = |from: u32, new, old| if major >= from { new } else { old };
     [
@@ -64,7 +65,7 @@ fn questions(major: u32) -> [Option<&'static str>; 8] {
 }
 
 impl Counters {
-    /// As they stand now.
+    /// Reads the current values.
     pub(crate) fn read(client: &mut Client, major: u32) -> Result<Self, ProfileError> {
         let mut values = [None; 8];
         for (value, question) in values.iter_mut().zip(questions(major)) {
@@ -89,22 +90,23 @@ impl Counters {
         })
     }
 
-    /// What was added since `before`. Where a count has fallen (statistics were reset, databases dropped) it is not known.
+    /// Returns the increase since `before`. A value that has decreased becomes `None`, because statistics were reset or
+    /// databases dropped.
     pub(crate) fn since(self, before: Self) -> Self {
         self.with(before, |now, before| Some(now - before).filter(|added| *added >= 0.0))
     }
 
-    /// Both counts together.
+    /// Returns the sums.
     pub(crate) fn plus(self, other: Self) -> Self {
         self.with(other, |one, other| Some(one + other))
     }
 
-    /// Each count, so many times.
+    /// Multiplies each value by `factor`.
     pub(crate) fn times(self, factor: f64) -> Self {
         self.with(self, |count, _| Some(count * factor))
     }
 
-    /// What is made of each count and its counterpart, where both are known.
+    /// Combines each value with its counterpart, if both are known.
     fn with(self, other: Self, make: impl Fn(f64, f64) -> Option<f64>) -> Self {
         let both = |one: Option<f64>, other: Option<f64>| make(one?, other?);
         Self {

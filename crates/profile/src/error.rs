@@ -1,40 +1,40 @@
-//! What can go wrong on the way to a profile.
+//! Errors of profiles.
 
 use std::io;
 
-/// A server could not be watched.
+/// Failure to observe a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// The text is no URL of a server.
+    /// The text is not a URL of a server.
     #[error("cannot read the URL of the server")]
     Url(#[source] postgres::Error),
-    /// It wants more than we speak.
+    /// The URL demands encryption, which profiles do not support.
     #[error("cannot watch this server: it demands encryption (sslmode=require)")]
     Encryption,
-    /// No session came to be.
+    /// The connection failed.
     #[error("could not connect to the server")]
     Connect(#[source] postgres::Error),
-    /// A question of ours was not answered.
+    /// A query of the profile failed.
     #[error("could not read {what}")]
     Ask {
-        /// Of what.
+        /// Object of the query.
         what: &'static str,
-        /// What came back.
+        /// Error of the server or the connection.
         source: postgres::Error,
     },
-    /// It is too old.
+    /// The server is too old.
     #[error("cannot watch PostgreSQL {0}: majors from 13 on show what is needed")]
     TooOld(String),
-    /// It takes too long.
+    /// The server did not respond in time.
     #[error("could not end the profile: the server has not answered for {0} s")]
     NoAnswer(u64),
-    /// There is no thread.
+    /// The thread did not start.
     #[error("could not start a thread")]
     Thread(#[source] io::Error),
 }
 
 impl ProfileError {
-    /// What the server gave as detail.
+    /// Returns the DETAIL of the server's error, if any.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -45,7 +45,7 @@ impl ProfileError {
         }
     }
 
-    /// What to do.
+    /// Returns advice for the user, if there is any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -1,8 +1,8 @@
-//! The time of a suite exactly, where the gateway sees each statement come and go.
+//! Exact times of a suite whose sessions go through the gateway.
 //!
-//! Sessions are at work from when they are asked for something until nothing more is owed. With n of them at work each
-//! moment is divided by n: `shared` runs so much slower than the clock, and the wall time of a statement is what it has
-//! gone on meanwhile, however many others came and went.
+//! A session is at work from a request until its last response. If n sessions are at work, the clock `shared` advances
+//! at 1/n of real time. The wall time of a statement is the difference of `shared` between its end and its start, so
+//! that simultaneous statements divide the time among them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,49 +15,49 @@ use crate::time::Time;
 use pgwire::{NormalizedStatement, StatementKind};
 use report::as_f64;
 
-/// Statements as they were sent of which it is remembered which one they are.
+/// Number of cached statement texts.
 const KNOWN: usize = 4096;
-/// Different statements that are told apart; those beyond are only told by their kinds.
+/// Number of distinct statements. Later ones are counted by kind only.
 const TOLD_APART: usize = 20_000;
 
-/// What was seen of sessions as they began and ended what they did.
+/// Times of sessions, from the gateway's reports.
 #[derive(Debug, Clone)]
 pub struct Exact {
     pub(crate) begun: Instant,
-    /// Seconds since then, up to which time is handed out.
+    /// Seconds since `begun` up to which time has been attributed.
     pub(crate) now: f64,
-    /// Seconds, each divided by the sessions at work in it.
+    /// Seconds, each divided by the number of sessions at work in it.
     pub(crate) shared: f64,
     sessions: HashMap<u64, Session>,
-    /// Sessions at work.
+    /// Number of sessions at work.
     pub(crate) at_work: usize,
-    /// Sessions that are not, with an open transaction.
+    /// Number of waiting sessions with an open transaction.
     pub(crate) open: usize,
     pub(crate) known: HashMap<Arc<str>, u32>,
-    /// The backends of all sessions that were begun.
+    /// Pids of the backends of all reported sessions.
     pub(crate) backends: HashSet<i32>,
-    /// Whether something has happened that was not reported.
+    /// Whether something happened without a report.
     pub(crate) incomplete: bool,
     pub(crate) database: Time,
     pub(crate) in_transaction: f64,
-    /// Seconds, by the number of sessions at work.
+    /// Seconds by the number of sessions at work.
     pub(crate) at_once: BTreeMap<usize, f64>,
-    /// Time, and how many times it ran.
+    /// Time and number of runs of each statement.
     pub(crate) statements: HashMap<u32, (Time, u64)>,
     pub(crate) databases: BTreeMap<Arc<str>, Time>,
     pub(crate) tests: ByTest,
     pub(crate) clean_up: (Time, u64),
-    /// Sessions that were begun, and the seconds that their clients waited for that in all.
+    /// Number of sessions started, and the total seconds that clients waited for them.
     pub(crate) connected: (u64, f64),
 }
 
-/// A session that is at work, or has an open transaction.
+/// Session that is at work or has an open transaction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Session {
-    /// At work since then, by the clock and by `shared`.
+    /// Start of its present work: seconds since `begun`, and the value of `shared`. `None` if it is not at work.
     working: Option<(f64, f64)>,
     open: bool,
-    /// Tables were emptied in its transaction.
+    /// Whether its transaction has emptied tables.
     clears: bool,
 }
 
@@ -84,7 +84,7 @@ impl Exact {
         }
     }
 
-    /// A session with this database and backend was begun, for which its client has waited so long.
+    /// Records the start of a session with its database and backend. The client has waited for `waited`.
     pub fn began(&mut self, waited: Duration, database: &Arc<str>, backend: i32) {
         self.tests.began(database);
         self.backends.insert(backend);
@@ -92,7 +92,7 @@ impl Exact {
         self.connected.1 += waited.as_secs_f64();
     }
 
-    /// A session is at work from now on.
+    /// Records a request: the session is at work from `at` on.
     pub fn asked(&mut self, session: u64, at: Instant) {
         self.advance(at);
         let since = (self.now, self.shared);
@@ -101,22 +101,22 @@ impl Exact {
         self.at_work += usize::from(session.working.replace(since).is_none());
     }
 
-    /// Whether a session with this backend was begun.
+    /// Whether a session of this backend was reported.
     pub(crate) fn knows(&self, backend: i32) -> bool {
         self.backends.contains(&backend)
     }
 
-    /// The test that has used `database` is over; its runner calls it `name`.
+    /// Records the end of the test that used `database`. `name` is the test runner's name for it.
     pub fn ended(&mut self, database: &str, name: Option<&str>) {
         self.tests.ended(database, name);
     }
 
-    /// Something has happened that is not reported.
+    /// Records that something happened without a report.
     pub fn miss(&mut self) {
         self.incomplete = true;
     }
 
-    /// A session has ended.
+    /// Records the end of a session.
     pub fn left(&mut self, session: u64, at: Instant, statements: &mut Interner<NormalizedStatement>) {
         self.advance(at);
         let Some(left) = self.sessions.remove(&session) else { return };
@@ -132,7 +132,7 @@ impl Exact {
         }
     }
 
-    /// Hands out the time up to `at`. What is told a moment too late counts as if it had been now.
+    /// Attributes the time up to `at`. A late report counts as if it came now.
     pub(crate) fn advance(&mut self, at: Instant) {
         let at = at.saturating_duration_since(self.begun).as_secs_f64();
         let passed = (at - self.now).max(0.0);
@@ -150,7 +150,7 @@ impl Exact {
 }
 
 impl Exact {
-    /// A session has done something.
+    /// Records completed work of a session.
     pub fn done(&mut self, done: CompletedStatement<'_>, statements: &mut Interner<NormalizedStatement>) {
         self.advance(done.at);
         let place = self.place(done.statement, statements);
@@ -181,7 +181,7 @@ impl Exact {
         self.databases.entry(Arc::clone(done.database)).or_default().join(time);
     }
 
-    /// Which statement that is.
+    /// Returns the index of the statement.
     fn place(&mut self, text: &Arc<str>, statements: &mut Interner<NormalizedStatement>) -> u32 {
         if let Some(place) = self.known.get(text) {
             return *place;
@@ -205,8 +205,8 @@ mod tests {
     use crate::attribution::tests::recording;
     use crate::{Attribution, Recording};
 
-    /// Tells of a talk: `SESSION asked`, `SESSION left` or `SESSION idle|open|more:STATEMENT`, each behind its time in
-    /// milliseconds. The looks are those of [`recording`].
+    /// Replays reports and returns the result. Each line has a time in milliseconds, a session, and `asked`, `left` or
+    /// `idle|open|more:STATEMENT`. The samples are those of [`recording`].
     fn told(talk: &[&str], looks: &[&[&str]]) -> (Attribution, Recording) {
         let begun = Instant::now();
         let (mut exact, mut recording) = (Exact::new(begun), recording(looks));
@@ -253,7 +253,7 @@ mod tests {
         (one - other).abs() < 1e-9
     }
 
-    /// Milliseconds of the wall and of sessions.
+    /// Returns wall time and session time in milliseconds.
     fn in_ms(time: Time) -> (f64, f64) {
         ((time.wall * 1e6).round() / 1e3, (time.sessions * 1e6).round() / 1e3)
     }

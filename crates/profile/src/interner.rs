@@ -1,9 +1,9 @@
-//! Equal things kept once.
+//! Interning of equal values.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Equal things kept once, by number.
+/// Set of distinct values with stable indexes.
 #[derive(Debug, Clone)]
 pub struct Interner<T> {
     items: Vec<T>,
@@ -17,7 +17,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T: Clone + Eq + Hash> Interner<T> {
-    /// The number of `item`, which is kept if it is new.
+    /// Returns the index of `item`, and adds it if it is new.
     pub(crate) fn put(&mut self, item: T) -> u32 {
         if let Some(place) = self.places.get(&item) {
             return *place;
@@ -30,16 +30,16 @@ impl<T: Clone + Eq + Hash> Interner<T> {
 }
 
 impl<T> Interner<T> {
-    /// What has this number.
+    /// Returns the value at an index.
     ///
     /// # Panics
-    /// The number is not one of this interner.
+    /// There is no such index.
     #[must_use]
     pub fn get(&self, place: u32) -> &T {
         &self.items[place as usize]
     }
 
-    /// All, in the order in which they came.
+    /// Yields all values in order of insertion.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.items.iter()
     }

@@ -1,8 +1,8 @@
-//! Where the time of a test suite goes, seen through its server.
+//! Profile of a test suite, as seen by its server.
 //!
-//! Makes a [`Recording`] of a server, look by look ([`Recorder`]), attributes the suite's time to kinds of statements, to
-//! what they wait for and to databases ([`Attribution`]), and says what follows ([`Profile`]). It needs no extension and
-//! changes nothing in the server. It prints nothing and does not know the command line.
+//! A [`Recorder`] samples a server into a [`Recording`]. An [`Attribution`] divides the suite's time among kinds of
+//! statements, waits and databases. A [`Profile`] draws conclusions. This crate needs no extension, changes nothing in
+//! the server, prints nothing, and does not know the command line.
 
 mod attribution;
 mod by_test;

@@ -1,4 +1,4 @@
-//! What the machine shows of a server that runs on it: processor time, waiting for processors, files read and written.
+//! Resources that a server uses on this machine: processor time, waits for processors, bytes written.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,27 +6,27 @@ use std::path::PathBuf;
 
 use report::as_f64;
 
-/// Differences between two moments.
+/// Resource usage between two moments.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MachineUsage {
-    /// Processors of this machine.
+    /// Number of processors of this machine.
     pub processors: f64,
-    /// Seconds of processors that the suite took: our children that have ended.
+    /// Processor time of the suite in seconds: that of our children that have ended.
     pub suite_cpu: f64,
-    /// Seconds of processors that the backends seen took.
+    /// Processor time of the observed backends in seconds.
     pub backend_cpu: f64,
-    /// Seconds that these were ready to run, and no processor was free.
+    /// Seconds during which these backends were ready to run without a free processor.
     pub backend_delay: f64,
-    /// Bytes that these had written to disks.
+    /// Bytes that these backends wrote to disks.
     pub backend_written: f64,
-    /// Seconds during which at least one process of the machine waited for a processor.
+    /// Seconds during which at least one task of the machine waited for a processor.
     pub cpu_pressure: Option<f64>,
-    /// Seconds during which at least one process of the machine waited for a disk.
+    /// Seconds during which at least one task of the machine waited for a disk.
     pub io_pressure: Option<f64>,
 }
 
 impl MachineUsage {
-    /// Both together, of the same machine.
+    /// Returns the sum of both. They must be of the same machine.
     pub(crate) fn plus(self, other: Self) -> Self {
         let both = |one: Option<f64>, other: Option<f64>| Some(one? + other?);
         Self {
@@ -40,7 +40,7 @@ impl MachineUsage {
         }
     }
 
-    /// The same for that part of the time.
+    /// Multiplies the usage by `part`.
     pub(crate) fn times(self, part: f64) -> Self {
         Self {
             processors: self.processors,
@@ -54,7 +54,8 @@ impl MachineUsage {
     }
 }
 
-/// What is known of one process since its begin.
+/// Usage of one process since its start: seconds of processor time, seconds of waiting for a processor, and bytes
+/// written.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Usage {
     cpu: f64,
@@ -62,13 +63,13 @@ struct Usage {
     written: f64,
 }
 
-/// Looks into `/proc`.
+/// Sampler of `/proc`.
 #[derive(Debug)]
 pub(crate) struct ProcfsSampler {
     procfs: PathBuf,
     suite_cpu: f64,
     pressure: [Option<f64>; 2],
-    /// Of each backend, by process and begin: when it was met first, and last.
+    /// First and last usage of each backend, by pid and start.
     usage: HashMap<(i32, i64), (Usage, Usage)>,
 }
 
@@ -80,27 +81,28 @@ impl ProcfsSampler {
         observer
     }
 
-    /// Whether the process waits for a disk, without the server's knowing: in the midst of a system call that the server
-    /// does not count as waiting, such as the removal of a file. Source: proc(5), `/proc/PID/stat`, state `D`.
+    /// Whether the process waits for a disk without a wait event. It is inside a system call that the server does not
+    /// report as a wait, such as the removal of a file. Source: proc(5), `/proc/PID/stat`, state `D`.
     pub(crate) fn waits_for_disk(&self, pid: i32) -> bool {
         self.read(pid, "stat").is_some_and(|stat| {
             stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('D'))
         })
     }
 
-    /// Notes what the process has used so far. `new`: it began after the recording did.
+    /// Records the present usage of a process. `new` means that it started after the recording did.
     pub(crate) fn note(&mut self, pid: i32, began: i64, new: bool) {
         let Some(now) = self.usage_of(pid) else { return };
         let first = if new { Usage::default() } else { now };
         self.usage.entry((pid, began)).or_insert((first, now)).1 = now;
     }
 
-    /// Source: Linux, Documentation/scheduler/sched-stats.rst (`/proc/PID/schedstat`, nanoseconds); proc(5), `io`.
+    /// Reads the usage of a process. Source: Linux, Documentation/scheduler/sched-stats.rst (`/proc/PID/schedstat`,
+    /// nanoseconds); proc(5), `io`.
     fn usage_of(&self, pid: i32) -> Option<Usage> {
         let schedule = self.read(pid, "schedstat")?;
         let mut times = schedule.split_whitespace().map(|time| time.parse::<f64>().unwrap_or(0.0) / 1e9);
         let (cpu, delay) = (times.next()?, times.next()?);
-        // Only its owner and root may read this.
+        // Only the owner of the process and root may read this file.
         let io = self.read(pid, "io").unwrap_or_default();
         let written = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
         Some(Usage { cpu, delay, written: written.unwrap_or(0.0) })
@@ -114,7 +116,7 @@ impl ProcfsSampler {
         sys::pressure(&self.procfs, resource)
     }
 
-    /// Source: proc(5), `/proc/PID/stat`, fields 16 and 17.
+    /// Returns the processor time of our children in seconds. Source: proc(5), `/proc/PID/stat`, fields 16 and 17.
     fn children_cpu(&self) -> f64 {
         let stat = fs::read_to_string(self.procfs.join("self/stat")).unwrap_or_default();
         let Some((_, fields)) = stat.rsplit_once(')') else { return 0.0 };

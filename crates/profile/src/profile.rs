@@ -1,4 +1,4 @@
-//! A recording with what is known beside it, as a report.
+//! Report of a recording with the facts about its run.
 
 use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Unit, as_f64};
 
@@ -11,22 +11,22 @@ use crate::recording::Recording;
 use crate::test_report::Tests;
 use crate::time::Time;
 
-/// Lines of a table of statements or databases.
+/// Maximum number of lines in a table of statements or databases.
 const LINES: usize = 20;
 
-/// What there is to say of a recording.
+/// Recording with its attribution and findings.
 #[derive(Debug, Clone)]
 pub struct Profile {
     pub(crate) recording: Recording,
     pub(crate) attribution: Attribution,
     pub(crate) circumstances: Circumstances,
     pub(crate) findings: Vec<Finding>,
-    /// That of most time first; none without a gateway.
+    /// Tests, those with most time first; empty without a gateway.
     records: Vec<TestRecord>,
 }
 
 impl Profile {
-    /// Attributes the time, and finds what follows.
+    /// Attributes the time and determines the findings.
     #[must_use]
     pub fn new(recording: Recording, circumstances: Circumstances) -> Self {
         let attribution = Attribution::of(&recording);
@@ -34,32 +34,32 @@ impl Profile {
         let findings = case.findings();
         let records = recording.exact.as_ref().map_or_else(Vec::new, |exact| exact.tests.records());
         let mut profile = Self { recording, attribution, circumstances, findings, records };
-        // What is known by name comes before what would be known if nothing else were.
+        // Findings about named tests come before findings about the whole suite.
         let found = profile.tests().finding();
         profile.findings.splice(0..0, found);
         Finding::rank(&mut profile.findings);
         profile
     }
 
-    /// Whether tests clean up for so long that it matters what a new database would cost instead.
+    /// Whether tests spend so much time on clean-up that the cost of a new database matters.
     #[must_use]
     pub fn has_clean_up(&self) -> bool {
         let Self { recording, attribution, circumstances, .. } = self;
         Case { recording, attribution, circumstances }.has_clean_up()
     }
 
-    /// The same where that is known: seconds until a session in a new database is ready.
+    /// Repeats the analysis with the cost of a session in a new database, in seconds.
     #[must_use]
     pub fn with_fresh_database(self, cost: f64) -> Self {
         Self::new(self.recording, Circumstances { fresh_database: Some(cost), ..self.circumstances })
     }
 
-    /// The tests that came through the gateway.
+    /// Returns the tests that used the gateway.
     pub(crate) fn tests(&self) -> Tests<'_> {
         Tests { records: &self.records, statements: &self.recording.statements }
     }
 
-    /// All of it.
+    /// Returns the complete report.
     #[must_use]
     pub fn report(&self) -> Report {
         let title = self.circumstances.command.as_ref();
@@ -85,19 +85,19 @@ impl Profile {
         report
     }
 
-    /// The time, what the server counted, and what the machine shows.
+    /// Returns the layers about time, server counters and machine.
     #[must_use]
     pub fn layers(&self) -> Vec<Layer> {
         [self.suite(), self.server()].into_iter().chain(self.machine()).collect()
     }
 
-    /// What follows, the greatest gain first.
+    /// Returns the findings, those with the largest gain first.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// All of it as one page of HTML, with a picture of sessions and waits over time.
+    /// Formats the report as an HTML page with a picture of sessions and waits over time.
     #[must_use]
     pub fn to_html(&self) -> String {
         self.report().to_html(&crate::timeline::draw(&self.recording))
@@ -173,7 +173,7 @@ impl Profile {
         Some(layer)
     }
 
-    /// Time, and its share of all session time in the database.
+    /// Returns the cells for a time: wall time, session time, and the share of all session time in the database.
     fn cells(&self, time: Time) -> [Cell; 3] {
         let quantity = |value| Quantity::new(value, Unit::Seconds);
         let all = self.attribution.database.sessions;
@@ -181,7 +181,7 @@ impl Profile {
         [quantity(time.wall).into(), quantity(time.sessions).into(), share.into()]
     }
 
-    /// Where the time in the database went, by kind of statement.
+    /// Returns a table of the time in the database by kind of statement.
     #[must_use]
     pub fn kinds(&self) -> Table {
         let numbers = ["wall", "sessions", "share"].map(Column::right);
@@ -277,7 +277,7 @@ impl Profile {
     }
 }
 
-/// What the server itself counted.
+/// Returns the table of the server's own counts.
 fn counted(lines: &[Line]) -> Table {
     let numbers = ["time", "runs", "each", "rows"].map(Column::right);
     let words = ["database", "statement"].map(Column::left);

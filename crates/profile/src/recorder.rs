@@ -1,8 +1,8 @@
-//! Looks at a server again and again, on a thread and a session of its own, until it is told to stop.
+//! Sampling of a server in a separate thread and session, until the caller stops it.
 //!
-//! One look is one statement: what each session does that is not idle. It costs the server about half a millisecond;
-//! between two looks pass some milliseconds ([`Pace`]), and some times as long as a look takes, so that a server with very
-//! many sessions is not disturbed either.
+//! A sample is one query about all sessions that are not idle. It costs the server about half a millisecond. Between
+//! two samples pass some milliseconds ([`Pace`]), and a multiple of the query's duration, so that sampling does not
+//! disturb a server with very many sessions either.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -23,13 +23,13 @@ use crate::target::{OURSELVES, Target, is_visible};
 use crate::wait::Cause;
 use pgwire::NormalizedStatement;
 
-/// How long the last look and the counters may take: their statements have bounds of their own, if the server runs.
+/// Timeout for the last sample and the counters. Their queries have shorter timeouts, but those need a running server.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How many sessions are begun to see what one costs.
+/// Number of sessions opened to measure the cost of one.
 const TRIALS: usize = 5;
 
-/// What all sessions do. The function and not the view, which looks up names that we do not want. Our own sessions and
-/// databases aside.
+/// Query for a sample. It calls the function rather than the view, because the view looks up names that are not needed.
+/// It excludes sessions and databases of pgfresh.
 const LOOK: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesce(a.application_name, ''), a.state, a.wait_event_type, \
     a.wait_event, coalesce(a.query, ''), coalesce(extract(epoch FROM a.query_start), 0)::float8, \
     coalesce(extract(epoch FROM a.xact_start), 0)::float8, (extract(epoch FROM a.backend_start) * 1000000)::int8, \
@@ -38,20 +38,20 @@ const LOOK: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesc
     WHERE a.backend_type = 'client backend' AND a.state IS DISTINCT FROM 'idle' AND a.application_name <> $1 \
     AND d.datname NOT LIKE 'pgfresh\\_%'";
 
-/// Tells of what sessions have done since the last time; see [`Exact`]. It is asked after each look.
+/// Source of reports about sessions since the last call; see [`Exact`]. The recorder calls it after each sample.
 pub type Feed = Box<dyn FnMut(&mut Exact, &mut Interner<NormalizedStatement>) + Send>;
 
-/// How often to look.
+/// Frequency of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Every 15 ms, for at most a twentieth of the time: at a suite that is run for its results.
+    /// Every 15 ms, for at most 5 % of the time. For a suite that runs for its results.
     Calm,
-    /// Every 5 ms, for at most a fifth of the time: at a suite that is run to be watched.
+    /// Every 5 ms, for at most 20 % of the time. For a suite that runs only for its profile.
     Dense,
 }
 
 impl Pace {
-    /// The time between two looks, on average, and how many times longer than a look it is, at least.
+    /// Returns the mean time between two samples, and its minimum as a multiple of a sample's duration.
     fn bounds(self) -> (Duration, u32) {
         match self {
             Self::Calm => (Duration::from_millis(15), 20),
@@ -60,7 +60,7 @@ impl Pace {
     }
 }
 
-/// Something that looks.
+/// Running sampler.
 #[derive(Debug)]
 pub struct Recorder {
     stop: Sender<()>,
@@ -69,31 +69,31 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins to look at `target`, and to hear of its sessions from `feed` if there is one.
+    /// Starts sampling `target`. With a `feed`, also records its reports about sessions.
     ///
     /// # Errors
-    /// It cannot be reached, is too old, or does not let us look.
+    /// The server is unreachable, is too old, or does not allow sampling.
     pub fn start(target: &Target, pace: Pace, feed: Option<Feed>) -> Result<Self, ProfileError> {
         let sampler = Sampler::open(target, pace, feed)?;
         let ((stop, stopped), (done, recording)) = (channel(), channel());
         let thread = thread::Builder::new().name("profile".to_owned());
-        // Where it took too long, the recording is for none.
+        // After a timeout, no caller waits for the recording.
         let record = move || drop(done.send(sampler.record(&stopped)));
         let thread = thread.spawn(record).map_err(ProfileError::Thread)?;
         Ok(Self { stop, recording, thread })
     }
 
-    /// Whether it has stopped by itself, because the server went away.
+    /// Whether the recorder has stopped by itself because the server went away.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Stops looking; returns all that was seen. Takes as long as one look, and as five new sessions where no feed tells what these
-    /// cost.
+    /// Stops sampling and returns the recording. Takes as long as one sample. Without a feed it also opens five
+    /// sessions to measure their cost.
     ///
     /// # Errors
-    /// The server has not answered in time: its processes may be stopped.
+    /// The server has not responded in time. Its processes may be stopped.
     ///
     /// # Panics
     /// The thread has panicked.
@@ -113,15 +113,16 @@ struct Sampler {
     look: Prepared,
     target: Target,
     pace: Pace,
-    /// Whether the server flushes at all.
+    /// Whether the server runs with `fsync=on`.
     flushes: bool,
     before: Counters,
-    /// Those of each statement, or why there are none; nothing is asked of a server of ours.
+    /// Counts of each statement, or the reason why there are none. `None` for a server of pgfresh, which does not need
+    /// them.
     counts: Option<Result<Counts, String>>,
     observer: Option<ProcfsSampler>,
     feed: Option<Feed>,
     begun: Instant,
-    /// When that was, in the server's own microseconds.
+    /// Start of the recording by the server's clock, in microseconds since 1970.
     begun_there: i64,
     recording: Recording,
 }
@@ -164,7 +165,7 @@ impl Sampler {
 
     fn record(mut self, stopped: &Receiver<()>) -> Recording {
         let (period, times) = self.pace.bounds();
-        // Unequal steps, so that no rhythm of the suite is met always at the same point: multiples of the golden ratio.
+        // Unequal steps, multiples of the golden ratio, so that the samples do not coincide with a rhythm of the suite.
         let mut rhythm = (0..).map(|step| period.mul_f64(0.5 + (f64::from(step) * 0.618_034).fract()));
         loop {
             let begun = Instant::now();
@@ -201,7 +202,7 @@ impl Sampler {
         let (pid, began): (i32, i64) =
             (row.try_get(0)?, row.try_get::<_, Option<i64>>(9)?.unwrap_or_default());
         let name = SessionName { pid, began, database: row.try_get(1)?, application: row.try_get(2)? };
-        // None, or "starting" from 18 on, for a session that is not ready yet.
+        // The state is NULL, or "starting" since version 18, for a session that is not ready yet.
         let state: Option<&str> = row.try_get(3)?;
         let starting = matches!(state, None | Some("starting"));
         let in_transaction = state.is_some_and(|state| state.starts_with("idle in transaction"));
@@ -259,14 +260,15 @@ impl Sampler {
     }
 }
 
-/// What it costs to begin a session there, in seconds.
+/// Returns the median time to open a session, in seconds.
 fn session_cost(target: &Target) -> Option<f64> {
     let mut costs: Vec<f64> = (0..TRIALS).filter_map(|_| target.time_of_a_session()).collect();
     costs.sort_by(f64::total_cmp);
     costs.get(costs.len() / 2).copied()
 }
 
-/// Gives to each look half of the time to either neighbour, and to the first and the last what is beyond them.
+/// Sets the time that each sample represents: half of the time to either neighbour. The first and last sample also
+/// represent the time up to the ends.
 fn weigh(looks: &mut [Snapshot], end: f64) {
     let mut begin = 0.0;
     for place in 0..looks.len() {

@@ -1,4 +1,4 @@
-//! What was seen of a server, look by look.
+//! Recording of a server as a series of samples.
 
 use crate::counted::Counted;
 use crate::counters::Counters;
@@ -8,98 +8,98 @@ use crate::machine::MachineUsage;
 use crate::wait::Cause;
 use pgwire::NormalizedStatement;
 
-/// What a session does at the moment of a look.
+/// Activity of a session in a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// The server works for it, or it waits for something.
+    /// The server works for the session, or the session waits for something.
     Active,
-    /// Its client works, in the middle of a transaction.
+    /// The client works while a transaction is open.
     InTransaction,
 }
 
-/// A session that is not idle at the moment of a look.
+/// Session in a sample that is not idle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation {
-    /// Which, in [`Recording::sessions`].
+    /// Index of the session in [`Recording::sessions`].
     pub session: u32,
     /// Whether the server or the client is at work.
     pub state: State,
-    /// What it runs or ran last, in [`Recording::statements`].
+    /// Index of its present or last statement in [`Recording::statements`].
     pub statement: u32,
-    /// The wait event, in [`Recording::events`]; `None` if there is none.
+    /// Index of the wait event in [`Recording::events`]; `None` without one.
     pub event: Option<u32>,
-    /// Why it is not done.
+    /// Reason why the statement is not finished.
     pub cause: Cause,
-    /// When the statement began, in seconds since some moment; tells one run of it from the next.
+    /// Start of the statement, in seconds since some fixed moment. It distinguishes successive runs.
     pub since: f64,
-    /// Seconds since then.
+    /// Seconds since the start of the statement.
     pub elapsed: f64,
-    /// When its transaction began, likewise; 0 outside of one.
+    /// Start of the transaction, in seconds since the same moment; 0 outside of a transaction.
     pub transaction: f64,
 }
 
-/// All sessions that are not idle at one moment.
+/// Sample: all sessions that are not idle at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     /// Seconds since the recording began.
     pub at: f64,
-    /// Seconds for which it stands: half of those to either neighbour, divided among the runs.
+    /// Seconds that the sample represents: half of those to either neighbour, divided by the number of runs in a mean.
     pub seconds: f64,
-    /// The sessions.
+    /// Sessions that are not idle.
     pub seen: Vec<Observation>,
 }
 
-/// A backend.
+/// Identity of a backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionName {
-    /// Its process, as the server knows it.
+    /// Pid, as the server reports it.
     pub pid: i32,
-    /// When it began, in microseconds: process numbers come again.
+    /// Start of the backend in microseconds, because pids are reused.
     pub began: i64,
-    /// The database, as it was called when it was seen first there: databases are renamed under their backends.
+    /// Name of its database in the first sample. pgfresh renames databases while backends are connected.
     pub database: String,
-    /// What it calls itself.
+    /// Its `application_name`.
     pub application: String,
 }
 
-/// All that was seen of a server between two moments, or of several that ran the same, as the mean of them.
+/// Samples of a server between two moments, or the mean of several equal runs.
 #[derive(Debug, Clone, Default)]
 pub struct Recording {
-    /// Its version, as it writes it.
+    /// Version of the server as text.
     pub version: String,
-    /// Its major version.
+    /// Major version of the server.
     pub major: u32,
-    /// Seconds from the first moment to the last.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// In order of time.
+    /// Samples in order of time.
     pub looks: Vec<Snapshot>,
-    /// Backends that were seen.
+    /// Backends in the samples.
     pub sessions: Interner<SessionName>,
-    /// Statements that were seen, without their values.
+    /// Statements in the samples, without values.
     pub statements: Interner<NormalizedStatement>,
-    /// Wait events that were seen, as `TYPE EVENT`.
+    /// Wait events in the samples, as `TYPE EVENT`.
     pub events: Interner<String>,
-    /// What the server counted meanwhile.
+    /// Increase of the server's counters.
     pub counters: Counters,
-    /// What the server counted of each statement; nothing is asked of a server of ours.
+    /// Server's counts per statement; `None` for a server of pgfresh.
     pub counted: Option<Counted>,
-    /// What the machine shows of it; nothing if the server is not on this machine.
+    /// Resource usage on this machine; `None` if the server runs elsewhere.
     pub machine: Option<MachineUsage>,
-    /// What was told of each statement, beside all looks; empty without a gateway.
+    /// Exact reports of each statement; `None` without a gateway.
     pub exact: Option<Exact>,
-    /// Seconds that went into looking.
+    /// Seconds spent on sampling.
     pub looking: f64,
-    /// What a new session costs, in seconds, where no gateway tells what each did.
+    /// Cost of a new session in seconds; `None` if the gateway reports that of each session.
     pub session_cost: Option<f64>,
-    /// Why it ended before its time.
+    /// Reason for an early end, if any.
     pub cut_short: Option<String>,
-    /// The runs of which it is the mean; 0 if it is one run.
+    /// Number of runs in a mean; 0 for a single run.
     pub mean_of: u32,
 }
 
 impl Recording {
-    /// The mean of recordings of the same, each on a server like the others; `None` of none. What was told beside looks is
-    /// not joined.
+    /// Returns the mean of recordings of equal runs, each on a server of its own. `None` without recordings. Ignores
+    /// exact reports of all but the first.
     #[must_use]
     pub fn mean(runs: Vec<Self>) -> Option<Self> {
         let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);
@@ -203,7 +203,8 @@ mod tests {
                 let (_, other) = of_mean.statements.iter().find(|(other, _)| other == statement).unwrap();
                 prop_assert!(near(spent.time.sessions, other.time.sessions) && near(spent.runs, other.runs));
             }
-            // The change from the end of one run to the beginning of the next is counted, too: of one look, here 10 ms.
+            // The count includes the change from the end of one run to the beginning of the next. Here that is one
+            // sample of 10 ms.
             prop_assert!(of_mean.syncing_error <= once.syncing_error.hypot(0.01));
         }
     }

@@ -1,4 +1,4 @@
-//! The profile in about ten lines.
+//! Summary of a profile in about ten lines.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use crate::circumstances::{percent, seconds};
 use crate::counted::{Counted, Line};
 use crate::profile::Profile;
 
-/// Lines of findings and of statements.
+/// Maximum number of findings and of statements.
 const MOST: usize = 3;
-/// Columns of a statement, and of a test.
+/// Maximum columns of a statement or a test.
 const WIDTH: usize = 110;
 
-/// What a terminal gets: some lines, each ended.
+/// Formats the summary for a terminal.
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Attribution { wall, database, in_transaction, .. } = &self.attribution;
@@ -69,7 +69,7 @@ impl Profile {
         (!known.is_empty()).then(|| known.join(", "))
     }
 
-    /// What takes at least one part in a hundred of the time in the database.
+    /// Lists the parts that take at least 1 % of the time in the database.
     fn list<'a>(&self, parts: impl Iterator<Item = (&'a str, f64)>) -> String {
         let all = self.attribution.database.sessions;
         let named: Vec<String> = parts
@@ -120,7 +120,7 @@ fn line(f: &mut fmt::Formatter<'_>, head: &str, text: &str) -> fmt::Result {
     writeln!(f, "{head:<9} {text}")
 }
 
-/// What fits on a line.
+/// Truncates `text` to one line.
 fn cut(text: &str) -> String {
     if text.chars().count() <= WIDTH {
         return text.to_owned();

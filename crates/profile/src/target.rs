@@ -1,4 +1,4 @@
-//! The server that is watched, and sessions of our own with it.
+//! Observed server, and our sessions with it.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -9,25 +9,25 @@ use server::{SUPERUSER, Server};
 
 use crate::ProfileError;
 
-/// How long it may take to connect.
+/// Timeout for connecting, unless the URL sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The bound that the server has for each of our questions; a look takes a millisecond.
+/// Statement timeout for our sessions. A sample takes a millisecond.
 const ANSWER: &str = "-c statement_timeout=10s";
-/// What was sent is acknowledged within this time, or the server is gone.
+/// Time without TCP acknowledgement after which the server counts as gone.
 const GONE_TIMEOUT: Duration = Duration::from_secs(30);
-/// What our sessions are called: those of other parts of pgfresh too.
+/// `application_name` of all sessions of pgfresh.
 pub(crate) const OURSELVES: &str = "pgfresh";
 
-/// How to reach the server that is to be watched.
+/// Connection options for the observed server.
 #[derive(Debug, Clone)]
 pub struct Target {
     config: Config,
-    /// Whether it was started by us.
+    /// Whether pgfresh started the server.
     ours: bool,
 }
 
 impl Target {
-    /// A server of ours, straight through its own socket.
+    /// Returns the target for a server of pgfresh, through its own socket.
     #[must_use]
     pub fn of(server: &Server) -> Self {
         let mut config = Config::new();
@@ -35,16 +35,16 @@ impl Target {
         Self { config: config.clone(), ours: true }.prepared()
     }
 
-    /// A server that pgfresh did not start.
+    /// Returns the target for a server that pgfresh did not start.
     ///
     /// # Errors
-    /// It is no URL, or asks for encryption.
+    /// The text is not a URL, or demands encryption.
     pub fn at(url: &str) -> Result<Self, ProfileError> {
         let mut config = Config::from_str(url).map_err(ProfileError::Url)?;
         if config.get_ssl_mode() == SslMode::Require {
             return Err(ProfileError::Encryption);
         }
-        // As libpq does: it is not among the arguments then, which all users can read.
+        // Like libpq, reads the password from the environment. As an argument, all users could read it.
         if let (None, Ok(password)) = (config.get_password(), std::env::var("PGPASSWORD")) {
             config.password(password);
         }
@@ -55,7 +55,7 @@ impl Target {
     }
 
     fn prepared(mut self) -> Self {
-        // What comes last counts.
+        // The last option wins.
         let theirs = self.config.get_options().map(|theirs| format!("{theirs} "));
         let options = theirs.unwrap_or_default() + ANSWER;
         self.config.application_name(OURSELVES).options(&options);
@@ -68,13 +68,13 @@ impl Target {
         self
     }
 
-    /// Whether it was started by us.
+    /// Whether pgfresh started the server.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.ours
     }
 
-    /// Host and port, or the folder of its socket.
+    /// Returns host and port, or the directory of the unix socket.
     #[must_use]
     pub fn place(&self) -> String {
         let port = self.config.get_ports().first().copied().unwrap_or(5432);
@@ -89,7 +89,7 @@ impl Target {
         self.config.connect(NoTls).map_err(ProfileError::Connect)
     }
 
-    /// How long it takes a client to begin a session, in seconds; `None` if it cannot.
+    /// Opens and closes a session. Returns the time until it was ready in seconds; `None` if it failed.
     #[must_use]
     pub fn time_of_a_session(&self) -> Option<f64> {
         let begun = Instant::now();
@@ -100,7 +100,7 @@ impl Target {
     }
 }
 
-/// Whether process `pid`, as the server knows it, is that backend to us as well, so that we can look at it.
+/// Whether `pid`, as the server reports it, is a PostgreSQL backend on this machine in our pid namespace.
 pub(crate) fn is_visible(pid: i32) -> bool {
     u32::try_from(pid).is_ok_and(|pid| sys::command_line(pid).starts_with(b"postgres: "))
 }

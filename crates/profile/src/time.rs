@@ -1,18 +1,18 @@
-//! Time of sessions, and what of it counts for the user who waits.
+//! Time of sessions, and the part of it that the user waits for.
 
-/// Seconds, counted in two ways.
+/// Seconds, counted in three ways.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Time {
-    /// Of the wall clock, divided among all that were at work.
+    /// Wall time: each moment is divided among the sessions at work.
     pub wall: f64,
-    /// Of sessions.
+    /// Session time: each moment counts for every session at work.
     pub sessions: f64,
-    /// By which all would be over sooner without it.
+    /// Estimated reduction of the whole duration without this work.
     pub saved: f64,
 }
 
 impl Time {
-    /// `seconds` of one session, among so many at work then, and as a rule around then.
+    /// Adds `seconds` of one session, with `among` sessions at work then and usually `width` of them.
     pub(crate) fn add(&mut self, seconds: f64, among: f64, width: f64) {
         self.wall += seconds / among;
         self.sessions += seconds;
@@ -25,7 +25,7 @@ impl Time {
         self.saved += other.saved;
     }
 
-    /// The part of `is` that this was of `was`.
+    /// Scales the time by the ratio of `is` to `was`.
     pub(crate) fn scaled(self, was: Self, is: Self) -> Self {
         let part = |of: f64, was: f64, is: f64| if was > 0.0 { of / was * is } else { 0.0 };
         Self {
@@ -35,7 +35,7 @@ impl Time {
         }
     }
 
-    /// The same with as much saved of each second as of `seen`, or all divided by `width` where nothing was seen.
+    /// Sets the saved time in the proportion of `seen`. If nothing was seen, divides the session time by `width`.
     pub(crate) fn saving_like(self, seen: Self, width: f64) -> Self {
         let each = if seen.sessions > 0.0 { seen.saved / seen.sessions } else { 1.0 / width };
         Self { saved: self.sessions * each, ..self }

@@ -1,8 +1,8 @@
-//! Sessions and what they wait for over time, as a picture.
+//! Picture of sessions and their waits over time.
 //!
 //! ```text
-//! how many are at work, by cause      ▁▃▅▃▁
-//! one lane for sessions that do not overlap   ▆▆▆  ▆▆▆▆▆
+//! sessions at work, by cause          ▁▃▅▃▁
+//! a lane for sessions that do not overlap     ▆▆▆  ▆▆▆▆▆
 //! another lane                          ▆▆▆▆▆
 //! ```
 
@@ -15,27 +15,27 @@ use crate::circumstances::seconds;
 use crate::recording::{Observation, Recording, Snapshot, State};
 use crate::wait::Cause;
 
-/// Slices of time in a picture.
+/// Number of time slices in a picture.
 const SLICES: usize = 600;
-/// Lanes of a picture: the rest is only in the sums.
+/// Maximum number of lanes. Sessions beyond them appear only in the sums.
 const MOST_LANES: usize = 40;
-/// Less than what lies between two looks, in seconds.
+/// Tolerance in seconds, shorter than the time between two samples.
 const MOMENT: f64 = 1e-6;
-/// Sizes, in the picture's own units.
+/// Sizes in SVG units.
 const WIDTH: f64 = 1200.0;
 const SUMS: f64 = 120.0;
 const LANE: f64 = 14.0;
 const GAP: f64 = 28.0;
 
-/// What is drawn of a session in one slice.
+/// Mark of a session in one slice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Mark {
     seen: Observation,
-    /// Seconds for which it stands.
+    /// Seconds that it represents.
     seconds: f64,
 }
 
-/// A figure in HTML: an inline SVG with its legend. Empty if nothing was seen.
+/// Returns an HTML figure: an inline SVG with its legend. Empty without samples.
 pub(crate) fn draw(recording: &Recording) -> String {
     let lanes = lanes(recording);
     if lanes.is_empty() || recording.seconds <= 0.0 {
@@ -63,7 +63,8 @@ pub(crate) fn draw(recording: &Recording) -> String {
     svg + "</svg>\n</div>\n"
 }
 
-/// Told apart by people who see few colours as well. Source: Okabe and Ito, "Color Universal Design" (2008).
+/// Returns the colour of a mark. Readers with colour blindness can distinguish the colours. Source: Okabe and Ito,
+/// "Color Universal Design" (2008).
 fn colour(seen: &Observation) -> &'static str {
     match (seen.state, seen.cause) {
         (State::InTransaction, _) => "#bbbbbb",
@@ -92,7 +93,8 @@ fn legend() -> String {
     words.join(" ")
 }
 
-/// Each look with the slices for which it stands, and the seconds of each: one begins where the one before ends.
+/// Yields each sample with the slices that it covers and the seconds in each. A sample begins where the previous one
+/// ends.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn slices(recording: &Recording) -> impl Iterator<Item = (&Snapshot, RangeInclusive<usize>, f64)> {
     let slice = |at: f64| ((at / recording.seconds * as_size(SLICES)) as usize).min(SLICES - 1);
@@ -103,7 +105,7 @@ fn slices(recording: &Recording) -> impl Iterator<Item = (&Snapshot, RangeInclus
     })
 }
 
-/// How many sessions are at work in each slice, by colour.
+/// Draws the number of sessions at work in each slice, by colour.
 fn draw_sums(recording: &Recording, svg: &mut String) {
     let mut sums: Vec<BTreeMap<&str, f64>> = vec![BTreeMap::new(); SLICES];
     let mut lengths = vec![0.0; SLICES];
@@ -132,7 +134,8 @@ fn draw_sums(recording: &Recording, svg: &mut String) {
     ));
 }
 
-/// Sessions one after the other in as few lanes as it takes; in each lane what is longest in each slice.
+/// Distributes sessions over as few lanes as possible. Each slice of a lane shows the sample that represents the
+/// longest time.
 fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
     let mut spans: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
     for look in &recording.looks {
@@ -164,7 +167,7 @@ fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
     lanes
 }
 
-/// Neighbours that are the same become one.
+/// Draws a lane. Equal neighbours become one rectangle.
 fn draw_lane(recording: &Recording, lane: &[Option<Mark>], y: f64, svg: &mut String) {
     let width = WIDTH / as_size(SLICES);
     let same = |one: &Option<Mark>, other: &Option<Mark>| match (one, other) {
@@ -200,7 +203,7 @@ fn rectangle(svg: &mut String, [x, y, width, height]: [f64; 4], colour: &str, ti
     ));
 }
 
-/// Exact up to 2⁵³.
+/// Converts a count. Exact up to 2⁵³.
 fn as_size(count: usize) -> f64 {
     report::as_f64(count)
 }

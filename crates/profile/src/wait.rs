@@ -1,41 +1,41 @@
-//! What a backend waits for, out of the names that the server has for it.
+//! Causes of waits, derived from the server's wait events.
 //!
-//! Names differ between majors 13 and 18 in upper and lower case (`WALSync`, from 17 on `WalSync`), in their type
-//! (`BufferIO` is an `LWLock` in 13, and `IPC` from 14 on), and in what was added. Source: the manual's tables of wait
-//! events, versions 13 to 18.
+//! The names of events differ between versions 13 and 18: in case (`WALSync`, since 17 `WalSync`), in their type
+//! (`BufferIO` is an `LWLock` in 13, and `IPC` since 14), and by additions. Source: the manual's tables of wait events,
+//! versions 13 to 18.
 
 use std::fmt;
 
-/// Why a statement is not done yet.
+/// Reason why a statement is not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// It waits for nothing: it runs, or would if there were a processor for it.
+    /// No wait event: the backend runs, or is ready to run.
     Cpu,
-    /// The log is to reach the disk: by itself, or by a session that flushes for it.
+    /// Flush of the WAL, by the session itself or by another one on its behalf.
     WalSync,
-    /// Files of tables are to reach the disk.
+    /// Flush of data files.
     DataSync,
     /// A checkpoint.
     Checkpoint,
-    /// The file system, within a call that flushes nothing itself, such as the removal of a file, or writing: on a server that
-    /// flushes, for the journal that is being flushed.
+    /// Wait inside a system call that itself flushes nothing, such as a write or the removal of a file. On a server
+    /// with `fsync=on`, the call waits for the file system's journal, which another flush keeps busy.
     FileSystem,
-    /// The log is read or written, which goes no further than the system's cache.
+    /// Read or write of WAL in the operating system's cache.
     WalIo,
-    /// Files of tables are read, written, extended, removed.
+    /// Read, write, extension or removal of data files.
     DataIo,
-    /// Another transaction has locked what it wants.
+    /// Lock of another transaction.
     Lock,
-    /// A part of shared memory, for moments.
+    /// Short lock in shared memory.
     Internal,
-    /// The client is to say or to read more.
+    /// Wait for the client to send or read more.
     Client,
-    /// A sleep, a parallel worker, a replica, an extension.
+    /// Sleep, parallel worker, replication or extension.
     Other,
 }
 
 impl Cause {
-    /// What people call it.
+    /// Returns the name for reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,27 +53,27 @@ impl Cause {
         }
     }
 
-    /// Whether it would not be there if nothing were flushed.
+    /// Whether the wait would not exist if nothing were flushed.
     #[must_use]
     pub fn is_sync(self) -> bool {
         matches!(self, Self::WalSync | Self::DataSync | Self::Checkpoint | Self::FileSystem)
     }
 
-    /// Whether a session of this cause, if it sleeps in the kernel, waits for what others flush: it changes files, and does not
-    /// read them.
+    /// Whether a backend with this cause that sleeps in the kernel waits for a flush by another one. True if it changes
+    /// files rather than reads them.
     pub(crate) fn may_wait_for_others(self, event: Option<&str>) -> bool {
         let reads = || event.is_some_and(|event| event.to_ascii_lowercase().contains("read"));
         matches!(self, Self::Cpu) || matches!(self, Self::WalIo | Self::DataIo) && !reads()
     }
 
-    /// The cause behind a wait event; `None` is no event.
+    /// Returns the cause of a wait event. `None` means that there is no event.
     #[must_use]
     pub fn of(kind: Option<&str>, event: Option<&str>) -> Self {
         let Some(kind) = kind else { return Self::Cpu };
         let event = event.unwrap_or_default().to_ascii_lowercase();
         match kind {
             "IO" => of_io(&event),
-            // A session that comes while another flushes waits for that.
+            // The session waits while another one flushes the WAL for it.
             "LWLock" if event == "walwrite" => Self::WalSync,
             "LWLock" | "IPC" if event == "bufferio" => Self::DataIo,
             "LWLock" => Self::Internal,
@@ -90,7 +90,7 @@ impl Cause {
 
 fn of_io(event: &str) -> Cause {
     let wal = event.starts_with("wal") || event.starts_with("timelinehistory");
-    // "…syncmethodassign" flushes as well; no name has "sync" in it that does not.
+    // "…syncmethodassign" flushes as well. Every event with "sync" in its name does.
     match (wal, event.contains("sync")) {
         (true, true) => Cause::WalSync,
         (true, false) => Cause::WalIo,
