@@ -1,4 +1,4 @@
-//! `PostgreSQL`'s program pgbench.
+//! PostgreSQL's program pgbench.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -11,9 +11,9 @@ use crate::BenchError;
 /// Settings of a server and the place of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setup {
-    /// `PostgreSQL`'s default settings, on disk.
+    /// PostgreSQL's default settings, on disk.
     Normal,
-    /// Three settings off, on disk. Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`".
+    /// Three settings off, on disk. Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL".
     Dangerous,
     /// Seven settings changed, on disk. Source: the article on tests in CI that were cleaned by TRUNCATE, its last
     /// section.
@@ -23,7 +23,7 @@ pub(crate) enum Setup {
     Tmpfs,
 }
 
-/// `PostgreSQL`'s defaults for settings that our presets change. Source: its manual, 15, chapter 20.
+/// PostgreSQL's defaults for settings that our presets change. Source: its manual, 15, chapter 20.
 const STOCK: [(&str, &str); 7] = [
     ("shared_buffers", "128MB"),
     ("autovacuum_naptime", "1min"),

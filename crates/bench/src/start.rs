@@ -1,4 +1,4 @@
-//! `start`: from nothing to the first answer and back, compared with the floor and with `PostgreSQL`'s own programs.
+//! `start`: from nothing to the first answer and back, compared with the floor and with PostgreSQL's own programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

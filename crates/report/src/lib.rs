@@ -3,7 +3,7 @@
 //! A [`Sample`] holds measurements. [`Interval`] and [`Warning`] describe them. [`Table`] and [`Report`] format them as
 //! terminal text, Markdown, HTML, CSV and JSON. A [`Layer`] describes a part of a system, and a [`Finding`] gives a
 //! conclusion and a remedy. [`Rounds`] runs [`Contender`]s in turns and reports to a [`Progress`]. This crate returns
-//! values and strings: it writes to no file or terminal, and knows nothing of `PostgreSQL`.
+//! values and strings: it writes to no file or terminal, and knows nothing of PostgreSQL.
 //!
 //! Programs get numbers in the base unit ([`Unit`]) with every digit. People get three significant digits in a unit
 //! chosen by size.

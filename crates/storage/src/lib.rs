@@ -2,7 +2,7 @@
 //!
 //! A [`Place`] is a directory in RAM or on disk with enough free space. A [`RunDirectory`] in it is private and locked,
 //! and is swept once its owner is gone. Its files are copies of an [`Entry`] of the [`Cache`], which is immutable and
-//! was published by one rename. This crate knows nothing of `PostgreSQL`: a data directory is a tree of regular files.
+//! was published by one rename. This crate knows nothing of PostgreSQL: a data directory is a tree of regular files.
 //!
 //! ```text
 //! CACHE/images/FINGERPRINT/manifest      list of files; written last; its mtime is the time of the last use

@@ -240,7 +240,7 @@ fn on_disk(need: u64, disk: &Path, account: &Account, why_not_ram: String) -> Re
 
 /// Returns the kind of `root` and the bytes that may be written there, or the reason why it is not suitable.
 fn usable(root: &Path, account: &Account) -> Result<(FilesystemKind, u64), String> {
-    // `PostgreSQL`'s settings and the clients' URLs contain this path.
+    // PostgreSQL's settings and the clients' URLs contain this path.
     root.to_str().ok_or("its path is not UTF-8")?;
     let filesystem = Filesystem::of(root).map_err(|error| error.to_string())?;
     if !root.is_dir() {

@@ -3,7 +3,7 @@
 //! the disks below a path.
 //!
 //! No other crate may contain `unsafe` or depend on the operating system. Each system has one folder behind the same
-//! interface. This crate knows nothing of `PostgreSQL`.
+//! interface. This crate knows nothing of PostgreSQL.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(

@@ -14,7 +14,7 @@ use super::store::Store;
 use crate::BenchError;
 
 /// Database of the bench. It must not exist beforehand. `FerretDB` keeps a database in a schema of that name, so it
-/// differs from the schema of [`super::sql`]: both can be targets in one `PostgreSQL`.
+/// differs from the schema of [`super::sql`]: both can be targets in one PostgreSQL.
 pub(crate) const DATABASE: &str = "pgfresh_bench_documents";
 /// Collection name in Axon Framework's extension for `MongoDB`. Source: its reference guide, 4.x.
 pub(crate) const COLLECTION: &str = "domainevents";

@@ -23,7 +23,7 @@ fn prepared(variable: &str) -> PathBuf {
     program
 }
 
-/// `FerretDB` and its `PostgreSQL` server. Dropping the value stops both.
+/// `FerretDB` and its PostgreSQL server. Dropping the value stops both.
 struct Servers {
     _folder: tempfile::TempDir,
     child: Child,

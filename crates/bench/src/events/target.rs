@@ -16,7 +16,7 @@ use crate::BenchError;
 /// Target as named by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventStore {
-    /// Server of pgfresh with `PostgreSQL`'s default durability, on disk.
+    /// Server of pgfresh with PostgreSQL's default durability, on disk.
     Durable,
     /// Server of pgfresh on disk whose commits do not wait for the disk.
     Asynchronous,

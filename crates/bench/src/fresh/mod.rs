@@ -188,9 +188,9 @@ impl Fresh {
 /// Way to create a database by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strategy {
-    /// Default of the server: by WAL since `PostgreSQL` 15, by file copy before.
+    /// Default of the server: by WAL since PostgreSQL 15, by file copy before.
     Default,
-    /// File copy. The option exists since `PostgreSQL` 15.
+    /// File copy. The option exists since PostgreSQL 15.
     Files,
 }
 

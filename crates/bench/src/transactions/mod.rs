@@ -17,7 +17,7 @@ use crate::{BenchError, Measured};
 
 /// Rounds before the measurement, in which all data get into memory.
 const WARM_UP: u32 = 1;
-/// Numbers of clients, each with a thread. Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`".
+/// Numbers of clients, each with a thread. Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL".
 const CLIENTS: [u32; 3] = [1, 2, 3];
 /// Databases: one per server, and another one with unlogged tables on the server with normal settings.
 const DATABASE: &str = "tpcb";

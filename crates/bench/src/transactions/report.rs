@@ -9,7 +9,7 @@ use crate::summary::{add_doubts, add_samples, find, interval, rate, ratio};
 /// Published transactions per second with one, two and three clients, five minutes each, scale 25, on the author's
 /// computer.
 ///
-/// Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`".
+/// Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL".
 const PUBLISHED: [(&str, [f64; 3]); 2] = [
     ("published: normal settings", [78.0, 80.0, 99.0]),
     ("published: three settings off (dangerous)", [414.0, 905.0, 1215.0]),

@@ -75,7 +75,7 @@ fn truncated(timed: &[Timed]) -> Table {
     table
 }
 
-/// Source: End Point's blog, "Speeding Up Integration Tests with `PostgreSQL`": its table, one client before, three
+/// Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL": its table, one client before, three
 /// after. Both commit, because the blog has no figure for rolling back.
 fn rolled_back(timed: &[Timed], base: &str) -> Table {
     let title = "Each test one transaction that is rolled back, beside the published figures";

@@ -15,12 +15,12 @@ pub fn bound_waiting(listener: &TcpListener, waiting: i32) -> io::Result<()> {
 }
 
 /// Enables TCP keepalive for all connections that `listener` accepts, so that a connection whose client machine has
-/// vanished ends. The kernel copies the option to each accepted socket. `PostgreSQL` enables it as well.
+/// vanished ends. The kernel copies the option to each accepted socket. PostgreSQL enables it as well.
 pub fn keep_alive(listener: &TcpListener) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(listener, true)?)
 }
 
-/// Makes closing the connection send a reset, so that no socket stays in TIME_WAIT.
+/// Makes closing the connection send a reset, so that no socket stays in `TIME_WAIT`. Unsent data are lost.
 pub fn reset_at_end(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
 }
