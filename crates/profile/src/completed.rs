@@ -14,7 +14,7 @@ pub struct CompletedStatement<'a> {
     pub statement: &'a Arc<str>,
     /// Number of runs.
     pub runs: u64,
-    /// Digest of the bound values; `None` if the text contains all values.
+    /// Digest of the bound values; `None` for a simple query, and for several runs.
     pub values: Option<u64>,
     /// Number of rows that the statement returned or changed.
     pub rows: u64,

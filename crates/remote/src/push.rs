@@ -317,7 +317,8 @@ pub(crate) struct Published {
 /// Uploads the tree and then the head. With `replace`, an existing head is overwritten.
 ///
 /// # Errors
-/// The remote failed. Without its head, the template stays invisible.
+/// The remote failed, or a registry has removed a blob that the template shares with another. Without its head, the
+/// template stays invisible.
 pub(crate) async fn publish(
     store: &TemplateStore,
     fingerprint: &str,
