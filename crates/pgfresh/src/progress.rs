@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::time::{Duration, Instant};
 
+use server::printable;
 use storage::human_bytes;
 use template::{BuildPlan, Step};
 
@@ -146,6 +147,9 @@ fn describe(step: Step<'_>) -> Option<String> {
         Step::SetupMadeNothing { name } => format!(
             "the setup of template \"{name}\" has made nothing in its database: see that it connects to DATABASE_URL"
         ),
+        Step::PropertyLeftOut { name, statement, why } => {
+            format!("template \"{name}\" is built without \"{}\": {why}", printable(statement))
+        }
         Step::InputsChanged { changes } => {
             format!("building once more, because meanwhile: {}", some_of(changes))
         }

@@ -9,6 +9,8 @@ use std::process::{Command, Output, Stdio};
 use server::{ConnectionString, ConnectionStringError, Installation, SUPERUSER};
 use storage::{Attempt, FileError};
 
+use crate::database_properties::{self, DatabaseProperty};
+
 /// What the file of an import begins with.
 const IMPORTED: &str = "-- Imported by pgfresh.\n";
 /// What a dump in the custom format begins with.
@@ -151,14 +153,23 @@ impl Drop for DumpFile {
 pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<Option<String>, DumpError> {
     let target = ConnectionString::parse(url)?;
     let found = roles(installation, &target)?;
-    let mut options = vec!["--schema-only", "--no-tablespaces", "--no-subscriptions"];
-    if found.is_err() {
-        options.extend(["--no-owner", "--no-privileges"]);
-    }
-    let schema = dumped(installation, &options, &target)?;
+    let to = format!("--file={}", file.staging.display());
+    dumped(installation, &["--format=custom", "--schema-only", "--no-subscriptions", &to], &target)?;
+    let options: &[&str] = if found.is_ok() {
+        &["--no-tablespaces"]
+    } else {
+        &["--no-tablespaces", "--no-owner", "--no-privileges"]
+    };
+    let program = "pg_restore";
+    let pg_restore = installation.client(program).ok_or(DumpError::NoProgram { program })?;
+    let schema = Command::new(&pg_restore).args(options).arg("--file=-").arg(&file.staging).output();
+    let schema = finished(program, schema.attempt("run", &pg_restore)?)?;
+    let properties = database_properties::read(&pg_restore, options, &file.staging);
+    let properties = properties.attempt("run", &pg_restore)?.map_err(|output| failed(program, &output))?;
     let mut text = IMPORTED.to_owned();
     let left_out = found.map(|sql| text.push_str(&sql)).err();
     text.push_str(&String::from_utf8_lossy(&schema));
+    text.extend(properties.iter().map(DatabaseProperty::for_current_database));
     fs::write(&file.staging, text).attempt_given("write", &file.path)?;
     file.hand_over()?;
     Ok(left_out)
@@ -176,18 +187,22 @@ pub fn save(installation: &Installation, url: &str, file: DumpFile) -> Result<()
     Ok(file.hand_over()?)
 }
 
-/// What `pg_dump` gives.
+/// Runs `pg_dump`.
 fn dumped(
     installation: &Installation,
     options: &[&str],
     target: &ConnectionString,
 ) -> Result<Vec<u8>, DumpError> {
-    let output = output(installation, "pg_dump", options, target)?;
-    if !output.status.success() {
-        let (program, status) = ("pg_dump", output.status);
-        return Err(DumpError::Failed { program, status, answer: answer(&output) });
-    }
-    Ok(output.stdout)
+    finished("pg_dump", output(installation, "pg_dump", options, target)?)
+}
+
+/// Returns the output of a program that succeeded.
+fn finished(program: &'static str, output: Output) -> Result<Vec<u8>, DumpError> {
+    if output.status.success() { Ok(output.stdout) } else { Err(failed(program, &output)) }
+}
+
+fn failed(program: &'static str, output: &Output) -> DumpError {
+    DumpError::Failed { program, status: output.status, answer: answer(output) }
 }
 
 /// The SQL that makes the server's roles, but for the one that every cluster of ours has; or why there is none.

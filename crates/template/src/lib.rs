@@ -9,6 +9,7 @@ mod base;
 mod build;
 mod cached;
 mod database_copy;
+mod database_properties;
 mod dump;
 mod error;
 mod exchange;

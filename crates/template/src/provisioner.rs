@@ -102,6 +102,15 @@ pub enum Step<'a> {
         /// Whose.
         name: &'a str,
     },
+    /// The server refused a property of a dumped database, as an owner who is not there.
+    PropertyLeftOut {
+        /// Template of the dump.
+        name: &'a str,
+        /// Statement that sets the property.
+        statement: &'a str,
+        /// Message of the server.
+        why: &'a str,
+    },
     /// A step of a setup is still running; comes again and again.
     Running {
         /// Which.

@@ -6,15 +6,16 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use server::{
-    Address, AdminConnection, Installation, LoopbackListener, SUPERUSER, Server, StartError, end_of_log,
-    identifier,
+    Address, AdminConnection, Installation, LoopbackListener, SUPERUSER, Server, SessionError, StartError,
+    end_of_log, identifier,
 };
 use storage::{Account, Attempt};
 
+use crate::database_properties::{self, DatabaseProperty};
 use crate::error::{SETUP, SetupError};
 use crate::inputs::InputError;
 use crate::provisioner::Step;
@@ -254,14 +255,44 @@ impl Setup<'_> {
         }
         let program = self.installation.client("pg_restore");
         let missing = || SetupError::NoProgram { program: "pg_restore", file: dump.to_owned() };
-        let mut command = Command::new(program.ok_or_else(missing)?);
+        let program = program.ok_or_else(missing)?;
+        let mut command = Command::new(&program);
         command.args(["--exit-on-error", "--dbname", &self.spec.name]);
         if format == Format::Archive {
             let cores = std::thread::available_parallelism().map_or(1, usize::from).min(8);
             command.arg(format!("--jobs={cores}"));
         }
         command.arg(dump);
-        self.run_program(&format!("pg_restore with \"{dump}\""), command, &self.address())
+        let step = format!("pg_restore with \"{dump}\"");
+        if let Some(broken) = self.run_program(&step, command, &self.address())? {
+            return Ok(Some(broken));
+        }
+        let begun = Instant::now();
+        match database_properties::read(&program, &[], &path).attempt("run", &program)? {
+            Ok(properties) => self.set(&properties)?,
+            Err(Output { status, .. }) => return Ok(Some(Broken { step, status, after: begun.elapsed() })),
+        }
+        Ok(None)
+    }
+
+    /// Gives the dumped database's properties to the template's. One that the server refuses is left out with a
+    /// notice: a dump has no roles, and its owner may not be there.
+    fn set(&self, properties: &[DatabaseProperty]) -> Result<(), ProvisionError> {
+        let name = &self.spec.name;
+        let mut session = self.server.session("postgres")?;
+        for property in properties {
+            let statement = property.for_database(name);
+            match session.query(&statement) {
+                Ok(_) => {}
+                Err(SessionError::Server { severity, message: why, .. }) if severity == "ERROR" => {
+                    (self.say)(Step::PropertyLeftOut { name, statement: &statement, why: &why });
+                }
+                Err(source) => {
+                    return Err(SetupError::Database { database: name.clone(), source }.into());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Runs a program in the specification's folder, told of the database's address as a command of the user's is.

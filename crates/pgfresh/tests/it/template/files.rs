@@ -69,6 +69,62 @@ fn a_snapshot_is_saved_and_makes_the_template_of_later_runs() {
     }
 }
 
+/// Everything that a database has besides its contents; psql runs it in the database.
+const PROPERTIES: &str = r#"
+    CREATE ROLE bob; CREATE ROLE "Odd Role";
+    ALTER DATABASE :"DBNAME" OWNER TO bob;
+    ALTER DATABASE :"DBNAME" SET search_path = sales, "B c";
+    ALTER DATABASE :"DBNAME" SET timezone = 'Europe/Berlin';
+    ALTER DATABASE :"DBNAME" SET app.tenant = E'it''s \\;
+ALTER DATABASE';
+    ALTER ROLE "Odd Role" IN DATABASE :"DBNAME" SET statement_timeout = '11s';
+    ALTER DATABASE :"DBNAME" CONNECTION LIMIT 7;
+    REVOKE TEMPORARY ON DATABASE :"DBNAME" FROM PUBLIC; GRANT CREATE ON DATABASE :"DBNAME" TO "Odd Role";
+    COMMENT ON DATABASE :"DBNAME" IS 'mine; DATABASE'"#;
+
+const PROPERTIES_SHOWN: &str = "SELECT pg_get_userbyid(datdba), shobj_description(d.oid, 'pg_database'), datconnlimit, ARRAY(SELECT unnest(datacl)::text ORDER BY 1), \
+    (SELECT array_agg(setrole::regrole || ' ' || setconfig::text ORDER BY setrole::regrole::text) FROM pg_db_role_setting \
+     WHERE setdatabase = d.oid) FROM pg_database d WHERE datname = current_database()";
+
+#[test]
+fn an_import_keeps_the_properties_of_the_database() {
+    let scene = project(User::Ourselves, CONFIG);
+    scene.write("properties.sql", PROPERTIES);
+    let program = ground::program().display();
+    let text = format!(
+        "psql -qf properties.sql && psql -Atc \"{PROPERTIES_SHOWN}\" >shown && \
+         {program} template import \"$DATABASE_URL\" schema.sql"
+    );
+    scene.write("pgfresh.toml", &scene.shell(&[], &text));
+    let shown = fs::read_to_string(scene.directory.join("shown")).unwrap();
+    assert!(shown.contains("mine; DATABASE|7|") && shown.contains("Europe/Berlin"), "{shown}");
+    assert_eq!(scene.query(&[], PROPERTIES_SHOWN), shown.trim_end());
+}
+
+#[test]
+fn a_saved_snapshot_keeps_the_properties_of_its_database() {
+    let scene = project(User::Ourselves, "");
+    scene.write("properties.sql", PROPERTIES);
+    scene.write("roles.sql", "CREATE ROLE bob; CREATE ROLE \"Odd Role\"");
+    let program = ground::program().display();
+    let text = format!(
+        "psql -qf properties.sql dbname=scratch && {program} snapshot scratch as full --save full.dump >&2 && \
+         psql -Atc \"{PROPERTIES_SHOWN}\" \"dbname=x options='-c pgfresh.template=full'\""
+    );
+    let shown = scene.shell(&[], &text);
+    assert!(shown.contains("mine; DATABASE|7|") && shown.contains("Europe/Berlin"), "{shown}");
+    scene.write("pgfresh.toml", "[template]\nsql = \"roles.sql\"\ndump = \"full.dump\"\n");
+    assert_eq!(scene.query(&[], PROPERTIES_SHOWN), shown.trim_end());
+    // Without the roles it is built all the same, and pgfresh says what is missing.
+    scene.write("pgfresh.toml", "[template]\ndump = \"full.dump\"\n");
+    let outcome = scene.run(["run", "--", ground::psql(), "-XAtc", PROPERTIES_SHOWN]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(outcome.stdout.starts_with("postgres|mine; DATABASE|7|"), "{outcome}");
+    let left_out = "is built without \"ALTER ROLE \"Odd Role\" IN DATABASE \"app\" SET statement_timeout TO '11s'\": \
+        role \"Odd Role\" does not exist\n";
+    assert!(outcome.stderr.contains(left_out), "{outcome}");
+}
+
 /// The snapshot is made when its file cannot be: the error says so.
 #[test]
 fn a_snapshot_that_could_not_be_written_is_there_all_the_same() {
