@@ -125,6 +125,13 @@ fn first_difference(old: &Cell, new: &Cell) -> usize {
 }
 
 impl Cell {
+    /// Makes the cell of a value that is in memory. Its text stands in for its digest.
+    pub(crate) fn of(value: Option<&str>) -> Self {
+        let begin = value.map(|text| text.chars().take(READ).collect());
+        let text = value.unwrap_or_default();
+        Self { begin, length: text.chars().count(), digest: text.to_owned() }
+    }
+
     fn is_short(&self) -> bool {
         self.length <= SHOWN / 4
     }

@@ -7,14 +7,19 @@
 //!
 //! ```text
 //! relations ── which tables there are, and their keys     stream ── digests of rows, in order ── merge ── what differs
-//! objects ──── definitions                                cells ─── the rows that are shown
+//! catalogs ─── the server's catalogs and their columns    cells ─── the rows that are shown
+//! catalog_rows rows of catalogs that differ ── names ── entries, by object ── objects ── definitions that differ
 //! ```
 
+mod catalog_rows;
+mod catalogs;
 mod cells;
 mod compare;
 mod digest;
+mod entries;
 mod error;
 mod merge;
+mod names;
 mod objects;
 mod outcome;
 mod relations;
@@ -24,6 +29,7 @@ mod sql;
 mod stream;
 mod text;
 
+pub use catalogs::NOT_COMPARED;
 pub use compare::{DiffLimits, compare};
 pub use error::DiffError;
 pub use outcome::{

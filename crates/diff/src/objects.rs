@@ -1,87 +1,182 @@
-//! Definitions: of tables, columns, views, indexes and all else that a database's own catalogs hold.
+//! Definitions: all that a database's catalogs hold, by object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::catalog_rows::{self, Side};
+use crate::catalogs::catalogs;
+use crate::cells::{self, Cell};
+use crate::entries::{Entries, Entry, PropertyKey, entries};
+use crate::names::{Names, ObjectKey};
+use crate::relations::TableColumn;
 use crate::session::{ReadError, Reader};
 use crate::sql::texts;
-use crate::{ObjectChange, What};
+use crate::{FieldChange, ObjectChange, What};
 
-const OBJECTS: &str = include_str!("objects.sql");
-/// Other catalogs, of which is told what was created, dropped or changed, and not how.
-const OTHERS: &str = "pg_am pg_cast pg_collation pg_conversion pg_default_acl pg_event_trigger pg_foreign_data_wrapper \
-    pg_foreign_server pg_language pg_opclass pg_operator pg_opfamily pg_publication pg_publication_rel pg_statistic_ext \
-    pg_transform pg_ts_config pg_ts_dict pg_user_mapping";
+const DEFINITIONS: &str = include_str!("objects.sql");
 /// The longest definition that is handed out, in characters.
 const LONGEST: usize = 400;
 
-/// What one database has of something.
-#[derive(Debug, PartialEq, Eq)]
-struct Object {
-    /// The table that it goes with.
-    parent: String,
-    definition: String,
-    /// Whether people read that.
-    is_text: bool,
-}
+/// Columns that a definition shows: none of them is shown beside a definition that differs. Without a column, all of the catalog.
+const IN_DEFINITIONS: &[&str] = &[
+    "pg_attrdef",
+    "pg_attribute.attcollation",
+    "pg_attribute.attgenerated",
+    "pg_attribute.atthasdef",
+    "pg_attribute.attidentity",
+    "pg_attribute.attndims",
+    "pg_attribute.attnotnull",
+    "pg_attribute.attstorage",
+    "pg_attribute.atttypid",
+    "pg_attribute.atttypmod",
+    "pg_class.relforcerowsecurity",
+    "pg_class.relispartition",
+    "pg_class.relispopulated",
+    "pg_class.relpartbound",
+    "pg_class.relpersistence",
+    "pg_class.relrowsecurity",
+    "pg_class.reloptions",
+    "pg_constraint",
+    "pg_enum",
+    "pg_extension.extnamespace",
+    "pg_extension.extversion",
+    "pg_index.indclass",
+    "pg_index.indcollation",
+    "pg_index.indexprs",
+    "pg_index.indisunique",
+    "pg_index.indisvalid",
+    "pg_index.indkey",
+    "pg_index.indnatts",
+    "pg_index.indnkeyatts",
+    "pg_index.indnullsnotdistinct",
+    "pg_index.indoption",
+    "pg_index.indpred",
+    "pg_inherits",
+    "pg_partitioned_table",
+    "pg_policy",
+    "pg_range",
+    "pg_rewrite",
+    "pg_sequence",
+    "pg_trigger",
+    "pg_type.typbasetype",
+    "pg_type.typcollation",
+    "pg_type.typdefault",
+    "pg_type.typdefaultbin",
+    "pg_type.typnotnull",
+    "pg_type.typtypmod",
+];
 
-impl Object {
-    fn shown(&self) -> Option<String> {
-        let is_short = self.definition.chars().count() <= LONGEST;
-        (self.is_text && is_short && !self.definition.is_empty()).then(|| self.definition.clone())
-    }
-}
-
-/// Definitions that only one database has, or that differ. Those that belong to a created or dropped table are left out.
+/// Definitions that only one database has, or that differ. Those that belong to a created or dropped object are left out.
 pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Vec<ObjectChange>, ReadError> {
-    let (old, new) = (objects(template)?, objects(database)?);
-    let tables = |objects: &Objects| -> BTreeSet<String> {
-        let is_relation =
-            |kind: &str| matches!(kind, "table" | "foreign table" | "materialized view" | "view" | "type");
-        objects.keys().filter(|(kind, _)| is_relation(kind)).map(|(_, name)| name.clone()).collect()
+    let catalogs = catalogs(database)?;
+    let Some([old, new]) = catalog_rows::differing(&catalogs, [&mut *template, &mut *database])? else {
+        return Ok(Vec::new());
     };
-    let (old_tables, new_tables) = (tables(&old), tables(&new));
-    let goes_along = |object: &Object| {
-        !object.parent.is_empty()
-            && old_tables.contains(&object.parent) != new_tables.contains(&object.parent)
-    };
-    let mut found = Vec::new();
-    let keys: BTreeSet<_> = old.keys().chain(new.keys()).collect();
-    for key in keys {
-        let (old, new) = (old.get(key), new.get(key));
-        let change = match (old, new) {
-            (Some(old), Some(new)) if old.definition == new.definition => continue,
-            (Some(_), Some(_)) => What::Changed,
-            (None, _) => What::Created,
-            (_, None) => What::Dropped,
-        };
-        if change != What::Changed && old.or(new).is_some_and(goes_along) {
-            continue;
-        }
-        let (kind, name) = key.clone();
-        let [old, new] = [old, new].map(|object| object.and_then(Object::shown));
-        found.push(ObjectChange { kind, name, change, old, new });
-    }
-    Ok(found)
+    let read = |reader: &mut Reader, side| Described::read(side, reader);
+    let (old, new) = catalog_rows::both([template, database], read, [&old, &new])?;
+    let sides = Sides { old, new };
+    let keys: BTreeSet<_> = sides.old.entries.keys().chain(sides.new.entries.keys()).collect();
+    Ok(keys.into_iter().filter_map(|key| sides.change_of(key)).collect())
 }
 
-/// By kind and name.
-type Objects = BTreeMap<(String, String), Object>;
+/// One database's objects.
+struct Described<'a> {
+    entries: Entries,
+    names: &'a Names,
+}
 
-fn objects(reader: &mut Reader) -> Result<Objects, ReadError> {
-    let other = |name| {
-        format!(
-            "UNION ALL SELECT i.type, i.identity, NULL, (to_jsonb(o) - 'oid')::text, false \
-             FROM {name} o CROSS JOIN LATERAL pg_identify_object('{name}'::regclass, o.oid, 0) i WHERE o.oid >= 16384 \
-             AND ('{name}'::regclass, o.oid) NOT IN (SELECT classid, objid FROM extension_member)\n"
-        )
-    };
-    let others: String = OTHERS.split(' ').map(other).collect();
-    let mut found = Objects::new();
-    for row in reader.try_apart(&OBJECTS.replace("{others}", &others))? {
-        let mut next = texts(row);
-        let key = (next(), next());
-        let object = Object { parent: next(), definition: next(), is_text: next() == "t" };
-        found.insert(key, object);
+impl<'a> Described<'a> {
+    /// Sorts rows by object, and reads definitions.
+    fn read(side: &'a Side<'_>, reader: &mut Reader) -> Result<Self, ReadError> {
+        let mut entries = entries(side);
+        for row in reader.try_apart(DEFINITIONS)? {
+            let mut next = texts(row);
+            let entry = entries.entry((next(), next())).or_default();
+            entry.is_there = true;
+            entry.definition = Some(next());
+        }
+        Ok(Self { entries, names: &side.names })
     }
-    Ok(found)
+
+    fn has(&self, key: &ObjectKey) -> bool {
+        self.names.has(key) || self.entries.get(key).is_some_and(|entry| entry.is_there)
+    }
+
+    fn definition(&self, key: &ObjectKey) -> Option<&str> {
+        self.entries.get(key)?.definition.as_deref()
+    }
+}
+
+/// Objects of the template and of the database.
+struct Sides<'a> {
+    old: Described<'a>,
+    new: Described<'a>,
+}
+
+/// A property of an object that differs: name, value in the template, value in the database.
+type Difference = (PropertyKey, Option<String>, Option<String>);
+
+impl Sides<'_> {
+    /// Returns how an object differs, if it does and no other object tells of it.
+    fn change_of(&self, key: &ObjectKey) -> Option<ObjectChange> {
+        let (old, new) = (self.old.definition(key), self.new.definition(key));
+        let definition_differs = old != new;
+        let (change, columns) = match (self.old.has(key), self.new.has(key)) {
+            (true, false) | (false, true) if self.goes_along(key) => return None,
+            (true, false) => (What::Dropped, Vec::new()),
+            (false, true) => (What::Created, Vec::new()),
+            _ => (What::Changed, self.columns(key, definition_differs)),
+        };
+        if change == What::Changed && !definition_differs && columns.is_empty() {
+            return None;
+        }
+        let [old, new] = if definition_differs { [shown(old), shown(new)] } else { [None, None] };
+        let (kind, name) = key.clone();
+        Some(ObjectChange { kind, name, change, old, new, columns })
+    }
+
+    /// Whether an object that only one side has is a part of another one, or was created or dropped with another one.
+    fn goes_along(&self, key: &ObjectKey) -> bool {
+        let is_alone = |key: &ObjectKey| self.old.has(key) != self.new.has(key);
+        let tells_nothing = |entry: &Entry| {
+            entry.is_part || entry.parents.iter().any(|parent| parent != key && is_alone(parent))
+        };
+        let entries = [&self.old, &self.new].into_iter().filter_map(|side| side.entries.get(key));
+        key.1.starts_with("pg_toast.") || entries.into_iter().any(tells_nothing)
+    }
+
+    /// Returns the properties to show of an object that both sides have: without those that its definition shows, and those that
+    /// a partition's column shares with the column of its root.
+    fn columns(&self, key: &ObjectKey, definition_differs: bool) -> Vec<FieldChange> {
+        let parents = self.new.entries.get(key).map_or(&[][..], |entry| &entry.inherited_from);
+        let inherited: Vec<_> = parents.iter().flat_map(|parent| self.differences(parent)).collect();
+        let own = self.differences(key).into_iter().filter(|difference| !inherited.contains(difference));
+        own.filter(|(name, ..)| !definition_differs || !is_in_definition(name)).map(column).collect()
+    }
+
+    fn differences(&self, key: &ObjectKey) -> Vec<Difference> {
+        let [old, new] =
+            [&self.old, &self.new].map(|side| side.entries.get(key).map(|entry| &entry.properties));
+        let names: BTreeSet<_> = [old, new].into_iter().flatten().flat_map(BTreeMap::keys).collect();
+        let pair = |name: &PropertyKey| {
+            let [old, new] = [old, new].map(|properties| properties?.get(name)?.clone());
+            (old != new).then(|| (name.clone(), old, new))
+        };
+        names.into_iter().filter_map(pair).collect()
+    }
+}
+
+fn is_in_definition((catalog, _, column): &PropertyKey) -> bool {
+    IN_DEFINITIONS.contains(&&**catalog) || IN_DEFINITIONS.contains(&&*format!("{catalog}.{column}"))
+}
+
+/// Shows a property as a column of which the part that differs is read.
+fn column((name, old, new): Difference) -> FieldChange {
+    let column = TableColumn { name: name.2, is_bytea: false };
+    let [before, after] = [old, new].map(|value| Cell::of(value.as_deref()));
+    let mut changed = cells::changes(&[column], &[before], &[after]);
+    changed.swap_remove(0)
+}
+
+fn shown(definition: Option<&str>) -> Option<String> {
+    definition.filter(|text| !text.is_empty() && text.chars().count() <= LONGEST).map(str::to_owned)
 }

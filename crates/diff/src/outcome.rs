@@ -22,7 +22,7 @@ pub struct DatabaseDiff {
 }
 
 /// A definition that differs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ObjectChange {
     /// "table", "column", "index".
     pub kind: String,
@@ -34,6 +34,9 @@ pub struct ObjectChange {
     pub old: Option<String>,
     /// The database's.
     pub new: Option<String>,
+    /// Columns of catalogs that differ and that the definition does not have.
+    #[serde(default)]
+    pub columns: Vec<FieldChange>,
 }
 
 /// What became of something.

@@ -47,8 +47,16 @@ impl Reader {
 
     /// Rows of what may not be readable, or an error; leaves the session as it was before, however that went.
     pub(crate) fn try_apart(&mut self, sql: &str) -> Result<Rows, ReadError> {
+        self.apart(|reader| reader.try_ask(sql))
+    }
+
+    /// Leaves the session as it was before `read`, however that went.
+    pub(crate) fn apart<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
         self.ask("SAVEPOINT apart")?;
-        let found = self.try_ask(sql);
+        let found = read(self);
         self.ask("ROLLBACK TO SAVEPOINT apart; RELEASE SAVEPOINT apart")?;
         found
     }

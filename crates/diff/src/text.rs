@@ -93,8 +93,15 @@ fn sign(what: What) -> char {
 }
 
 fn definition(object: &ObjectChange, columns: usize) -> String {
-    let ObjectChange { kind, name, change, old, new } = object;
-    let head = format!("  {} {kind} {}", sign(*change), printable(name));
+    let ObjectChange { kind, name, change, old, new, columns: changes } = object;
+    let name = if name.is_empty() { kind.clone() } else { format!("{kind} {}", printable(name)) };
+    if !changes.is_empty() && old.is_none() && new.is_none() {
+        let changes = changes.iter().map(|change| change_text(change, columns));
+        return lines(sign(*change), [name].into_iter().chain(changes).collect(), columns)
+            .trim_end()
+            .to_owned();
+    }
+    let head = format!("  {} {name}", sign(*change));
     let line = match (old, new, change) {
         (Some(old), Some(new), _) => {
             let room = columns.saturating_sub(display_width(&head) + 5) / 2;
@@ -108,7 +115,12 @@ fn definition(object: &ObjectChange, columns: usize) -> String {
         (None, Some(new), _) => format!("{head}: {}", one_line(new)),
         _ => head,
     };
-    cut(&line, columns)
+    let mut text = cut(&line, columns);
+    for change in changes {
+        let change = cut(&change_text(change, columns), columns - INDENT);
+        text += &format!("\n{:INDENT$}{change}", "");
+    }
+    text
 }
 
 fn stand(value: SequenceValue) -> String {
@@ -346,7 +358,7 @@ mod tests {
 
     fn object(kind: &str, name: &str, change: What, old: Option<&str>, new: Option<&str>) -> ObjectChange {
         let [old, new] = [old, new].map(|text| text.map(Into::into));
-        ObjectChange { kind: kind.into(), name: name.into(), change, old, new }
+        ObjectChange { kind: kind.into(), name: name.into(), change, old, new, columns: Vec::new() }
     }
 
     fn example() -> DatabaseDiff {

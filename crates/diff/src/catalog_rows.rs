@@ -1,0 +1,178 @@
+//! Rows of catalogs that only one of two databases has.
+//!
+//! A database and a copy of its template come from the same files, so nearly all rows are equal with their oids. The server
+//! computes hashes, and only rows whose hashes differ are read, with those that refer to an object of another name there.
+
+use std::collections::{BTreeSet, HashMap};
+use std::thread;
+
+use crate::catalogs::Catalog;
+use crate::names::{FIRST_OF_USERS, Names, number, numbers};
+use crate::session::{ReadError, Reader};
+use crate::sql::texts;
+
+/// A row of a catalog.
+#[derive(Debug)]
+pub(crate) struct CatalogRow<'a> {
+    pub(crate) catalog: &'a Catalog,
+    /// Oids of class and object, and number of the column, or 0.
+    pub(crate) subject: (u32, u32, i32),
+    /// Name of the column, or a description of the object, for some catalogs.
+    pub(crate) label: String,
+    /// A value for each column of the catalog.
+    pub(crate) cells: Vec<Option<String>>,
+}
+
+/// One database's rows, and the names for their oids.
+#[derive(Debug, Default)]
+pub(crate) struct Side<'a> {
+    pub(crate) rows: Vec<CatalogRow<'a>>,
+    pub(crate) names: Names,
+}
+
+/// Reads the rows in which two databases may differ; `None` if no row of any catalog differs.
+pub(crate) fn differing<'a>(
+    catalogs: &'a [Catalog],
+    [template, database]: [&mut Reader; 2],
+) -> Result<Option<[Side<'a>; 2]>, ReadError> {
+    let (old, new) =
+        both([&mut *template, &mut *database], |reader, ()| digests(reader, catalogs), [(), ()])?;
+    if old == new {
+        return Ok(None);
+    }
+    let read = |reader: &mut Reader, ()| Ok(Names::read(reader, catalogs)?);
+    let (old_names, new_names) = both([&mut *template, &mut *database], read, [(), ()])?;
+    let renamed = old_names.renamed(&new_names);
+    let differs = |(catalog, (old, new)): (&'a Catalog, (&String, &String))| {
+        (!renamed.is_empty() || old != new).then_some((catalog, old != new))
+    };
+    let differing: Vec<_> = catalogs.iter().zip(old.iter().zip(&new)).filter_map(differs).collect();
+    let (old, new) =
+        both([&mut *template, &mut *database], |reader, ()| hashes(reader, &differing), [(), ()])?;
+    let places = [(&old, &new), (&new, &old)]
+        .map(|(one, other)| one.iter().zip(other).map(|(one, other)| only_in(one, other)).collect());
+    let [old_places, new_places]: [Vec<Vec<String>>; 2] = places;
+    let read = |reader: &mut Reader, (places, names): (Vec<Vec<String>>, Names)| {
+        side(reader, &differing, &places, &renamed, names)
+    };
+    let (mut old, mut new) =
+        both([&mut *template, &mut *database], read, [(old_places, old_names), (new_places, new_names)])?;
+    let built_in: BTreeSet<_> = old.built_in().chain(new.built_in()).collect();
+    let read = |reader: &mut Reader, names: &mut Names| Ok(names.add_built_in(reader, catalogs, &built_in)?);
+    both([&mut *template, &mut *database], read, [&mut old.names, &mut new.names])?;
+    Ok(Some([old, new]))
+}
+
+/// Asks both sessions at once, each with its input.
+pub(crate) fn both<I: Send, T: Send>(
+    [template, database]: [&mut Reader; 2],
+    read: impl Fn(&mut Reader, I) -> Result<T, ReadError> + Sync,
+    [old, new]: [I; 2],
+) -> Result<(T, T), ReadError> {
+    let (old, new) = thread::scope(|scope| {
+        let old = scope.spawn(|| read(template, old));
+        let new = read(database, new);
+        (old.join(), new)
+    });
+    let old = old.map_err(|_| ReadError::Refused("a thread of pgfresh has panicked".to_owned()))?;
+    Ok((old?, new?))
+}
+
+/// Returns a digest of each catalog.
+fn digests(reader: &mut Reader, catalogs: &[Catalog]) -> Result<Vec<String>, ReadError> {
+    let digests: Vec<_> = catalogs.iter().map(|catalog| format!("({})", catalog.digest())).collect();
+    let rows = reader.try_apart(&format!("SELECT unnest(ARRAY[{}])", digests.join(", ")))?;
+    Ok(rows.into_iter().map(|row| texts(row)()).collect())
+}
+
+/// Places of rows by the hashes of the rows.
+type Hashes = HashMap<String, Vec<String>>;
+
+/// Returns the hashes of each catalog whose digests differ, and none of another one.
+fn hashes(reader: &mut Reader, catalogs: &[(&Catalog, bool)]) -> Result<Vec<Hashes>, ReadError> {
+    let mut found = vec![Hashes::new(); catalogs.len()];
+    let differing = catalogs.iter().enumerate().filter(|(_, (_, differs))| *differs);
+    let selects: Vec<_> = differing.map(|(at, (catalog, _))| catalog.hashes(at)).collect();
+    for row in reader.try_apart(&selects.join(" UNION ALL "))? {
+        let mut next = texts(row);
+        let (at, place) = (next().parse().unwrap_or(usize::MAX), next());
+        if let Some(hashes) = found.get_mut(at) {
+            hashes.entry(next()).or_default().push(place);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the places of rows that the other side has less or more often.
+fn only_in(one: &Hashes, other: &Hashes) -> Vec<String> {
+    let is_elsewhere = |(hash, places): &(&String, &Vec<String>)| {
+        other.get(*hash).is_some_and(|others| others.len() == places.len())
+    };
+    one.iter().filter(|entry| !is_elsewhere(entry)).flat_map(|(_, places)| places.clone()).collect()
+}
+
+fn side<'a>(
+    reader: &mut Reader,
+    catalogs: &[(&'a Catalog, bool)],
+    places: &[Vec<String>],
+    renamed: &BTreeSet<u32>,
+    names: Names,
+) -> Result<Side<'a>, ReadError> {
+    let some = catalogs.iter().zip(places).filter(|(_, places)| !places.is_empty() || !renamed.is_empty());
+    let read = |reader: &mut Reader| {
+        let mut rows = Vec::new();
+        for (&(catalog, _), places) in some {
+            let found = reader.try_ask(&catalog.rows(places, renamed))?;
+            rows.extend(found.into_iter().map(|row| CatalogRow::of(catalog, row)));
+        }
+        Ok(rows)
+    };
+    let mut rows = reader.apart(read)?;
+    let is_temporary = |row: &CatalogRow<'_>| {
+        names.is_temporary(row.subject.1) || row.oids().any(|oid| names.is_temporary(oid))
+    };
+    rows.retain(|row| !is_temporary(row));
+    Ok(Side { rows, names })
+}
+
+impl Side<'_> {
+    /// Returns the oids of what initdb has made and rows refer to.
+    fn built_in(&self) -> impl Iterator<Item = u32> {
+        let of = |row: &CatalogRow<'_>| -> Vec<u32> {
+            row.oids().chain([row.subject.1]).chain(row.depends_on().map(|(_, oid, _)| oid)).collect()
+        };
+        self.rows.iter().flat_map(of).filter(|oid| (1..FIRST_OF_USERS).contains(oid))
+    }
+}
+
+impl<'a> CatalogRow<'a> {
+    /// Reads a row of [`Catalog::rows`].
+    fn of(catalog: &'a Catalog, row: Vec<Option<String>>) -> Self {
+        let cells = row.iter().skip(4).cloned().collect();
+        let mut next = texts(row);
+        let subject = (number(&next()), number(&next()), next().parse().unwrap_or(0));
+        Self { catalog, subject, label: next(), cells }
+    }
+
+    /// Returns the oids in its columns.
+    fn oids(&self) -> impl Iterator<Item = u32> {
+        let columns = self.catalog.columns.iter().zip(&self.cells).filter(|(column, _)| column.has_oids());
+        columns.filter_map(|(_, cell)| cell.as_deref()).flat_map(numbers)
+    }
+
+    /// Returns the value of a column as text, empty for NULL.
+    pub(crate) fn cell(&self, name: &str) -> &str {
+        let at = self.catalog.columns.iter().position(|column| column.name == name);
+        at.and_then(|at| self.cells[at].as_deref()).unwrap_or_default()
+    }
+
+    /// Returns the object that this row of `pg_depend` says the subject depends on.
+    pub(crate) fn depends_on(&self) -> Option<(u32, u32, i32)> {
+        if self.catalog.name != "pg_depend" {
+            return None;
+        }
+        let mut numbers = self.label.split(' ');
+        let mut next = || numbers.next().unwrap_or_default();
+        Some((number(next()), number(next()), next().parse().unwrap_or(0)))
+    }
+}
