@@ -55,7 +55,7 @@ pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
                 status.clear();
             }
             Step::Running { .. } | Step::Fetching { .. } | Step::Pushing { .. } => {}
-            Step::Evicted(_) | Step::Publishing { .. } if !verbosity.is_verbose() => {}
+            Step::Evicted(_) | Step::Publishing { .. } | Step::Skipped { .. } if !verbosity.is_verbose() => {}
             other => {
                 copying.set(None);
                 status.clear();
@@ -153,6 +153,7 @@ fn describe(step: Step<'_>) -> Option<String> {
         Step::InputsChanged { changes } => {
             format!("building once more, because meanwhile: {}", some_of(changes))
         }
+        Step::Skipped { path, error } => format!("skipped \"{path}\" in the search for inputs: {error}"),
         Step::Publishing { name } => format!("writing template \"{name}\" into the cache"),
         Step::Built { name, bytes, took } => {
             format!("built template \"{name}\" in {took:.1} s, {}", human_bytes(bytes))

@@ -9,6 +9,7 @@ use crate::about::{self, About};
 use crate::error::{KeptServer, ProvisionError, SetupError};
 use crate::fingerprint_inputs::{GOES_ON_FROM, INPUT, SQL_FILES};
 use crate::incremental::Parent;
+use crate::inputs::{InputFiles, Skipped};
 use crate::provisioner::{Provisioner, Step, Template};
 use crate::setup::{Broken, Setup, StartingPoint, dump_files};
 use crate::source::Sought;
@@ -39,14 +40,15 @@ pub struct TemplateStatus {
 }
 
 impl Provisioner {
-    /// All that shapes what `spec` makes, with what it goes on from.
+    /// Collects all that shapes what `spec` makes, with what it goes on from. Calls `say` for each path that is skipped.
     pub(crate) fn fingerprint_inputs(
         &self,
         spec: &TemplateSpec,
+        say: &dyn Fn(Step<'_>),
     ) -> Result<FingerprintInputs, ProvisionError> {
         let mut all = FingerprintInputs::default();
         let from = match spec.goes_on_from() {
-            Some(from) => self.fingerprint_inputs(from)?.fingerprint(),
+            Some(from) => self.fingerprint_inputs(from, say)?.fingerprint(),
             None => base::fingerprint(&self.installation),
         };
         all.add(GOES_ON_FROM, from.as_str());
@@ -60,7 +62,7 @@ impl Provisioner {
             all.add(format!("setting {}", name.trim().to_ascii_lowercase()), value);
         }
         let folder = &spec.folder;
-        let sql = inputs::expand(folder, &spec.sql)?;
+        let InputFiles { files: sql, mut skipped } = inputs::expand_sql(folder, &spec.sql)?;
         if !sql.is_empty() {
             all.add(SQL_FILES, sql.join("\n"));
         }
@@ -72,7 +74,12 @@ impl Provisioner {
         if let Some(setup) = &spec.setup {
             all.add("setup command", setup);
         }
-        files.extend(inputs::expand(folder, &spec.inputs)?);
+        let named = inputs::expand(folder, &spec.inputs)?;
+        files.extend(named.files);
+        skipped.extend(named.skipped);
+        for Skipped { path, error, .. } in &skipped {
+            say(Step::Skipped { path, error });
+        }
         for (path, digest) in inputs::digest(folder, &files, &self.cache)? {
             all.add(format!("{INPUT}{path}"), digest);
         }
@@ -87,7 +94,7 @@ impl Provisioner {
 
     /// What a look-up of `spec` would find, and why; nothing is built, and nothing counts as used.
     pub fn status(&self, spec: &TemplateSpec) -> Result<TemplateStatus, ProvisionError> {
-        let fingerprint_inputs = self.fingerprint_inputs(spec)?;
+        let fingerprint_inputs = self.fingerprint_inputs(spec, &|_| ())?;
         let fingerprint = fingerprint_inputs.fingerprint();
         let entry = self.cache.examine(fingerprint.as_str())?;
         let before = about::last(&self.cache, spec);
@@ -108,7 +115,7 @@ impl Provisioner {
         }
         let (title, mut changes) = (spec.title(), Vec::new());
         for _ in 0..ATTEMPTS {
-            let inputs = self.fingerprint_inputs(spec)?;
+            let inputs = self.fingerprint_inputs(spec, say)?;
             let fingerprint = inputs.fingerprint();
             let found = |entry| Template {
                 fingerprint: fingerprint.clone(),
@@ -135,7 +142,7 @@ impl Provisioner {
             }
             let begun = Instant::now();
             let (guard, parent) = self.prepare(spec, (&inputs, &changes), say)?;
-            let after = self.fingerprint_inputs(spec)?;
+            let after = self.fingerprint_inputs(spec, &|_| ())?;
             if after == inputs {
                 let version = self.installation.version().to_string();
                 let about = About::new(Some(spec), version, begun.elapsed(), inputs).on(parent.as_ref());

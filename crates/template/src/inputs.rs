@@ -1,57 +1,66 @@
-//! The files that a template is made from: found by globs, digested, and remembered while they stay as they are.
+//! Input files of a template: finds them by patterns, digests them, and remembers the digests of unchanged files.
 //!
-//! A digest is taken from the cache's note only if size, both times and inode are what they were, and the file had
-//! been left alone for [`SETTLED`] when it was noted: a second write within one tick of a file system's clock would
-//! change bytes without changing times.
+//! The cache's note has a digest with the size, both times and the inode of its file. pgfresh uses the digest only while
+//! all of these stay. A second write within one tick of a file system's clock changes bytes without changing times.
+//! Therefore pgfresh notes no file that was written less than [`SETTLED`] ago.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use globset::{GlobBuilder, GlobMatcher};
-use ignore::WalkBuilder;
+use globset::GlobBuilder;
 use serde::{Deserialize, Serialize};
 use storage::{Attempt, Cache, FileError};
 
-/// How long a file must have been left alone; file systems count time in steps of up to 2 s (FAT).
-const SETTLED: Duration = Duration::from_millis(2500);
-/// What changes while nothing that matters does, whatever `.gitignore` says.
-const NEVER: [&str; 3] = ["__pycache__", "node_modules", ".git"];
+use search::{Found, Search};
 
-/// Why there is no list of inputs.
+#[cfg(test)]
+mod against_git;
+mod git_index;
+mod ignore_file;
+mod repository;
+mod search;
+
+pub(crate) use search::Skipped;
+
+/// Age of the last change from which a digest is noted; file systems count time in steps of up to 2 s (FAT).
+const SETTLED: Duration = Duration::from_millis(2500);
+
+/// Reason for which there is no list of inputs.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// A pattern is none.
+    /// A pattern has wrong syntax.
     #[error("cannot read pattern \"{pattern}\": {why}")]
     Pattern {
-        /// As it was given.
+        /// Text of the user.
         pattern: String,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
     /// A pattern matches nothing.
     #[error("no file matches \"{pattern}\" in \"{}\"", folder.display())]
     Nothing {
-        /// As it was given.
+        /// Text of the user.
         pattern: String,
-        /// Where we looked.
+        /// Folder of the search.
         folder: PathBuf,
     },
-    /// A directory cannot be read.
-    #[error("could not look for \"{pattern}\": {why}")]
-    Walk {
-        /// As it was given.
-        pattern: String,
-        /// Which, and what happened.
-        why: String,
+    /// A link that a pattern names in full, or that stands for an SQL file, leads nowhere.
+    #[error("could not read \"{}\": it is a link to \"{}\", which does not exist", link.display(), target.display())]
+    DanglingLink {
+        /// The link.
+        link: PathBuf,
+        /// The text of the link.
+        target: PathBuf,
     },
-    /// A directory is no dump.
+    /// A directory has no dump.
     #[error("cannot restore \"{dump}\": there is no toc.dat in this directory")]
     NoDump {
-        /// As it was given.
+        /// Text of the user.
         dump: String,
     },
     /// A file cannot be read.
@@ -60,7 +69,7 @@ pub enum InputError {
 }
 
 impl InputError {
-    /// What to do.
+    /// Returns advice for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -72,57 +81,87 @@ impl InputError {
                  Correct the pattern or leave it out."
                     .to_owned(),
             ),
+            Self::DanglingLink { .. } => Some("Mend the link or remove it.".to_owned()),
             Self::NoDump { .. } => Some("Name a file or a directory that pg_dump wrote.".to_owned()),
-            Self::Walk { .. } => None,
             Self::File(error) => error.hint(),
         }
     }
 }
 
-/// The files that `patterns` stand for, in order of pattern and then of name, relative to `folder`.
-pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<Vec<String>, InputError> {
-    let mut all = Vec::new();
+/// Files that patterns stand for, and what could not be read in their folders.
+#[derive(Debug, Default)]
+pub(crate) struct InputFiles {
+    /// In order of pattern and then of name, relative to the folder of the patterns.
+    pub(crate) files: Vec<String>,
+    pub(crate) skipped: Vec<Skipped>,
+}
+
+/// Finds the files of `patterns` in `folder`.
+///
+/// # Errors
+/// A pattern matches nothing, or what it names in full cannot be read.
+pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<InputFiles, InputError> {
+    let mut all = InputFiles::default();
     for pattern in patterns {
         let found = expand_one(folder, pattern)?;
-        if found.is_empty() {
+        if found.files.is_empty() {
             return Err(InputError::Nothing { pattern: pattern.clone(), folder: folder.to_owned() });
         }
-        all.extend(found);
+        all.files.extend(found.files);
+        all.skipped.extend(found.skipped);
     }
     Ok(all)
 }
 
-fn expand_one(folder: &Path, pattern: &str) -> Result<BTreeSet<String>, InputError> {
+/// Like [`expand`], but also fails if a file that a pattern matches cannot be read: each SQL file is run.
+pub(crate) fn expand_sql(folder: &Path, patterns: &[String]) -> Result<InputFiles, InputError> {
+    let mut all = expand(folder, patterns)?;
+    match all.skipped.iter().position(|skipped| skipped.is_match) {
+        Some(first) => {
+            let Skipped { path, error, .. } = all.skipped.swap_remove(first);
+            Err(unreadable(&folder.join(path), error))
+        }
+        None => Ok(all),
+    }
+}
+
+/// Makes the error of a file or folder that is wanted and cannot be read.
+fn unreadable(path: &Path, error: io::Error) -> InputError {
+    match path.read_link() {
+        Ok(target) if error.kind() == io::ErrorKind::NotFound => {
+            InputError::DanglingLink { link: path.to_owned(), target }
+        }
+        _ => {
+            Err::<Infallible, _>(error).attempt("read", path).map_or_else(Into::into, |never| match never {})
+        }
+    }
+}
+
+fn expand_one(folder: &Path, pattern: &str) -> Result<Found, InputError> {
     let bad = |why: &str| InputError::Pattern { pattern: pattern.to_owned(), why: why.to_owned() };
     let plain: PathBuf = Path::new(pattern).components().filter(|part| *part != Component::CurDir).collect();
     let why = if pattern.is_empty() { "it is empty" } else { "it is the whole folder" };
     let plain = plain.to_str().filter(|plain| !plain.is_empty()).ok_or_else(|| bad(why))?;
     let literal = !plain.contains(['*', '?', '[', '{', '\\']);
     let start = if literal { plain } else { literal_folder(plain) };
-    if literal && folder.join(plain).is_file() {
-        return Ok([plain.to_owned()].into());
+    let root = folder.join(start);
+    let meta = match root.metadata() {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !root.is_symlink() => {
+            return Ok(Found::default());
+        }
+        Err(error) => return Err(unreadable(&root, error)),
+    };
+    if literal && meta.is_file() {
+        return Ok(Found::of_file(plain));
+    }
+    if !meta.is_dir() {
+        return Ok(Found::default());
     }
     let glob = if literal { format!("{}/**", globset::escape(plain)) } else { plain.to_owned() };
-    let glob = GlobBuilder::new(&glob).literal_separator(true).build();
-    let glob = glob.map_err(|error| bad(&error.kind().to_string()))?.compile_matcher();
-    let root = folder.join(start);
-    if !root.exists() {
-        return Ok(BTreeSet::new());
-    }
-    let cannot =
-        |error: ignore::Error| InputError::Walk { pattern: pattern.to_owned(), why: in_words(&error) };
-    walk(folder, &root, &glob).map_err(cannot)
-}
-
-/// What went wrong on the way through directories. The crate's own words name the directory twice.
-fn in_words(error: &ignore::Error) -> String {
-    let cause = error.io_error().and_then(io::Error::get_ref).and_then(|cause| cause.source());
-    match (error, cause) {
-        (ignore::Error::WithPath { path, .. }, Some(cause)) => {
-            format!("could not read \"{}\": {cause}", path.display())
-        }
-        _ => error.to_string(),
-    }
+    let matcher = GlobBuilder::new(&glob).literal_separator(true).build();
+    let matcher = matcher.map_err(|error| bad(&error.kind().to_string()))?.compile_matcher();
+    Ok(Search::run(&matcher, &glob, &root, start).attempt("read", &root)?)
 }
 
 /// The folders before the first part with a special character in it.
@@ -131,38 +170,14 @@ fn literal_folder(pattern: &str) -> &str {
     pattern[..special].rfind('/').map_or("", |slash| &pattern[..slash.max(1)])
 }
 
-/// What lies under `root` and matches, as paths from `folder`.
-fn walk(folder: &Path, root: &Path, glob: &GlobMatcher) -> Result<BTreeSet<String>, ignore::Error> {
-    // Nothing of this machine's or user's own decides; only what travels with the files.
-    let walk = WalkBuilder::new(root)
-        .follow_links(true)
-        .require_git(false)
-        .git_global(false)
-        .git_exclude(false)
-        .filter_entry(|entry| !NEVER.iter().any(|name| entry.file_name() == *name))
-        .build();
-    let mut found = BTreeSet::new();
-    for entry in walk {
-        let entry = entry?;
-        if entry.file_type().is_some_and(|kind| kind.is_file()) {
-            let path = entry.path();
-            let path = path.strip_prefix(folder).unwrap_or(path);
-            if glob.is_match(path) {
-                found.insert(path.to_string_lossy().into_owned());
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// What tells that a file is the one it was.
+/// Identity of a file's contents, as far as its metadata shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     bytes: u64,
     inode: u64,
     /// Nanoseconds since 1970.
     modified: i64,
-    /// The same, of the last change of anything; no process can set it back.
+    /// Nanoseconds since 1970, of the last change of contents or metadata; no process can set it back.
     changed: i64,
 }
 
@@ -233,7 +248,7 @@ fn nanoseconds(duration: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::symlink;
 
     use proptest::prelude::*;
 
@@ -253,7 +268,9 @@ mod tests {
     }
 
     fn found(project: &Path, patterns: &[&str]) -> Vec<String> {
-        expand(project, &patterns.iter().map(|&pattern| pattern.to_owned()).collect::<Vec<_>>()).unwrap()
+        expand(project, &patterns.iter().map(|&pattern| pattern.to_owned()).collect::<Vec<_>>())
+            .unwrap()
+            .files
     }
 
     #[test]
@@ -267,16 +284,6 @@ mod tests {
         assert_eq!(found(project.path(), &["**/*.sql"]), [all[0], all[2]]);
         assert_eq!(found(project.path(), &["top.ini", "*/0001.sql"]), ["top.ini", all[0]]);
         assert_eq!(found(&project.path().join("migrations"), &["../top.ini"]), ["../top.ini"]);
-        let closed = project.path().join("closed");
-        fs::create_dir(&closed).unwrap();
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
-        if fs::read_dir(&closed).is_err() {
-            let error = expand(project.path(), &["closed".to_owned()]).unwrap_err().to_string();
-            let closed = closed.display();
-            let expected =
-                format!("could not look for \"closed\": could not read \"{closed}\": Permission denied");
-            assert!(error.starts_with(&expected), "{error}");
-        }
         for pattern in ["migratoins/**", "*.py", "absent.sql"] {
             let error = expand(project.path(), &["top.ini".to_owned(), pattern.to_owned()]).unwrap_err();
             assert!(matches!(error, InputError::Nothing { .. }), "{pattern}: {error}");
@@ -286,15 +293,91 @@ mod tests {
     }
 
     #[test]
-    fn what_git_does_not_keep_is_matched_by_its_full_name_only() {
+    fn ignored_files_are_matched_by_full_name_only() {
         let project = project();
-        put(project.path(), ".gitignore", "made.sql\n");
-        for path in ["migrations/made.sql", "migrations/.0001.sql.swp", "migrations/__pycache__/x.sql"] {
+        put(project.path(), ".git/HEAD", "");
+        put(project.path(), ".gitignore", "made*\n");
+        for path in
+            ["migrations/made.sql", "migrations/.0001.sql.swp", "migrations/__pycache__/x.sql", "made/x.sql"]
+        {
             put(project.path(), path, "");
         }
         assert_eq!(found(project.path(), &["migrations/*.sql"]), ["migrations/0001.sql"]);
         assert_eq!(found(project.path(), &["migrations/made.sql"]), ["migrations/made.sql"]);
         assert_eq!(found(project.path(), &["migrations/**"]).len(), 3);
+        assert!(expand(project.path(), &["**/x.sql".to_owned()]).is_err());
+        assert_eq!(found(project.path(), &["made"]), ["made/x.sql"]);
+    }
+
+    #[test]
+    fn ignore_files_outside_the_repository_hide_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let project = home.path().join("project");
+        for (folder, names) in [("", ".gitignore"), ("project/", ".ignore .rgignore .gitignore")] {
+            names.split(' ').for_each(|name| put(home.path(), &format!("{folder}{name}"), "*.sql\n"));
+        }
+        put(&project, "1.sql", "");
+        assert_eq!(found(&project, &["*.sql"]), ["1.sql"], "no repository");
+        fs::remove_file(project.join(".gitignore")).unwrap();
+        put(&project, ".git/HEAD", "");
+        put(&project, ".git/info/exclude", "*.sql\n");
+        assert_eq!(found(&project, &["*.sql"]), ["1.sql"], "a repository of its own");
+        fs::remove_dir_all(project.join(".git")).unwrap();
+        put(&project, ".git", "gitdir: /nowhere\n");
+        put(&project, ".gitignore", "*.sql\n");
+        assert_eq!(found(&project, &["*.sql"]), ["1.sql"], "a worktree without its repository");
+        fs::remove_file(project.join(".git")).unwrap();
+        put(home.path(), ".git/HEAD", "");
+        assert!(expand(&project, &["*.sql".to_owned()]).is_err(), "the repository of the folder above");
+    }
+
+    #[test]
+    fn an_unknown_index_makes_every_file_an_input() {
+        let project = project();
+        put(project.path(), ".git/HEAD", "");
+        put(project.path(), ".gitignore", "*.sql\n");
+        assert!(expand(project.path(), &["**/*.sql".to_owned()]).is_err());
+        for index in [
+            "",
+            "DIRC\0\0\0\u{5}\0\0\0\0",
+            "DIRC\0\0\0\u{2}\0\0\0\u{1}",
+            "DIRC\0\0\0\u{4}\u{7f}\u{7f}\u{7f}\u{7f}",
+        ] {
+            put(project.path(), ".git/index", index);
+            assert_eq!(found(project.path(), &["**/*.sql"]).len(), 2, "{index:?}");
+        }
+    }
+
+    #[test]
+    fn links_are_skipped_where_they_lead_nowhere() {
+        let project = project();
+        let link = |target: &str, name: &str| symlink(target, project.path().join(name)).unwrap();
+        link("nowhere", "migrations/old.sql");
+        link("nowhere", "old");
+        link("self", "self");
+        link("..", "migrations/up");
+        link("migrations/sub", "beside");
+        put(project.path(), "migrations/node_modules/x/y.sql", "");
+        link("nowhere", "migrations/node_modules/x.sql");
+        let found = |pattern: &str| expand(project.path(), &[pattern.to_owned()]).unwrap();
+        let all = found("**/*.sql");
+        assert_eq!(all.files, ["beside/0002.sql", "migrations/0001.sql", "migrations/sub/0002.sql"]);
+        let mut skipped: Vec<_> =
+            all.skipped.iter().map(|skipped| (&*skipped.path, skipped.is_match)).collect();
+        skipped.sort_unstable();
+        assert_eq!(skipped, [("migrations/old.sql", true), ("old", false), ("self", false)]);
+        assert!(found("*.ini").skipped.is_empty(), "a link whose name does not match");
+        // An SQL file is run, so that it must be there; what is named in full, too.
+        let sql = |pattern: &str| expand_sql(project.path(), &[pattern.to_owned()]);
+        assert_eq!(sql("**/0*.sql").unwrap().files.len(), 3);
+        for error in [sql("**/*.sql"), expand(project.path(), &["migrations/old.sql".to_owned()])] {
+            let error = error.unwrap_err().to_string();
+            assert!(
+                error.ends_with("migrations/old.sql\": it is a link to \"nowhere\", which does not exist"),
+                "{error}"
+            );
+        }
+        assert!(matches!(sql("self"), Err(InputError::File(_))));
     }
 
     #[test]
@@ -310,7 +393,7 @@ mod tests {
         std::thread::sleep(SETTLED);
         assert_eq!((digest(), notes()), (first.clone(), 1));
         assert_eq!(digest(), first);
-        // The same size and time: only the time of the change tells.
+        // Size and time of modification stay: only the time of the change tells.
         let time = path.metadata().unwrap().modified().unwrap();
         put(project.path(), "top.ini", "TOP.INI");
         File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();

@@ -1,5 +1,6 @@
 //! What it takes to make a template, and to start a server from one.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +87,13 @@ pub enum Step<'a> {
     RemovingDamagedParent {
         /// Its name in the cache.
         fingerprint: &'a Fingerprint,
+    },
+    /// The search for inputs has skipped what it could not read.
+    Skipped {
+        /// Relative to the folder of the patterns.
+        path: &'a str,
+        /// The reason.
+        error: &'a io::Error,
     },
     /// Another process makes it.
     Waiting {

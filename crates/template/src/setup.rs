@@ -101,7 +101,7 @@ impl Setup<'_> {
 
     fn run_steps(&self, start: StartingPoint<'_>) -> Result<Option<Broken>, ProvisionError> {
         let (folder, have_run) = (&self.spec.folder, start.sql_files());
-        for file in inputs::expand(folder, &self.spec.sql)?.iter().skip(have_run) {
+        for file in inputs::expand_sql(folder, &self.spec.sql)?.files.iter().skip(have_run) {
             if let Some(broken) = self.run_sql(file)? {
                 return Ok(Some(broken));
             }

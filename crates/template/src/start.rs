@@ -48,7 +48,7 @@ impl Provisioner {
     /// The name of the template of the options, whether or not it is there; also of what no cache can keep.
     pub fn fingerprint(&self) -> Result<Fingerprint, ProvisionError> {
         match &self.server_options().template {
-            Some(spec) => Ok(self.fingerprint_inputs(spec)?.fingerprint()),
+            Some(spec) => Ok(self.fingerprint_inputs(spec, &|_| ())?.fingerprint()),
             None => Ok(base::fingerprint(&self.installation)),
         }
     }
@@ -107,7 +107,7 @@ impl Provisioner {
             if spec.runs_each_time() {
                 say(Step::RunsEachTime { name: &spec.name });
             }
-            let fingerprint = self.fingerprint_inputs(spec)?.fingerprint();
+            let fingerprint = self.fingerprint_inputs(spec, say)?.fingerprint();
             let start = StartingPoint::of(spec);
             started.server = self.set_up(started.server, spec, start, &fingerprint, say)?;
         }

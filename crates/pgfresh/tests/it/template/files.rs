@@ -1,9 +1,10 @@
 //! Templates and files: what a live database or a snapshot is written to, and what a template is made from.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::{CONFIG, assert_fails, project};
-use crate::common::{User, ground};
+use crate::common::{Outcome, Scene, User, finish, ground};
 
 #[test]
 fn a_live_database_is_imported_with_its_roles_and_without_its_rows() {
@@ -164,4 +165,69 @@ fn the_files_of_a_template_are_shown_under_one_another() {
         shown.contains("\n  list of SQL files: migrations/0001.sql\n    migrations/0002.sql\n  "),
         "{shown}"
     );
+}
+
+/// Runs the pgfresh of the scene in its folder `shop`, with a psql that counts the tables.
+fn count_tables(scene: &Scene) -> Outcome {
+    let query = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+    let mut command = scene.pgfresh(["run", "-v", "--", ground::psql(), "-XAtc", query]);
+    command.current_dir(scene.directory.join("shop"));
+    finish(command)
+}
+
+#[test]
+fn ignore_files_above_the_repository_hide_no_migration() {
+    let scene = project(User::Ourselves, "");
+    scene.write(".gitignore", "2.sql\n");
+    for root in [".git/HEAD", "shop/.git/HEAD"] {
+        scene.write(root, "ref: refs/heads/main\n");
+    }
+    let config = "[template]\nsetup = 'cat [12].sql | psql -Xq'\ninputs = ['*.sql']\n";
+    scene.write("shop/pgfresh.toml", config);
+    scene.write("shop/1.sql", "CREATE TABLE one ();");
+    assert_eq!(count_tables(&scene).stdout, "1\n");
+    scene.write("shop/2.sql", "CREATE TABLE two ();");
+    let outcome = count_tables(&scene);
+    assert_eq!(outcome.stdout, "2\n", "{outcome}");
+}
+
+#[test]
+fn unreadable_paths_refuse_no_run_unless_they_are_wanted() {
+    let scene = project(User::Nobody, "");
+    let shop = scene.directory.join("shop");
+    let config = |inputs: &str| format!("[template]\nsetup = 'psql -Xqf db/1.sql'\ninputs = [{inputs}]\n");
+    scene.write("shop/pgfresh.toml", &config("'**/*.sql'"));
+    scene.write("shop/db/1.sql", "CREATE TABLE one ();");
+    scene.write("shop/closed/2.sql", "");
+    symlink("nowhere", shop.join("db/old.sql")).unwrap();
+    fs::set_permissions(shop.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
+    let outcome = count_tables(&scene);
+    assert_eq!(outcome.stdout, "1\n", "{outcome}");
+    for skipped in [
+        "\"closed\" in the search for inputs: Permission denied",
+        "\"db/old.sql\" in the search for inputs: No such",
+    ] {
+        assert!(outcome.stderr.contains(&format!("pgfresh: skipped {skipped}")), "{outcome}");
+    }
+    for (wanted, words) in [
+        (
+            "'closed'",
+            &["could not read \"", "/closed\": Permission denied", "HINT:  Give yourself the right"][..],
+        ),
+        ("'closed/*.sql'", &["/closed\": Permission denied"]),
+        ("'closed/2.sql'", &["/closed/2.sql\": Permission denied"]),
+        (
+            "'db/old.sql'",
+            &["/db/old.sql\": it is a link to \"nowhere\", which does not exist", "HINT:  Mend the link"],
+        ),
+    ] {
+        scene.write("shop/pgfresh.toml", &config(wanted));
+        assert_fails(&count_tables(&scene), words);
+    }
+    scene.write("shop/pgfresh.toml", "[template]\nsql = 'db/*.sql'\n");
+    assert_fails(
+        &count_tables(&scene),
+        &["/db/old.sql\": it is a link to \"nowhere\", which does not exist"],
+    );
+    fs::set_permissions(shop.join("closed"), fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -1,0 +1,127 @@
+//! Paths that git tracks, read from a repository's index: git never ignores these, whatever `.gitignore` says.
+//!
+//! Source: gitformat-index(5) of git 2.39, versions 2 to 4.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Bytes of an entry before its object name.
+const STAT: usize = 40;
+/// Lengths of an object name: SHA-1 and SHA-256. The index does not say which one it uses.
+const OBJECT_NAMES: [usize; 2] = [20, 32];
+/// Flag of an entry that has 16 more flags.
+const EXTENDED: u16 = 0x4000;
+
+/// Tracked paths, sorted by bytes, relative to the repository's root. A submodule is one path.
+#[derive(Debug)]
+pub(super) struct TrackedPaths(Vec<Vec<u8>>);
+
+impl TrackedPaths {
+    /// Reads the index in `git_folder`. Without an index nothing is tracked. Returns `None` for an index that cannot be
+    /// read or understood, such as a split one.
+    pub(super) fn read(git_folder: &Path) -> Option<Self> {
+        match fs::read(git_folder.join("index")) {
+            Ok(bytes) => OBJECT_NAMES.into_iter().find_map(|length| parse(&bytes, length)).map(Self),
+            Err(error) if error.kind() == ErrorKind::NotFound && git_folder.is_dir() => {
+                Some(Self(Vec::new()))
+            }
+            Err(_) => None,
+        }
+    }
+
+    pub(super) fn contains(&self, path: &[u8]) -> bool {
+        self.0.binary_search_by(|tracked| tracked.as_slice().cmp(path)).is_ok()
+    }
+
+    /// Returns whether any tracked path is below `folder`.
+    pub(super) fn has_below(&self, folder: &[u8]) -> bool {
+        let below = [folder, b"/"].concat();
+        let first = self.0.partition_point(|tracked| *tracked < below);
+        self.0.get(first).is_some_and(|tracked| tracked.starts_with(&below))
+    }
+}
+
+fn parse(bytes: &[u8], object_name: usize) -> Option<Vec<Vec<u8>>> {
+    let mut reader = Reader { bytes, at: 0 };
+    if reader.take(4)? != b"DIRC" {
+        return None;
+    }
+    let version = reader.number()?;
+    let count = reader.number()?;
+    if !(2..=4).contains(&version) {
+        return None;
+    }
+    let mut paths: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..count {
+        let begun = reader.at;
+        reader.take(STAT + object_name)?;
+        let flags = u16::from_be_bytes(reader.take(2)?.try_into().ok()?);
+        if flags & EXTENDED != 0 {
+            reader.take(2)?;
+        }
+        let mut path = Vec::new();
+        if version == 4 {
+            let before = paths.last().map_or(&[][..], Vec::as_slice);
+            let kept = before.len().checked_sub(reader.variable_length()?)?;
+            path.extend_from_slice(&before[..kept]);
+        }
+        path.extend_from_slice(reader.until_nul()?);
+        if version < 4 {
+            // Entries are padded to a multiple of 8 bytes; at least one of these, which has been read, is NUL.
+            let length = reader.at - begun;
+            reader.take(length.next_multiple_of(8) - length)?;
+        }
+        paths.push(path);
+    }
+    // The extensions must end where the checksum begins. Git can do without those whose names begin with a capital letter;
+    // of the others, "sdir" only says that an entry may be a folder.
+    while reader.at + object_name < bytes.len() {
+        let name = reader.take(4)?;
+        let length = reader.number()?;
+        if !name[0].is_ascii_uppercase() && name != b"sdir" {
+            return None;
+        }
+        reader.take(usize::try_from(length).ok()?)?;
+    }
+    paths.sort_unstable();
+    (reader.at + object_name == bytes.len()).then_some(paths)
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let taken = self.bytes.get(self.at..)?.get(..count)?;
+        self.at += count;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        self.take(4)?.try_into().ok().map(u32::from_be_bytes)
+    }
+
+    /// Reads a number of seven bits a byte, the most significant ones first; each further byte adds one to those before.
+    fn variable_length(&mut self) -> Option<usize> {
+        let mut number = 0_usize;
+        loop {
+            let byte = self.take(1)?[0];
+            number = number.checked_mul(128)?.checked_add(usize::from(byte & 0x7f))?;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+            number = number.checked_add(1)?;
+        }
+    }
+
+    /// Reads a path and the NUL behind it.
+    fn until_nul(&mut self) -> Option<&'a [u8]> {
+        let length = self.bytes.get(self.at..)?.iter().position(|&byte| byte == 0)?;
+        let taken = self.take(length);
+        self.at += 1;
+        taken
+    }
+}

@@ -1,0 +1,140 @@
+//! The repository that a folder belongs to, and the `.gitignore` files that hold there.
+//!
+//! Only what travels with the files decides: neither a user's own list of ignored files nor `.git/info/exclude`.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
+
+use super::git_index::TrackedPaths;
+use super::ignore_file::IgnoreFile;
+
+/// A folder and the rules that hold in it.
+#[derive(Debug, Clone)]
+pub(super) enum Scope {
+    /// Nothing is ignored: the folder is in no repository, or a repository whose index is unreadable, or a pattern names
+    /// it although git ignores it.
+    Free,
+    /// The rules of a repository.
+    Ruled(Rules),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    tracked: Rc<TrackedPaths>,
+    /// The folder, relative to the root of the repository; empty for the root.
+    folder: Vec<u8>,
+    /// `.gitignore` files from the root to the folder, each with the number of bytes in front of paths that are relative to it.
+    files: Vec<(usize, Rc<IgnoreFile>)>,
+    /// Git ignores the folder, but tracks something in it.
+    only_tracked: bool,
+}
+
+/// Treatment of a file or folder by git.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Git tracks it, or would show it as new.
+    Kept,
+    /// Git ignores the folder, except for what it tracks in it.
+    OnlyTracked,
+    /// Git ignores it.
+    Ignored,
+}
+
+impl Scope {
+    /// Finds the rules for a folder from which a search starts. The path must be real: absolute, without links.
+    pub(super) fn of_start(start: &Path) -> Self {
+        let Some(root) = start.ancestors().find(|folder| git_folder(folder).is_some()) else {
+            return Self::Free;
+        };
+        let mut scope = Self::of_root(root);
+        let mut path = root.to_owned();
+        for part in start.strip_prefix(root).unwrap_or(Path::new("")).components() {
+            let Component::Normal(name) = part else { continue };
+            path.push(name);
+            match scope.judge(name.as_bytes(), true) {
+                Verdict::Kept => scope = scope.enter(name.as_bytes(), &path, Verdict::Kept),
+                Verdict::OnlyTracked | Verdict::Ignored => return Self::Free,
+            }
+        }
+        scope
+    }
+
+    fn of_root(root: &Path) -> Self {
+        let tracked = git_folder(root).and_then(|git| TrackedPaths::read(&git));
+        let Some(tracked) = tracked else { return Self::Free };
+        let mut rules =
+            Rules { tracked: Rc::new(tracked), folder: Vec::new(), files: Vec::new(), only_tracked: false };
+        rules.add_file_in(root);
+        Self::Ruled(rules)
+    }
+
+    /// Finds the rules in the folder `name` of this one, which lies at `path` and of which git thinks `verdict`.
+    pub(super) fn enter(&self, name: &[u8], path: &Path, verdict: Verdict) -> Self {
+        if git_folder(path).is_some() {
+            return Self::of_root(path);
+        }
+        match self {
+            Self::Free => Self::Free,
+            Self::Ruled(rules) => {
+                let mut rules = Rules { folder: rules.path_of(name), ..rules.clone() };
+                rules.only_tracked = verdict == Verdict::OnlyTracked;
+                rules.add_file_in(path);
+                Self::Ruled(rules)
+            }
+        }
+    }
+
+    /// Judges the entry `name` of this folder. For git, a link is not a folder.
+    pub(super) fn judge(&self, name: &[u8], is_folder: bool) -> Verdict {
+        match self {
+            Self::Free => Verdict::Kept,
+            Self::Ruled(rules) => rules.judge(name, is_folder),
+        }
+    }
+}
+
+impl Rules {
+    fn judge(&self, name: &[u8], is_folder: bool) -> Verdict {
+        let path = self.path_of(name);
+        let by_file = |(length, file): &(usize, Rc<IgnoreFile>)| file.ignores(&path[*length..], is_folder);
+        let ignored = self.only_tracked || self.files.iter().rev().find_map(by_file) == Some(true);
+        if !ignored || self.tracked.contains(&path) {
+            Verdict::Kept
+        } else if is_folder && self.tracked.has_below(&path) {
+            Verdict::OnlyTracked
+        } else {
+            Verdict::Ignored
+        }
+    }
+
+    fn path_of(&self, name: &[u8]) -> Vec<u8> {
+        if self.folder.is_empty() { name.to_owned() } else { [&self.folder, &b"/"[..], name].concat() }
+    }
+
+    /// Adds the rules of the folder's own `.gitignore`. Like git, it does without one that is a link or unreadable.
+    fn add_file_in(&mut self, path: &Path) {
+        let path = path.join(".gitignore");
+        if !path.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+            return;
+        }
+        let file = IgnoreFile::parse(&fs::read(path).unwrap_or_default());
+        if !file.is_empty() {
+            let below = if self.folder.is_empty() { 0 } else { self.folder.len() + 1 };
+            self.files.push((below, Rc::new(file)));
+        }
+    }
+}
+
+/// Returns the folder in which git keeps its files for the repository with this root; `None` if it is not a root. In
+/// worktrees and submodules, `.git` is a file that names that folder.
+fn git_folder(root: &Path) -> Option<PathBuf> {
+    let git = root.join(".git");
+    if git.join("HEAD").symlink_metadata().is_ok() {
+        return Some(git);
+    }
+    let text = if git.is_file() { fs::read(&git).ok()? } else { return None };
+    let path = std::str::from_utf8(text.strip_prefix(b"gitdir: ")?).ok()?;
+    Some(root.join(path.trim_end_matches(['\n', '\r'])))
+}

@@ -1,0 +1,132 @@
+//! The search of a folder for the files that a pattern matches.
+//!
+//! The search skips hidden files, what git ignores, and what it cannot read. It follows links.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use globset::GlobMatcher;
+
+use super::repository::{Scope, Verdict};
+
+/// Folders that change while nothing that matters does, whatever `.gitignore` says.
+const NEVER: [&str; 3] = ["__pycache__", "node_modules", ".git"];
+
+/// Something that a search could not read.
+#[derive(Debug)]
+pub(crate) struct Skipped {
+    /// Relative to the folder of the patterns.
+    pub(crate) path: String,
+    pub(crate) error: io::Error,
+    /// Whether the pattern matches the path itself, and not only what might lie below.
+    pub(crate) is_match: bool,
+}
+
+/// Files that a pattern matches, and what might hide more of them.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Relative to the folder of the patterns.
+    pub(super) files: BTreeSet<String>,
+    pub(super) skipped: Vec<Skipped>,
+}
+
+impl Found {
+    pub(super) fn of_file(path: &str) -> Self {
+        Self { files: [path.to_owned()].into(), skipped: Vec::new() }
+    }
+}
+
+pub(super) struct Search<'a> {
+    glob: &'a GlobMatcher,
+    /// Number of slashes that a matching path has at most.
+    slashes: usize,
+    found: Found,
+    /// Device and inode of the folder that is read, and of those that led to it.
+    open: Vec<(u64, u64)>,
+}
+
+impl<'a> Search<'a> {
+    /// Finds what the glob of the text `pattern` matches in the folder at `start`, whose path in patterns is `shown`.
+    ///
+    /// # Errors
+    /// The folder itself cannot be read.
+    pub(super) fn run(glob: &'a GlobMatcher, pattern: &str, start: &Path, shown: &str) -> io::Result<Found> {
+        let any_depth = pattern.contains("**") || pattern.contains('{');
+        let slashes = if any_depth { usize::MAX } else { pattern.matches('/').count() };
+        let mut search = Self { glob, slashes, found: Found::default(), open: Vec::new() };
+        let scope = Scope::of_start(&start.canonicalize()?);
+        search.read_folder(start, shown, &start.metadata()?, &scope)?;
+        Ok(search.found)
+    }
+
+    fn read_folder(&mut self, path: &Path, shown: &str, meta: &Metadata, scope: &Scope) -> io::Result<()> {
+        let identity = (meta.dev(), meta.ino());
+        if self.open.contains(&identity) {
+            // A link leads back to where we are: all that lies there is found by its shorter path.
+            return Ok(());
+        }
+        self.open.push(identity);
+        let result = fs::read_dir(path).and_then(|entries| {
+            for entry in entries {
+                self.look_at(&entry?, shown, scope);
+            }
+            Ok(())
+        });
+        self.open.pop();
+        result
+    }
+
+    /// Takes in a file that matches, and searches a folder; skips both if they cannot be read.
+    fn look_at(&mut self, entry: &DirEntry, folder: &str, scope: &Scope) {
+        let name = entry.file_name();
+        if name.as_bytes().starts_with(b".") || NEVER.iter().any(|never| name == *never) {
+            return;
+        }
+        let shown = match folder {
+            "" => name.to_string_lossy().into_owned(),
+            folder => format!("{}/{}", folder.trim_end_matches('/'), name.to_string_lossy()),
+        };
+        let is_match = self.glob.is_match(&shown);
+        if !is_match && shown.matches('/').count() >= self.slashes {
+            return;
+        }
+        if let Err(error) = self.take_in(entry, &name, &shown, is_match, scope) {
+            self.found.skipped.push(Skipped { path: shown, error, is_match });
+        }
+    }
+
+    fn take_in(
+        &mut self,
+        entry: &DirEntry,
+        name: &OsStr,
+        shown: &str,
+        is_match: bool,
+        scope: &Scope,
+    ) -> io::Result<()> {
+        let kind = entry.file_type()?;
+        let verdict = scope.judge(name.as_bytes(), kind.is_dir());
+        if verdict == Verdict::Ignored || (kind.is_file() && !is_match) {
+            return Ok(());
+        }
+        let path = entry.path();
+        let meta = path.metadata()?;
+        if meta.is_dir() {
+            let scope = if kind.is_symlink() {
+                // The rules are those of the repository in which the folder really is.
+                Scope::of_start(&path.canonicalize()?)
+            } else {
+                scope.enter(name.as_bytes(), &path, verdict)
+            };
+            return self.read_folder(&path, shown, &meta, &scope);
+        }
+        if meta.is_file() && is_match {
+            self.found.files.insert(shown.to_owned());
+        }
+        Ok(())
+    }
+}
