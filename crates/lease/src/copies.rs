@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::AdminConnection;
+use server::{AdminConnection, literal};
 use sys::lock;
 
 use crate::admin::{number, text};
@@ -15,14 +15,18 @@ use crate::backend::{WaitingBackend, ids, may_be_too_idle};
 use crate::catalog::{FUNCTIONS, TemplateCatalog};
 use crate::core::Held;
 use crate::inner::Inner;
+use crate::names::ready;
 use crate::reset::NotRecyclable;
 use crate::stats::{DatabaseStats, STATS_RENAMED};
 use crate::table::{DatabaseId, Event, Outcome, Proof};
-use crate::template::{Template, name_in};
+use crate::template::{HIDE, Template, name_in};
 use crate::{Backend, LeaseError};
 
 /// How long the maker of a copy lets a crowd of clients pass before it looks again.
 const CROWD_PAUSE: Duration = Duration::from_millis(3);
+
+/// How long a client may wait for the end of a preparation.
+const PREPARATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Inner {
     /// Makes a copy of a template, ready for a client.
@@ -74,6 +78,42 @@ impl Inner {
         }
     }
 
+    /// Hides a database that has become ready, by this `outcome`, from programs that list what they can connect to. All that needs
+    /// a session with it has begun one.
+    pub(crate) fn hide(&self, id: DatabaseId, outcome: Outcome) -> Outcome {
+        if !matches!(outcome, Outcome::Fresh(_)) {
+            return outcome;
+        }
+        let Some((oid, from)) = self.lock().databases.get(&id).map(|held| (held.oid, held.own_name.clone()))
+        else {
+            return outcome;
+        };
+        let to = ready(&from);
+        match self.admin.execute(
+            "hide a database",
+            &HIDE,
+            &[&oid.to_string(), &literal(&from), &literal(&to)],
+        ) {
+            Ok(_) => {
+                if let Some(held) = self.lock().databases.get_mut(&id) {
+                    held.own_name = to;
+                }
+            }
+            Err(error) => tracing::debug!(%error, "a ready database can be seen"),
+        }
+        outcome
+    }
+
+    /// Waits, with a bound, while a database of that name is prepared. It soon has another name.
+    pub(crate) fn wait_until_prepared(&self, name: &str) {
+        let begun = Instant::now();
+        let is_there = || self.lock().databases.values().any(|held| held.own_name == name);
+        while is_there() && begun.elapsed() < PREPARATION_TIMEOUT {
+            // Nobody waits for this but a program that visits all databases, and that seldom.
+            thread::sleep(CROWD_PAUSE);
+        }
+    }
+
     /// While clients come and go, and no client waits for the copy, its maker waits; also while the processors are all busy, and
     /// databases come back so soon that no client needs it. False once the leases are closed, and where a client of another template
     /// waits for the maker: the copy is put off then.
@@ -113,7 +153,7 @@ impl Inner {
 
     /// Has a session of ours prepare what is run for every lease.
     pub(crate) fn practise(&self) {
-        self.admin.practise(&[name_in(self.options.major), &STATS_RENAMED]);
+        self.admin.practise(&[name_in(self.options.major), &STATS_RENAMED, &HIDE]);
     }
 
     /// A copy of a template with unlogged tables, where no reset can restore their rows.

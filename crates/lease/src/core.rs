@@ -17,11 +17,12 @@ use crate::evidence::Epoch;
 use crate::expected::ExpectedParams;
 use crate::growth::Growth;
 use crate::leased_server::LeasedServer;
+use crate::names::preparing;
 use crate::rollback::TransactionSession;
 use crate::slot::{Newcomer, Slot};
 use crate::stats::DatabaseStats;
 use crate::table::{Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Task, Ticket, Want};
-use crate::template::{PREFIX, Template};
+use crate::template::Template;
 use crate::wal::Changes;
 
 /// Rows that leases of one database may have written and rolled back: they take room until a VACUUM, which does not come.
@@ -187,7 +188,7 @@ impl Core {
 
     /// A name for a database of ours.
     pub(crate) fn next_name(&mut self) -> String {
-        format!("{PREFIX}ready_{}", self.next_serial())
+        preparing(self.next_serial())
     }
 
     /// The parameters of a client that waits.

@@ -85,11 +85,12 @@ impl Inner {
     pub(crate) fn execute(&self, id: DatabaseId, kind: &TaskKind) -> Outcome {
         let _span = tracing::debug_span!("database", number = id.0).entered();
         let outcome = match kind {
-            TaskKind::Create(Source::Template(template)) => self.create(id, template),
+            TaskKind::Create(Source::Template(template)) => self.hide(id, self.create(id, template)),
             TaskKind::Create(Source::Server(template)) => self.start_server(id, template),
             TaskKind::Name { to, isolation, params } => self.name(id, to, *isolation, *params),
             TaskKind::Unname => self.unname(id),
-            TaskKind::Reset { in_place } => self.reset(id, *in_place),
+            TaskKind::Reset { in_place: false } => self.hide(id, self.reset(id, false)),
+            TaskKind::Reset { in_place: true } => self.reset(id, true),
             TaskKind::Keep { to } => self.rename(id, to),
             TaskKind::Copy { to } => outcome(self.copy_to_template(id, to)),
             TaskKind::Drop => self.drop(id),
@@ -271,13 +272,15 @@ impl Inner {
     fn unname(&self, id: DatabaseId) -> Outcome {
         let (oid, own_name, last_name) = {
             let mut core = self.lock();
+            let own_name = core.next_name();
             let Some(held) = core.databases.get_mut(&id) else { return Outcome::Vanished };
             if held.server.is_some() {
                 return Outcome::Done;
             }
             held.transaction = None;
             held.clients.clear();
-            (held.oid, held.own_name.clone(), held.last_name.clone())
+            held.own_name.clone_from(&own_name);
+            (held.oid, own_name, held.last_name.clone())
         };
         self.shared().ended(&last_name);
         match DatabaseStats::rename_and_read(oid, &own_name, &self.admin) {
@@ -493,25 +496,6 @@ impl Inner {
         let sql = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datid = {oid}");
         if let Err(error) = self.admin.run("close the sessions of a database", &sql) {
             self.report("close sessions", &error.to_string());
-        }
-    }
-
-    fn drop(&self, id: DatabaseId) -> Outcome {
-        let Some(held) = self.lock().databases.remove(&id) else { return Outcome::Done };
-        if held.server.is_some() {
-            return Outcome::Done;
-        }
-        let oid = held.oid;
-        match drop_database(&held.own_name, &self.admin) {
-            Ok(()) => {
-                // Nothing of it is of interest any more.
-                self.evidence.take(oid);
-                Outcome::Done
-            }
-            Err(error) => {
-                self.lock().databases.insert(id, held);
-                Outcome::Failed(error)
-            }
         }
     }
 

@@ -25,7 +25,7 @@ const HANG: Duration = Duration::from_secs(30);
 /// What a connection of pgfresh's own says at its start.
 const OURS: &[u8] = b"application_name\0pgfresh\0";
 /// What a backend is started with that is to wait in a ready database.
-const READY: &[u8] = b"database\0pgfresh_ready_";
+const READY: &[u8] = b"database\0pgfresh_preparing_";
 /// What a session of ours with a lease says.
 const LEASED: &[u8] = b"database\0db\0";
 /// Where its log ends.

@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! template database      pgfresh_template_NAME   nobody may connect
-//! ready database         pgfresh_ready_N         only backends that wait for a client are in it
+//! in preparation         pgfresh_preparing_N     programs that list databases may see it
+//! ready database         pgfresh_ready_N         only backends that wait for a client are in it; nobody may connect
 //! leased database        the client's name       renamed under its backends
 //! ```
 

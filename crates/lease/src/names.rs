@@ -9,6 +9,10 @@ pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
 const LONGEST_NAME: usize = 63;
 /// Bytes that a kept database's name begins with; behind them there is room for a number.
 const KEPT_OF_NAME: usize = 40;
+/// Between [`PREFIX`] and the number of a database that is being prepared.
+const PREPARING: &str = "preparing_";
+/// Between [`PREFIX`] and the number of a ready database.
+const READY: &str = "ready_";
 /// Before what cannot begin a name.
 const OF_TEST: &str = "test_";
 
@@ -26,11 +30,27 @@ pub(crate) fn whole(name: &str) -> Result<&str, LeaseError> {
     Ok(name)
 }
 
+/// Names a database that pgfresh prepares. Programs may list it meanwhile, and ask for it by that name later, when no database has it
+/// any more: like any other name, it gives them a fresh database. No database has such a name twice.
+pub(crate) fn preparing(serial: u64) -> String {
+    format!("{PREFIX}{PREPARING}{serial}")
+}
+
+/// Whether a name is one of [`preparing`].
+pub(crate) fn is_preparing(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|name| name.starts_with(PREPARING))
+}
+
+/// Names a database that is ready, and was called `name` until then.
+pub(crate) fn ready(name: &str) -> String {
+    name.replacen(PREPARING, READY, 1)
+}
+
 /// Makes sure that a name can be a lease's.
 pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
     let why = match whole(name)? {
         "" => "it is empty",
-        name if name.starts_with(PREFIX) => "pgfresh's own databases are called so",
+        name if name.starts_with(PREFIX) && !is_preparing(name) => "pgfresh's own databases are called so",
         name if ALWAYS.contains(&name) => "it is always there",
         _ => return Ok(()),
     };

@@ -18,7 +18,7 @@ use crate::expected::may_come_again;
 use crate::inner::Inner;
 use crate::leased_server::LeasedServer;
 use crate::leases::Leases;
-use crate::names::{ALWAYS, check_name, cut};
+use crate::names::{ALWAYS, check_name, cut, is_preparing};
 use crate::rollback::{LeaseTransaction, TransactionSession};
 use crate::seats::Seat;
 use crate::slot::Newcomer;
@@ -120,6 +120,9 @@ impl Leases {
         };
         if terms.isolation == Isolation::Server {
             inner.expect_free(name)?;
+        }
+        if is_preparing(name) {
+            inner.wait_until_prepared(name);
         }
         let want = Want::Session {
             params: params_id(request.params),

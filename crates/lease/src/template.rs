@@ -342,19 +342,27 @@ fn subject(entry: &Entry, major: u32) -> String {
     [&entry.identity(), env!("CARGO_PKG_VERSION"), &set_own(major, &[]), &queries(major)].join("\n")
 }
 
+/// Gives a database another name, and lets clients in, which [`HIDE`] may have stopped.
+macro_rules! name {
+    () => {
+        "UPDATE pg_database SET datname = $2, datallowconn = true WHERE oid = $1 RETURNING "
+    };
+}
+
+/// Gives a database that has been prepared ($2) its name as a ready one ($3), and lets no more sessions in: programs that visit all
+/// databases list those that let them in. May run twice.
+pub(crate) const HIDE: Prepared = Prepared {
+    name: "hide",
+    types: &["oid", "name", "name"],
+    sql: "UPDATE pg_database SET datname = $3, datallowconn = false WHERE oid = $1 AND datname IN ($2, $3)",
+};
+
 /// Names a database in a server of that major version, and returns its stamp.
 pub(crate) const fn name_in(major: u32) -> &'static Prepared {
     const TYPES: &[&str] = &["oid", "name"];
-    const BEFORE_15: Prepared = Prepared {
-        name: "name",
-        types: TYPES,
-        sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING ", stamp!(before 15)),
-    };
-    const SINCE_15: Prepared = Prepared {
-        name: "name",
-        types: TYPES,
-        sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING ", stamp!()),
-    };
+    const BEFORE_15: Prepared =
+        Prepared { name: "name", types: TYPES, sql: concat!(name!(), stamp!(before 15)) };
+    const SINCE_15: Prepared = Prepared { name: "name", types: TYPES, sql: concat!(name!(), stamp!()) };
     if major < 15 { &BEFORE_15 } else { &SINCE_15 }
 }
 

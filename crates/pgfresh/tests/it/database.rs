@@ -149,7 +149,7 @@ fn many_at_once_get_one_each_and_the_same_name_only_once() {
 #[test]
 fn names_and_templates_that_cannot_be_are_refused() {
     let fixture = fixture(SETUP);
-    assert!(matches!(fixture.connect("pgfresh_ready_1"), Err(LeaseError::Name { .. })));
+    assert!(matches!(fixture.connect("pgfresh_template_app"), Err(LeaseError::Name { .. })));
     assert!(matches!(fixture.connect(""), Err(LeaseError::Name { .. })));
     assert!(matches!(
         fixture.leases.lease(Isolation::Clone, None, Some("nope")),

@@ -9,6 +9,7 @@
 // Tests try what may fail.
 #![allow(clippy::let_underscore_must_use)]
 
+mod all_databases;
 mod background;
 mod bench;
 mod boundaries;

@@ -74,7 +74,7 @@ impl Fixture {
     fn described(&self, database: &str) -> Vec<Vec<Option<String>>> {
         let oid = format!("(SELECT oid FROM pg_database WHERE datname = '{database}')");
         self.server.admin(&format!(
-            "SELECT 'database', (to_jsonb(d) - 'oid' - 'datname')::text FROM pg_database d WHERE datname = '{database}' \
+            "SELECT 'database', (to_jsonb(d) - 'oid' - 'datname' - 'datallowconn')::text FROM pg_database d WHERE datname = '{database}' \
              UNION ALL SELECT 'owned', format('%s %s %s %s %s %s', classid, objid, objsubid, refclassid, refobjid, deptype) \
                FROM pg_shdepend WHERE dbid = {oid} \
              UNION ALL SELECT 'depends', format('%s %s %s %s', objsubid, refclassid, refobjid, deptype) \

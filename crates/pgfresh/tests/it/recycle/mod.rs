@@ -347,7 +347,7 @@ fn a_copy_that_is_changed_while_it_is_read_is_not_believed() {
     wait_until("a ready database", || fixture.server.leases.status().ready[0].1 > 0);
     let mut hostile = None;
     wait_until("the second copy", || {
-        hostile = fixture.server.started.server.session("pgfresh_ready_2").ok();
+        hostile = fixture.server.started.server.session("pgfresh_preparing_2").ok();
         hostile.is_some()
     });
     hostile.unwrap().query("UPDATE t800 SET id = 666").unwrap();
