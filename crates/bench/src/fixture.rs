@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gateway::{Access, Budget, Gateway, GatewayOptions};
-use lease::{Isolation, LeaseOptions, Leases, TemplateDatabase};
+use lease::{Isolation, LeaseOptions, Leases, NameRules, TemplateDatabase};
 use report::Report;
 use server::{AdminConnection, Installation, SOCKET, SUPERUSER, Server};
 use storage::{Attempt, Cache, Entry, Place, RunDirectory};
@@ -191,6 +191,7 @@ pub(crate) fn front(
         budget: place.budget(),
         templates: vec![TemplateDatabase { name: template.to_owned(), database: template.to_owned() }],
         entry,
+        names: NameRules::default(),
         isolation: Isolation::Clone,
         linger: LINGER,
         paranoid: false,

@@ -30,6 +30,9 @@ pub enum LeaseError {
     /// Its name is of those that clients do not make up, and it is not leased.
     #[error("database \"{0}\" does not exist")]
     NoDatabase(String),
+    /// The rules for names exclude it.
+    #[error("cannot create database \"{0}\": the rules for names exclude it")]
+    Excluded(String),
     /// A client has it: it would not be fresh.
     #[error("database \"{0}\" is leased already")]
     Leased(String),
@@ -255,7 +258,7 @@ impl LeaseError {
             Self::Timeout { .. } | Self::NoConnection { .. } => "57014",
             Self::Panicked => "XX000",
             Self::Closed | Self::Gone => "57P01",
-            Self::Name { .. } | Self::TemplateName(_) => "42602",
+            Self::Name { .. } | Self::TemplateName(_) | Self::Excluded(_) => "42602",
             Self::Full { .. } => "53100",
             Self::TooManyClients { .. } => "53300",
             Self::Stopped(_) | Self::Ended { .. } | Self::NotStarted { .. } | Self::Lost { .. } => "57P03",
@@ -305,6 +308,9 @@ impl LeaseError {
             Self::UnknownTemplate { .. } => {
                 Some("To have several templates in one server, start it with --template NAME,NAME.".to_owned())
             }
+            Self::Excluded(_) => Some(
+                "Choose another name, or change [databases] in pgfresh.toml, --names or --except.".to_owned(),
+            ),
             Self::Leased(_) => Some("Connect to it by its name, or lease another one.".to_owned()),
             Self::Busy(_) => Some(
                 "Close the other one first, or use isolation \"clone\" for tests with several sessions at once."

@@ -18,7 +18,7 @@ use sys::lock;
 
 use crate::catalog::FUNCTIONS;
 use crate::evidence::log_with;
-use crate::{Backend, Isolation, LeaseOptions, Leases, TemplateDatabase};
+use crate::{Backend, Isolation, LeaseOptions, Leases, NameRules, TemplateDatabase};
 
 /// Longer than anything takes on a busy machine.
 const HANG: Duration = Duration::from_secs(30);
@@ -82,6 +82,7 @@ impl FakeLeases {
             budget: 1 << 30,
             templates: vec![TemplateDatabase { name: "app".to_owned(), database: "template1".to_owned() }],
             entry: None,
+            names: NameRules::default(),
             isolation: Isolation::Clone,
             linger,
             paranoid: false,

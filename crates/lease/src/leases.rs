@@ -63,6 +63,7 @@ impl Leases {
             core.most_idle = (sessions / 2).saturating_sub(most_at_work);
             core.expected = expected;
         }
+        lock(&core).table.rules.clone_from(&options.names);
         let mut templates = Vec::new();
         for template in &options.templates {
             templates.push(Template::take(template, options.entry.clone(), &options.data, &admin)?);
@@ -120,6 +121,7 @@ impl Leases {
     /// its name and its template's.
     ///
     /// # Errors
+    /// [`LeaseError::Excluded`] if the rules exclude the name.
     /// [`LeaseError::Leased`] if the name is taken, by a lease or by SQL.
     pub fn lease(
         &self,
@@ -127,6 +129,11 @@ impl Leases {
         name: Option<&str>,
         template: Option<&str>,
     ) -> Result<(String, String), LeaseError> {
+        if let Some(name) = name.map(cut)
+            && !self.0.options.names.allow(name)
+        {
+            return Err(LeaseError::Excluded(name.to_owned()));
+        }
         loop {
             let made_up = || self.0.made_up(isolation);
             let leased =

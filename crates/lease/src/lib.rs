@@ -38,6 +38,7 @@ mod isolation;
 mod leased_server;
 mod leases;
 mod maintenance;
+mod name_rules;
 mod names;
 mod note;
 mod options;
@@ -62,6 +63,7 @@ pub use inspect::Inspection;
 pub use isolation::Isolation;
 pub use leased_server::ServerAction;
 pub use leases::{Leases, MaintenanceGuard};
+pub use name_rules::NameRules;
 pub use names::cut;
 pub use options::{LeaseOptions, TemplateDatabase};
 pub use rollback::{

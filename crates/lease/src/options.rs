@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::template::Provisioner;
 use storage::Entry;
 
-use crate::Isolation;
+use crate::{Isolation, NameRules};
 
 /// The server whose databases are leased, and on which terms.
 #[derive(Debug, Clone)]
@@ -23,6 +23,8 @@ pub struct LeaseOptions {
     pub templates: Vec<TemplateDatabase>,
     /// What the server's data are a copy of, and nothing else: what is read of its templates is noted there for the next one.
     pub entry: Option<Entry>,
+    /// The names of databases that sessions create.
+    pub names: NameRules,
     /// How leases are isolated that do not say.
     pub isolation: Isolation,
     /// How long a lease outlives its last session, if it does not say.

@@ -149,8 +149,8 @@ fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String,
     let mut hasher = DefaultHasher::new();
     settings.folder.hash(&mut hasher);
     provisioner.fingerprint()?.as_str().hash(&mut hasher);
-    format!("{:?}{:?}", provisioner.server_options(), (settings.isolation, settings.linger, settings.budget))
-        .hash(&mut hasher);
+    let of_leases = (&settings.names, settings.isolation, settings.linger, settings.budget);
+    format!("{:?}{of_leases:?}", provisioner.server_options()).hash(&mut hasher);
     (binary.dev(), binary.ino(), binary.size(), binary.mtime(), binary.mtime_nsec()).hash(&mut hasher);
     Ok(format!("{:016x}", hasher.finish()))
 }

@@ -172,6 +172,14 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "TIME", env = "PGFRESH_LINGER", hide_env_values = true)]
     #[arg(value_parser = span, help_heading = "Databases")]
     pub(crate) linger: Option<Duration>,
+    /// Names of databases to create on connection, as "test_*"; repeatable (in PGFRESH_NAMES: separated by ";") [default: all]
+    #[arg(long = "names", global = true, value_name = "GLOB", env = "PGFRESH_NAMES", hide_env_values = true)]
+    #[arg(value_delimiter = ';', help_heading = "Databases")]
+    pub(crate) created: Vec<String>,
+    /// Names of databases not to create: connections to them fail; repeatable (in PGFRESH_EXCEPT: separated by ";")
+    #[arg(long, global = true, value_name = "GLOB", env = "PGFRESH_EXCEPT", hide_env_values = true)]
+    #[arg(value_delimiter = ';', help_heading = "Databases")]
+    pub(crate) except: Vec<String>,
     /// The configuration file [default: pgfresh.toml, here or above]
     #[arg(long, global = true, value_name = "FILE", env = "PGFRESH_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,

@@ -14,7 +14,7 @@ use gateway::{
     Access, Advertised, Budget, Gateway, GatewayOptions, KeptDatabase, ServerCertificate, SocketFile,
     StatementHistory, StatementRecorder, demands_proof,
 };
-use lease::{Isolation, LeaseOptions, Leases, TemplateDatabase};
+use lease::{Isolation, LeaseOptions, Leases, NameRules, TemplateDatabase};
 use server::{Address, Server};
 use template::{Provisioner, Started};
 
@@ -41,6 +41,8 @@ pub(crate) struct ServeOptions {
     pub(crate) paranoid: bool,
     /// What becomes of the databases of failed tests.
     pub(crate) on_failure: OnFailure,
+    /// The names of databases that clients create by connecting to them.
+    pub(crate) names: NameRules,
     /// How leases are isolated that do not say.
     pub(crate) isolation: Isolation,
     /// How long a database outlives its last session.
@@ -60,6 +62,7 @@ impl ServeOptions {
             password: settings.password.clone()?,
             paranoid: false,
             on_failure: OnFailure::Release,
+            names: settings.names.clone(),
             isolation: settings.isolation,
             linger: settings.linger,
             budget: settings.budget,
@@ -172,6 +175,7 @@ impl Service {
             budget: place.budget(),
             templates,
             entry,
+            names: serve_options.names,
             isolation: serve_options.isolation,
             linger: serve_options.linger,
             paranoid: serve_options.paranoid,

@@ -8,6 +8,7 @@ use super::{
     Action, Answer, DatabaseId, DatabaseState, Explicit, LeaseTable, Source, Task, TaskKind, Terms, Then,
     Ticket, Want,
 };
+use crate::names::is_preparing;
 use crate::{Isolation, LeaseError};
 
 /// How long a request waits for sessions that were not told to end: their clients may be gone already.
@@ -161,12 +162,18 @@ impl LeaseTable {
         }
     }
 
+    /// Whether a session begins a lease of a name that is free.
+    fn creates(&self, name: &str) -> bool {
+        let is_issued = self.is_issued.is_some_and(|is_issued| is_issued(name));
+        !is_issued && (self.rules.allow(name) || is_preparing(name))
+    }
+
     /// The name is nobody's.
     fn step_free(&mut self, name: &str, now: Instant) -> Option<Step> {
         let head = self.names.get(name)?.requests.front()?;
         match head.want.clone() {
             _ if head.begun => self.answer_head(name, Answer::Done(None)),
-            Want::Session { .. } if self.is_issued.is_some_and(|is_issued| is_issued(name)) => {
+            Want::Session { .. } if !self.creates(name) => {
                 self.refuse_head(name, LeaseError::NoDatabase(name.to_owned()))
             }
             Want::Lease { terms, .. } if terms.isolation == Isolation::Rollback => {
@@ -239,6 +246,9 @@ impl LeaseTable {
         let head = self.names.get(name)?.requests.front()?;
         match head.want.clone() {
             _ if head.begun => self.answer_head(name, Answer::Done(None)),
+            Want::Session { .. } if !self.creates(name) => {
+                self.refuse_head(name, LeaseError::NoDatabase(name.to_owned()))
+            }
             Want::Session { params, terms, .. }
                 if terms.isolation == Isolation::Rollback
                     && database.params == Some(params)

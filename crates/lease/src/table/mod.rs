@@ -37,7 +37,7 @@ use line::Line;
 use supply::Supply;
 pub(crate) use work::WORKERS;
 
-use crate::{Isolation, LeaseError};
+use crate::{Isolation, LeaseError, NameRules};
 
 /// How long a failed task waits before it is tried again, twice as long each time, up to [`LONGEST_RETRY`].
 const RETRY: Duration = Duration::from_millis(200);
@@ -273,6 +273,8 @@ pub(crate) struct LeaseTable {
     pub(crate) retained: BTreeSet<String>,
     /// Whether a lease of that name begins by [`Want::Lease`] only, and sessions join it.
     pub(crate) is_issued: Option<fn(&str) -> bool>,
+    /// The names of databases that sessions create.
+    pub(crate) rules: NameRules,
     /// How many databases there is room for.
     pub(crate) capacity: usize,
     last_id: u64,

@@ -12,7 +12,7 @@ const TEMPLATE: [&str; 9] =
 const KEYS: [&str; 1] = ["cache_key"];
 /// Those of the remote template cache.
 const REMOTE: [&str; 2] = ["cache_remote", "cache_push"];
-const DATABASES: [&str; 2] = ["isolation", "linger"];
+const DATABASES: [&str; 4] = ["isolation", "linger", "created", "except"];
 /// Where the project, its templates and its background server are found.
 const FILES: [&str; 2] = ["config", "cache"];
 const INSTALLATION: [&str; 3] = ["postgres", "download", "no_download"];

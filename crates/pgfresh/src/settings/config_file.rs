@@ -8,7 +8,9 @@ use server::VersionRequest;
 use storage::PlaceRequest;
 use toml::de::{DeTable, DeValue};
 
-use super::schema::{BudgetTable, CacheTable, DatabaseTable, PostgresTable, ServerTable, TABLES};
+use super::schema::{
+    BudgetTable, CacheTable, DatabaseTable, DatabasesTable, PostgresTable, ServerTable, TABLES,
+};
 use super::template;
 use super::toml_file::File;
 use crate::failure::Failure;
@@ -20,6 +22,7 @@ pub(super) struct ConfigFile {
     /// The templates, in the file's order; the unnamed one is first and called [`template::UNNAMED`].
     pub(super) templates: Vec<TemplateSpec>,
     pub(super) database: DatabaseTable,
+    pub(super) databases: DatabasesTable,
     pub(super) budget: BudgetTable,
     pub(super) server: ServerTable,
     pub(super) cache: CacheTable,
@@ -58,6 +61,7 @@ fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
             "postgres" => config.postgres = file.read(name, &table)?,
             "template" => config.templates = template::read(file, table, at, &config.folder)?,
             "database" => config.database = file.read(name, &table)?,
+            "databases" => config.databases = file.read(name, &table)?,
             "budget" => config.budget = file.read(name, &table)?,
             "server" => config.server = file.read(name, &table)?,
             _ => config.cache = file.read(name, &table)?,
@@ -113,6 +117,10 @@ dump = "dump"
 [database]
 isolation = "rollback"
 linger = "2s"
+
+[databases]
+names = ["test_*", "app"]
+except = "test_none"
 
 [budget]
 statements = 50
@@ -198,6 +206,8 @@ push = "main"
         assert_eq!(copied.dump.as_deref(), Some("dump"));
         assert_eq!(config.database.isolation, Some(lease::Isolation::Rollback));
         assert_eq!(config.database.linger.map(|linger| linger.as_secs()), Some(2));
+        assert_eq!(config.databases.names, ["test_*", "app"]);
+        assert_eq!(config.databases.except, ["test_none"]);
         assert_eq!((config.budget.statements, config.budget.n_plus_one), (Some(50), Some(0)));
         assert_eq!(config.budget.time.map(|time| time.as_millis()), Some(200));
         assert_eq!(config.server.idle.map(|idle| idle.as_secs()), Some(600));
@@ -247,6 +257,7 @@ push = "main"
             keys::<PostgresTable>(),
             keys::<TemplateTable>(),
             keys::<DatabaseTable>(),
+            keys::<DatabasesTable>(),
             keys::<BudgetTable>(),
             keys::<ServerTable>(),
             keys::<CacheTable>(),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use ::template::{ServerOptions, TemplateSpec};
 use gateway::Budget;
-use lease::Isolation;
+use lease::{Isolation, NameRules};
 use storage::TrustedKey;
 
 pub(crate) use self::keys::{SIGNING_KEY, signing_key, take_signing_key};
@@ -53,6 +53,8 @@ pub(crate) struct ResolvedSettings {
     pub(crate) download: server::Download,
     /// How long the background server outlives its last client.
     pub(crate) idle: Duration,
+    /// The names of databases that clients create by connecting to them.
+    pub(crate) names: NameRules,
     /// How leases are isolated that do not say.
     pub(crate) isolation: Isolation,
     /// How long a database outlives its last session.
@@ -90,6 +92,10 @@ impl ResolvedSettings {
             remote: RemoteSettings::resolve(options, (file.cache.remote, file.cache.push))?,
             download: options.download(),
             idle: options.idle.or(file.server.idle).unwrap_or(IDLE),
+            names: NameRules {
+                names: given_or(&options.created, file.databases.names),
+                except: given_or(&options.except, file.databases.except),
+            },
             isolation: options.isolation.or(file.database.isolation).unwrap_or_default(),
             linger: options.linger.or(file.database.linger).unwrap_or(LINGER),
             budget: Budget {
@@ -145,6 +151,12 @@ impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Password")
     }
+}
+
+/// Returns the patterns of flags or variables; those of the file if there are none.
+fn given_or(flags: &[String], file: Vec<String>) -> Vec<String> {
+    let given: Vec<_> = flags.iter().filter(|text| !text.is_empty()).cloned().collect();
+    if given.is_empty() { file } else { given }
 }
 
 /// Settings of the server by name: those of `PGFRESH_SET`.

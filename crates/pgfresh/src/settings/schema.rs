@@ -16,10 +16,11 @@ use toml::Spanned;
 use super::remote::PushPolicy;
 
 /// The tables, each with its keys: the fields of its structure.
-pub(crate) const TABLES: [(&str, &[&str]); 6] = [
+pub(crate) const TABLES: [(&str, &[&str]); 7] = [
     ("postgres", &["version", "settings", "preset", "place", "space"]),
     ("template", &["setup", "inputs", "sql", "dump", "from", "env", "steps"]),
     ("database", &["isolation", "linger"]),
+    ("databases", &["names", "except"]),
     ("budget", &["statements", "n_plus_one", "time"]),
     ("server", &["idle"]),
     ("cache", &["size", "keys", "remote", "push"]),
@@ -63,6 +64,15 @@ pub(super) struct DatabaseTable {
     pub(super) isolation: Option<Isolation>,
     #[serde(deserialize_with = "time")]
     pub(super) linger: Option<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct DatabasesTable {
+    #[serde(deserialize_with = "texts")]
+    pub(super) names: Vec<String>,
+    #[serde(deserialize_with = "texts")]
+    pub(super) except: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -40,6 +40,7 @@ mod leased_server;
 mod limits;
 mod load;
 mod logging;
+mod name_rules;
 mod named;
 mod network;
 mod newer;

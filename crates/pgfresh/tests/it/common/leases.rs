@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lease::{
-    ConnectRequest, Connected, Entered, Isolation, LeaseError, LeaseOptions, Leases, TemplateDatabase,
+    ConnectRequest, Connected, Entered, Isolation, LeaseError, LeaseOptions, Leases, NameRules,
+    TemplateDatabase,
 };
 use pgwire::StartupParams;
 use server::AdminConnection;
@@ -91,6 +92,7 @@ impl LeaseFixture {
             budget: 1 << 30,
             templates: vec![TemplateDatabase { name: template.to_owned(), database: template.to_owned() }],
             entry: started.entry.clone(),
+            names: NameRules::default(),
             isolation: Isolation::Clone,
             linger,
             paranoid,
