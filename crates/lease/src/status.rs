@@ -103,10 +103,16 @@ impl Leases {
         }
     }
 
+    /// Whether a client has asked for a session.
+    #[must_use]
+    pub fn has_had_clients(&self) -> bool {
+        self.0.has_had_clients.load(Ordering::Relaxed)
+    }
+
     /// The same, with a last look at what all databases share, if a client may have changed it and the server answers.
     #[must_use]
     pub fn final_status(&self) -> Status {
-        if !self.0.has_had_clients.load(Ordering::Relaxed) {
+        if !self.has_had_clients() {
             return self.status();
         }
         let (sender, looked) = mpsc::channel();

@@ -361,6 +361,10 @@ pub(crate) struct Run {
     /// {url}, {host}, {port}, {user}, {password} and {database} stand for the server's own values.
     #[arg(long, value_name = "NAME=TEMPLATE")]
     pub(crate) env: Vec<Variable>,
+    /// The TCP port on 127.0.0.1, for tests with a fixed URL; PGFRESH_PASSWORD sets the password [default: any that is free]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = serve::port)]
+    #[arg(hide_short_help = true)]
+    pub(crate) port: u16,
     #[command(flatten)]
     pub(crate) service: ServiceArguments,
     /// If the command or the template's setup fails, keep data and log

@@ -1,7 +1,7 @@
 //! `pgfresh run --compare` and `pgfresh bench suite`: the same command in turn on servers that differ in place and settings.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::process::{ExitCode, Stdio};
@@ -23,6 +23,7 @@ use template::{Provisioner, ServerOptions};
 
 use crate::aside::print_aside;
 use crate::cli::{Run, ServiceArguments, Suite};
+use crate::failed_tests::{self, failed_tests};
 use crate::failure::Failure;
 use crate::foreground;
 use crate::report_file::{self, Format};
@@ -30,7 +31,7 @@ use crate::service::ServeOptions;
 use crate::settings::ResolvedSettings;
 use crate::startup;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
-use crate::user_command;
+use crate::user_command::{self, NO_SESSION};
 use crate::variable::Variable;
 
 /// How long a new server may take until its first databases are ready.
@@ -49,6 +50,8 @@ struct Ended {
     code: u8,
     /// What its test runner has counted, by word.
     counted: BTreeMap<String, u64>,
+    /// Whether it connected to the server.
+    has_session: bool,
 }
 
 /// One of those that have their turns, and all that came of its runs.
@@ -56,6 +59,8 @@ struct Side {
     name: &'static str,
     provisioner: Provisioner,
     ended: RefCell<Vec<Ended>>,
+    /// Tests that failed in all of its runs; none before the first run.
+    failed: RefCell<Option<BTreeSet<String>>>,
     last_lines: RefCell<String>,
 }
 
@@ -65,6 +70,7 @@ struct Job<'a> {
     command: &'a [OsString],
     env: &'a [Variable],
     service: &'a ServiceArguments,
+    port: u16,
     /// Whether signals end us: while the command runs, they are passed on to it.
     between_runs: &'a Arc<AtomicBool>,
 }
@@ -90,8 +96,8 @@ pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> 
         ServerOptions { place: PlaceRequest::Disk, preset: Preset::Durable, ..server_options.clone() };
     let sides = Side::all(settings, [("durable, on disk", durable), ("pgfresh", server_options)])?;
     let between_runs = &end_by_signals()?;
-    let job =
-        Job { command: &arguments.command, env: &arguments.env, service: &arguments.service, between_runs };
+    let (command, env, service) = (&arguments.command, &arguments.env, &arguments.service);
+    let job = Job { command, env, service, port: arguments.port, between_runs };
     let progress = TerminalProgress::listen(settings.verbosity)?.writing(arguments.report.clone())?;
     let (timed, shortage, end) = take_turns(settings, job, &sides, arguments.rounds, &progress);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command, shortage };
@@ -130,7 +136,7 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
     )?;
     let service = ServiceArguments::default();
     let between_runs = &end_by_signals()?;
-    let job = Job { command: &suite.command, env: &suite.env, service: &service, between_runs };
+    let job = Job { command: &suite.command, env: &suite.env, service: &service, port: 0, between_runs };
     let progress = TerminalProgress::listen(settings.verbosity)?.writing(suite.output.files())?;
     let (timed, shortage, end) = take_turns(settings, job, &sides, suite.rounds, &progress);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command, shortage };
@@ -178,7 +184,8 @@ impl Side {
         let side = |(name, server_options)| {
             let provisioner = startup::provisioner_for(settings, server_options)?;
             startup::prepare(settings, &provisioner)?;
-            Ok(Self { name, provisioner, ended: RefCell::default(), last_lines: RefCell::default() })
+            let (ended, failed, last_lines) = Default::default();
+            Ok(Self { name, provisioner, ended, failed, last_lines })
         };
         server_options.into_iter().map(side).collect()
     }
@@ -186,7 +193,7 @@ impl Side {
     /// Runs the command once on a new server.
     fn run(&self, settings: &ResolvedSettings, job: Job<'_>) -> Result<PhaseTimes, Failure> {
         let begun = Instant::now();
-        let options = ServeOptions::new(settings)?.with(job.service)?;
+        let options = ServeOptions::new(settings)?.with(job.service)?.at_port(job.port);
         let serve_options = ServeOptions { budget: Budget::default(), ..options };
         let service = startup::serve(settings, &self.provisioner, serve_options)?;
         let path = service.server.run().path().join("output");
@@ -205,6 +212,7 @@ impl Side {
         let (code, ran) = (code?, running.elapsed());
         let text =
             fs::read(&path).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
+        let has_session = service.leases.has_had_clients();
         let stopping = Instant::now();
         startup::stop(settings, service)?;
         let stopped = stopping.elapsed();
@@ -216,8 +224,18 @@ impl Side {
             let lines: Vec<&str> = text.lines().collect();
             self.last_lines.replace(lines[lines.len().saturating_sub(LAST_LINES)..].join("\n"));
         }
-        self.ended.borrow_mut().push(Ended { code, counted: counted(&text) });
+        self.note_failed(if code == 0 { BTreeSet::new() } else { failed_tests(&text) });
+        self.ended.borrow_mut().push(Ended { code, counted: counted(&text), has_session });
         Ok(vec![("start", started), ("suite", ran), ("stop", stopped)])
+    }
+
+    /// Keeps of the failed tests those that failed in each run.
+    fn note_failed(&self, failed: BTreeSet<String>) {
+        let mut all = self.failed.borrow_mut();
+        *all = Some(match all.take() {
+            Some(before) => before.intersection(&failed).cloned().collect(),
+            None => failed,
+        });
     }
 }
 
@@ -254,9 +272,30 @@ impl Comparison<'_> {
         self.sides.iter().all(|side| side.ended.borrow().iter().all(|ended| ended.code == 0))
     }
 
-    /// How many times as fast `ours` is as the first: with a 95 % interval from six rounds on. None if a run failed.
+    /// Says in how many runs the command connected to no server, if there are any.
+    fn unused(&self) -> Option<String> {
+        let (mut all, mut unused) = (0, 0);
+        for side in self.sides {
+            let ended = side.ended.borrow();
+            all += ended.len();
+            unused += ended.iter().filter(|ended| !ended.has_session).count();
+        }
+        match unused {
+            0 => None,
+            _ if unused == all => Some(format!("{NO_SESSION} No gain is stated.")),
+            _ => Some(format!("In {unused} of {all} runs no session began: no gain is stated.")),
+        }
+    }
+
+    /// Tests that failed in all runs of all sides: no server makes a difference to them.
+    fn failed_everywhere(&self) -> BTreeSet<String> {
+        let sides = self.sides.iter().filter_map(|side| side.failed.borrow().clone());
+        sides.reduce(|all, side| all.intersection(&side).cloned().collect()).unwrap_or_default()
+    }
+
+    /// How many times as fast `ours` is as the first: with a 95 % interval from six rounds on. None if a run failed, or used no server.
     fn gain(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(Factor, Sample)> {
-        if !self.has_succeeded() {
+        if !self.has_succeeded() || self.unused().is_some() {
             return None;
         }
         let ratios = of(self.timed.first()?).ratio_to(&of(ours)).ok()?;
@@ -318,18 +357,21 @@ impl Comparison<'_> {
             ));
         }
         lines.push(format!("pgfresh: {}", self.verdict()));
+        lines.extend(self.unused().map(|unused| format!("pgfresh: {unused}")));
         lines.extend(self.shortage.warning().map(|warning| format!("pgfresh: {warning}")));
         lines.join("\n") + "\n" + &self.failures()
     }
 
     /// The last lines of what failed on each side.
     fn failures(&self) -> String {
+        let everywhere = failed_tests::describe(&self.failed_everywhere());
+        let everywhere = everywhere.map(|text| format!("pgfresh: {text}\n"));
         let failed = self.sides.iter().filter(|side| !side.last_lines.borrow().is_empty());
         let lines = failed.map(|side| {
             let (name, last_lines) = (side.name, side.last_lines.borrow());
             format!("pgfresh: the last lines of a run that failed ({name}):\n{last_lines}\n")
         });
-        lines.collect()
+        lines.chain(everywhere).collect()
     }
 
     fn report(&self) -> Report {
@@ -350,6 +392,7 @@ impl Comparison<'_> {
             report.add_samples(timed.name(), timed.phases().to_vec());
         }
         report.add_notes([self.verdict()]);
+        report.add_notes(self.unused());
         report.add_notes(self.shortage.warning());
         report
     }

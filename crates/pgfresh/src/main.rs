@@ -15,6 +15,7 @@ mod comparison;
 mod control;
 mod disk;
 mod evidence;
+mod failed_tests;
 mod failure;
 mod foreground;
 mod log_file;

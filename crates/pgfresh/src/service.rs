@@ -89,6 +89,11 @@ impl ServeOptions {
         })
     }
 
+    /// Changes the TCP port. 0 is any that is free.
+    pub(crate) fn at_port(self, port: u16) -> Self {
+        Self { port, ..self }
+    }
+
     /// The same, as careful as the command line says, and with TLS if it says so.
     pub(crate) fn with(self, arguments: &ServiceArguments) -> Result<Self, Failure> {
         let on_failure = if arguments.keep_failed { OnFailure::Keep } else { OnFailure::Release };

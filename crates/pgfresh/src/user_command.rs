@@ -8,6 +8,10 @@ use server::Installation;
 use crate::service::Service;
 use crate::variable::Variable;
 
+/// Message about a command that has not used the server.
+pub(crate) const NO_SESSION: &str =
+    "No session began: the command did not connect to the server. Does it read DATABASE_URL or PG*?";
+
 /// What the user wants to be run, told where the server is. It finds the programs of `installation` where the user has none.
 pub(crate) fn command(
     words: &[OsString],

@@ -54,7 +54,7 @@ pub(crate) struct Serve {
 
 /// Kubernetes puts `PGFRESH_PORT=tcp://HOST:PORT` into every container beside a service that is called pgfresh. That is no port
 /// of ours.
-fn port(text: &str) -> Result<u16, String> {
+pub(super) fn port(text: &str) -> Result<u16, String> {
     if text.starts_with("tcp://") {
         return Ok(0);
     }

@@ -16,7 +16,7 @@ use crate::report_file;
 use crate::service::ServeOptions;
 use crate::settings::ResolvedSettings;
 use crate::startup;
-use crate::user_command;
+use crate::user_command::{self, NO_SESSION};
 
 pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<ExitCode, Failure> {
     if arguments.compare {
@@ -26,12 +26,13 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
     let (keep, full) = (arguments.keep, arguments.full);
     let options = ServerOptions { keep, full, ..settings.with_template()? };
     let provisioner = startup::provisioner_for(settings, options)?;
-    let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?;
+    let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?.at_port(arguments.port);
     let service = startup::serve(settings, &provisioner, serve_options)?;
     let command =
         user_command::command(&arguments.command, &arguments.env, &service, &provisioner.installation);
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;
+    let has_session = service.leases.has_had_clients();
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
     let (over, more) = service.recorder.finish();
     if code != 0 && arguments.keep {
@@ -44,6 +45,9 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
     } else {
         // Databases of failed tests go on in a background server.
         background::stop_or_keep(settings, service)?;
+    }
+    if !has_session && !settings.verbosity.is_quiet() {
+        aside!("pgfresh: {NO_SESSION}");
     }
     let without_profile = |failure: Failure| if code == 0 { failure } else { failure.exit_with(code) };
     if let Some(seen) = seen.transpose().map_err(without_profile)? {

@@ -57,5 +57,6 @@ mod template;
 mod tls;
 mod troubleshooting;
 mod turns;
+mod unmodified_suites;
 mod unread;
 mod wal;

@@ -76,3 +76,20 @@ fn the_file_names_the_databases_that_are_created() {
     let missing = |name: &str| format!("database \"{name}\" does not exist");
     assert_eq!(said, ["test_1", "app", &missing("test_none"), &missing("other")], "{outcome}");
 }
+
+#[test]
+fn a_comparison_names_the_test_that_fails_on_both_sides() {
+    let scene = Scene::new(User::Ourselves);
+    let script =
+        "if $0 -qc '' does_not_exist; then echo '--- FAIL: Test_Client_Start_Error (0.01s)'; exit 1; fi";
+    let run = |options: &[&str]| {
+        let words = [&["run", "--compare", "-n", "1"], options, &["--", "sh", "-c", script, ground::psql()]];
+        scene.run(words.concat())
+    };
+    let outcome = run(&[]);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    let named = "pgfresh: failed in all runs, on each server: Test_Client_Start_Error\nHINT:  ";
+    assert!(outcome.stderr.contains(named) && outcome.stderr.contains("--except"), "{outcome}");
+    let outcome = run(&["--except", "does_not_exist"]);
+    assert!(outcome.code == Some(0) && !outcome.stderr.contains("FAIL"), "{outcome}");
+}

@@ -1,0 +1,100 @@
+//! Suites that nobody has changed for pgfresh: they have a URL of their own, or use no server at all.
+
+use std::net::TcpListener;
+
+use crate::common::{Outcome, Scene, User, finish, ground};
+
+const NO_SESSION: &str =
+    "pgfresh: No session began: the command did not connect to the server. Does it read DATABASE_URL or PG*?";
+
+/// Returns a port that was free just now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Runs `pgfresh run` for a suite with a fixed URL. Another program may take the port first: then it is tried with the next one.
+fn run_with_fixed_url(options: &[&str]) -> (Scene, Outcome) {
+    for _ in 0..20 {
+        let scene = Scene::new(User::Ourselves);
+        let port = free_port().to_string();
+        let url = format!("postgres://postgres:secret@localhost:{port}/testdb");
+        // Nothing but the URL says where the server is.
+        let script = "exec env -i \"$0\" -XAtqc 'SELECT current_database()' \"$1\"";
+        let words = [&["run", "--port", &port], options, &["--", "sh", "-c", script, ground::psql(), &url]];
+        let mut command = scene.pgfresh(words.concat());
+        command.env("PGFRESH_PASSWORD", "secret");
+        let outcome = finish(command);
+        if !outcome.stderr.contains("could not listen") {
+            return (scene, outcome);
+        }
+    }
+    panic!("no port stays free");
+}
+
+#[test]
+fn run_serves_at_the_port_of_a_fixed_url() {
+    for options in [&[][..], &["--profile"], &["--tls"]] {
+        let (_scene, outcome) = run_with_fixed_url(options);
+        assert_eq!((outcome.code, &*outcome.stdout), (Some(0), "testdb\n"), "{options:?}: {outcome}");
+        assert!(!outcome.stderr.contains("No session"), "{outcome}");
+    }
+}
+
+#[test]
+fn a_comparison_serves_at_the_port_of_a_fixed_url() {
+    let (_scene, outcome) = run_with_fixed_url(&["--compare", "-n", "2"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(outcome.stderr.contains("All 4 runs ended alike: exit code 0."), "{outcome}");
+    assert!(outcome.stderr.contains("as fast as on a durable server"), "{outcome}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_an_error_of_run() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let scene = Scene::new(User::Ourselves);
+    for option in [&[][..], &["--compare"], &["--profile"]] {
+        let words = [&["run", "--port", &port], option, &["--", "touch", "ran"]].concat();
+        let outcome = scene.run(words);
+        assert_eq!(outcome.code, Some(125), "{outcome}");
+        let message = format!("pgfresh: could not listen on 127.0.0.1:{port}: Address already in use");
+        assert!(
+            outcome.stderr.contains(&message) && outcome.stderr.contains("HINT:  Another program"),
+            "{outcome}"
+        );
+        assert!(!scene.directory.join("ran").exists());
+    }
+}
+
+#[test]
+fn run_says_that_no_session_began() {
+    let scene = Scene::new(User::Ourselves);
+    for (options, script, code, expected) in [
+        (&[][..], "exit 0", 0, 1),
+        (&[], "exit 3", 3, 1),
+        (&["--profile"], "exit 0", 0, 1),
+        (&["--quiet"], "exit 0", 0, 0),
+        (&[], "$0 -qc '' some", 0, 0),
+        (&["--isolation", "rollback"], "$0 -qc '' some", 0, 0),
+    ] {
+        let words = [&["run"], options, &["--", "sh", "-c", script, ground::psql()]].concat();
+        let outcome = scene.run(words);
+        assert_eq!(outcome.code, Some(code), "{outcome}");
+        assert_eq!(outcome.stderr.matches(NO_SESSION).count(), expected, "{options:?} {script}: {outcome}");
+    }
+}
+
+#[test]
+fn a_comparison_without_a_session_states_no_gain() {
+    let scene = Scene::new(User::Ourselves);
+    let outcome = scene.run(["run", "--compare", "-n", "1", "--", "true"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(outcome.stderr.contains(&format!("{NO_SESSION} No gain is stated.\n")), "{outcome}");
+    assert!(!outcome.stderr.contains("as fast"), "{outcome}");
+    // One side alone says as little.
+    let used_once = "if test -e used; then exit 0; fi; touch used; $0 -qc '' some";
+    let words = ["run", "--compare", "-n", "1", "--", "sh", "-c", used_once, ground::psql()];
+    let outcome = scene.run(words);
+    assert!(outcome.stderr.contains("In 1 of 2 runs no session began: no gain is stated."), "{outcome}");
+    assert!(!outcome.stderr.contains("as fast"), "{outcome}");
+}
