@@ -16,6 +16,7 @@ use sys::ProcessHandle;
 
 use crate::error::{InstallationError, StartError};
 use crate::preset;
+use crate::shim::{is_own_program, server_behind};
 use crate::version::{MAJORS, Version};
 
 /// What a server says, before the name, of a setting that it does not know.
@@ -33,12 +34,16 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Asks the binaries in directory `bin`, or remembers what the very same file answered before.
+    /// Asks the binaries in directory `bin`, or recalls the answers of the very same file. A script in place of the server is asked
+    /// each time: another file may decide what it starts.
     pub fn probe(bin: &Path, cache: &Cache) -> Result<Self, InstallationError> {
         let postgres = bin.join("postgres");
         let meta = fs::metadata(&postgres).attempt("examine", &postgres)?;
         let initdb = bin.join("initdb");
         fs::metadata(&initdb).attempt("examine", &initdb)?;
+        if !is_own_program(&postgres) {
+            return Self::ask(bin, &postgres);
+        }
         let note = note("installation-1", &postgres, &meta, &presets_in_words());
         if let Some(installation) = cache.recall(&note).and_then(|text| Self::from_note(bin, &text)) {
             return Ok(installation);
@@ -69,7 +74,9 @@ impl Installation {
         if version.major > *MAJORS.end() {
             drop_refused(postgres, &mut settings)?;
         }
-        let bytes = fs::read(postgres).attempt("read", postgres)?;
+        let behind = if is_own_program(postgres) { None } else { server_behind(postgres, Path::new("/")) };
+        let program = behind.as_deref().unwrap_or(postgres);
+        let bytes = fs::read(program).attempt("read", program)?;
         Ok(Self { bin: bin.to_owned(), version, digest: blake3::hash(&bytes).to_string(), settings })
     }
 
@@ -235,17 +242,14 @@ fn accepts(postgres: &Path, settings: &[(&str, &str)]) -> Result<bool, Installat
     Ok(output.is_some_and(|output| output.status.success()))
 }
 
-/// Whether the program is a version manager's shim. A shim answers by the directory it is asked in; every other program
-/// is asked in `/`, where it loads nothing of the project's.
-pub(crate) fn is_shim(program: &Path) -> bool {
-    program.components().any(|part| part.as_os_str() == "shims")
+/// Runs a server in `/`, where pgfresh will start it, and where it loads nothing of the project.
+fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {
+    run_in(Path::new("/"), postgres, argument)
 }
 
-fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {
+pub(crate) fn run_in(folder: &Path, postgres: &Path, argument: &str) -> Result<String, InstallationError> {
     let mut command = Command::new(postgres);
-    if !is_shim(postgres) {
-        command.current_dir("/");
-    }
+    command.current_dir(folder);
     let output = output_of(command.arg(argument)).attempt("run", postgres)?;
     let Some(output) = output else {
         let (path, argument) = (postgres.to_owned(), argument.to_owned());

@@ -22,6 +22,7 @@ mod package;
 mod preset;
 mod printable;
 mod settings;
+mod shim;
 mod stop;
 #[cfg(test)]
 mod stub;

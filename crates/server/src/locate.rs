@@ -1,5 +1,6 @@
 //! Finding an installation: where the user says, on PATH, by `pg_config`, in the usual directories.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +9,8 @@ use storage::{Account, Attempt, Cache};
 
 use crate::error::InstallationError;
 use crate::fetch::fetched;
-use crate::installation::{Installation, is_shim, note, output_of};
+use crate::installation::{Installation, note, output_of, run_in};
+use crate::shim::{is_own_program, server_behind};
 use crate::version::VersionRequest;
 
 /// An installation and what led to it.
@@ -49,7 +51,14 @@ pub fn find(
             let bin = if inner.join("postgres").exists() { &inner } else { bin };
             // Its programs are run elsewhere than here.
             let bin = std::path::absolute(bin).attempt("resolve", bin)?;
-            Installation::probe(&bin, cache)?
+            let postgres = bin.join("postgres");
+            let starts = |folder| server_behind(&postgres, Path::new(folder));
+            // A script that starts one server everywhere may prepare what the server needs: it stays.
+            if is_own_program(&postgres) || starts(".") == starts("/") {
+                Installation::probe(&bin, cache)?
+            } else {
+                probe_here(&bin, cache)?
+            }
         }
         VersionRequest::Any | VersionRequest::Major(_) => search(wanted, cache)?,
     };
@@ -60,11 +69,29 @@ pub fn find(
     }
 }
 
+/// Examines the installation whose server `postgres` in `bin` starts in our directory. Version managers put programs on
+/// PATH that start another version in another directory, and pgfresh starts servers in `/`.
+fn probe_here(bin: &Path, cache: &Cache) -> Result<Installation, InstallationError> {
+    let postgres = bin.join("postgres");
+    if is_own_program(&postgres) {
+        return Installation::probe(bin, cache);
+    }
+    let Some(server) = server_behind(&postgres, Path::new(".")) else {
+        run_in(Path::new("."), &postgres, "--version")?;
+        return Installation::probe(bin, cache);
+    };
+    match server.parent().filter(|real| real.join("postgres").is_file() && real.join("initdb").is_file()) {
+        // Without the script, the server may lack what the script prepares.
+        Some(real) => Installation::probe(real, cache).or_else(|_| Installation::probe(bin, cache)),
+        None => Installation::probe(bin, cache),
+    }
+}
+
 fn search(wanted: &VersionRequest, cache: &Cache) -> Result<Installation, InstallationError> {
     let mut failure = None;
     let mut best: Option<Installation> = None;
     for (bin, source) in candidates(cache) {
-        match Installation::probe(&bin, cache) {
+        match probe_here(&bin, cache) {
             Ok(installation) => {
                 let major = installation.version().major;
                 if matches!(wanted, VersionRequest::Major(wanted) if *wanted != major) {
@@ -94,12 +121,12 @@ fn search(wanted: &VersionRequest, cache: &Cache) -> Result<Installation, Instal
 /// All installations that work, best known first.
 #[must_use]
 pub fn list(cache: &Cache) -> Vec<Found> {
-    candidates(cache)
+    let found = candidates(cache)
         .into_iter()
-        .filter_map(|(bin, source)| {
-            Some(Found { installation: Installation::probe(&bin, cache).ok()?, source })
-        })
-        .collect()
+        .filter_map(|(bin, source)| Some(Found { installation: probe_here(&bin, cache).ok()?, source }));
+    // A version manager leads to what may also be in a usual directory.
+    let mut seen = HashSet::new();
+    found.filter(|found| seen.insert(found.installation.bin().to_owned())).collect()
 }
 
 fn majors(cache: &Cache) -> Vec<u32> {
@@ -130,7 +157,7 @@ fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     }
     all.extend(usual);
     all.extend(fetched(cache).into_iter().map(|bin| (bin, "pgfresh postgres install".to_owned())));
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     all.retain_mut(|(bin, _)| {
         let complete = ["postgres", "initdb"].iter().all(|program| bin.join(program).is_file());
         // A link on PATH to a wrapper elsewhere is followed to the directory that also has the libraries.
@@ -147,13 +174,14 @@ fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     all
 }
 
-/// Where `pg_config` says that the binaries are. It is asked once: Debian's is a script that takes 3 ms.
+/// Returns the directory that `pg_config` names. The cache has the answer of a program and of Debian's script, which takes 3 ms;
+/// any other script may be a version manager's.
 fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> Option<PathBuf> {
     // Debian's asks the newest of those that packages for developers have put into the usual directories.
     let others = usual.iter().map(|(bin, _)| bin.join("pg_config")).filter(|path| path.exists());
     let others: Vec<_> = others.map(|path| path.display().to_string()).collect();
     let note = note("pg_config-1", program, &fs::metadata(program).ok()?, &others.join("\0"));
-    let constant = !is_shim(program);
+    let constant = is_own_program(program) || program.starts_with("/usr/bin");
     if let Some(bin) = cache.recall(&note).filter(|_| constant) {
         return Some(bin.into());
     }

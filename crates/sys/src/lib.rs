@@ -34,7 +34,10 @@ pub use linux::{
     namespace::{call_ourselves, may_become},
     neighbour::{is_open_here, is_our_neighbour, listener_at},
     nvme::Heat,
-    others::{children_of, command_line, is_asleep, peak_memory, processor_time, resident_memory},
+    others::{
+        children_of, command_line, executable, is_asleep, peak_memory, processor_time, resident_memory,
+    },
+    pipe::narrow_pipe,
     poll::wait_readable,
     posix::refuse_posix_segments,
     process::{die_with_parent, end_holders, inherit, is_ignored, new_session},

@@ -52,6 +52,7 @@ mod recycle;
 mod remote;
 mod rollback;
 mod secrets;
+mod shims;
 mod standby;
 mod template;
 mod tls;

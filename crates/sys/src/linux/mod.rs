@@ -18,6 +18,7 @@ pub(crate) mod namespace;
 pub(crate) mod neighbour;
 pub(crate) mod nvme;
 pub(crate) mod others;
+pub(crate) mod pipe;
 pub(crate) mod poll;
 pub(crate) mod posix;
 pub(crate) mod process;

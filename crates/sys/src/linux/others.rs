@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::memory::bytes_of;
@@ -10,6 +11,12 @@ use super::memory::bytes_of;
 #[must_use]
 pub fn command_line(pid: u32) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+}
+
+/// Returns the program file that the process runs; none if the process or the file is gone.
+#[must_use]
+pub fn executable(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|path| path.exists())
 }
 
 /// Returns the pids of the children of the process's first thread.

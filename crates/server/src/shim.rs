@@ -1,0 +1,56 @@
+//! Scripts and links in place of a server, such as those of asdf and mise: finds the server that they start.
+//!
+//! A version manager chooses the server by the current directory and by files that change. Nothing about its script or
+//! link tells which one that is; the process that it becomes does.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Timeout for a script to start its server.
+const START: Duration = Duration::from_secs(10);
+
+/// Returns whether the file is the program that its name says: neither a script nor a link to a program of another name.
+pub(crate) fn is_own_program(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    let keeps_its_name = |real: PathBuf| real.file_name() == path.file_name();
+    read.is_ok() && magic == *b"\x7fELF" && path.canonicalize().is_ok_and(keeps_its_name)
+}
+
+/// Returns the program file of the server that `postgres` starts in `folder`; `None` if none is seen.
+pub(crate) fn server_behind(postgres: &Path, folder: &Path) -> Option<PathBuf> {
+    let seen = see_server(postgres, folder);
+    seen.inspect_err(|error| tracing::debug!(%error, ?postgres, "could not see what a script starts")).ok()?
+}
+
+/// Lets the server write more than its pipe holds, so that it waits while we look at its process.
+fn see_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
+    let (output, writer) = sys::narrow_pipe()?;
+    let mut command = Command::new(postgres);
+    command.arg("--describe-config").current_dir(folder);
+    let mut child = command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).spawn()?;
+    // Our copy of the writer's end.
+    drop(command);
+    let server = match sys::wait_readable(&output, START) {
+        Ok(true) => find_server(child.id()),
+        _ => None,
+    };
+    // A server that the script has forked ends at its next write.
+    drop(output);
+    child.kill()?;
+    child.wait()?;
+    Ok(server)
+}
+
+/// Looks for a server among the process and its descendants.
+fn find_server(pid: u32) -> Option<PathBuf> {
+    let is_server = |path: &PathBuf| {
+        path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.contains("postgres"))
+    };
+    let own = sys::executable(pid).filter(is_server);
+    own.or_else(|| sys::children_of(pid).into_iter().find_map(find_server))
+}
