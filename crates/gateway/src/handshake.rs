@@ -60,7 +60,9 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
         // The length of a packet is far less than 2²⁴; a method of HTTP is in capital letters.
         match (bytes[0], certificate) {
             (0, _) => {}
-            (b'A'..=b'Z', _) => return Ok(ClientRequest::Http(stream.preceded_by(bytes))),
+            (b'A'..=b'Z', _) if may_speak_http(stream.socket()) => {
+                return Ok(ClientRequest::Http(stream.preceded_by(bytes)));
+            }
             (TLS_HANDSHAKE, Some(certificate)) => {
                 stream = stream.encrypted(certificate, &bytes).map_err(|_| HandshakeError::Gone)?;
                 bytes.clear();
@@ -101,6 +103,15 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
                 return Err(HandshakeError::Refused(stream, words));
             }
         }
+    }
+}
+
+/// Whether the other end may have the HTTP side. Over the unix socket HTTP asks for no token, and the server's account, which has
+/// sessions there, is not to steer pgfresh.
+fn may_speak_http(socket: &Socket) -> bool {
+    match socket {
+        Socket::Unix(stream) => sys::is_from_our_user(stream),
+        Socket::Tcp(_) | Socket::Tls(_) => true,
     }
 }
 

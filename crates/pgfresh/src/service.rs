@@ -173,6 +173,7 @@ impl Service {
         // Persistent databases are the user's own: none is leased.
         let is_persistent = server.run().persistent().is_some();
         let templates = if is_persistent { Vec::new() } else { templates(&names) };
+        let inward = socket.path();
         let options = LeaseOptions {
             directory: directory.clone(),
             data: server.run().data(),
@@ -216,6 +217,7 @@ impl Service {
             bound.events(),
             Arc::clone(&recorder),
         );
+        server.lead_inward_to(&inward, &provisioner.account)?;
         let gateway = bound.serve(leases.clone(), Some(Arc::new(api)))?;
         Ok(Self { gateway, history, recorder, leases, server, database, root_certificate, times })
     }

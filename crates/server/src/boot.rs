@@ -15,7 +15,7 @@ use crate::address::{Address, PORT, SOCKET};
 use crate::error::StartError;
 use crate::guard::{PID_FILE, PID_FILE_SIZE};
 use crate::installation::UNKNOWN;
-use crate::{AdminConnection, Guard, Installation, Settings, log, orphans, own};
+use crate::{AdminConnection, Guard, Installation, Settings, inward, log, orphans, own};
 
 /// How long a new server may take for its first answer.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -287,6 +287,12 @@ impl Server {
         Address::at_socket(&self.run().socket_directory(), PORT, database)
     }
 
+    /// Leads connections of the server's own processes, such as those of `dblink`, to `socket`, the gateway's. Its directory must be
+    /// closed to `account`, the server's.
+    pub fn lead_inward_to(&self, socket: &Path, account: &Account) -> Result<(), FileError> {
+        inward::lead_to(self.run(), socket, account)
+    }
+
     /// A session as the superuser, with the settings of any client. No trigger fires at its start.
     pub fn session(&self, database: &str) -> Result<AdminConnection, StartError> {
         let params = own::plain_params(self.major);
@@ -373,6 +379,8 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle,
     let (alive, theirs) = std::io::pipe().attempt("open", Path::new("pipe"))?;
     let lock = run.server_lock()?;
     let mut command = order.installation.postmaster(order.account);
+    inward::lead_to_server(run)?;
+    inward::describe_to(run, &mut command);
     // The port is in the name of the socket.
     command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", &format!("port={PORT}"), "-c"]);
     let folder = run.socket_directory().display().to_string().replace('"', "\"\"");

@@ -13,6 +13,7 @@ mod fetch;
 mod guard;
 mod initdb;
 mod installation;
+mod inward;
 mod locate;
 mod log;
 mod loopback;

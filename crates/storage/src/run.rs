@@ -105,9 +105,11 @@ impl RunDirectory {
         }
     }
 
-    /// Creates a short link to the directory if a socket's path in it would be too long.
+    /// Creates a short link to the directory if a socket's path in it would be too long or has a comma, which libpq takes for a
+    /// separator of hosts.
     fn shorten_address(&mut self) -> Result<(), FileError> {
-        if self.path.as_os_str().len() <= LONGEST {
+        let path = self.path.as_os_str();
+        if path.len() <= LONGEST && !path.as_encoded_bytes().contains(&b',') {
             return Ok(());
         }
         let root = run_root(Path::new("/tmp"));

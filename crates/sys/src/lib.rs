@@ -47,7 +47,8 @@ pub use linux::{
     segment::remove_segments,
     shortage::{ProcessorWatch, Shortage, pressure},
     socket::{
-        bound_waiting, is_closed_by_peer, is_hung_up, is_silent, keep_alive, reset_at_end, set_send_buffer,
+        bound_waiting, is_closed_by_peer, is_from_our_user, is_hung_up, is_silent, keep_alive, reset_at_end,
+        set_send_buffer,
     },
     terminal::{leads_its_session, replace_stdin, terminal_width},
     transfer::{reflink, sync_filesystem, transfer},

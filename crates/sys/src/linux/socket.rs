@@ -30,6 +30,13 @@ pub fn set_send_buffer(stream: impl AsFd, bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_send_buffer_size(stream, bytes)?)
 }
 
+/// Whether our own user, or root, has opened the other end of a connection by a unix socket. Source: unix(7), `SO_PEERCRED`.
+#[must_use]
+pub fn is_from_our_user(stream: &UnixStream) -> bool {
+    let peer = sockopt::socket_peercred(stream);
+    peer.is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
+}
+
 /// Whether the connection is open and has nothing to read.
 #[must_use]
 pub fn is_silent(stream: &UnixStream) -> bool {
