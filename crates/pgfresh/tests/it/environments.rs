@@ -448,3 +448,38 @@ fn no_proxy_is_asked_for_a_server_on_this_machine() {
     ask(&["release", "orders"]);
     ask(&["stop"]);
 }
+
+/// Runs a program behind a filter of system calls: `refuse.py ERRNO NUMBER,NUMBER PROGRAM…`. Source: seccomp(2), `BPF_RET`.
+const REFUSE: &str = r"
+import ctypes, os, struct, sys
+errno, numbers, program = int(sys.argv[1]), sys.argv[2].split(','), sys.argv[3:]
+load, answer = (0x20, 0, 0, 0), (0x06, 0, 0, 0x50000 | errno)
+words = [load] + [word for n in numbers for word in ((0x15, 0, 1, int(n)), answer)] + [(0x06, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *word) for word in words))
+filter = ctypes.create_string_buffer(struct.pack('HP', len(words), ctypes.addressof(code)))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+if prctl(38, 1, 0, 0, 0) or prctl(22, 2, filter, 0, 0):
+    sys.exit('no filter: errno %d' % ctypes.get_errno())
+os.execvp(program[0], program)
+";
+
+#[test]
+fn servers_run_and_end_without_process_handles() {
+    // pidfd_open and pidfd_send_signal have these numbers on all processors.
+    for (errno, numbers) in some_of([("1", "434"), ("1", "434,424"), ("38", "434,424"), ("1", "424")]) {
+        let scene = Scene::new(User::Ourselves);
+        scene.write("refuse.py", REFUSE);
+        let refused = |script: &str| shell(&scene, &["python3", "refuse.py", errno, numbers], script);
+        let built = "\"$PGFRESH\" run --setup 'psql -Xqc \"CREATE TABLE t ()\"' --inputs refuse.py -- \
+            \"$PSQL\" -XAtqc \"SELECT to_regclass('t')\"";
+        assert_says(&refused(built), "t");
+        let killed = refused("\"$PGFRESH\" run -- sh -c 'kill -9 $PPID; sleep 60' || echo $?");
+        assert_says(&killed, "137");
+        scene.assert_nothing_left(format!("{errno}, {numbers}: pgfresh was killed"));
+        let kill = "\"$PGFRESH\" run -- \"$PSQL\" -Xqc \"COPY (SELECT 1) TO PROGRAM \
+            'kill -9 \\$(head -n 1 postmaster.pid); sleep 60'\" || echo $?";
+        let crashed = refused(kill);
+        assert_says(&crashed, "2");
+        assert!(crashed.stderr.contains("the server went away"), "{errno}, {numbers}: {crashed}");
+    }
+}

@@ -4,15 +4,30 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
+use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal, waitid,
 };
 
-/// Pidfd of a process. It becomes readable when the process ends, and never refers to another process with a reused
-/// pid.
+use super::poll::wait_readable;
+use super::watched::Watched;
+
+/// Handle of a process. It becomes readable when the process ends, and never refers to another process with a reused pid.
 #[derive(Debug)]
-pub struct ProcessHandle(OwnedFd);
+pub struct ProcessHandle {
+    pid: Pid,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// The kernel's own handle.
+    Pidfd(OwnedFd),
+    /// A substitute, where those are refused.
+    Watched(Watched),
+}
 
 impl ProcessHandle {
     /// Opens a handle for a child that has not been reaped.
@@ -28,18 +43,33 @@ impl ProcessHandle {
     }
 
     pub(crate) fn of_pid(pid: Pid) -> io::Result<Self> {
-        Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
+        let kind = match pidfd_open(pid, PidfdFlags::empty()) {
+            Err(error) if is_refused(error) => Kind::Watched(Watched::begin(pid)?),
+            handle => Kind::Pidfd(handle?),
+        };
+        Ok(Self { pid, kind })
     }
 
     /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        Ok(pidfd_send_signal(&self.0, signal)?)
+        match &self.kind {
+            Kind::Pidfd(handle) => match pidfd_send_signal(handle, signal) {
+                Err(error) if is_refused(error) && wait_readable(handle, Duration::ZERO)? => {
+                    Err(Errno::SRCH.into())
+                }
+                Err(error) if is_refused(error) => Ok(kill_process(self.pid, signal)?),
+                sent => Ok(sent?),
+            },
+            Kind::Watched(watched) if watched.has_ended() => Err(Errno::SRCH.into()),
+            // We have looked just now: the number is still its own.
+            Kind::Watched(_) => Ok(kill_process(self.pid, signal)?),
+        }
     }
 
     /// Returns the exit status of a child without reaping it. `None` if it still runs.
     pub fn exit_status(&self) -> io::Result<Option<ExitStatus>> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        let ended = waitid(WaitId::PidFd(self.0.as_fd()), look)?;
+        let ended = waitid(WaitId::Pid(self.pid), look)?;
         Ok(ended.map(|ended| {
             let code = ended.exit_status().unwrap_or(0) << 8;
             ExitStatus::from_raw(ended.terminating_signal().unwrap_or(code))
@@ -53,9 +83,18 @@ impl ProcessHandle {
     }
 }
 
+/// Whether an error says that the kernel has no process handles, or that a filter of system calls refuses them. A kernel with
+/// them never answers `EPERM` to `pidfd_open`. Source: the manual pages `pidfd_open` and `seccomp`.
+fn is_refused(error: Errno) -> bool {
+    matches!(error, Errno::NOSYS | Errno::PERM)
+}
+
 impl AsFd for ProcessHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        match &self.kind {
+            Kind::Pidfd(handle) => handle.as_fd(),
+            Kind::Watched(watched) => watched.end.as_fd(),
+        }
     }
 }
 

@@ -33,3 +33,4 @@ pub(crate) mod terminal;
 pub(crate) mod transfer;
 pub(crate) mod unbuffered;
 pub(crate) mod watch;
+mod watched;

@@ -108,12 +108,21 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
         else {
             continue;
         };
-        // A process may end during the search, and other users' descriptors are not visible. Neither concerns us.
-        let Ok(handle) = ProcessHandle::of_pid(pid) else { continue };
-        let Ok(descriptors) = fs::read_dir(entry.path().join("fd")) else { continue };
-        let holds =
-            descriptors.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == path));
-        if holds && pid != ours && is_of(&users, pid) {
+        let holds = || {
+            // Processes end while we look, and others' we may not see: both are no holders that concern us.
+            let descriptors = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
+            descriptors
+                .map(|fd| fs::read_link(fd.path()))
+                .any(|target| target.is_ok_and(|target| target == path))
+        };
+        if pid == ours || !holds() {
+            continue;
+        }
+        // The number may have come to another process before there was a handle.
+        if let Ok(handle) = ProcessHandle::of_pid(pid)
+            && holds()
+            && is_of(&users, pid)
+        {
             found.push((pid, handle));
         }
     }

@@ -1,0 +1,85 @@
+//! Watches a process by its number, where the kernel or a filter of system calls refuses process handles: kernels before 5.3, and
+//! containers of older runtimes.
+//!
+//! A number can come to another process once its own is gone. The time at which a process was started tells the two apart.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::Pid;
+
+use super::poll::wait_for_any;
+
+/// Pause between two looks at a process.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Process that a thread of ours polls.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pid: Pid,
+    started: u64,
+    /// Read end of a pipe, whose other end the thread closes when the process has ended.
+    pub(crate) end: OwnedFd,
+}
+
+impl Watched {
+    /// Begins to watch whichever process has the number `pid` now.
+    ///
+    /// # Errors
+    /// `ESRCH` without such a process.
+    pub(crate) fn begin(pid: Pid) -> io::Result<Self> {
+        let (started, _) = look_at(pid).ok_or(rustix::io::Errno::SRCH)?;
+        let (end, held) = io::pipe()?;
+        thread::Builder::new().name("watch".to_owned()).spawn(move || {
+            // The pipe breaks when nobody waits for the end any more.
+            let is_dropped = || wait_for_any(&mut [PollFd::new(&held, PollFlags::empty())], PAUSE);
+            while is_running(pid, started) && !is_dropped().unwrap_or(true) {}
+        })?;
+        Ok(Self { pid, started, end: end.into() })
+    }
+
+    /// Whether the process has ended, even if its parent has not waited for it.
+    pub(crate) fn has_ended(&self) -> bool {
+        !is_running(self.pid, self.started)
+    }
+}
+
+fn is_running(pid: Pid, started: u64) -> bool {
+    look_at(pid).is_some_and(|(since, is_zombie)| since == started && !is_zombie)
+}
+
+/// Returns the start of a process, in clock ticks since boot, and whether it is a zombie. `None` means that no process has the number.
+/// Source: proc(5), fields 3 and 22 of `/proc/PID/stat`; the name in parentheses may hold anything.
+fn look_at(pid: Pid) -> Option<(u64, bool)> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = String::from_utf8_lossy(&stat[name_end + 1..]);
+    let mut fields = rest.split_whitespace();
+    let is_zombie = matches!(fields.next()?, "Z" | "X");
+    Some((fields.nth(18)?.parse().ok()?, is_zombie))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::wait_readable;
+
+    #[test]
+    fn an_end_is_seen_before_the_process_is_reaped() {
+        let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = Pid::from_child(&cat);
+        let watched = Watched::begin(pid).unwrap();
+        assert!(!watched.has_ended() && !wait_readable(&watched.end, Duration::from_millis(20)).unwrap());
+        drop(cat.stdin.take());
+        assert!(wait_readable(&watched.end, Duration::from_mins(1)).unwrap());
+        assert!(watched.has_ended());
+        cat.wait().unwrap();
+        assert_eq!(Watched::begin(pid).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+}
