@@ -19,8 +19,10 @@ const SECRET_BYTES: usize = 16;
 pub struct Access {
     secret: String,
     digest: blake3::Hash,
-    /// Where clients are to prove that they know the secret.
+    /// For clients that prove that they know the secret.
     verifier: Option<Verifier>,
+    /// Whether clients have to prove it without TLS, too.
+    demands_proof: bool,
     /// Where TLS is offered.
     certificate: Option<Arc<ServerCertificate>>,
     address: SocketAddr,
@@ -87,18 +89,30 @@ impl Access {
     #[must_use]
     pub fn new(secret: String, address: SocketAddr, socket: Option<SocketFile>) -> Self {
         let digest = blake3::hash(secret.as_bytes());
-        Self { secret, digest, verifier: None, certificate: None, address, advertised: None, socket }
+        Self {
+            secret,
+            digest,
+            verifier: None,
+            demands_proof: false,
+            certificate: None,
+            address,
+            advertised: None,
+            socket,
+        }
     }
 
-    /// The same for clients who come in on `listen`, by TLS if there is a certificate: on any address but 127.0.0.1 they have to
-    /// prove that they know the secret, and do not say it. That takes them milliseconds, and on 127.0.0.1 protects nothing.
+    /// Sets how clients authenticate who come in on `listen`, by TLS if there is a certificate.
+    ///
+    /// Clients on any address but 127.0.0.1 prove by SCRAM that they know the secret. So do clients by TLS: they may insist on a proof
+    /// that is bound to the certificate (`channel_binding=require`). All others say the secret, because the proof would cost them
+    /// milliseconds and protect nothing.
     pub(crate) fn for_clients_on(
         self,
         listen: SocketAddr,
         certificate: Option<Arc<ServerCertificate>>,
     ) -> io::Result<Self> {
-        let reached = Self { certificate, ..self };
-        if !demands_proof(listen.ip()) {
+        let reached = Self { certificate, demands_proof: demands_proof(listen.ip()), ..self };
+        if !reached.demands_proof && reached.certificate.is_none() {
             return Ok(reached);
         }
         let mut salt = [0; SECRET_BYTES];
@@ -133,9 +147,9 @@ impl Access {
         blake3::hash(given) == self.digest
     }
 
-    /// What a client has to prove that it knows the secret by, where it may not be said in the clear.
-    pub(crate) fn verifier(&self) -> Option<&Verifier> {
-        self.verifier.as_ref()
+    /// Returns the verifier of a client's proof, or `None` if the client is to say the secret.
+    pub(crate) fn verifier(&self, is_encrypted: bool) -> Option<&Verifier> {
+        self.verifier.as_ref().filter(|_| self.demands_proof || is_encrypted)
     }
 
     /// The secret: password of every user, and token of HTTP.

@@ -19,7 +19,7 @@ use crate::stream::{Socket, Stream};
 use crate::tls::TlsSocket;
 
 /// What TLS begins with: a record of its handshake. Source: RFC 8446, section 5.1.
-const TLS_HANDSHAKE: u8 = 0x16;
+pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
 
 /// What a client wants, once that is known.
 pub(crate) enum ClientRequest {
@@ -116,7 +116,7 @@ fn may_speak_http(socket: &Socket) -> bool {
 }
 
 /// Answers a request for encryption, and begins TLS with the certificate that there is for it.
-async fn encrypt(
+pub(crate) async fn encrypt(
     mut stream: Stream,
     certificate: Option<&Arc<ServerCertificate>>,
     goes_on: bool,
@@ -155,7 +155,7 @@ async fn authenticate(
     stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| HandshakeError::Gone)?;
     let access = &state.access;
     let mut bytes = Vec::new();
-    let admitted = match access.verifier() {
+    let admitted = match access.verifier(stream.is_encrypted()) {
         None => ask_for_password(&mut stream, &mut bytes, access).await,
         Some(verifier) => exchange(&mut stream, &mut bytes, verifier).await,
     };
@@ -184,7 +184,7 @@ async fn ask_for_password(
     Ok(access.admits(&answer(stream, bytes, password).await?))
 }
 
-/// The same over a network: neither side says the secret.
+/// Like [`ask_for_password`], but over a network, or by TLS: neither side says the secret.
 async fn exchange(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,

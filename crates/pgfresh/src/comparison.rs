@@ -94,7 +94,8 @@ pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> 
     let server_options = settings.with_template()?;
     let durable =
         ServerOptions { place: PlaceRequest::Disk, preset: Preset::Durable, ..server_options.clone() };
-    let sides = Side::all(settings, [("durable, on disk", durable), ("pgfresh", server_options)])?;
+    let server_options = [("durable, on disk", durable), ("pgfresh", server_options)];
+    let sides = Side::all(settings, &arguments.service, server_options)?;
     let between_runs = &end_by_signals()?;
     let (command, env, service) = (&arguments.command, &arguments.env, &arguments.service);
     let job = Job { command, env, service, port: arguments.port, between_runs };
@@ -126,15 +127,16 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
         preset,
         ..server_options.clone()
     };
+    let service = ServiceArguments::default();
     let sides = Side::all(
         settings,
+        &service,
         [
             ("durable, on disk", on(&disk, Preset::Durable)),
             ("nothing flushed, on disk", on(&disk, Preset::Fast)),
             ("nothing flushed, in RAM", on(&PlaceRequest::Ram, Preset::Fast)),
         ],
     )?;
-    let service = ServiceArguments::default();
     let between_runs = &end_by_signals()?;
     let job = Job { command: &suite.command, env: &suite.env, service: &service, port: 0, between_runs };
     let progress = TerminalProgress::listen(settings.verbosity)?.writing(suite.output.files())?;
@@ -179,10 +181,13 @@ impl Side {
     /// Sides by these names, with all that they start from in the cache.
     fn all<const N: usize>(
         settings: &ResolvedSettings,
+        service: &ServiceArguments,
         server_options: [(&'static str, ServerOptions); N],
     ) -> Result<Vec<Self>, Failure> {
+        let serving = ServeOptions::new(settings)?.with(service)?;
         let side = |(name, server_options)| {
             let provisioner = startup::provisioner_for(settings, server_options)?;
+            let provisioner = serving.encrypt_setups(provisioner);
             startup::prepare(settings, &provisioner)?;
             let (ended, failed, last_lines) = Default::default();
             Ok(Self { name, provisioner, ended, failed, last_lines })

@@ -56,7 +56,7 @@ impl NamedServer {
         reset: bool,
         serve_options: ServeOptions,
     ) -> Result<Self, Failure> {
-        let provisioner = startup::provisioner(settings)?;
+        let provisioner = serve_options.encrypt_setups(startup::provisioner(settings)?);
         startup::sweep(settings, &provisioner);
         let (registration, data) = take(settings, name, &provisioner)?;
         let before = if reset { recall(&data).ok().flatten() } else { recall(&data)? };

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use api::{Api, OnFailure};
 use gateway::{
-    Access, Advertised, Budget, Gateway, GatewayOptions, KeptDatabase, ServerCertificate, SocketFile,
-    StatementHistory, StatementRecorder, demands_proof,
+    Access, Advertised, Budget, Gateway, GatewayOptions, KeptDatabase, ServerCertificate, SetupEncryption,
+    SocketFile, StatementHistory, StatementRecorder, demands_proof,
 };
 use lease::{Isolation, LeaseOptions, Leases, NameRules, TemplateDatabase};
 use server::{Address, Server};
@@ -92,6 +92,16 @@ impl ServeOptions {
     /// Changes the TCP port. 0 is any that is free.
     pub(crate) fn at_port(self, port: u16) -> Self {
         Self { port, ..self }
+    }
+
+    /// Offers TLS to setups, too, if clients have it.
+    pub(crate) fn encrypt_setups(&self, provisioner: Provisioner) -> Provisioner {
+        match &self.certificate {
+            Some(certificate) => {
+                provisioner.with_encryption(Arc::new(SetupEncryption(Arc::clone(certificate))))
+            }
+            None => provisioner,
+        }
     }
 
     /// The same, as careful as the command line says, and with TLS if it says so.

@@ -6,15 +6,14 @@ use std::process::Command;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 
+use crate::libpq::MISLEADING;
+
 /// The superuser of every cluster.
 pub const SUPERUSER: &str = "postgres";
 /// The port in the name of the server's own socket; it listens on no network.
 pub(crate) const PORT: u16 = 5432;
 /// The server's own socket, in the directory that [`storage::RunDirectory::socket_directory`] names.
 pub const SOCKET: &str = ".s.PGSQL.5432";
-/// What would lead a driver elsewhere than to our server.
-const MISLEADING: [&str; 6] =
-    ["PGHOSTADDR", "PGSERVICE", "PGSERVICEFILE", "PGPASSWORD", "PGPASSFILE", "PGSSLMODE"];
 
 /// How to reach one database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +106,7 @@ impl Address {
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// Puts the usual variables into the environment of `command`.
+    /// Puts the usual variables into the environment of `command`, and takes away those that would lead elsewhere.
     pub fn describe_to(&self, command: &mut Command) {
         for name in MISLEADING {
             command.env_remove(name);

@@ -1,11 +1,12 @@
 //! A port of this machine that leads to a server's socket, for programs that know no other way: pgjdbc, sqlx.
 
-use std::io;
+use std::fmt;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,18 @@ const WAITING: i32 = 4096;
 /// How long we let be when no connection can be accepted: when we have too many files open, say.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Request for TLS. Source: the manual's "Message Formats", `SSLRequest`.
+const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+
+/// TLS for programs that insist on it.
+pub trait LoopbackEncryption: fmt::Debug + Send + Sync {
+    /// Returns the root certificate in PEM by which programs can verify the listener; `None` if the user's own leads elsewhere.
+    fn root(&self) -> Option<String>;
+
+    /// Passes all bytes on between `client`, by TLS if it asks for that, and `server`, until both have ended.
+    fn lead(&self, client: TcpStream, server: UnixStream) -> io::Result<()>;
+}
+
 /// An open one; dropping it closes it to new connections.
 ///
 /// There is no password: the kernel tells whose program is at the other end, and only those of our own user, or of root,
@@ -25,12 +38,25 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct LoopbackListener {
     address: SocketAddr,
     closing: Arc<AtomicBool>,
+    refused: Arc<AtomicUsize>,
     listening: Option<JoinHandle<()>>,
 }
 
+/// Server behind the listener, and the encryption that the listener offers.
+#[derive(Clone)]
+struct Way {
+    socket: PathBuf,
+    encryption: Option<Arc<dyn LoopbackEncryption>>,
+    /// Number of connections whose last words are a request for TLS, which the server has refused.
+    refused: Arc<AtomicUsize>,
+}
+
 impl LoopbackListener {
-    /// Opens one to `server`; `None` where the kernel does not tell who connects.
-    pub fn open(server: &Server) -> io::Result<Option<Self>> {
+    /// Opens one to `server`, which offers `encryption`; `None` where the kernel does not tell who connects.
+    pub fn open(
+        server: &Server,
+        encryption: Option<Arc<dyn LoopbackEncryption>>,
+    ) -> io::Result<Option<Self>> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         sys::bound_waiting(&listener, WAITING)?;
         let address = listener.local_addr()?;
@@ -47,12 +73,20 @@ impl LoopbackListener {
             return Ok(None);
         }
         let closing = Arc::new(AtomicBool::new(false));
+        let refused = Arc::<AtomicUsize>::default();
         let socket = server.run().socket_directory().join(SOCKET);
+        let way = Way { socket, encryption, refused: Arc::clone(&refused) };
         let listening = thread::Builder::new().spawn({
             let closing = Arc::clone(&closing);
-            move || listen(&listener, address, &socket, &closing)
+            move || listen(&listener, address, &way, &closing)
         })?;
-        Ok(Some(Self { address, closing, listening: Some(listening) }))
+        Ok(Some(Self { address, closing, refused, listening: Some(listening) }))
+    }
+
+    /// Whether a program asked for TLS, got a refusal and sent nothing more.
+    #[must_use]
+    pub fn has_refused_tls(&self) -> bool {
+        self.refused.load(Ordering::Relaxed) > 0
     }
 
     /// How to reach `database` by it, as the superuser.
@@ -75,7 +109,7 @@ impl Drop for LoopbackListener {
     }
 }
 
-fn listen(listener: &TcpListener, address: SocketAddr, socket: &Path, closing: &AtomicBool) {
+fn listen(listener: &TcpListener, address: SocketAddr, way: &Way, closing: &AtomicBool) {
     loop {
         let accepted = listener.accept();
         if closing.load(Ordering::Relaxed) {
@@ -87,10 +121,10 @@ fn listen(listener: &TcpListener, address: SocketAddr, socket: &Path, closing: &
         };
         let begun = Instant::now();
         if sys::is_our_neighbour(remote, address) {
-            let socket = socket.to_owned();
+            let way = way.clone();
             // Without a thread, or whatever else goes wrong, both ends see the end of their connection.
             let led = thread::Builder::new().spawn(move || {
-                if let Err(error) = lead(&client, &socket) {
+                if let Err(error) = way.lead(client) {
                     tracing::debug!(%error, "a connection over loopback has failed");
                 }
             });
@@ -115,22 +149,53 @@ fn turn_away(client: TcpStream, cost: Duration) {
     }
 }
 
-/// Passes all bytes on in both directions, until both have ended.
-#[expect(
-    clippy::let_underscore_must_use,
-    reason = "a direction that fails ends the connection, which both ends see"
-)]
-fn lead(client: &TcpStream, socket: &Path) -> io::Result<()> {
-    client.set_nodelay(true)?;
-    let server = UnixStream::connect(socket)?;
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let _ = io::copy(&mut &*client, &mut &server);
-            let _ = server.shutdown(Shutdown::Write);
-        });
-        let copied = io::copy(&mut &server, &mut &*client);
-        // The client may have more to say, but the other side is gone.
-        let _ = client.shutdown(Shutdown::Both);
-        copied.map(drop)
-    })
+impl Way {
+    /// Passes all bytes on in both directions, until both have ended.
+    fn lead(&self, client: TcpStream) -> io::Result<()> {
+        client.set_nodelay(true)?;
+        let server = UnixStream::connect(&self.socket)?;
+        match &self.encryption {
+            Some(encryption) => encryption.lead(client, server),
+            None => self.lead_in_clear(&client, &server),
+        }
+    }
+
+    #[expect(
+        clippy::let_underscore_must_use,
+        reason = "a direction that fails ends the connection, which both ends see"
+    )]
+    fn lead_in_clear(&self, client: &TcpStream, mut server: &UnixStream) -> io::Result<()> {
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut heard = Heard { client, refused: &self.refused, is_request: false };
+                let _ = io::copy(&mut heard, &mut server);
+                let _ = server.shutdown(Shutdown::Write);
+            });
+            let copied = io::copy(&mut &*server, &mut &*client);
+            // The client may have more to say, but the other side is gone.
+            let _ = client.shutdown(Shutdown::Both);
+            copied.map(drop)
+        })
+    }
+}
+
+/// Reads from a client, and counts it as refused for as long as a request for TLS is the last that it has said.
+struct Heard<'a> {
+    client: &'a TcpStream,
+    refused: &'a AtomicUsize,
+    is_request: bool,
+}
+
+impl Read for Heard<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.client.read(buffer)?;
+        if count > 0 && self.is_request {
+            self.refused.fetch_sub(1, Ordering::Relaxed);
+        }
+        if count > 0 {
+            self.is_request = buffer[..count] == TLS_REQUEST;
+            self.refused.fetch_add(usize::from(self.is_request), Ordering::Relaxed);
+        }
+        Ok(count)
+    }
 }

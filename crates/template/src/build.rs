@@ -256,7 +256,8 @@ impl Provisioner {
         fingerprint: &Fingerprint,
         say: &dyn Fn(Step<'_>),
     ) -> Result<Server, ProvisionError> {
-        let setup = Setup { server: &server, installation: &self.installation, spec, say };
+        let encryption = self.encryption.as_ref();
+        let setup = Setup { server: &server, installation: &self.installation, encryption, spec, say };
         match setup.run(start)? {
             None => Ok(server),
             Some(broken) => Err(self.failed(server, spec, fingerprint, broken)?.into()),
@@ -281,10 +282,10 @@ impl Provisioner {
             let name = format!("{}-{fingerprint}.log", spec.name);
             (self.cache.keep_log(&name, &log)?, None)
         };
-        let Broken { step, status, after } = broken;
+        let Broken { step, status, after, wants_tls } = broken;
         let (name, fingerprint) = (spec.name.clone(), fingerprint.clone());
         let log = Some(log);
-        Ok(SetupError::Failed { name, fingerprint, step, status, after, last_lines, log, kept })
+        Ok(SetupError::Failed { name, fingerprint, step, status, after, wants_tls, last_lines, log, kept })
     }
 }
 

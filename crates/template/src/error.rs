@@ -161,6 +161,8 @@ pub enum SetupError {
         status: ExitStatus,
         /// Since it began.
         after: Duration,
+        /// Whether a program of the step insisted on TLS and got none.
+        wants_tls: bool,
         /// The end of what it said.
         last_lines: Vec<String>,
         /// Where all of it is.
@@ -296,6 +298,10 @@ impl SetupError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::Failed { wants_tls: true, kept: None, .. } => Some(
+                "The setup insists on TLS: append \"?sslmode=disable\" to its URL, or use \"pgfresh run --tls\"."
+                    .to_owned(),
+            ),
             Self::Failed { step, status, kept, .. } => Some(match (program_hint(step, *status), kept) {
                 (None, None) => {
                     "\"pgfresh template build --keep\" keeps the server to inspect it.".to_owned()

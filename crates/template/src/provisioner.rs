@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use server::{
-    AdminConnection, Data, Installation, Order, Preset, Server, Settings, StartError, Version, VersionRequest,
+    AdminConnection, Data, Installation, LoopbackEncryption, Order, Preset, Server, Settings, StartError,
+    Version, VersionRequest,
 };
 use storage::{Account, Cache, Entry, FileError, Place, PlaceRequest};
 
@@ -60,6 +61,8 @@ pub struct Provisioner {
     pub program: PathBuf,
     /// Where templates may come from other than a build.
     pub(crate) source: Option<Arc<dyn TemplateSource>>,
+    /// TLS that setups are offered.
+    pub(crate) encryption: Option<Arc<dyn LoopbackEncryption>>,
     server_options: ServerOptions,
 }
 
@@ -222,13 +225,19 @@ impl Provisioner {
     ) -> Result<Self, ProvisionError> {
         let account = Account::for_server()?;
         let installation = server::find(&server_options.installation, &cache, &account)?;
-        Ok(Self { installation, cache, account, program, source: None, server_options })
+        Ok(Self { installation, cache, account, program, source: None, encryption: None, server_options })
     }
 
     /// The same, which looks there before it builds, and offers what it has built.
     #[must_use]
     pub fn with_source(self, source: Arc<dyn TemplateSource>) -> Self {
         Self { source: Some(source), ..self }
+    }
+
+    /// Offers setups TLS by `encryption`.
+    #[must_use]
+    pub fn with_encryption(self, encryption: Arc<dyn LoopbackEncryption>) -> Self {
+        Self { encryption: Some(encryption), ..self }
     }
 
     /// The options as they were given.

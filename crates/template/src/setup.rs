@@ -7,11 +7,12 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use server::{
-    Address, AdminConnection, Installation, LoopbackListener, SUPERUSER, Server, SessionError, StartError,
-    end_of_log, identifier,
+    Address, AdminConnection, Installation, LoopbackEncryption, LoopbackListener, SUPERUSER, Server,
+    SessionError, StartError, end_of_log, identifier,
 };
 use storage::{Account, Attempt};
 
@@ -44,6 +45,8 @@ const SQL_TIMEOUT: Duration = Duration::from_hours(1);
 pub(crate) struct Setup<'a> {
     pub(crate) server: &'a Server,
     pub(crate) installation: &'a Installation,
+    /// TLS that the setup command is offered, where it connects over loopback.
+    pub(crate) encryption: Option<&'a Arc<dyn LoopbackEncryption>>,
     pub(crate) spec: &'a TemplateSpec,
     pub(crate) say: &'a dyn Fn(Step<'_>),
 }
@@ -69,6 +72,7 @@ pub(crate) struct Broken {
     pub(crate) step: String,
     pub(crate) status: ExitStatus,
     pub(crate) after: Duration,
+    pub(crate) wants_tls: bool,
 }
 
 impl<'a> StartingPoint<'a> {
@@ -113,14 +117,29 @@ impl Setup<'_> {
             return Ok(Some(broken));
         }
         if let Some(words) = &self.spec.setup {
-            let mut command = Command::new("sh");
-            command.args(["-c", words]);
-            let loopback =
-                LoopbackListener::open(self.server).attempt("listen on", Path::new("127.0.0.1"))?;
-            let address = loopback.as_ref().map(|loopback| loopback.address(&self.spec.name));
-            return self.run_program(SETUP, command, &address.unwrap_or_else(|| self.address()));
+            return self.run_setup(words);
         }
         Ok(None)
+    }
+
+    /// Runs the user's own command, which may know no way to a server but TCP.
+    fn run_setup(&self, words: &str) -> Result<Option<Broken>, ProvisionError> {
+        let mut command = Command::new("sh");
+        command.args(["-c", words]);
+        let loopback = LoopbackListener::open(self.server, self.encryption.cloned())
+            .attempt("listen on", Path::new("127.0.0.1"))?;
+        let address = loopback.as_ref().map(|loopback| loopback.address(&self.spec.name));
+        let broken = self.run_program(SETUP, command, &address.unwrap_or_else(|| self.address()))?;
+        let wants_tls = loopback.is_some_and(|loopback| loopback.has_refused_tls());
+        Ok(broken.map(|broken| Broken { wants_tls, ..broken }))
+    }
+
+    /// Writes the root certificate of the TLS that programs are offered; returns its path.
+    fn write_root(&self) -> Result<Option<PathBuf>, ProvisionError> {
+        let Some(root) = self.encryption.and_then(|encryption| encryption.root()) else { return Ok(None) };
+        let path = self.server.run().path().join("root.crt");
+        fs::write(&path, root).attempt("write", &path)?;
+        Ok(Some(path))
     }
 
     fn address(&self) -> Address {
@@ -270,7 +289,9 @@ impl Setup<'_> {
         let begun = Instant::now();
         match database_properties::read(&program, &[], &path).attempt("run", &program)? {
             Ok(properties) => self.set(&properties)?,
-            Err(Output { status, .. }) => return Ok(Some(Broken { step, status, after: begun.elapsed() })),
+            Err(Output { status, .. }) => {
+                return Ok(Some(Broken { step, status, after: begun.elapsed(), wants_tls: false }));
+            }
         }
         Ok(None)
     }
@@ -309,6 +330,9 @@ impl Setup<'_> {
         command.current_dir(&self.spec.folder).stdin(Stdio::null());
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
         address.describe_to(&mut command);
+        if let Some(root) = self.write_root()? {
+            command.env("PGSSLROOTCERT", root);
+        }
         self.installation.offer_to(&mut command);
         let lock = run.helper_lock()?;
         sys::inherit(&mut command, vec![lock.descriptor().attempt("duplicate", run.path())?]);
@@ -323,7 +347,7 @@ impl Setup<'_> {
             let (step, why) = (step.to_owned(), self.server.why_gone());
             return Err(SetupError::ServerGone { step, why }.into());
         }
-        let broken = Broken { step: step.to_owned(), status, after: begun.elapsed() };
+        let broken = Broken { step: step.to_owned(), status, after: begun.elapsed(), wants_tls: false };
         Ok((!status.success()).then_some(broken))
     }
 

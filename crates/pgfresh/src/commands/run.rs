@@ -25,8 +25,8 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
     report_file::expect_writable(&arguments.report)?;
     let (keep, full) = (arguments.keep, arguments.full);
     let options = ServerOptions { keep, full, ..settings.with_template()? };
-    let provisioner = startup::provisioner_for(settings, options)?;
     let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?.at_port(arguments.port);
+    let provisioner = serve_options.encrypt_setups(startup::provisioner_for(settings, options)?);
     let service = startup::serve(settings, &provisioner, serve_options)?;
     let command =
         user_command::command(&arguments.command, &arguments.env, &service, &provisioner.installation);

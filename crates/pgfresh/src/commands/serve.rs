@@ -64,7 +64,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<
         named.stop()?;
         return gone.map_or(Ok(ExitCode::SUCCESS), Err);
     }
-    let provisioner = startup::provisioner(settings)?;
+    let provisioner = serve_options.encrypt_setups(startup::provisioner(settings)?);
     let service = startup::serve(settings, &provisioner, serve_options)?;
     if let Some(gone) = attend(settings, arguments, Events::listen()?, (&provisioner, &service))? {
         startup::stop(settings, service)?;

@@ -61,4 +61,5 @@ mod troubleshooting;
 mod turns;
 mod unmodified_suites;
 mod unread;
+mod variables;
 mod wal;

@@ -20,6 +20,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::common::client::{Client, failure, message, packet, query, startup};
+use crate::common::scram;
 use crate::common::serve::Serve;
 use crate::common::{Outcome, Scene, User, finish, ground, is_root, wait_until};
 
@@ -84,6 +85,7 @@ fn every_mode_of_a_client_is_served_as_a_server_would() {
         ("127.0.0.1", "sslmode=allow".to_owned(), false),
         ("127.0.0.1", String::new(), true),
         ("127.0.0.1", "sslmode=require".to_owned(), true),
+        ("127.0.0.1", "sslmode=require channel_binding=require".to_owned(), true),
         ("127.0.0.1", "sslmode=require ssl_max_protocol_version=TLSv1.2".to_owned(), true),
         ("127.0.0.1", format!("sslmode=verify-full sslrootcert={root}"), true),
         ("localhost", format!("sslmode=verify-full sslrootcert={root}"), true),
@@ -123,6 +125,42 @@ fn without_it_who_insists_hears_that_there_is_none() {
     let refused = serve.psql("127.0.0.1", "sslmode=require");
     assert!(refused.stderr.contains("server does not support SSL, but SSL was required"), "{refused}");
     assert!(!is_encrypted(&serve.psql("127.0.0.1", "")));
+}
+
+/// A setup that fails unless it has TLS with such words of libpq, and notes what the server sees of it.
+fn insistent(words: &str) -> String {
+    let seen = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    format!("psql '{words}' -Xqc '\\conninfo' -c 'CREATE TABLE made AS {seen}' | grep 'SSL connection'")
+}
+
+#[test]
+fn a_setup_that_insists_on_tls_has_it() {
+    let scene = Scene::new(User::Ourselves);
+    for words in ["sslmode=require", "sslmode=verify-full channel_binding=prefer", "sslmode=prefer"] {
+        scene.write("input", words);
+        // The server itself sees a client of its socket.
+        let options = ["--tls", "--setup", &insistent(words), "--inputs", "input"];
+        assert_eq!(scene.query(&options, "SELECT * FROM made"), "f", "{words}");
+    }
+    assert_eq!(scene.query(&["--tls", "--setup", &insistent("sslmode=require")], "SELECT * FROM made"), "f");
+    let serve = serve(&["--tls", "--setup", &insistent("sslmode=require")]);
+    assert!(is_encrypted(&serve.psql("127.0.0.1", "")));
+}
+
+#[test]
+fn without_tls_such_a_setup_gets_a_hint() {
+    const HINT: &str = "HINT:  The setup insists on TLS: append \"?sslmode=disable\" to its URL, or use \"pgfresh run --tls\".";
+    let scene = Scene::new(User::Ourselves);
+    scene.write("input", "");
+    for (setup, is_told) in [
+        ("psql sslmode=require -Xqc 'CREATE TABLE made ()'", true),
+        ("psql sslmode=require -Xqc 'CREATE TABLE made ()' || psql -Xqc 'CREATE TABL made ()'", true),
+        ("psql -Xqc 'CREATE TABL made ()'", false),
+    ] {
+        let outcome = scene.run(["template", "build", "--setup", setup, "--inputs", "input"]);
+        assert_eq!(outcome.code, Some(1), "{setup}: {outcome}");
+        assert_eq!(outcome.stderr.contains(HINT), is_told, "{setup}: {outcome}");
+    }
 }
 
 #[test]
@@ -257,7 +295,8 @@ fn tls_without_a_request_for_it_has_to_name_its_protocol() {
         stream.read_exact(&mut body).unwrap();
         (header[0], body)
     };
-    assert_eq!(first(&[b"postgresql"]), (b'R', vec![0, 0, 0, 3]), "a request for a password");
+    let (tag, body) = first(&[b"postgresql"]);
+    assert!(tag == b'R' && body.starts_with(&[0, 0, 0, 10]), "a request for a proof");
     for protocols in [&[][..], &[&b"http/1.1"[..]]] {
         let refused = failure(&first(protocols));
         assert_eq!(refused.sqlstate, "08P01");
@@ -338,7 +377,11 @@ fn last_of_a_late_client(encrypted: bool) -> u8 {
     };
     rustix::net::sockopt::set_socket_recv_buffer_size(stream.socket(), 1 << 16).unwrap();
     stream.write_all(&startup("late", &[])).unwrap();
-    stream.write_all(&message(b'p', format!("{}\0", serve.secret()).as_bytes())).unwrap();
+    if encrypted {
+        scram::prove(&mut stream, serve.secret());
+    } else {
+        stream.write_all(&message(b'p', format!("{}\0", serve.secret()).as_bytes())).unwrap();
+    }
     stream.write_all(&query("SELECT repeat('x', 21) AS abcdef FROM generate_series(1, 3000000)")).unwrap();
     wait_until("a client that is behind", || {
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'ClientWrite'";

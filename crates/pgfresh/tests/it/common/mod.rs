@@ -19,6 +19,7 @@ pub(crate) mod leftovers;
 pub(crate) mod machine;
 pub(crate) mod mounts;
 pub(crate) mod random;
+pub(crate) mod scram;
 pub(crate) mod serve;
 pub(crate) mod terminal;
 pub(crate) mod watchdog;
