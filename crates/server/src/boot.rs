@@ -385,6 +385,8 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle,
     command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", &format!("port={PORT}"), "-c"]);
     let folder = run.socket_directory().display().to_string().replace('"', "\"\"");
     command.arg(format!("unix_socket_directories=\"{folder}\""));
+    // The log says why a server ended, and goes with the run directory.
+    command.args(["-c", "logging_collector=off", "-c", "log_destination=stderr"]);
     let second = output.try_clone().attempt("duplicate", &run.log())?;
     command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
     sys::new_session(&mut command);

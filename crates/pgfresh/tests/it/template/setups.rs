@@ -1,6 +1,7 @@
 //! Setups that do not do what was meant: they make nothing where they should, or their program is not there.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use super::{assert_fails, project};
 use crate::common::User;
@@ -40,6 +41,29 @@ fn a_setup_that_made_nothing_in_its_database_is_told_of_and_no_other_step_is() {
     }
     let bare = scene.run(["run", "--", "true"]);
     assert_eq!((bare.code, bare.stderr.as_str()), (Some(0), ""), "{bare}");
+}
+
+#[test]
+fn a_setup_cannot_move_the_servers_log() {
+    let scene = project(User::Ourselves, "");
+    let moved = scene.directory.join("moved");
+    fs::create_dir(&moved).unwrap();
+    fs::set_permissions(&moved, fs::Permissions::from_mode(0o777)).unwrap();
+    for destination in ["stderr", "csvlog", "syslog"] {
+        let sql = format!(
+            "ALTER SYSTEM SET logging_collector = on; ALTER SYSTEM SET log_destination = '{destination}';
+            ALTER SYSTEM SET log_directory = '{}'; ALTER SYSTEM SET work_mem = '1234kB'; CREATE TABLE t ();",
+            moved.display()
+        );
+        scene.write("log.sql", &sql);
+        let crash =
+            "psql -XAtqc 'SHOW work_mem'; psql -XAtqc \"COPY (SELECT 1) TO PROGRAM 'kill -9 \\$PPID'\"";
+        let outcome = scene.run(["run", "--sql", "log.sql", "--", "sh", "-c", crash]);
+        assert_eq!(outcome.stdout, "1234kB\n", "{outcome}");
+        let told = "the server crashed while the command was running: LOG:  server process";
+        assert!(outcome.stderr.contains(told), "{destination}: {outcome}");
+        assert_eq!(fs::read_dir(&moved).unwrap().count(), 0, "{destination}");
+    }
 }
 
 #[test]
