@@ -65,8 +65,10 @@ mod tests {
         let table = format!("1 1 0:50 / / rw - {kind} none rw");
         std::fs::write(folder.path().join("self/mountinfo"), table).unwrap();
         let roots = Roots { procfs: folder.path().to_owned(), ..Roots::default() };
-        let here = Filesystem { kind: FilesystemKind::Disk, total: 1 << 40, free: 1 << 39 };
-        let shm = Some(Filesystem { kind: FilesystemKind::Memory, total: shm, free: shm });
+        let here =
+            Filesystem { kind: FilesystemKind::Disk, total: 1 << 40, free: 1 << 39, free_files: u64::MAX };
+        let shm =
+            Some(Filesystem { kind: FilesystemKind::Memory, total: shm, free: shm, free_files: u64::MAX });
         let mount = Mount::of(&roots, Path::new("/")).unwrap();
         Files { mount, here, reflinks: Some(false), shm, memory: None }
     }

@@ -13,6 +13,9 @@ use crate::{Account, human_bytes, private};
 /// Bytes reserved for the server's own files: WAL, temporary files and a few databases.
 const HEADROOM: u64 = 256 << 20;
 
+/// Bytes to count for each file that a file system has left. A new cluster has 26 MB in 740 files, and a copy of its database 7 MB in 300.
+const BYTES_PER_FILE: u64 = 16 << 10;
+
 /// Longest path of a file of a server, in bytes: `MAXPGPATH` without its final zero. PostgreSQL truncates longer paths
 /// and then opens another file. Source: `src/include/pg_config_manual.h`.
 const LONGEST: usize = 1023;
@@ -140,11 +143,11 @@ impl Place {
             PlaceRequest::At(path) => {
                 let path = path.canonicalize().attempt("use", path)?;
                 let unfit = |why| PlaceError::Unfit { need: bytes, path: path.clone(), why };
-                let (kind, budget) = usable(&path, account).map_err(unfit)?;
-                if budget < bytes {
-                    return Err(unfit(format!("it has {} left", human_bytes(budget))));
+                let room = Room::in_directory(&path, account).map_err(unfit)?;
+                if room.bytes < bytes {
+                    return Err(unfit(format!("it has {} left", human_bytes(room.bytes))));
                 }
-                Ok(Self { root: path.clone(), kind, budget, why: "as asked".to_owned() })
+                Ok(room.into_place(path.clone(), "as asked".to_owned()))
             }
         }
     }
@@ -201,21 +204,20 @@ pub(crate) fn candidates(disk: &Path) -> Vec<PathBuf> {
 fn in_ram(need: u64, account: &Account) -> Result<Place, String> {
     let mut reasons = Vec::new();
     for root in ram_candidates() {
-        match usable(&root, account) {
-            Ok((FilesystemKind::Disk, _)) => reasons.push(format!("\"{}\" is no tmpfs", root.display())),
-            Ok((FilesystemKind::Memory, budget)) if budget >= need => {
-                let why = format!("{} free, {} wanted", human_bytes(budget), human_bytes(need));
-                return Ok(Place { root, kind: FilesystemKind::Memory, budget, why });
+        let room = Room::in_directory(&root, account);
+        let room = room.map_err(|why| format!("\"{}\": {why}", root.display())).and_then(|room| {
+            if room.kind == FilesystemKind::Disk {
+                return Err(format!("\"{}\" is no tmpfs", root.display()));
             }
-            Ok((FilesystemKind::Memory, budget)) => {
-                reasons.push(format!(
-                    "\"{}\" and memory have {} left, {} wanted",
-                    root.display(),
-                    human_bytes(budget),
-                    human_bytes(need)
-                ));
+            let shortage = room.shortage(need);
+            shortage.map_or(Ok(room), |left| Err(format!("\"{}\" and memory have {left}", root.display())))
+        });
+        match room {
+            Ok(room) => {
+                let why = format!("{} free, {} wanted", human_bytes(room.bytes), human_bytes(need));
+                return Ok(room.into_place(root, why));
             }
-            Err(why) => reasons.push(format!("\"{}\": {why}", root.display())),
+            Err(why) => reasons.push(why),
         }
     }
     Err(reasons.join("; "))
@@ -224,47 +226,76 @@ fn in_ram(need: u64, account: &Account) -> Result<Place, String> {
 fn on_disk(need: u64, disk: &Path, account: &Account, why_not_ram: String) -> Result<Place, PlaceError> {
     let mut reasons = Vec::new();
     for root in [disk, Path::new("/var/tmp"), Path::new("/tmp")] {
-        match usable(root, account) {
-            Ok((kind, budget)) if budget >= need.saturating_add(HEADROOM / 4) => {
+        let room = Room::in_directory(root, account);
+        let room = room.map_err(|why| format!("\"{}\": {why}", root.display())).and_then(|room| {
+            let shortage = room.shortage(need.saturating_add(HEADROOM / 4));
+            shortage.map_or(Ok(room), |left| Err(format!("\"{}\" has {left}", root.display())))
+        });
+        match room {
+            Ok(room) => {
                 let why = if why_not_ram.is_empty() { "as asked".to_owned() } else { why_not_ram };
-                return Ok(Place { root: root.to_owned(), kind, budget, why });
+                return Ok(room.into_place(root.to_owned(), why));
             }
-            Ok((_, budget)) => {
-                reasons.push(format!("\"{}\" has {} left", root.display(), human_bytes(budget)));
-            }
-            Err(why) => reasons.push(format!("\"{}\": {why}", root.display())),
+            Err(why) => reasons.push(why),
         }
     }
     Err(PlaceError::NoDisk { need, why: reasons.join("; ") })
 }
 
-/// Returns the kind of `root` and the bytes that may be written there, or the reason why it is not suitable.
-fn usable(root: &Path, account: &Account) -> Result<(FilesystemKind, u64), String> {
-    // PostgreSQL's settings and the clients' URLs contain this path.
-    root.to_str().ok_or("its path is not UTF-8")?;
-    let filesystem = Filesystem::of(root).map_err(|error| error.to_string())?;
-    if !root.is_dir() {
-        return Err("it is a file, not a directory".to_owned());
-    }
-    sys::expect_usable(root).map_err(|error| error.to_string())?;
-    if !account.can_reach(root) {
-        return Err(format!("the server's account (uid {}) may not enter it", account.uid));
-    }
-    let ours = root.join(format!("pgfresh-{}", sys::user()));
-    let length = |path: &Path| path.as_os_str().len();
-    let most = LONGEST - DEEPEST.len() - (length(&ours) - length(root));
-    if length(root) > most {
-        return Err(format!("its path has {} bytes, and PostgreSQL takes at most {most}", length(root)));
-    }
-    // Our directory is only checked, not created: a process that dies now must not leave it behind.
-    private::ensure_existing(&ours).map_err(|error| error.to_string())?;
-    let budget = match filesystem.kind {
-        FilesystemKind::Disk => filesystem.free,
-        FilesystemKind::Memory => {
-            filesystem.free.min(sys::available_memory(Path::new("/")).map_err(|error| error.to_string())?)
+/// Room in a directory.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    kind: FilesystemKind,
+    /// Bytes that may be written there.
+    bytes: u64,
+    /// Number of files that the file system has room for.
+    files: u64,
+}
+
+impl Room {
+    /// Looks at `root`; or says why it cannot be used.
+    fn in_directory(root: &Path, account: &Account) -> Result<Self, String> {
+        // PostgreSQL's settings and the clients' URLs contain this path.
+        root.to_str().ok_or("its path is not UTF-8")?;
+        let filesystem = Filesystem::of(root).map_err(|error| error.to_string())?;
+        if !root.is_dir() {
+            return Err("it is a file, not a directory".to_owned());
         }
-    };
-    Ok((filesystem.kind, budget))
+        sys::expect_usable(root).map_err(|error| error.to_string())?;
+        if !account.can_reach(root) {
+            return Err(format!("the server's account (uid {}) may not enter it", account.uid));
+        }
+        let ours = root.join(format!("pgfresh-{}", sys::user()));
+        let length = |path: &Path| path.as_os_str().len();
+        let most = LONGEST - DEEPEST.len() - (length(&ours) - length(root));
+        if length(root) > most {
+            return Err(format!("its path has {} bytes, and PostgreSQL takes at most {most}", length(root)));
+        }
+        // Our directory is only checked, not created: a process that dies now must not leave it behind.
+        private::ensure_existing(&ours).map_err(|error| error.to_string())?;
+        let bytes = match filesystem.kind {
+            FilesystemKind::Disk => filesystem.free,
+            FilesystemKind::Memory => {
+                filesystem.free.min(sys::available_memory(Path::new("/")).map_err(|error| error.to_string())?)
+            }
+        };
+        Ok(Self { kind: filesystem.kind, bytes, files: filesystem.free_files })
+    }
+
+    /// Says what is left where that is too little for `need` bytes in files of a usual size.
+    fn shortage(&self, need: u64) -> Option<String> {
+        let files = need / BYTES_PER_FILE;
+        if self.bytes < need {
+            return Some(format!("{} left, {} wanted", human_bytes(self.bytes), human_bytes(need)));
+        }
+        (self.files < files).then(|| format!("inodes for {} files left, {files} wanted", self.files))
+    }
+
+    /// Makes a place of that directory. Its budget allows for the files that it has room for.
+    fn into_place(self, root: PathBuf, why: String) -> Place {
+        let budget = self.bytes.min(self.files.saturating_mul(BYTES_PER_FILE));
+        Place { root, kind: self.kind, budget, why }
+    }
 }
 
 #[cfg(test)]

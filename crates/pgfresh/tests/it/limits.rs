@@ -33,6 +33,30 @@ fn a_place_that_is_full_before_the_server_is_ready() {
 }
 
 #[test]
+fn memory_with_few_inodes_is_passed_over() {
+    let Some(scene) = mounts::scene() else { return };
+    for files in [300, 1200, 6000] {
+        let mount = format!(
+            "for folder in /dev/shm /tmp; do mount -t tmpfs -o mode=1777,size=4g,nr_inodes={files} none $folder; done
+            unset PGFRESH_PLACE XDG_RUNTIME_DIR"
+        );
+        let sessions =
+            "for n in 1 2 3 4 5 6 7 8; do psql -XAtqd d$n -c 'CREATE TABLE t ()' -c 'SELECT 1'; done";
+        let outcome = mounts::run(&scene, &mount, &["-v", "run", "--", "sh", "-euc", sessions]);
+        assert_eq!(
+            (outcome.code, outcome.stdout.as_str()),
+            (Some(0), &*"1\n".repeat(8)),
+            "{files}: {outcome}"
+        );
+        let left = "\"/dev/shm\" and memory have inodes for ";
+        assert!(
+            outcome.stderr.contains(left) && outcome.stderr.contains("files left, "),
+            "{files}: {outcome}"
+        );
+    }
+}
+
+#[test]
 fn no_more_databases_are_leased_or_ready_than_the_space_has_room_for() {
     for major in majors() {
         let gateway =

@@ -26,6 +26,8 @@ pub struct Filesystem {
     pub total: u64,
     /// Bytes that an unprivileged process may still write; `u64::MAX` without a size limit.
     pub free: u64,
+    /// Number of files that may still be made; `u64::MAX` without a bound.
+    pub free_files: u64,
 }
 
 impl Filesystem {
@@ -41,6 +43,7 @@ impl Filesystem {
         let block = u64::try_from(stat.f_bsize).unwrap_or(4096);
         let unbounded = kind == FilesystemKind::Memory && stat.f_blocks == 0;
         let bytes = |blocks: u64| if unbounded { u64::MAX } else { blocks.saturating_mul(block) };
-        Ok(Self { kind, total: bytes(stat.f_blocks), free: bytes(stat.f_bavail) })
+        let free_files = if stat.f_files == 0 { u64::MAX } else { stat.f_ffree };
+        Ok(Self { kind, total: bytes(stat.f_blocks), free: bytes(stat.f_bavail), free_files })
     }
 }
