@@ -13,6 +13,7 @@ use crate::backend::{WaitingBackend, ids};
 use crate::catalog::{FileMap, TemplateCatalog};
 use crate::core::Held;
 use crate::drop::drop_database;
+use crate::eviction::{copy_without_sessions, evict};
 use crate::evidence::Epoch;
 use crate::growth::Growth;
 use crate::inner::Inner;
@@ -461,7 +462,10 @@ impl Inner {
         };
         let database = TemplateDatabase { name: template.to_owned(), database: database_of(template) };
         let called = &database.database;
-        let copied = self.admin.run_once("copy a database", &create_copy(&name, called, self.options.major));
+        // What is left in it has not come through the gateway.
+        evict(&name, &self.admin)?;
+        let sql = create_copy(&name, called, self.options.major);
+        let copied = copy_without_sessions(&name, &sql, &self.admin);
         // Whether it was made before the connection was lost is unknown. Any other error means that it was not.
         let is_there = copied.as_ref().map_or_else(LeaseError::is_lost, |_| true);
         let taken = copied

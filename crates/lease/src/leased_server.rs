@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ::template::{Provisioner, Started};
+use ::template::{Provisioner, Started, end_sessions};
 use pgwire::StartupParams;
 use server::{AdminConnection, Guard, NotStarted, Server, identifier, own_params};
 use storage::Place;
@@ -98,17 +98,18 @@ impl LeasedServer {
         let major = provisioner.installation.version().major;
         let leased = Self { place, directory, power, name, major };
         let prepare = templates.iter().filter_map(|TemplateDatabase { name, .. }| match name.as_str() {
-            "template1" => (template == name).then(|| format!("CREATE DATABASE {READY}")),
+            "template1" if template != name => None,
+            "template1" => Some([end_sessions(name), format!("CREATE DATABASE {READY}")]),
             _ if name == template => Some(renaming(name, READY)),
             _ => Some(renaming(name, &database_of(name))),
         });
-        leased.run("prepare a server", STATEMENT_TIMEOUT, prepare)?;
+        leased.run("prepare a server", STATEMENT_TIMEOUT, prepare.flatten())?;
         Ok(leased)
     }
 
     /// Gives its database a name.
     pub(crate) fn rename(&mut self, name: &str) -> Result<(), LeaseError> {
-        self.run("name a database", STATEMENT_TIMEOUT, [renaming(&self.name, name)])?;
+        self.run("name a database", STATEMENT_TIMEOUT, renaming(&self.name, name))?;
         name.clone_into(&mut self.name);
         Ok(())
     }
@@ -200,6 +201,8 @@ impl LeasedServer {
     }
 }
 
-fn renaming(from: &str, to: &str) -> String {
-    format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(to))
+/// Statements that rename a database, without the sessions that it has.
+fn renaming(from: &str, to: &str) -> [String; 2] {
+    let rename = format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(to));
+    [end_sessions(from), rename]
 }

@@ -26,6 +26,7 @@ mod counters;
 mod digest;
 mod drop;
 mod error;
+mod eviction;
 mod evidence;
 mod execute;
 mod expected;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub(crate) use ::template::PREFIX;
 use ::template::{complete_copy, create_copy};
-use server::{identifier, literal, set_own};
+use server::{literal, set_own};
 use storage::Entry;
 use sys::lock;
 
@@ -17,6 +17,7 @@ use crate::backend::{CatalogStamp, stamp, stamp_of};
 use crate::cached::{CachedCopy, CachedFiles, NotedRow};
 use crate::catalog::{Content, HORIZON, Seed, Table, TemplateCatalog, queries};
 use crate::drop::drop_database;
+use crate::eviction::{copy_without_sessions, evict};
 use crate::evidence::Evidence;
 use crate::wal::{FileChanges, Lsn, RelationFile};
 use crate::{LeaseError, LeaseOptions, TemplateDatabase, note};
@@ -243,13 +244,13 @@ impl Template {
         }
         if by_files == CachedCopy::Impossible {
             let sql = create_copy(&self.database, name, major);
-            if let Err(error) = admin.run_once("copy a template", &sql) {
+            if let Err(error) = copy_without_sessions(&self.database, &sql, admin) {
                 if !error.is_lost() {
                     return Err(error);
                 }
                 // A test may have terminated our connection. Whether the copy was made before is unknown.
                 drop_database(name, admin)?;
-                admin.run_once("copy a template", &sql)?;
+                copy_without_sessions(&self.database, &sql, admin)?;
             }
         }
         let result = self.complete(name, admin, evidence).and_then(|oid| {
@@ -319,21 +320,21 @@ impl Template {
     }
 }
 
-/// Gives the database of a template its name in service, which is returned, and refuses connections to it.
+/// Gives the database of a template its name in service, which is returned, refuses connections to it, and ends those that it has.
+///
+/// `ALTER DATABASE … RENAME` would wait for them. A background worker that is started again finds a lease of the name.
 fn close(template: &str, database: &str, admin: &AdminPool) -> Result<String, LeaseError> {
     if database == "template1" {
         return Ok(database.to_owned());
     }
     let called = database_of(template);
-    if called != database {
-        let sql = format!("ALTER DATABASE {} RENAME TO {}", identifier(database), identifier(&called));
-        admin.run("rename a template", &sql)?;
-    }
     let sql = format!(
-        "UPDATE pg_database SET datistemplate = true, datallowconn = false WHERE datname = {}",
-        literal(&called)
+        "UPDATE pg_database SET datname = {}, datistemplate = true, datallowconn = false WHERE datname = {}",
+        literal(&called),
+        literal(database)
     );
     admin.run("close a template", &sql)?;
+    evict(&called, admin)?;
     Ok(called)
 }
 

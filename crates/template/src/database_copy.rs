@@ -11,6 +11,16 @@ pub fn create_copy(from: &str, to: &str, major: u32) -> String {
     format!("CREATE DATABASE {} TEMPLATE {}{strategy}", identifier(to), identifier(from))
 }
 
+/// SQL that ends all other sessions of a database, and returns a row for each. The server neither renames nor copies a database that has
+/// a session, and a background worker keeps its session for ever.
+#[must_use]
+pub fn end_sessions(database: &str) -> String {
+    let database = literal(database);
+    format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {database} AND pid <> pg_backend_pid()"
+    )
+}
+
 /// SQL that gives such a copy what hangs on the original in catalogs that all databases share: owner, settings, grants, limit,
 /// comment.
 #[must_use]

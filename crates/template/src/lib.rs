@@ -28,7 +28,7 @@ mod steps;
 pub use about::About;
 pub use build::TemplateStatus;
 pub use cached::{CachedTemplate, list, select};
-pub use database_copy::{complete_copy, create_copy};
+pub use database_copy::{complete_copy, create_copy, end_sessions};
 pub use dump::{DumpError, DumpFile, import, save};
 pub use error::{KeptServer, ProvisionError, SetupError};
 pub use fingerprint::{Builder, Fingerprint};

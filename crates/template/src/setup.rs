@@ -20,7 +20,7 @@ use crate::database_properties::{self, DatabaseProperty};
 use crate::error::{SETUP, SetupError};
 use crate::inputs::InputError;
 use crate::provisioner::Step;
-use crate::{ProvisionError, TemplateSpec, complete_copy, create_copy, inputs};
+use crate::{ProvisionError, TemplateSpec, complete_copy, create_copy, end_sessions, inputs};
 
 /// The log's name in the run directory.
 const LOG: &str = "setup.log";
@@ -164,11 +164,12 @@ impl Setup<'_> {
             StartingPoint::Parent { .. } => return Ok(()),
             StartingPoint::From(from) if from == name => return Ok(()),
             StartingPoint::From(from) => {
-                vec![format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(name))]
+                let rename = format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(name));
+                vec![end_sessions(from), rename]
             }
             StartingPoint::Beside(Some(from)) => {
                 let major = self.installation.version().major;
-                vec![create_copy(from, name, major), complete_copy(from, name)]
+                vec![end_sessions(from), create_copy(from, name, major), complete_copy(from, name)]
             }
             StartingPoint::BaseImage | StartingPoint::Beside(None) => {
                 vec![format!("CREATE DATABASE {}", identifier(name))]

@@ -59,6 +59,7 @@ mod template;
 mod tls;
 mod troubleshooting;
 mod turns;
+mod uninvited;
 mod unmodified_suites;
 mod unread;
 mod variables;
