@@ -14,8 +14,9 @@ use crate::admin::{number, text};
 use crate::backend::{WaitingBackend, ids, may_be_too_idle};
 use crate::catalog::{FUNCTIONS, TemplateCatalog};
 use crate::core::Held;
+use crate::drop::drop_database;
 use crate::inner::Inner;
-use crate::names::ready;
+use crate::names::{is_preparing, ready};
 use crate::reset::NotRecyclable;
 use crate::stats::{DatabaseStats, STATS_RENAMED};
 use crate::table::{DatabaseId, Event, Outcome, Proof};
@@ -102,6 +103,31 @@ impl Inner {
             Err(error) => tracing::debug!(%error, "a ready database can be seen"),
         }
         outcome
+    }
+
+    /// Drops a database, or ends the server of a lease that has one of its own.
+    pub(crate) fn drop(&self, id: DatabaseId) -> Outcome {
+        let Some(held) = self.lock().databases.remove(&id) else { return Outcome::Done };
+        if held.server.is_some() {
+            return Outcome::Done;
+        }
+        let mut names = vec![held.own_name.clone()];
+        if is_preparing(&held.own_name) {
+            // The connection may have been lost that gave it the name of a ready one.
+            names.push(ready(&held.own_name));
+        }
+        let oid = held.oid;
+        match names.iter().try_for_each(|name| drop_database(name, &self.admin)) {
+            Ok(()) => {
+                // Nothing of it is of interest any more.
+                self.evidence.take(oid);
+                Outcome::Done
+            }
+            Err(error) => {
+                self.lock().databases.insert(id, held);
+                Outcome::Failed(error)
+            }
+        }
     }
 
     /// Waits, with a bound, while a database of that name is prepared. It soon has another name.

@@ -4,37 +4,7 @@ use server::{AdminConnection, SessionError, identifier, literal};
 
 use crate::LeaseError;
 use crate::admin::AdminPool;
-use crate::inner::Inner;
-use crate::names::{is_preparing, ready};
 use crate::reset::roll_back_prepared;
-use crate::table::{DatabaseId, Outcome};
-
-impl Inner {
-    /// Drops a database, or ends the server of a lease that has one of its own.
-    pub(crate) fn drop(&self, id: DatabaseId) -> Outcome {
-        let Some(held) = self.lock().databases.remove(&id) else { return Outcome::Done };
-        if held.server.is_some() {
-            return Outcome::Done;
-        }
-        let mut names = vec![held.own_name.clone()];
-        if is_preparing(&held.own_name) {
-            // The connection may have been lost that gave it the name of a ready one.
-            names.push(ready(&held.own_name));
-        }
-        let oid = held.oid;
-        match names.iter().try_for_each(|name| drop_database(name, &self.admin)) {
-            Ok(()) => {
-                // Nothing of it is of interest any more.
-                self.evidence.take(oid);
-                Outcome::Done
-            }
-            Err(error) => {
-                self.lock().databases.insert(id, held);
-                Outcome::Failed(error)
-            }
-        }
-    }
-}
 
 /// Drops a database and ends whatever sessions, prepared transactions, subscriptions and slots it has; one that is not
 /// there is no error.
