@@ -46,7 +46,7 @@ type step struct {
 		Status int
 		Body   json.RawMessage
 	}
-	Raises *struct{ Says, Begins, Ends string }
+	Raises *struct{ Text, Begins, Ends string }
 	Prints string
 }
 
@@ -171,8 +171,8 @@ func (s *stage) leave(step *step, test *audience) {
 		if test.fatal != "" {
 			s.Fatalf("%s: failed: %s", step.Do, test.fatal)
 		}
-	case step.Raises.Says != "":
-		if want := "pgfresh: " + step.Raises.Says; test.fatal != want {
+	case step.Raises.Text != "":
+		if want := "pgfresh: " + step.Raises.Text; test.fatal != want {
 			s.Errorf("%s: the error is %q, want %q", step.Do, test.fatal, want)
 		}
 	default:

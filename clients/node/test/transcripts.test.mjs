@@ -36,7 +36,7 @@ function checkError(error, expected) {
     assert.ok(error.message.startsWith(expected.begins), error.message);
     assert.ok(error.message.endsWith(expected.ends ?? ""), error.message);
   }
-  else assert.equal(error.message, expected.says);
+  else assert.equal(error.message, expected.text);
   if (expected.message) {
     assert.equal(error.primary, expected.message);
     for (const part of ["code", "detail", "hint"]) assert.equal(error[part], expected[part]);

@@ -7,7 +7,7 @@ from counterpart import Counterpart, counterpart, keeps_failed
 
 pytest_plugins = ["pytester"]
 
-# Each test that runs pytest in a directory of its own starts a background server there.
+# Each test that runs pytest in another directory starts a background server there.
 os.environ["PGFRESH_IDLE"] = "20s"
 
 

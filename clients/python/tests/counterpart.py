@@ -1,4 +1,4 @@
-"""A server in pgfresh's place, which gives the answers that a test wants."""
+"""Fake pgfresh server, whose responses a test chooses."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ SECRET = "5ec7e700000000000000000000000000"
 
 
 class Counterpart(HTTPServer):
-    """Answers by `answer`, where None is a closed connection, and keeps what was asked for."""
+    """Records all requests in `requests` and responds with `answer`. None closes the connection."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.answer = answer
 
     @property
     def control(self) -> str:
-        """PGFRESH_CONTROL as it would be under `pgfresh run`."""
+        """Value of `PGFRESH_CONTROL`, as `pgfresh run` sets it."""
         return f"http://:{SECRET}@127.0.0.1:{self.server_port}"
 
     @property
     def leases(self) -> list[Any]:
-        """How databases were wanted."""
-        return [asked["body"] for asked in self.asked if asked["path"] == DATABASES]
+        """Bodies of the lease requests."""
+        return [request["body"] for request in self.requests if request["path"] == DATABASES]
 
     @property
     def failed_tests(self) -> list[str]:
-        """The names of the tests that were said to have failed, one for each database."""
-        failed = (asked["path"].partition("?failed=true")[1:] for asked in self.asked)
+        """Names of the tests that the client reported as failed, one for each database, sorted."""
+        failed = (request["path"].partition("?failed=true")[1:] for request in self.requests)
         return sorted(unquote(test.removeprefix("&test=")) for found, test in failed if found)
 
 
 class Handler(BaseHTTPRequestHandler):
     server: Counterpart
 
-    def take(self) -> None:
+    def respond(self) -> None:
         assert self.headers["Authorization"] == f"Bearer {SECRET}"
-        asked: dict[str, Any] = {"method": self.command, "path": self.path}
+        request: dict[str, Any] = {"method": self.command, "path": self.path}
         if body := self.rfile.read(int(self.headers.get("Content-Length", 0))):
-            asked["body"] = json.loads(body)
-        self.server.asked.append(asked)
-        answer = self.server.answer(asked)
+            request["body"] = json.loads(body)
+        self.server.requests.append(request)
+        answer = self.server.answer(request)
         if answer is None:
             return
         text = json.dumps(answer["body"]).encode() if "body" in answer else b""
@@ -60,7 +60,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    do_GET = do_POST = do_DELETE = take
+    do_GET = do_POST = do_DELETE = respond
 
     def log_message(self, format: str, *arguments: object) -> None:
         pass
@@ -77,16 +77,16 @@ def counterpart(answer: Answer) -> Iterator[Counterpart]:
 
 
 def keeps_failed() -> Answer:
-    """The answers of a server that keeps the databases of failed tests."""
+    """Returns the responses of a server that keeps the databases of failed tests."""
     numbers = itertools.count(1)
 
-    def answer(asked: dict[str, Any]) -> dict[str, Any]:
-        if asked["path"] == DATABASES:
-            name = asked["body"].get("name", f"fresh_{next(numbers)}")
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        if request["path"] == DATABASES:
+            name = request["body"].get("name", f"fresh_{next(numbers)}")
             parts = ("url", "jdbc_url", "socket_url", "template")
-            told = {"name": name} | {part: f"{part}/{name}" for part in parts}
-            return {"status": 201, "body": told}
-        name, _, failed = asked["path"].removeprefix(DATABASES + "/").partition("?failed=")
+            body = {"name": name} | {part: f"{part}/{name}" for part in parts}
+            return {"status": 201, "body": body}
+        name, _, failed = request["path"].removeprefix(DATABASES + "/").partition("?failed=")
         if failed:
             return {"status": 200, "body": {"url": f"kept/{name}_failed_{next(numbers)}"}}
         return {"status": 204}

@@ -1,4 +1,4 @@
-"""Budgets of tests and assertions on statements, on a real server, in pytests of their own."""
+"""Budgets and statement counts on a real server, in separate pytest processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(pytester: pytest.Pytester, tests: str, budget: str = "", *options: str) 
     return pytester.runpytest_subprocess("--strict-markers", "-rA", *options)
 
 
-def test_a_test_beyond_its_budget_fails_with_its_statements(pytester: pytest.Pytester) -> None:
+def test_exceeded_budget_lists_statements(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -69,9 +69,7 @@ def test_a_test_beyond_its_budget_fails_with_its_statements(pytester: pytest.Pyt
 
 
 @pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["one", "two"])
-def test_the_file_has_a_budget_for_all_and_a_mark_another_for_one(
-    pytester: pytest.Pytester, workers: list[str]
-) -> None:
+def test_mark_replaces_budget_of_file(pytester: pytest.Pytester, workers: list[str]) -> None:
     result = run(
         pytester,
         """
@@ -93,7 +91,7 @@ def test_the_file_has_a_budget_for_all_and_a_mark_another_for_one(
     result.stdout.fnmatch_lines(["budget exceeded: 4 statements, 3 allowed"])
 
 
-def test_a_reset_begins_anew(pytester: pytest.Pytester) -> None:
+def test_reset_restarts_count(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -118,11 +116,11 @@ def test_a_reset_begins_anew(pytester: pytest.Pytester) -> None:
     )
     result.assert_outcomes(passed=3, failed=3)
     failed = [line.split()[1] for line in result.outlines if line.startswith("FAILED")]
-    file = "test_a_reset_begins_anew.py::test"
+    file = "test_reset_restarts_count.py::test"
     assert failed == [f"{file}_shared[6]", f"{file}_in_between[6-5]", f"{file}_in_between[5-6]"]
 
 
-def test_a_budget_without_a_database_is_an_error(pytester: pytest.Pytester) -> None:
+def test_budget_without_database_is_error(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -143,7 +141,7 @@ def test_a_budget_without_a_database_is_an_error(pytester: pytest.Pytester) -> N
     result.stdout.fnmatch_lines(['E*Error: invalid value for "time": "soon"'])
 
 
-def test_what_a_run_prints_is_not_what_pytest_has_told(pytester: pytest.Pytester) -> None:
+def test_run_omits_budget_errors_of_pytest(pytester: pytest.Pytester) -> None:
     pytester.makefile(".toml", pgfresh="[budget]\nstatements = 1")
     pytester.makepyfile(
         SHOP
@@ -162,16 +160,16 @@ def test_by_name(connection):
     result = pytester.run(binary, "run", "--", "pytest", "-q", "-p", "no:cacheprovider")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["1 passed, 1 xfailed*"])
-    told = [line for line in result.errlines if line]
-    assert told[:2] == [
+    lines = [line for line in result.errlines if line]
+    assert lines[:2] == [
         "pgfresh: a test exceeded its budget",
         "other: 3 statements, 1 allowed",
     ]
-    counts = sorted(line.split()[0] + line.split()[-1] for line in told[2:])
+    counts = sorted(line.split()[0] + line.split()[-1] for line in lines[2:])
     assert counts == ["1?", "1BEGIN", "1COMMIT"]
 
 
-def test_a_profile_names_the_tests_that_reset_a_database(pytester: pytest.Pytester) -> None:
+def test_profile_names_tests_of_shared_database(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         SHOP
         + """
@@ -186,10 +184,10 @@ def test_slow(shared): books_of(shared, 30)
 """
     )
     binary = os.environ.get("PGFRESH_BIN", "pgfresh")
-    words = ["run", "--profile", "--report", "report.json", "--", "pytest", "-q"]
-    assert pytester.run(binary, *words, "-p", "no:cacheprovider").ret == 0
+    arguments = ["run", "--profile", "--report", "report.json", "--", "pytest", "-q"]
+    assert pytester.run(binary, *arguments, "-p", "no:cacheprovider").ret == 0
     tests = json.loads((pytester.path / "report.json").read_text())["tests"]
-    file = "test_a_profile_names_the_tests_that_reset_a_database.py"
+    file = "test_profile_names_tests_of_shared_database.py"
     seen = {
         test["name"]: (test["statements"], [found["count"] for found in test["n_plus_one"]])
         for test in tests
@@ -197,7 +195,7 @@ def test_slow(shared): books_of(shared, 30)
     assert seen == {f"{file}::test_once": (1, []), f"{file}::test_slow": (30, [30])}
 
 
-def test_the_statements_of_a_block_can_be_counted() -> None:
+def test_block_counts_statements() -> None:
     psycopg = pytest.importorskip("psycopg")
     with pgfresh.fresh_database(record=True) as database:
         assert database.recorded
@@ -221,7 +219,7 @@ def test_the_statements_of_a_block_can_be_counted() -> None:
             with psycopg.connect(database.url, autocommit=True) as connection:
                 connection.execute("SELECT 4")
         assert (len(over), over.complete) == (1, False)
-        # The same statements run more often than before the reset.
+        # After the reset, the statements of before run more often.
         with database.statements() as again:
             database.reset(close_sessions=True)
             with psycopg.connect(database.url, autocommit=True) as connection:
@@ -230,7 +228,7 @@ def test_the_statements_of_a_block_can_be_counted() -> None:
         assert (len(again), again.complete) == (2, False)
 
 
-def test_statements_must_be_recorded_to_be_counted(pytester: pytest.Pytester) -> None:
+def test_counting_requires_recording(pytester: pytest.Pytester) -> None:
     with pgfresh.fresh_database() as database:
         assert not database.recorded
         with pytest.raises(pgfresh.Error, match="are not recorded"), database.statements():

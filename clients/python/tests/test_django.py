@@ -18,7 +18,7 @@ execute_from_command_line(["manage.py", *sys.argv[1:]])
 
 
 def manage(*arguments: str, main: tuple[str, ...] = ("manage.py",), **environment: str) -> str:
-    """What `manage.py test` writes, with the engine of pgfresh, when all its tests have passed."""
+    """Runs `manage.py test` with the engine, checks that all tests pass, and returns the output."""
     settings = {"DJANGO_SETTINGS_MODULE": "office.settings_for_tests"}
     done = subprocess.run(
         [sys.executable, *main, "test", "-v2", *arguments],
@@ -32,23 +32,23 @@ def manage(*arguments: str, main: tuple[str, ...] = ("manage.py",), **environmen
     return done.stdout + done.stderr
 
 
-def test_a_migrated_template_is_taken_as_it_is() -> None:
-    said = manage()
-    assert "No migrations to apply" in said
-    assert "Destroying test database" in said
+def test_migrated_template_is_not_migrated_again() -> None:
+    output = manage()
+    assert "No migrations to apply" in output
+    assert "Destroying test database" in output
 
 
-def test_clones_for_processes_that_are_forked() -> None:
+def test_forked_processes_get_clones() -> None:
     assert manage("--parallel", "2").count("Cloning test database") == 2
 
 
-def test_clones_for_processes_that_are_spawned() -> None:
-    said = manage("--parallel", "2", main=("-c", SPAWN))
-    assert said.count("Cloning test database") == 2
+def test_spawned_processes_get_clones() -> None:
+    output = manage("--parallel", "2", main=("-c", SPAWN))
+    assert output.count("Cloning test database") == 2
 
 
-def test_what_the_template_lacks_is_migrated_and_then_kept_by_django_itself() -> None:
+def test_django_migrates_incomplete_template() -> None:
     arguments = ("--exclude-tag", "fresh")
     for parallel in ((), ("--parallel", "2")):
-        said = manage(*arguments, *parallel, PGFRESH_TEMPLATE="none")
-        assert "Applying tickets.0002_discounts... OK" in said
+        output = manage(*arguments, *parallel, PGFRESH_TEMPLATE="none")
+        assert "Applying tickets.0002_discounts... OK" in output

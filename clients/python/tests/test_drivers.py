@@ -1,4 +1,4 @@
-"""Databases of a real server, through the drivers that Python has."""
+"""Databases of a real server with Python's drivers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def has_table(url: str) -> bool:
         return bool(row[0])
 
 
-def test_psycopg_and_reset(fresh_database: Database) -> None:
+def test_reset_removes_tables_with_psycopg(fresh_database: Database) -> None:
     with psycopg.connect(fresh_database.url) as connection:
         connection.execute("CREATE TABLE t ()")
     assert has_table(fresh_database.socket_url)
@@ -28,7 +28,7 @@ def test_psycopg_and_reset(fresh_database: Database) -> None:
     assert not has_table(fresh_database.url)
 
 
-def test_open_sessions_are_an_error_or_closed(fresh_database: Database) -> None:
+def test_reset_rejects_or_closes_open_sessions(fresh_database: Database) -> None:
     with psycopg.connect(fresh_database.url) as connection:
         with pytest.raises(Error) as refusal:
             fresh_database.reset()
@@ -40,7 +40,7 @@ def test_open_sessions_are_an_error_or_closed(fresh_database: Database) -> None:
             connection.execute("SELECT 1")
 
 
-def test_asyncpg(fresh_url: str) -> None:
+def test_asyncpg_connects(fresh_url: str) -> None:
     async def name() -> object:
         connection = await asyncpg.connect(fresh_url)
         try:
@@ -51,14 +51,14 @@ def test_asyncpg(fresh_url: str) -> None:
     assert asyncio.run(name()) == fresh_url.rpartition("/")[2]
 
 
-def test_sqlalchemy(fresh_database: Database) -> None:
+def test_sqlalchemy_connects(fresh_database: Database) -> None:
     engine = sqlalchemy.create_engine(fresh_database.url_for("psycopg"))
     with engine.connect() as connection:
         assert connection.scalar(sqlalchemy.text("SELECT 1")) == 1
     engine.dispose()
 
 
-def test_sqlalchemy_with_asyncpg(fresh_database: Database) -> None:
+def test_sqlalchemy_connects_with_asyncpg(fresh_database: Database) -> None:
     async def one() -> object:
         engine = create_async_engine(fresh_database.url_for("asyncpg"))
         async with engine.connect() as connection:
@@ -69,7 +69,7 @@ def test_sqlalchemy_with_asyncpg(fresh_database: Database) -> None:
     assert asyncio.run(one()) == 1
 
 
-def test_a_name_of_any_characters() -> None:
+def test_name_accepts_any_characters() -> None:
     with fresh_database(name='a b/ü?"%') as database:
         assert database.name == 'a b/ü?"%'
         with psycopg.connect(database.url) as connection:
@@ -77,7 +77,7 @@ def test_a_name_of_any_characters() -> None:
         database.reset()
 
 
-def test_after_its_release_it_is_no_more() -> None:
+def test_release_removes_database() -> None:
     with fresh_database(name="gone") as database, psycopg.connect(database.url) as connection:
         connection.execute("CREATE TABLE t ()")
         connection.commit()

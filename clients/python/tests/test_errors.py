@@ -1,4 +1,4 @@
-"""What users are told of errors, and while they wait."""
+"""Texts of errors and of progress."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from counterpart import counterpart
 from pgfresh import Error, _server, fresh_database
 
 STAND_IN = Path(__file__).parents[2] / "transcripts/pgfresh"
-WHY = 'template "app" is incomplete'
-LINE = {"error": {"message": WHY, "detail": "It said nothing.", "hint": "Look."}}
-SAYS = f"""\
+MESSAGE = 'template "app" is incomplete'
+LINE = {"error": {"message": MESSAGE, "detail": "It said nothing.", "hint": "Look."}}
+STDERR = f"""\
 pgfresh: building template "app"
-pgfresh: {WHY}
+pgfresh: {MESSAGE}
 DETAIL:  It said nothing.
 HINT:  Look."""
 
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A binary that ends at once; the file tells how often it was started."""
+    """Sets a binary that ends at once. Returns the log, with a line for each start."""
     log = tmp_path / "log"
     monkeypatch.delenv("PGFRESH_CONTROL", raising=False)
     environment = {
@@ -30,7 +30,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         "FAKE_LOG": log,
         "FAKE_LINE": json.dumps(LINE),
         "FAKE_EXIT": 1,
-        "FAKE_SAYS": SAYS,
+        "FAKE_STDERR": STDERR,
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, str(value))
@@ -39,19 +39,17 @@ def failing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return log
 
 
-def test_a_server_that_does_not_start_is_tried_once(
-    failing: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_start_is_not_repeated(failing: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for _ in range(3):
         with pytest.raises(Error) as raised:
             fresh_database()
         error = raised.value
-        assert (error.message, error.detail, error.hint) == (WHY, "It said nothing.", "Look.")
+        assert (error.message, error.detail, error.hint) == (MESSAGE, "It said nothing.", "Look.")
     assert failing.read_text() == "started serve --shared --json\n"
-    assert capfd.readouterr().err == SAYS + "\n"
+    assert capfd.readouterr().err == STDERR + "\n"
 
 
-def test_pytest_shows_the_cause_in_a_line_and_what_pgfresh_says(
+def test_pytest_report_has_error_without_traceback(
     failing: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makepyfile(test_x="def test_a(fresh_url): pass\n\ndef test_b(fresh_url): pass")
@@ -60,17 +58,17 @@ def test_pytest_shows_the_cause_in_a_line_and_what_pgfresh_says(
     result.assert_outcomes(errors=2)
     summary = 'ERROR *::test_{} - pgfresh.Error: template "app" is incomplete*'
     result.stdout.fnmatch_lines([summary.format("a"), summary.format("b")])
-    # Of many tests that fail so, each report has the error and nothing of ours.
+    # Each report has the error and no line of the client, because many tests may fail with it.
     result.stdout.fnmatch_lines(["E *pgfresh.Error: template *", "* HINT:  Look."])
     result.stdout.no_fnmatch_line("*_server.py*")
     assert len(result.outlines) < 40, result.outlines
-    # Not captured.
+    # pytest does not capture the progress.
     result.stderr.fnmatch_lines(['pgfresh: building template "app"'])
     assert failing.read_text() == "started serve --shared --json\n"
 
 
 @pytest.mark.parametrize(
-    ("there", "here"),
+    ("http", "python"),
     [
         (
             'Close them first, or set "close_sessions".',
@@ -82,21 +80,19 @@ def test_pytest_shows_the_cause_in_a_line_and_what_pgfresh_says(
         ),
     ],
 )
-def test_hints_are_in_words_of_python(
-    there: str, here: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer = {"status": 409, "body": {"error": {"code": "55006", "message": "no", "hint": there}}}
-    with counterpart(lambda asked: answer) as server:
+def test_hints_name_python_options(http: str, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"status": 409, "body": {"error": {"code": "55006", "message": "no", "hint": http}}}
+    with counterpart(lambda request: answer) as server:
         monkeypatch.setenv("PGFRESH_CONTROL", server.control)
         monkeypatch.setattr(_server, "_found", None)
         monkeypatch.setattr(_server, "_failed", None)
         with pytest.raises(Error) as raised:
             fresh_database()
-    assert raised.value.hint == here
+    assert raised.value.hint == python
 
 
-def test_an_address_of_ipv6_has_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Nothing listens there.
+def test_ipv6_address_has_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    # No server listens on this port.
     control = "http://:secret@[::1]:1"
     monkeypatch.setenv("PGFRESH_CONTROL", control)
     monkeypatch.setattr(_server, "_found", None)

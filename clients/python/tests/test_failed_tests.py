@@ -1,4 +1,4 @@
-"""Which databases are released as those of failed tests, and what is told of those kept."""
+"""Reports of failed tests to pgfresh, and the URLs of kept databases in pytest's report."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_expected(fresh_database): assert False
 def test_skips(fresh_database): pytest.skip()
 """
 
-# As in the quick start: `session` begins with a reset, and one who has `engine` alone does without.
+# Fixtures of the quick start. `session` begins with a reset, `engine` does not.
 FIXTURES = """
 import pytest
 
@@ -65,7 +65,7 @@ def breaking_for_all(engine):
     raise RuntimeError("teardown")
 """
 
-# Tests, the names of those that the session's database is kept of, and options.
+# Tests, the names of failed tests that keep the shared database, and options of pytest.
 SESSIONS = {
     "none": ("def test_passes(session): pass", []),
     "first": (
@@ -342,13 +342,13 @@ SESSIONS = {
 
 
 def kept_of(result: pytest.RunResult) -> list[tuple[str, str]]:
-    """The tests at the end of pytest's report, with the URLs of their databases."""
+    """Returns the failed tests at the end of pytest's report, with the URLs of their databases."""
     lines = itertools.pairwise(result.outlines)
     return sorted((test, line.removeprefix(KEPT)) for test, line in lines if line.startswith(KEPT))
 
 
 @pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["one", "two"])
-def test_what_was_kept_is_told_at_the_end(
+def test_report_ends_with_kept_databases(
     pytester: pytest.Pytester, keeping: Counterpart, workers: list[str]
 ) -> None:
     pytester.makepyfile(test_it=FAILING)
@@ -369,7 +369,7 @@ def test_what_was_kept_is_told_at_the_end(
 
 
 @pytest.mark.parametrize("session", SESSIONS.values(), ids=SESSIONS.keys())
-def test_the_sessions_database_is_kept_of_those_that_used_it_and_failed(
+def test_failed_users_keep_session_database(
     pytester: pytest.Pytester, keeping: Counterpart, session: tuple[Any, ...]
 ) -> None:
     tests, names, *options = session
@@ -379,16 +379,16 @@ def test_the_sessions_database_is_kept_of_those_that_used_it_and_failed(
     failed = sorted(f"test_it.py::{name}" for name in names)
     assert keeping.failed_tests == failed
     assert [test for test, _ in kept_of(result)] == failed
-    ended = [asked for asked in keeping.asked if asked["method"] == "DELETE"]
-    assert len(ended) == len(keeping.leases)
+    releases = [request for request in keeping.requests if request["method"] == "DELETE"]
+    assert len(releases) == len(keeping.leases)
 
-    # A test whose part of the file was written before is not named by another one's.
+    # pytest has written the other tests' parts of the file by then: they lack the property.
     report = ElementTree.parse(pytester.path / "report.xml")
     for case in report.iter("testcase"):
         assert case.find("properties") is None or case.attrib["name"] in " ".join(names)
 
 
-def test_each_worker_tells_of_its_own(pytester: pytest.Pytester, keeping: Counterpart) -> None:
+def test_each_worker_reports_its_database(pytester: pytest.Pytester, keeping: Counterpart) -> None:
     pytester.makeconftest(FIXTURES)
     passes, fails = "def test_{}(session): pass\n", "def test_{}(session): assert False\n"
     pytester.makepyfile(
@@ -401,7 +401,7 @@ def test_each_worker_tells_of_its_own(pytester: pytest.Pytester, keeping: Counte
     assert [test for test, _ in kept_of(result)] == ["test_one.py::test_b"]
 
 
-def test_a_kept_database_has_what_its_test_left(pytester: pytest.Pytester) -> None:
+def test_kept_database_has_tables_of_test(pytester: pytest.Pytester) -> None:
     psycopg = pytest.importorskip("psycopg")
     pytest.importorskip("sqlalchemy")
     [fixtures] = re.findall(r"```python\n( *# conftest.py\n.*?)```", QUICKSTART.read_text(), re.S)
@@ -430,7 +430,7 @@ def test_a_kept_database_has_what_its_test_left(pytester: pytest.Pytester) -> No
             assert tables.fetchall() == [(table,)]
 
 
-def test_a_release_that_is_refused_is_an_error_of_the_test(
+def test_refused_release_is_error_of_test(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = keeps_failed()
@@ -441,7 +441,7 @@ def test_a_release_that_is_refused_is_an_error_of_the_test(
         def test_fails(session, breaking): pass
         """)
     with counterpart(
-        lambda asked: refused if asked["method"] == "DELETE" else answer(asked)
+        lambda request: refused if request["method"] == "DELETE" else answer(request)
     ) as server:
         monkeypatch.setenv("PGFRESH_CONTROL", server.control)
         result = pytester.runpytest_subprocess()
@@ -449,9 +449,7 @@ def test_a_release_that_is_refused_is_an_error_of_the_test(
     result.stdout.fnmatch_lines(["no", "*RuntimeError: teardown", "no"])
 
 
-def test_a_test_is_called_as_pytest_shows_it_however_that_is(
-    pytester: pytest.Pytester, keeping: Counterpart
-) -> None:
+def test_reported_name_is_pytest_node_id(pytester: pytest.Pytester, keeping: Counterpart) -> None:
     names = ["a b&c=d", "größe", "\\udcff", "x" * 10_000]
     pytester.makepyfile(
         test_it=f"""
@@ -463,13 +461,13 @@ def test_a_test_is_called_as_pytest_shows_it_however_that_is(
     )
     pytester.runpytest_subprocess("--tb=no").assert_outcomes(failed=4)
     begin = "test_it.py::test["
-    told = keeping.failed_tests
-    assert all(test.startswith(begin) and len(test) <= 1000 for test in told)
-    assert begin + "a b&c=d]" in told
-    assert max(map(len, told)) == 1000
+    reported = keeping.failed_tests
+    assert all(test.startswith(begin) and len(test) <= 1000 for test in reported)
+    assert begin + "a b&c=d]" in reported
+    assert max(map(len, reported)) == 1000
 
 
-def test_nothing_is_said_where_nothing_was_kept(pytester: pytest.Pytester) -> None:
+def test_report_without_kept_databases_has_no_section(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test(fresh_database): pass")
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=1)

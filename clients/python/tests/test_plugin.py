@@ -1,4 +1,4 @@
-"""The fixtures, in pytests of their own."""
+"""Fixtures and options of the pytest plugin, in separate pytest processes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def count():
 
 
 @pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["one", "two"])
-def test_each_test_has_a_database_and_each_process_one_more(
+def test_tests_and_workers_have_separate_databases(
     pytester: pytest.Pytester, workers: list[str]
 ) -> None:
     pytester.makepyfile(ISOLATED)
     pytester.runpytest_subprocess(*workers).assert_outcomes(passed=16)
 
 
-def test_wishes_come_from_the_marker_then_the_command_line_then_the_file(
+def test_marker_precedes_command_line_and_file(
     pytester: pytest.Pytester, keeping: Counterpart
 ) -> None:
     pytester.makeini("[pytest]\npgfresh_template = file\npgfresh_isolation = clone")
@@ -58,7 +58,7 @@ def test_wishes_come_from_the_marker_then_the_command_line_then_the_file(
     assert keeping.leases == [from_file, from_file, marked, from_line, from_line, marked]
 
 
-def test_what_the_mark_has_not_is_the_error_of_the_test(pytester: pytest.Pytester) -> None:
+def test_unknown_mark_argument_is_error(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest
 
@@ -75,7 +75,7 @@ def test_what_the_mark_has_not_is_the_error_of_the_test(pytester: pytest.Pyteste
     )
 
 
-def test_nothing_is_started_for_tests_without_databases(
+def test_tests_without_databases_start_no_server(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGFRESH_BIN", "/nonexistent")
@@ -83,22 +83,22 @@ def test_nothing_is_started_for_tests_without_databases(
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
-def test_what_pgfresh_refuses_is_the_error_of_the_test(pytester: pytest.Pytester) -> None:
+def test_unknown_template_is_error(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test(fresh_database): pass")
     result = pytester.runpytest_subprocess("--pgfresh-template=shpo")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(['E*Error: template "shpo" does not exist'])
 
 
-def test_pytest_still_tells_which_fixtures_a_test_has_come_to(
+def test_pytest_lists_fixtures_that_test_reached(
     pytester: pytest.Pytester,
 ) -> None:
-    """Pins what the plugin reads of pytest without a promise of pytest's: `_request._fixture_defs`.
+    """Checks a private attribute of pytest that the plugin reads, `_request._fixture_defs`.
 
-    The database of a session is kept as that of a failed test if the test has used it. What is
-    public has too much: `request.fixturenames` has also fixtures that the test did not come to,
-    because one before them failed, and the hook `pytest_fixture_setup` runs once for a session. If
-    this fails with a new pytest, look for the new place: until then `_used` takes the public names.
+    The plugin reports the shared database for a failed test only if the test used it. The public
+    `request.fixturenames` also has fixtures that pytest skipped because an earlier one failed, and
+    pytest calls the hook `pytest_fixture_setup` once for the session. If this test fails with a new
+    pytest, find the new attribute. Until then, `_used` falls back to `fixturenames`.
     """
     pytester.makeconftest(
         """
@@ -127,7 +127,7 @@ def test_pytest_still_tells_which_fixtures_a_test_has_come_to(
         """
     )
     result = pytester.runpytest_inprocess("-s", "-p", "no:cacheprovider")
-    told = [
+    lines = [
         f"*test_{name}" for name in ("asks {'shared'}", "names {'shared'}", "fails_before nothing")
     ]
-    result.stdout.fnmatch_lines(told)
+    result.stdout.fnmatch_lines(lines)

@@ -1,4 +1,4 @@
-"""The program behind: started once, undisturbed, and gone with the process that needed it."""
+"""Lifetime of the binary: one start for each process, and the end with the process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pgfresh import Error, _server
 
 BEGIN = "from pgfresh import fresh_database as fresh; database = fresh()\n"
 READY = "print(flush=True);"
-PATIENCE = 30
-"""Seconds."""
+TIMEOUT = 30
+"""Timeout for the end of a process, in seconds."""
 
 
 def start(program: str) -> subprocess.Popen[str]:
-    """Python, running a program that has a database and says so, in a session of its own."""
+    """Runs a Python program in a new session. Returns when it has leased a database."""
     process = subprocess.Popen(
         [sys.executable, "-X", "dev", "-W", "error", "-c", BEGIN + program],
         stdin=subprocess.PIPE,
@@ -35,41 +35,41 @@ def start(program: str) -> subprocess.Popen[str]:
 
 
 def only_child(process: subprocess.Popen[str]) -> int:
-    """A descriptor of it, which is readable once it has ended."""
+    """Returns a descriptor of the only child, which becomes readable when the child ends."""
     [child] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return os.pidfd_open(int(child))
 
 
 def has_ended(child: int) -> bool:
-    ended, _, _ = select.select([child], [], [], PATIENCE)
+    ended, _, _ = select.select([child], [], [], TIMEOUT)
     os.close(child)
     return bool(ended)
 
 
 @pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "os.abort()"])
-def test_it_ends_with_its_process_whatever_ends_that(end: str) -> None:
+def test_binary_ends_with_process(end: str) -> None:
     with start(f"import os; {READY} input(); {end}") as process:
         child = only_child(process)
-        process.communicate("\n", PATIENCE)
+        process.communicate("\n", TIMEOUT)
         assert has_ended(child)
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-def test_it_ends_with_its_process_by_signal(end: signal.Signals) -> None:
+def test_binary_ends_after_signal_to_process(end: signal.Signals) -> None:
     with start(f"{READY} input()") as process:
         child = only_child(process)
         process.send_signal(end)
         assert has_ended(child)
-        assert process.wait(PATIENCE) == -end
+        assert process.wait(TIMEOUT) == -end
 
 
-def test_an_orderly_end_is_silent() -> None:
+def test_normal_exit_prints_nothing() -> None:
     with start(f"{READY} database.release()") as process:
-        assert process.communicate(timeout=PATIENCE) == ("", "")
+        assert process.communicate(timeout=TIMEOUT) == ("", "")
         assert process.returncode == 0
 
 
-def test_ctrl_c_leaves_it_to_those_who_clean_up() -> None:
+def test_cleanup_after_ctrl_c_reaches_server() -> None:
     program = """
 try:
     print(flush=True)
@@ -81,10 +81,10 @@ except KeyboardInterrupt:
 """
     with start(program) as process:
         os.killpg(process.pid, signal.SIGINT)
-        assert process.communicate(timeout=PATIENCE) == ("released\n", "")
+        assert process.communicate(timeout=TIMEOUT) == ("released\n", "")
 
 
-def test_threads_share_one() -> None:
+def test_threads_share_one_binary() -> None:
     program = """
 from concurrent.futures import ThreadPoolExecutor
 with ThreadPoolExecutor(8) as pool:
@@ -95,10 +95,10 @@ input()
 """
     with start(program) as process:
         os.close(only_child(process))
-        process.communicate("\n", PATIENCE)
+        process.communicate("\n", TIMEOUT)
 
 
-def test_a_forked_child_uses_it_and_does_not_end_it() -> None:
+def test_forked_child_shares_binary() -> None:
     program = """
 import os, sys
 print(flush=True)
@@ -109,17 +109,15 @@ assert os.waitpid(child, 0)[1] == 0
 fresh().release()
 """
     with start(program) as process:
-        _, complaints = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, complaints) == (0, "")
+        _, stderr = process.communicate(timeout=TIMEOUT)
+        assert (process.returncode, stderr) == (0, "")
 
 
-def test_the_one_of_the_wheel_goes_before_the_one_on_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    carried = tmp_path / "pgfresh"
-    carried.write_text("#!/bin/sh\nexit 9\n")
-    carried.chmod(0o755)
+def test_binary_of_wheel_precedes_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundled = tmp_path / "pgfresh"
+    bundled.write_text("#!/bin/sh\nexit 9\n")
+    bundled.chmod(0o755)
     monkeypatch.delenv("PGFRESH_BIN")
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
     with pytest.raises(Error, match="ended with exit code 9"):
-        _server._started()
+        _server._start()

@@ -1,4 +1,4 @@
-"""What all clients have in common: ../../transcripts, played."""
+"""Transcripts of `../../transcripts`, which all clients follow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_error(raised: Error, expected: dict[str, Any]) -> None:
         assert str(raised).startswith(expected["begins"])
         assert str(raised).endswith(expected.get("ends", ""))
     else:
-        assert str(raised) == expected["says"]
+        assert str(raised) == expected["text"]
     for part in ("code", "message", "detail", "hint"):
         if "message" in expected:
             assert getattr(raised, part) == expected.get(part)
@@ -55,7 +55,7 @@ def test_transcript(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     answers: list[dict[str, Any] | None] = []
-    with counterpart(lambda asked: answers.pop(0)) as server:
+    with counterpart(lambda request: answers.pop(0)) as server:
         text = path.read_text().replace("{port}", str(server.server_port))
         transcript = json.loads(text)
         start = transcript.get("start", {})
@@ -76,17 +76,17 @@ def test_transcript(
 
         database = None
         for step in transcript["steps"]:
-            server.asked.clear()
+            server.requests.clear()
             answers[:] = [step.get("answer")]
             try:
                 database = do(step, database)
                 assert "raises" not in step
             except Error as error:
                 check_error(error, step["raises"])
-            assert server.asked == ([step["request"]] if "request" in step else [])
-            told = capfd.readouterr().err
+            assert server.requests == ([step["request"]] if "request" in step else [])
+            stderr = capfd.readouterr().err
             if "exit" not in start:
-                assert told == (step["prints"] + "\n" if "prints" in step else "")
+                assert stderr == (step["prints"] + "\n" if "prints" in step else "")
             if step["do"] == "lease" and "raises" not in step:
                 for name, value in step["answer"]["body"].items():
                     assert getattr(database, name) == value

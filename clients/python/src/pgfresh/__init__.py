@@ -1,10 +1,10 @@
-"""A fresh PostgreSQL database for every test, from the program pgfresh.
+"""Fresh PostgreSQL databases for tests, from the pgfresh binary.
 
     with pgfresh.fresh_database() as database:
         connection = psycopg.connect(database.url)
 
-No driver is needed or preferred: a database is a name and URLs. The fixtures for pytest are in
-`pgfresh.pytest_plugin`, Django's database engine is `pgfresh.django`.
+The package has no driver: a database is a name and URLs. `pgfresh.pytest_plugin` has the fixtures
+for pytest, and `pgfresh.django` is an engine for Django.
 """
 
 from ._database import Database, fresh_database

@@ -1,4 +1,4 @@
-"""A database of one's own, from its lease to its release."""
+"""Leased databases: lease, reset, measurement and release."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from ._statements import Statements
 
 
 class Database:
-    """A fresh copy of a template, ours until it is released.
+    """A leased copy of a template.
 
-    As a context manager it releases itself, as a failed test's if an exception ends the block.
+    As a context manager, it releases the database at the end of the block. If an exception ends
+    the block, the client reports the test as failed.
     """
 
     name: str
-    """Its name, unique on its server."""
+    """Name of the database, unique on its server."""
     url: str
-    """`postgresql://…`, for drivers and everything else that understands libpq's URLs."""
+    """URL for drivers and programs that read libpq's URLs, `postgresql://…`."""
     jdbc_url: str
-    """The same for JDBC."""
+    """URL for JDBC drivers, `jdbc:postgresql://…`."""
     socket_url: str
-    """`postgresql://…` over a unix socket, without a password."""
+    """URL with the server's unix socket, `postgresql://…`, without a password."""
     template: str
-    """What it is a copy of."""
+    """Name of the template that the database is a copy of."""
     recorded: bool
-    """Whether its statements are recorded: because `record` asks for it, or because `pgfresh.toml`
-    has a `[budget]`."""
+    """Whether pgfresh records the statements: with `record=True`, or with a `[budget]` in
+    `pgfresh.toml`."""
 
     def __init__(
         self,
@@ -50,71 +51,81 @@ class Database:
         self._request = {key: value for key, value in request.items() if value is not None}
         self._test: str | None = None
         self._failed: str | None = None
-        """The first test that used it and failed since its lease or last reset."""
+        """First failed test that used the database since its lease or last reset."""
         self._kept: list[tuple[str, str]] = []
-        """Tests that failed, with the URL under which their database was kept."""
+        """Failed tests, each with the URL of its kept database."""
         self._limits: dict[str, Any] = {}
         self._exceeded: list[str] = []
         self._resets = 0
         self._lease()
 
     def _lease(self) -> None:
-        told = server().ask("POST", "/v1/databases", self._request)
-        self.name = told["name"]
-        self.url = told["url"]
-        self.jdbc_url = told["jdbc_url"]
-        self.socket_url = told["socket_url"]
-        self.template = told["template"]
-        self.recorded = told.get("recorded", False)
+        response = server().request("POST", "/v1/databases", self._request)
+        self.name = response["name"]
+        self.url = response["url"]
+        self.jdbc_url = response["jdbc_url"]
+        self.socket_url = response["socket_url"]
+        self.template = response["template"]
+        self.recorded = response.get("recorded", False)
 
     def url_for(self, driver: str) -> str:
-        """The URL as SQLAlchemy wants it: `url_for("psycopg")` is `postgresql+psycopg://…`."""
+        """Returns the URL for SQLAlchemy with a driver.
+
+        `url_for("psycopg")` returns `postgresql+psycopg://…`.
+        """
         return self.url.replace("postgresql://", f"postgresql+{driver}://", 1)
 
     def reset(self, *, close_sessions: bool = False) -> None:
-        """Makes it equal to its template again. Open sessions are an error, or are closed.
+        """Restores the database to the state of its template.
 
-        In pytest, after a failed test, it is released as that test's, which closes its sessions,
-        and a new database takes its name.
+        Raises `Error` if sessions are open, unless `close_sessions` closes them. In pytest, a reset
+        after a failed test closes all sessions and releases the database, so that pgfresh can keep
+        it. Then it leases another one with the same name.
         """
         if self._failed is None:
             self._reset(close_sessions)
         else:
-            # A reset would remove what the failed test left.
+            # A reset would remove the data that the failed test left.
             self._end()
             self._request["name"] = self.name
             self._lease()
         self._resets += 1
 
     def _reset(self, close_sessions: bool) -> None:
-        # A name need not be text that UTF-8 can say.
+        # A test name may contain lone surrogates, which UTF-8 cannot encode.
         test = self._test and self._test[:1000].encode(errors="replace").decode()
         ended = {} if test is None else {"test": test}
-        told = reset(self.name, close_sessions=close_sessions, **ended, **self._limits)
-        if "message" in told:
-            self._exceeded.append(told["message"])
+        response = reset(self.name, close_sessions=close_sessions, **ended, **self._limits)
+        if "message" in response:
+            self._exceeded.append(response["message"])
 
     def statements(self) -> Statements:
-        """The statements that its clients run within a block. It must be recorded: lease it with
-        `record=True`, or mark the test with `@pytest.mark.pgfresh(record=True)`.
+        """Returns a context manager that counts the statements of all clients within its block.
+
+        pgfresh must record the database: lease it with `record=True`, or mark the test with
+        `@pytest.mark.pgfresh(record=True)`. Otherwise the block raises `Error`.
         """
         return Statements(lambda: {**self._measure({}), "resets": self._resets})
 
     def _measure(self, limits: dict[str, Any]) -> dict[str, Any]:
-        """What its clients have run since it was leased or reset, and which limits that exceeds."""
+        """Returns the statements since the lease or last reset.
+
+        `message` is present if they exceed `limits`.
+        """
         query = "&".join(f"{name}={quote(str(value))}" for name, value in limits.items())
-        return server().ask("GET", f"{_path(self.name)}/statements?{query}".rstrip("?"))
+        return server().request("GET", f"{_path(self.name)}/statements?{query}".rstrip("?"))
 
     def release(self, *, failed: bool = False, test: str | None = None) -> str | None:
-        """Gives it back: its sessions are closed, it is no more. With `failed`, for the database of
-        a failed test, the URL under which it was kept, if it was. `test` is the test's name, under
-        which profiles list it.
+        """Releases the database: pgfresh closes its sessions and removes it.
+
+        `failed` reports that the test failed. If pgfresh then keeps the database, the result is its
+        URL, otherwise None. `test` is the name of the test in profiles.
         """
-        told = server().ask("DELETE", _path(self.name) + _query(failed, test))
-        return told.get("url")
+        response = server().request("DELETE", _path(self.name) + _query(failed, test))
+        return response.get("url")
 
     def _end(self) -> None:
-        """Releases it as that of the test that failed, or else as that of the last one."""
+        """Releases the database for the first failed test, or for the last test if none failed."""
         failed, self._failed = self._failed, None
         if failed is None:
             self.release(test=self._test)
@@ -145,23 +156,25 @@ def fresh_database(
     isolation: str | None = None,
     record: bool = False,
 ) -> Database:
-    """Leases a database: a fresh copy of `template`, or of the default one of pgfresh.toml.
+    """Leases a database: a fresh copy of `template`, by default of the one in `pgfresh.toml`.
 
-    The first call of a process starts pgfresh, unless `pgfresh run` has done so. `name` is made up
-    if there is none. `isolation` is as in pgfresh's documentation of its HTTP API. With `record`
-    its statements are recorded, for `Database.statements`.
+    Outside of `pgfresh run`, the first call of a process starts pgfresh. Without `name`, pgfresh
+    chooses one. `isolation` is as in the documentation of the HTTP API. With `record`, pgfresh
+    records the statements for `Database.statements`.
 
-    Raises `Error` if it is refused.
+    Raises `Error` if pgfresh does not start or refuses the request.
     """
     return Database(template=template, name=name, isolation=isolation, record=record)
 
 
 def reset(name: str, *, close_sessions: bool, **test: Any) -> dict[str, Any]:
-    """Makes the leased database of that name equal to its template again. `test` is what is said of
-    the test that is over: its name as `test`, and limits.
+    """Resets the leased database `name`.
+
+    `test` describes the test that has ended: its name as `test`, and its limits. The result has a
+    `message` if the test exceeded a limit.
     """
-    wish = ({"close_sessions": True} if close_sessions else {}) | test
-    return server().ask("POST", f"{_path(name)}/reset", wish)
+    body = ({"close_sessions": True} if close_sessions else {}) | test
+    return server().request("POST", f"{_path(name)}/reset", body)
 
 
 def _path(name: str) -> str:
@@ -174,11 +187,11 @@ def _query(failed: bool, test: str | None) -> str:
     return "?" + "&".join(parts) if parts else ""
 
 
-def span(time: str | float) -> str:
-    """A time as pgfresh reads it; a number is one of seconds."""
+def duration(time: str | float) -> str:
+    """Returns a duration with a unit, as pgfresh reads it. A number is in seconds."""
     return time if isinstance(time, str) else f"{math.ceil(time * 1000)}ms"
 
 
 def kept_line(url: str) -> str:
-    """How the user is told where the database of a failed test is."""
+    """Returns the line that reports the kept database of a failed test."""
     return f"pgfresh: kept the database of the failed test: {url}"

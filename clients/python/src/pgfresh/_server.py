@@ -1,8 +1,8 @@
-"""The server of pgfresh that this process uses: found or started once, asked over HTTP.
+"""Client of the HTTP API: finds or starts one pgfresh server for the process.
 
-Under `pgfresh run` the environment says where it is. Otherwise the binary is started, which joins
-or makes a server; its standard input is a pipe that we hold. When this process ends, however, the
-pipe is closed, and what was held for us goes.
+Under `pgfresh run`, `PGFRESH_CONTROL` has the address. Otherwise the client starts the binary,
+which joins or starts the background server. The binary's standard input is a pipe, the lifeline:
+when this process ends in any way, the pipe closes, and pgfresh releases its databases.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 ARGUMENTS = ("serve", "--shared", "--json")
-"""What the binary is started with."""
+"""Arguments of the binary."""
 
-PATIENCE = 600
-"""Seconds that an answer may take: a copy of a large template is the longest."""
+RESPONSE_TIMEOUT = 600
+"""Timeout for a response, in seconds. The copy of a large template takes longest."""
 
-STOP = 10
-"""Seconds that the binary may take to end after its standard input has been closed."""
+STOP_TIMEOUT = 10
+"""Timeout for the end of the binary after the close of its standard input, in seconds."""
 
 
 class Error(Exception):
-    """What pgfresh refuses or could not do, in its words; `code` is an SQLSTATE."""
+    """Error of pgfresh or of the client.
+
+    `code` is an SQLSTATE, or None if the error did not come from the HTTP API.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,10 @@ Error.__module__ = "pgfresh"
 
 
 class Server:
-    """Where it is, what it wants to hear, and for whom it holds our databases."""
+    """Address and password of a pgfresh server.
+
+    `holder` identifies the process whose end releases the databases; None under `pgfresh run`.
+    """
 
     def __init__(self, host: str, port: int, secret: str, holder: str | None) -> None:
         self._host = host
@@ -66,17 +72,25 @@ class Server:
         self.holder = holder
 
     def environment(self) -> dict[str, str]:
-        """The variables with which another process finds it and holds databases for us."""
+        """Returns the variables with which another process uses this server.
+
+        The databases of the other process end with the holder of this one.
+        """
         control = f"http://:{quote(self._secret, safe='')}@{self._where}"
         holder = {"PGFRESH_HOLDER": self.holder} if self.holder else {}
         return {"PGFRESH_CONTROL": control} | holder
 
-    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The answer's body, empty if it has none."""
+    def request(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Sends a request and returns the body of the response, empty if it has none.
+
+        Raises `Error` for a status of 300 or more, and if the connection fails.
+        """
         headers = {"Authorization": f"Bearer {self._secret}"}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        connection = HTTPConnection(self._host, self._port, timeout=PATIENCE)
+        connection = HTTPConnection(self._host, self._port, timeout=RESPONSE_TIMEOUT)
         try:
             text = None if body is None else json.dumps(body)
             connection.request(method, path, text, headers)
@@ -105,7 +119,7 @@ _HINTS = {
     'set "close_sessions"': "call reset(close_sessions=True)",
     'Lease it with "record": true': "Lease it with record=True, or mark the test with it",
 }
-"""What hints say to users of HTTP, and what they say here."""
+"""Replacements in hints: options of the HTTP API, and their equivalents in Python."""
 
 
 def _refusal(status: int, answer: bytes) -> Error:
@@ -115,42 +129,45 @@ def _refusal(status: int, answer: bytes) -> Error:
         return Error(f"pgfresh answered with status {status}")
 
 
-def _error(told: Mapping[str, Any]) -> Error:
-    hint = told.get("hint")
+def _error(fields: Mapping[str, Any]) -> Error:
+    hint = fields.get("hint")
     for there, here in _HINTS.items():
         hint = hint and hint.replace(there, here)
-    return Error(told["message"], code=told.get("code"), detail=told.get("detail"), hint=hint)
+    return Error(fields["message"], code=fields.get("code"), detail=fields.get("detail"), hint=hint)
 
 
 _found: Server | None = None
 _failed: Error | None = None
-"""Why there is none. It is not tried again: the setup of a template would fail for each test."""
+"""Error of the first start. Later calls raise it again: another start could take as long."""
 _finding = threading.Lock()
 
 
 def server() -> Server:
-    """The server of this process, which is started if it is needed for the first time."""
+    """Returns the server of this process. The first call finds or starts it.
+
+    Raises `Error` if there is no server, and the same one for each later call.
+    """
     global _failed, _found
     with _finding:
         if _found is None and _failed is None:
             control = os.environ.get("PGFRESH_CONTROL")
             try:
-                _found = _handed_on(control) if control else _started()
+                _found = _from_environment(control) if control else _start()
             except Error as error:
                 _failed = error.with_traceback(None)
         if _failed is not None:
-            # Another one, because an error that is raised gets a traceback.
+            # A new object for each call: each raise adds to the traceback of an error.
             raise Error(_failed.message, detail=_failed.detail, hint=_failed.hint)
         assert _found is not None
         return _found
 
 
 def is_found() -> bool:
-    """Whether `server` has nothing to start."""
+    """Whether the process has found or started its server."""
     return _found is not None
 
 
-def _handed_on(control: str) -> Server:
+def _from_environment(control: str) -> Server:
     url = urlsplit(control)
     try:
         host, port, secret = url.hostname, url.port, url.password
@@ -161,14 +178,14 @@ def _handed_on(control: str) -> Server:
     return Server(host, port, unquote(secret), os.environ.get("PGFRESH_HOLDER"))
 
 
-def _carried() -> str | None:
-    """The binary of our version, if it came in one wheel with us."""
+def _bundled_binary() -> str | None:
+    """Returns the path of the binary in the wheel of this client, or None if it has none."""
     return shutil.which("pgfresh", path=sysconfig.get_path("scripts"))
 
 
-def _started() -> Server:
+def _start() -> Server:
     named = os.environ.get("PGFRESH_BIN")
-    path = shutil.which(named or _carried() or "pgfresh")
+    path = shutil.which(named or _bundled_binary() or "pgfresh")
     if path is None and named:
         if os.path.exists(named):
             raise _not_run(named, "it is not an executable file")
@@ -179,7 +196,7 @@ def _started() -> Server:
             hint="Install it with the script of its release, sh pgfresh-install.sh, "
             "or set PGFRESH_BIN to where it is.",
         )
-    # In a session of its own Ctrl-C does not reach it: tests still give their databases back.
+    # Ctrl-C does not reach a process in another session, so that tests can still release databases.
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(
@@ -189,32 +206,36 @@ def _started() -> Server:
         raise _not_run(path, error.strerror or str(error)) from error
     assert process.stdout is not None
     try:
-        found = _place(process.stdout.readline(), path)
+        found = _parse_line(process.stdout.readline(), path)
     except EOFError:
         raise _ended(_end(process)) from None
     except Error:
         _end(process)
         raise
     except BaseException:
-        # Ctrl-C waits for nothing.
+        # After Ctrl-C the client does not wait for the end of the binary.
         _close(process)
         raise
     atexit.register(_stop, process, os.getpid())
     return found
 
 
-def _place(line: bytes, path: str) -> Server:
-    """What the line of the binary tells. There is none if it has ended."""
+def _parse_line(line: bytes, path: str) -> Server:
+    """Parses the line that the binary prints when it is ready.
+
+    Raises `EOFError` if the binary ended before it printed a line, and `Error` for an error in the
+    line.
+    """
     if not line.endswith(b"\n"):
         raise EOFError
     try:
-        told = json.loads(line)
-        if "error" in told:
-            raise _error(told["error"])
-        url = urlsplit(told["http_url"])
+        fields = json.loads(line)
+        if "error" in fields:
+            raise _error(fields["error"])
+        url = urlsplit(fields["http_url"])
         if not (url.hostname and url.port):
             raise ValueError
-        return Server(url.hostname, url.port, told["password"], told.get("holder"))
+        return Server(url.hostname, url.port, fields["password"], fields.get("holder"))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Error(f'could not read what "{path}" printed', hint=_CHECK) from None
 
@@ -229,19 +250,25 @@ def _ended(code: int) -> Error:
 
 
 def _stop(process: subprocess.Popen[bytes], owner: int) -> None:
-    """Closes the lifeline. A forked child has a copy of it, and no child to wait for."""
+    """Closes the lifeline, and waits for the end of the binary.
+
+    A forked child of this process does not wait: the binary is not its child.
+    """
     _close(process)
     if os.getpid() == owner:
-        process.wait(STOP)
+        process.wait(STOP_TIMEOUT)
     else:
         process.returncode = 0
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
-    """Its exit code, once it has said all. What is not pgfresh need not end by itself."""
+    """Closes the lifeline and returns the exit code.
+
+    Kills a program that does not end, because `PGFRESH_BIN` may name one that is not pgfresh.
+    """
     _close(process)
     try:
-        return process.wait(STOP)
+        return process.wait(STOP_TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()

@@ -1,4 +1,4 @@
-"""The statements that the clients of a database have run."""
+"""Statements that the clients of a database ran, and their counts."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement, and what all its runs together took."""
+    """Statement with the totals of its runs."""
 
     text: str
-    """On one line, with `?` in place of values."""
+    """Text of the statement in one line, with `?` in place of values."""
     count: int
-    """How often it ran."""
+    """Number of runs."""
     seconds: float
+    """Total time in the database."""
     rows: int
-    """Rows that it returned or changed."""
+    """Number of rows that the runs returned or changed."""
 
 
 class Statements:
-    """The statements that ran within a block; its length is how many they were.
+    """Statements that ran within a block. Its length is their number.
 
         with fresh_database.statements() as statements:
             list_orders(connection)
         assert len(statements) <= 3
 
-    It is empty until the block has ended.
+    The object is empty until the block ends, and stays empty if an exception ends the block.
     """
 
     most_frequent: list[Statement]
-    """Each statement once, those that ran most often first."""
+    """Distinct statements, ordered by their counts, the highest first."""
     seconds: float
-    """How long all took together."""
+    """Total time in the database."""
     complete: bool
-    """Whether all statements are counted and listed: very many different ones are not listed, and
-    those before a reset within the block are not counted."""
+    """Whether the counts and the list are complete. A reset within the block loses the statements
+    before it, and pgfresh lists only a limited number of distinct statements."""
 
     def __init__(self, read: Callable[[], Mapping[str, Any]]) -> None:
         self._read = read
@@ -64,7 +65,7 @@ class Statements:
         ran = _counts(after)
         ran.subtract(_counts(before))
         if after["resets"] != before["resets"] or min(ran.values(), default=0) < 0:
-            # The database was reset in between, by this object or in another way.
+            # A reset within the block restarted the counts. Another client can have sent it.
             before, ran, self.complete = {}, _counts(after), False
         earlier = {line["statement"]: line for line in before.get("statements", ())}
         self._count = after["count"] - before.get("count", 0)
@@ -84,5 +85,5 @@ class Statements:
         return f"<{self._count} statements: {lines}>"
 
 
-def _counts(told: Mapping[str, Any]) -> Counter[str]:
-    return Counter({line["statement"]: line["count"] for line in told["statements"]})
+def _counts(measured: Mapping[str, Any]) -> Counter[str]:
+    return Counter({line["statement"]: line["count"] for line in measured["statements"]})

@@ -1,11 +1,12 @@
-"""Fixtures for pytest: a fresh database for each test that asks for one.
+"""Fixtures for pytest: a fresh database for each test that requests one.
 
-Every process of pytest-xdist joins by itself. A failed test's database is released as such, so that
-pgfresh may keep it; where it is then stands at the end of the report, and in a JUnit file as the
-property `pgfresh_kept`. Whether a test has failed is known when its reports are made, that of its
-teardown included. So reports mark the databases that the test used, and one whose fixture has ended
-is released after the report of the teardown. A test beyond its budget, that of its mark or of
-`pgfresh.toml`, fails at the end of its call.
+Each worker of pytest-xdist finds the server by itself. The plugin reports failed tests, so that
+pgfresh can keep their databases. The end of pytest's report has the URLs of kept databases, and a
+JUnit file has them as the property `pgfresh_kept`.
+
+A test can fail in its teardown, so a fixture's end is too early for the release. The hook for
+reports marks the databases of a failed test, and releases those whose fixtures have ended after the
+report of the teardown. A test that exceeds its budget fails at the end of its call.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from typing import Any
 
 import pytest
 
-from ._database import Database, kept_line, span
+from ._database import Database, duration, kept_line
 from ._database import fresh_database as lease
 from ._server import Error, is_found, server
 
-_OPTIONS = {"template": "what databases are copies of", "isolation": "how tests are kept apart"}
+_OPTIONS = {"template": "template of the databases", "isolation": "isolation of the databases"}
 _KEPT = pytest.StashKey[list[tuple[str, str]]]()
-"""Of the session: failed tests whose databases were kept, with their URLs, until a report tells."""
+"""Kept databases in the session's stash that no report has yet: failed tests and URLs."""
 _ENDED = pytest.StashKey[list[Database]]()
-"""Of the session: those whose fixtures have ended, until they are released."""
+"""Databases in the session's stash whose fixtures have ended, until their release."""
 _LIMITS = ("statements", "n_plus_one", "time")
 _MARKS = (*_OPTIONS, "record", *_LIMITS)
 _DATABASES = pytest.StashKey[list[Database]]()
-"""Of a test: those that it has for itself."""
+"""Databases in a test's stash that no other test uses."""
 _SHARED = pytest.StashKey[Database]()
-"""Of the session: that of all tests."""
+"""Database in the session's stash that all tests share."""
 _RESETS = pytest.StashKey[int]()
-"""Of a test: how often that had been reset before."""
+"""Number of resets of the shared database before the test, in the test's stash."""
 _PROPERTY = "pgfresh_kept"
-"""Of a report, as an attribute: what `_KEPT` has. In a JUnit file: the URL of the test's own."""
+"""Name of the report's attribute with `_KEPT`, and of the JUnit property with the test's URL."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "pgfresh(template=None, isolation=None, record=False, statements=None, n_plus_one=None, "
-        "time=None): what the test wants from fresh_database, and the budget that it has there",
+        "time=None): options of fresh_database for the test, and the budget of the test",
     )
 
 
@@ -80,8 +81,7 @@ def fresh_session_database(request: pytest.FixtureRequest) -> Iterator[Database]
     record = any({*_LIMITS, "record"} & _marked(item).keys() for item in request.session.items)
     __tracebackhide__ = True
     database = _lease(request.config, {}, record)
-    # No test has used it yet.
-    database._test = ""
+    database._test = ""  # No test has used it yet.
     database._kept = request.config.stash[_KEPT]
     request.config.stash[_SHARED] = database
     yield database
@@ -97,7 +97,7 @@ def fresh_session_url(fresh_session_database: Database) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     shared = item.config.stash.get(_SHARED, None)
-    # A test may be run again.
+    # A plugin may run a test twice, so discard the databases of an earlier run.
     item.stash[_DATABASES] = []
     item.stash[_RESETS] = shared._resets if shared else 0
     for name in _marked(item):
@@ -110,7 +110,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     limits = _limits(item)
     databases = [*item.stash[_DATABASES]]
     shared = item.config.stash.get(_SHARED, None)
-    # One that was reset has nothing of other tests.
+    # After a reset, the shared database has only statements of this test.
     if shared and _has_reset(item, shared):
         databases.append(shared)
     if limits and not databases:
@@ -143,12 +143,12 @@ def pytest_runtest_makereport(
         try:
             _release_ended(item.config)
         except Error as error:
-            # Raised from here it would end the session.
+            # An exception in this hook would end the session.
             report.outcome = "failed"
             report.longrepr = "\n".join(filter(None, [report.longreprtext, str(error)]))
         kept = item.config.stash[_KEPT]
-        # pytest-xdist hands on the attributes of a report. A JUnit file has the properties, under
-        # this test: another one's would be wrong there.
+        # pytest-xdist passes the attributes of a report on. A JUnit file lists the properties under
+        # this test, so they have only the databases of this test.
         setattr(report, _PROPERTY, [*kept])
         report.user_properties.extend((_PROPERTY, url) for test, url in kept if test == item.nodeid)
         kept.clear()
@@ -166,8 +166,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = (report for reports in terminalreporter.stats.values() for report in reports)
-    told = [line for report in reports for line in getattr(report, _PROPERTY, ())]
-    kept = told + terminalreporter.config.stash[_KEPT]
+    reported = [line for report in reports for line in getattr(report, _PROPERTY, ())]
+    kept = reported + terminalreporter.config.stash[_KEPT]
     if kept:
         terminalreporter.section("kept databases")
     for test, url in kept:
@@ -180,7 +180,7 @@ def _ini(option: str) -> str:
 
 
 def _marked(item: pytest.Item) -> dict[str, Any]:
-    """What the marks of a test say, the nearest one last."""
+    """Returns the merged arguments of a test's marks. The nearest mark wins."""
     marked: dict[str, Any] = {}
     for mark in reversed([*item.iter_markers("pgfresh")]):
         marked |= mark.kwargs
@@ -188,18 +188,18 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
 
 
 def _limits(item: pytest.Item) -> dict[str, Any]:
-    """The budget of a test, as pgfresh reads it."""
+    """Returns the limits in the marks of a test, as the HTTP API reads them."""
     marked = _marked(item)
     limits = {name: marked[name] for name in _LIMITS if marked.get(name) is not None}
-    return limits | ({"time": span(limits["time"])} if "time" in limits else {})
+    return limits | ({"time": duration(limits["time"])} if "time" in limits else {})
 
 
 def _used(item: pytest.Item) -> list[Database]:
-    """The databases that a test, or a fixture of it, has used so far."""
+    """Returns the databases that a test and its fixtures have used so far."""
     databases = [*item.stash.get(_DATABASES, ())]
     shared = item.config.stash.get(_SHARED, None)
-    # Unlike `item.fixturenames`, these have what `getfixturevalue` got, and nothing that the test
-    # did not come to because a fixture before it failed.
+    # Unlike `item.fixturenames`, `_fixture_defs` has the fixtures that `getfixturevalue` returned,
+    # and lacks those that pytest skipped because an earlier fixture failed.
     at_most = getattr(item, "fixturenames", ())
     requested = getattr(getattr(item, "_request", None), "_fixture_defs", at_most)
     if shared and ("fresh_session_database" in requested or _has_reset(item, shared)):
@@ -208,41 +208,41 @@ def _used(item: pytest.Item) -> list[Database]:
 
 
 def _has_reset(item: pytest.Item, shared: Database) -> bool:
-    """Whether a test, or a fixture of it, has reset the session's database."""
+    """Whether a test or one of its fixtures has reset the shared database."""
     return shared._resets != item.stash.get(_RESETS, shared._resets)
 
 
 def _check(database: Database, limits: dict[str, Any]) -> None:
-    """Fails the test if it is beyond its budget."""
+    """Fails the test if it exceeded its budget."""
     if not (database.recorded or limits):
         return
-    told = database._measure(limits)
-    exceeded = [*database._exceeded, *([told["message"]] if "message" in told else [])]
+    measured = database._measure(limits)
+    exceeded = [*database._exceeded, *([measured["message"]] if "message" in measured else [])]
     if exceeded:
         pytest.fail("\n".join(f"budget exceeded: {message}" for message in exceeded), pytrace=False)
 
 
-def _wishes(config: pytest.Config) -> dict[str, str]:
-    """What the command line and the ini file say; neither says "" but to mean nothing."""
-    wishes = {
+def _configured(config: pytest.Config) -> dict[str, str]:
+    """Returns the options of the command line and the ini file. An empty value is no option."""
+    values = {
         option: config.getoption(f"--pgfresh-{option}") or config.getini(_ini(option))
         for option in _OPTIONS
     }
-    return {option: wish for option, wish in wishes.items() if wish}
+    return {option: value for option, value in values.items() if value}
 
 
 def _lease(config: pytest.Config, marked: dict[str, Any], record: bool) -> Database:
-    """A database, or an error whose report has no lines of our code: many tests may have it."""
+    """Leases a database. Errors have no traceback, because many tests may report the same one."""
     __tracebackhide__ = True
     try:
         _show_start(config)
-        return lease(**_wishes(config) | marked, record=record)
+        return lease(**_configured(config) | marked, record=record)
     except Error as error:
         raise error.with_traceback(None) from None
 
 
 def _show_start(config: pytest.Config) -> None:
-    """Starts the server, and lets pgfresh say on the terminal what takes long: the template."""
+    """Starts the server without capture, so that the terminal shows the template's progress."""
     capture = config.pluginmanager.getplugin("capturemanager")
     if is_found() or capture is None:
         return

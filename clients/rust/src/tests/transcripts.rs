@@ -147,7 +147,7 @@ fn compare(step: &Value, done: Result<Option<String>, Error>) {
         assert!(error.to_string().starts_with(begins), "{error}");
         assert!(error.to_string().ends_with(raises["ends"].as_str().unwrap_or_default()), "{error}");
     } else {
-        assert_eq!(Some(error.to_string().as_str()), raises["says"].as_str());
+        assert_eq!(Some(error.to_string().as_str()), raises["text"].as_str());
     }
     if let Some(message) = raises["message"].as_str() {
         assert_eq!(error.message, message);

@@ -1,4 +1,4 @@
-"""The engine, in the module where Django looks for it."""
+"""Django's database engine `pgfresh.django`. Django imports it from a module named `base`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from .._database import Database, fresh_database, reset
 from .._server import server
 
 FRESH = "PGFRESH"
-"""In a connection's settings: the test database and its clones are what their template is."""
+"""Key in a connection's settings: whether the template has all migrations of the tests."""
 
 
 class DatabaseCreation(creation.DatabaseCreation):
-    """Leases test databases.
+    """Creates test databases by leases.
 
-    Django migrates them nevertheless. If that changes anything, the template is not what the tests
-    want, and Django makes clones and empties tables by its own means.
+    Django still migrates a leased database. If the migration changes it, the template is out of
+    date: a clone or a reset would lack the change. Then Django clones databases and empties tables
+    itself.
     """
 
     def __init__(self, connection: base.DatabaseWrapper) -> None:
@@ -30,7 +31,7 @@ class DatabaseCreation(creation.DatabaseCreation):
         self._replaced: dict[str, Any] = {}
 
     def create_test_db(self, *arguments: Any, **options: Any) -> str:
-        place = self.connection.settings_dict
+        settings = self.connection.settings_dict
         database = self._lease()
         url = urlsplit(database.url)
         leased = {
@@ -42,11 +43,11 @@ class DatabaseCreation(creation.DatabaseCreation):
         }
         self.connection.close()
         self.connection.close_pool()
-        self._replaced = {key: place[key] for key in leased}
-        place.update(leased)
-        before = self._made()
+        self._replaced = {key: settings[key] for key in leased}
+        settings.update(leased)
+        before = self._state()
         name = super().create_test_db(*arguments, **options)
-        place[FRESH] = before == self._made()
+        settings[FRESH] = before == self._state()
         return name
 
     def destroy_test_db(
@@ -66,8 +67,8 @@ class DatabaseCreation(creation.DatabaseCreation):
         self._leased[database.name] = database
         return database
 
-    def _made(self) -> tuple[set[tuple[str, str]], set[str]]:
-        """Which migrations were applied, and which tables are there."""
+    def _state(self) -> tuple[set[tuple[str, str]], set[str]]:
+        """Returns the applied migrations and the names of all tables."""
         applied = MigrationRecorder(self.connection).applied_migrations()
         return set(applied), set(self.connection.introspection.table_names())
 
@@ -80,7 +81,7 @@ class DatabaseCreation(creation.DatabaseCreation):
 
     def _clone_test_db(self, suffix: str, verbosity: int, keepdb: bool = False) -> None:
         if self.connection.settings_dict[FRESH]:
-            # Processes that are spawned and not forked ask the same server.
+            # Spawned processes find this server in the environment. Forked ones have it in memory.
             os.environ.update(server().environment())
             self._lease(self.get_test_db_clone_settings(suffix)["NAME"])
         else:
@@ -96,10 +97,10 @@ class DatabaseCreation(creation.DatabaseCreation):
 
 
 class DatabaseOperations(operations.DatabaseOperations):
-    """Empties a test database by a reset."""
+    """Empties test databases by resets."""
 
     def sql_flush(self, *arguments: Any, **options: Any) -> list[str]:
-        # Nothing to execute tells Django that its content types need not be made anew.
+        # An empty list also tells Django not to create its content types again.
         return [] if self._is_fresh() else super().sql_flush(*arguments, **options)
 
     def execute_sql_flush(self, sql_list: Iterable[str]) -> None:

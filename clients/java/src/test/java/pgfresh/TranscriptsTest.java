@@ -155,8 +155,8 @@ class TranscriptsTest {
                 assertEquals(raises.isMissingNode(), error == null, () -> raises + " is expected, and was " + error);
                 return;
             }
-            if (raises.has("says")) {
-                assertEquals(raises.path("says").asText(), error.getMessage());
+            if (raises.has("text")) {
+                assertEquals(raises.path("text").asText(), error.getMessage());
             } else {
                 String begins = raises.path("begins").asText();
                 assertTrue(error.getMessage().startsWith(begins), error.getMessage());
