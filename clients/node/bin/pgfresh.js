@@ -1,19 +1,19 @@
 #!/usr/bin/env node
-// `npx pgfresh …`: runs the binary of the platform's package, or else the one on PATH.
+// Command `npx pgfresh …`: runs the binary of the platform's package, or else the one on PATH.
 
 "use strict";
 
 const { spawn } = require("node:child_process");
-const { HINT, PLATFORM, carried, onPath } = require("../src/binary.js");
+const { HINT, PLATFORM, binaryOnPath, bundledBinary } = require("../src/binary.js");
 
-const binary = process.env.PGFRESH_BIN || carried() || onPath();
+const binary = process.env.PGFRESH_BIN || bundledBinary() || binaryOnPath();
 if (!binary) {
   console.error(`pgfresh: cannot find "pgfresh": neither the package ${PLATFORM} nor PATH has it\nHINT:  ${HINT}`);
   process.exit(127);
 }
 const child = spawn(binary, process.argv.slice(2), { stdio: "inherit" });
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"]) {
-  // A terminal sends Ctrl-C to both of us.
+  // A terminal sends Ctrl-C to both processes, so this one must not send it again.
   process.on(signal, () => (signal === "SIGINT" && process.stdin.isTTY) || child.kill(signal));
 }
 child.on("error", (error) => {

@@ -1,4 +1,4 @@
-// The pgfresh binary of this version. It comes in a package of its own for each platform, of which npm installs the fitting one.
+// Path of the pgfresh binary. Each platform has a package with the binary of this version, and npm installs the one that fits.
 
 "use strict";
 
@@ -7,11 +7,11 @@ const path = require("node:path");
 
 const PLATFORM = `@pgfresh/${process.platform}-${process.arch}`;
 
-// What to do where there is none; the other clients say the same.
+// Hint if there is no binary. The other clients have the same text.
 const HINT = "Install it with the script of its release, sh pgfresh-install.sh, or set PGFRESH_BIN to where it is.";
 
-// Its path, or undefined if the platform's package is not installed.
-function carried() {
+// Returns the path in the platform's package, or undefined if npm has not installed the package.
+function bundledBinary() {
   try {
     return require.resolve(`${PLATFORM}/bin/pgfresh`);
   } catch {
@@ -19,17 +19,17 @@ function carried() {
   }
 }
 
-// The first one on PATH that is not `bin/pgfresh.js`, or undefined. npm and npx put that one first, of this package and of others.
-function onPath() {
-  const places = (process.env.PATH ?? "").split(path.delimiter).map((folder) => path.join(folder, "pgfresh"));
-  return places.find((place) => {
+// Returns the first pgfresh on PATH, or undefined. Skips every `bin/pgfresh.js`, which npm and npx put first.
+function binaryOnPath() {
+  const paths = (process.env.PATH ?? "").split(path.delimiter).map((folder) => path.join(folder, "pgfresh"));
+  return paths.find((file) => {
     try {
-      fs.accessSync(place, fs.constants.X_OK);
-      return fs.statSync(place).isFile() && path.basename(fs.realpathSync(place)) !== "pgfresh.js";
+      fs.accessSync(file, fs.constants.X_OK);
+      return fs.statSync(file).isFile() && path.basename(fs.realpathSync(file)) !== "pgfresh.js";
     } catch {
       return false;
     }
   });
 }
 
-module.exports = { HINT, PLATFORM, carried, onPath };
+module.exports = { HINT, PLATFORM, binaryOnPath, bundledBinary };

@@ -1,9 +1,9 @@
 "use strict";
 
-// What jest's environment and `pgfresh/jest` tell each other by. Their modules are not the same, these symbols are.
+// Symbols that jest's environment shares with `pgfresh/jest`. jest loads this module twice, but `Symbol.for` returns equal symbols.
 module.exports = {
-  // In the global object, set by the environment.
+  // Key in the global object: whether the running test has failed. The environment sets it.
   FAILED: Symbol.for("pgfresh: the test has failed"),
-  // In a hook that runs after all others of its file or `describe`.
+  // Property of a hook that runs after all others of its file or `describe`.
   LAST: Symbol.for("pgfresh: the hook runs last"),
 };

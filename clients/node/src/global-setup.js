@@ -1,25 +1,25 @@
-// A `globalSetup` of jest and vitest: one server for all processes and files of a run. Without it each starts or joins one by itself.
+// `globalSetup` of jest and vitest: finds one server for all processes and files of a run, before the first test.
 
 "use strict";
 
-const { handOn } = require("./server.js");
+const { exportServer } = require("./server.js");
 
-// The variables of the current run, or those that are being found.
+// Promises of the variables of the current run, and of a search that has not ended.
 let current, renewing;
 
 function renew() {
-  renewing ??= handOn().finally(() => (renewing = undefined));
+  renewing ??= exportServer().finally(() => (renewing = undefined));
   current = renewing;
   return current;
 }
 
-// jest calls this before each run of watch mode, vitest once for each of its projects. Those share a server.
+// jest calls this function before each run of watch mode. vitest calls it once for each of its projects, which share a server.
 module.exports = async function setup(project) {
   if (!project?.provide) {
     await renew();
     return;
   }
   project.provide("pgfresh", await (current ?? renew()));
-  // vitest tells all projects of a new run at once. Its workers never see variables that are set later, but what is provided.
+  // vitest calls the hook of all projects at once. Its workers do not see variables that change later, but they see provided values.
   project.onTestsRerun?.(async () => project.provide("pgfresh", await renew()));
 };

@@ -1,10 +1,10 @@
 export {
   Budget,
   Database,
+  DatabaseOptions,
   PgfreshError,
   Statement,
   Statements,
-  Wish,
   freshDatabase,
   withFreshDatabase,
 } from "./index.js";

@@ -1,104 +1,105 @@
-/** What a database shall be like. */
-export interface Wish {
-  /** What it is a copy of; the default template of pgfresh.toml if it is left out. */
+/** Options of a database. */
+export interface DatabaseOptions {
+  /** Template of the database. Default: the one in `pgfresh.toml`. */
   template?: string;
-  /** Its name, which must be free; one is made up if it is left out. */
+  /** Name of the database. No other database may have it. Default: pgfresh chooses one. */
   name?: string;
-  /** How it is kept apart from others: see pgfresh's documentation of its HTTP API. */
+  /** Isolation of the database, as in the documentation of the HTTP API. */
   isolation?: "clone" | "rollback" | "server";
-  /** Whether its statements are recorded, for `Database.statements`. A budget asks for that, too. */
+  /** Whether pgfresh records the statements, for `Database.statements`. A budget includes that. */
   record?: boolean;
-  /** What its test may do in it. Limits that are left out are those of pgfresh.toml, if it has any. */
+  /** Budget of the test. A limit that is absent here is that of `[budget]` in `pgfresh.toml`. */
   budget?: Budget;
 }
 
-/** What a test may do in its database. It may reach each limit, and fails with more. */
+/** Limits for one test in its database. A test fails if it exceeds a limit. */
 export interface Budget {
-  /** Statements, with BEGIN and COMMIT. */
+  /** Number of statements, with BEGIN and COMMIT. */
   statements?: number;
-  /** Runs of one query with different values, if these are five or more; 0 forbids any. */
+  /** Number of runs of one query with different values. pgfresh ignores fewer than five runs. 0 forbids an N+1. */
   nPlusOne?: number;
-  /** Time in the database: in milliseconds, or as text with a unit (`"50ms"`). */
+  /** Time in the database, in milliseconds or as text with a unit (`"50ms"`). */
   time?: number | string;
 }
 
-/** A statement, and what all its runs together took. */
+/** Statement with the totals of its runs. */
 export interface Statement {
-  /** On one line, with `?` in place of values. */
+  /** Text of the statement in one line, with `?` in place of values. */
   readonly text: string;
-  /** How often it ran. */
+  /** Number of runs. */
   readonly count: number;
+  /** Total time in the database. */
   readonly seconds: number;
-  /** Rows that it returned or changed. */
+  /** Number of rows that the runs returned or changed. */
   readonly rows: number;
 }
 
-/** The statements that ran within a block. As text it lists them. */
+/** Statements that ran within a block. `toString` lists them. */
 export class Statements {
   private constructor();
-  /** How many ran, with BEGIN and COMMIT. */
+  /** Number of statements, with BEGIN and COMMIT. */
   readonly count: number;
-  /** How long all took together. */
+  /** Total time in the database. */
   readonly seconds: number;
-  /** Each statement once, those that ran most often first. */
+  /** Distinct statements, ordered by their counts, the highest first. */
   readonly mostFrequent: readonly Statement[];
   /**
-   * Whether all statements are counted and listed: very many different ones are not listed, and those before a reset within
-   * the block are not counted.
+   * Whether the counts and the list are complete. A reset within the block loses the statements before it, and pgfresh lists
+   * only a limited number of distinct statements.
    */
   readonly complete: boolean;
   toString(): string;
 }
 
-/** A fresh copy of a template, ours until it is released. */
+/** Leased copy of a template. */
 export class Database {
   private constructor();
-  /** Its name, unique on its server. */
+  /** Name of the database, unique on its server. */
   readonly name: string;
-  /** `postgresql://…`, for drivers and all else that understands libpq's URLs. */
+  /** URL for drivers and programs that read libpq's URLs, `postgresql://…`. */
   readonly url: string;
-  /** The same for JDBC. */
+  /** URL for JDBC drivers, `jdbc:postgresql://…`. */
   readonly jdbcUrl: string;
-  /** `postgresql://…` over a unix socket, without a password. */
+  /** URL with the server's unix socket, `postgresql://…`, without a password. */
   readonly socketUrl: string;
-  /** What it is a copy of. */
+  /** Name of the template that the database is a copy of. */
   readonly template: string;
-  /** Whether its statements are recorded: `record` or `budget` asks for that, or a `[budget]` in pgfresh.toml. */
+  /** Whether pgfresh records the statements: with `record`, with `budget`, or with a `[budget]` in `pgfresh.toml`. */
   readonly recorded: boolean;
-  /** Makes it equal to its template again. Open sessions are an error, or are closed. */
+  /** Restores the state of the template. Rejects if sessions are open, unless `closeSessions` closes them. */
   reset(options?: { closeSessions?: boolean }): Promise<void>;
   /**
-   * Gives it back: its sessions are closed, it is no more. With `failed`, for the database of a failed test, resolves to the URL
-   * under which it was kept, if it was. `test` is the test's name.
+   * Releases the database: pgfresh closes its sessions and removes it. `failed` reports that the test failed. If pgfresh then
+   * keeps the database, the promise resolves to its URL. `test` is the name of the test in profiles.
    */
   release(options?: { failed?: boolean; test?: string }): Promise<string | undefined>;
-  /** The statements that its clients run within a block. It must be recorded. */
+  /** Counts the statements of all clients within a block. Rejects if pgfresh does not record the database. */
   statements(block: () => unknown): Promise<Statements>;
-  /** Rejects if its test is beyond its budget. The helpers for test frameworks, and `withFreshDatabase`, do that. */
+  /** Rejects if the test exceeded its budget. The helpers for test frameworks and `withFreshDatabase` call it. */
   checkBudget(): Promise<void>;
 }
 
-/** What pgfresh refuses or could not do; `message` has all of it. */
+/** Error of pgfresh or of the client. `message` has all parts. */
 export class PgfreshError extends Error {
   private constructor();
-  /** The first line of the message. */
+  /** First line of the message. */
   readonly primary: string;
-  /** An SQLSTATE. */
+  /** SQLSTATE, if the error came from the HTTP API. */
   readonly code?: string;
   readonly detail?: string;
   readonly hint?: string;
 }
 
 /**
- * Leases a database. The first call of a process starts pgfresh, unless `pgfresh run` has done so.
- * @throws {PgfreshError} if it is refused
+ * Leases a database. Outside of `pgfresh run`, the first call of a process starts pgfresh.
+ * @throws {PgfreshError} if pgfresh does not start or refuses the request
  */
-export function freshDatabase(wish?: Wish): Promise<Database>;
+export function freshDatabase(options?: DatabaseOptions): Promise<Database>;
 
 /**
- * Leases a database for as long as `body` runs. If that throws, it was a failed test's: where pgfresh has kept it is printed.
- * Rejects if `body` is beyond its budget.
- * @throws {PgfreshError} if it is refused
+ * Leases a database while `body` runs. If `body` throws, the client reports a failed test, and prints the URL of the database if
+ * pgfresh keeps it. Rejects if `body` exceeds the budget.
+ * @throws {PgfreshError} if pgfresh does not start or refuses the request
  */
 export function withFreshDatabase<T>(body: (database: Database) => T | Promise<T>): Promise<T>;
-export function withFreshDatabase<T>(wish: Wish, body: (database: Database) => T | Promise<T>): Promise<T>;
+export function withFreshDatabase<T>(options: DatabaseOptions, body: (database: Database) => T | Promise<T>): Promise<T>;

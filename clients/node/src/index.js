@@ -1,5 +1,4 @@
-// A fresh PostgreSQL database for every test, from the program pgfresh. No driver is needed or preferred: a database is a
-// name and URLs.
+// Fresh PostgreSQL databases for tests, from the pgfresh binary. The package has no driver: a database is a name and URLs.
 
 "use strict";
 
@@ -13,7 +12,7 @@ class Database {
   #exceeded = [];
   #resets = 0;
 
-  // `limits` are its budget as pgfresh reads it, and `test` is the name of the test that has it, where that is known.
+  // `limits` is the budget in the form of the HTTP API. `test` is the name of the test, if the caller knows it.
   constructor({ name, url, jdbc_url, socket_url, template, recorded = false }, limits, test) {
     Object.assign(this, { name, url, jdbcUrl: jdbc_url, socketUrl: socket_url, template });
     this.#recorded = recorded;
@@ -26,16 +25,16 @@ class Database {
   }
 
   async reset({ closeSessions = false } = {}) {
-    const test = this.#test === undefined ? {} : { test: sayable(this.#test) };
-    const wish = { ...(closeSessions && { close_sessions: true }), ...test, ...this.#limits };
-    const { message } = await (await server()).ask("POST", `${pathOf(this)}/reset`, wish);
+    const test = this.#test === undefined ? {} : { test: sendable(this.#test) };
+    const body = { ...(closeSessions && { close_sessions: true }), ...test, ...this.#limits };
+    const { message } = await (await server()).request("POST", `${pathOf(this)}/reset`, body);
     this.#resets += 1;
     if (message) this.#exceeded.push(message);
   }
 
   async release({ failed = false, test } = {}) {
-    const answer = await (await server()).ask("DELETE", pathOf(this) + queryOf(failed, test));
-    return answer.url;
+    const { url } = await (await server()).request("DELETE", pathOf(this) + queryOf(failed, test));
+    return url;
   }
 
   async statements(block) {
@@ -50,25 +49,25 @@ class Database {
     const exceeded = [...this.#exceeded, ...(message ? [message] : [])];
     if (!exceeded.length) return;
     const error = new Error(exceeded.map((message) => `budget exceeded: ${message}`).join("\n"));
-    // Where the test is over tells nothing.
+    // A stack trace would show the end of the test, not the statements that exceeded the budget.
     error.stack = `${error}`;
     throw error;
   }
 
   async #measure(limits) {
     const query = Object.entries(limits).map(([name, limit]) => `${name}=${encodeURIComponent(limit)}`).join("&");
-    return (await server()).ask("GET", `${pathOf(this)}/statements${query && `?${query}`}`);
+    return (await server()).request("GET", `${pathOf(this)}/statements${query && `?${query}`}`);
   }
 }
 
 function queryOf(failed, test) {
-  const name = test === undefined ? [] : [`test=${encodeURIComponent(sayable(test))}`];
+  const name = test === undefined ? [] : [`test=${encodeURIComponent(sendable(test))}`];
   const parts = [...(failed ? ["failed=true"] : []), ...name];
   return parts.length ? `?${parts.join("&")}` : "";
 }
 
-// The name of a test as it is sent. Half a surrogate pair, which has no encoding, is replaced.
-function sayable(test) {
+// Returns at most 1000 characters of a test's name. Replaces lone surrogates, which UTF-8 cannot encode.
+function sendable(test) {
   return Buffer.from(test.slice(0, 1000)).toString();
 }
 
@@ -76,43 +75,43 @@ function pathOf(database) {
   return `/v1/databases/${encodeURIComponent(database.name)}`;
 }
 
-// A budget as pgfresh reads it; a time that is a number is one of milliseconds.
+// Returns a budget in the form of the HTTP API. A number as `time` is in milliseconds.
 function limitsOf({ statements, nPlusOne, time } = {}) {
-  const span = typeof time === "number" ? `${Math.ceil(time)}ms` : time;
-  const limits = { statements, n_plus_one: nPlusOne, time: span };
+  const duration = typeof time === "number" ? `${Math.ceil(time)}ms` : time;
+  const limits = { statements, n_plus_one: nPlusOne, time: duration };
   return Object.fromEntries(Object.entries(limits).filter(([, limit]) => limit !== undefined));
 }
 
-function freshDatabase(wish) {
-  return freshDatabaseFor(undefined, wish);
+function freshDatabase(options) {
+  return freshDatabaseFor(undefined, options);
 }
 
-// The same for a test whose name is known.
+// Leases a database for the test with the name `test`.
 async function freshDatabaseFor(test, { template, name, isolation, record = false, budget } = {}) {
   const limits = limitsOf(budget);
   const found = await server();
-  const wish = { template, name, isolation, holder: found.holder };
-  if (record || Object.keys(limits).length) wish.record = true;
-  return new Database(await found.ask("POST", "/v1/databases", wish), limits, test);
+  const body = { template, name, isolation, holder: found.holder };
+  if (record || Object.keys(limits).length) body.record = true;
+  return new Database(await found.request("POST", "/v1/databases", body), limits, test);
 }
 
-async function withFreshDatabase(...wishes) {
-  const body = wishes.pop();
-  const database = await freshDatabase(...wishes);
+async function withFreshDatabase(...options) {
+  const body = options.pop();
+  const database = await freshDatabase(...options);
   let result;
   try {
     result = await body(database);
   } catch (error) {
-    tell(await database.release({ failed: true }));
+    reportKept(await database.release({ failed: true }));
     throw error;
   }
   await endTest(database);
   return result;
 }
 
-// Releases the database of a test, which fails if it is beyond its budget. `failed` tells whether it has failed before,
-// and `skipped` whether it has ended as one that does not count.
-async function endTest(database, { failed = false, skipped = false, test, say } = {}) {
+// Releases the database of a test, and rejects if the test exceeded its budget. A test that has failed or was skipped has no
+// budget.
+async function endTest(database, { failed = false, skipped = false, test, print } = {}) {
   let exceeded;
   if (!failed && !skipped) {
     try {
@@ -121,15 +120,15 @@ async function endTest(database, { failed = false, skipped = false, test, say } 
       exceeded = error;
     }
   }
-  // With a name, even with an empty one, `pgfresh run` leaves it to us to tell of the budget.
+  // A name, even an empty one, tells `pgfresh run` that the client reports the budget.
   const named = test || (database.recorded ? "" : undefined);
-  tell(await database.release({ failed: failed || exceeded !== undefined, test: named }), say);
+  reportKept(await database.release({ failed: failed || exceeded !== undefined, test: named }), print);
   if (exceeded) throw exceeded;
 }
 
-// Says where the database of a failed test is, if it was kept.
-function tell(url, say = console.error) {
-  if (url) say(`pgfresh: kept the database of the failed test: ${url}`);
+// Prints the URL of a failed test's database, if pgfresh keeps it.
+function reportKept(url, print = console.error) {
+  if (url) print(`pgfresh: kept the database of the failed test: ${url}`);
 }
 
-module.exports = { Database, PgfreshError, Statements, endTest, freshDatabase, freshDatabaseFor, tell, withFreshDatabase };
+module.exports = { Database, PgfreshError, Statements, endTest, freshDatabase, freshDatabaseFor, reportKept, withFreshDatabase };

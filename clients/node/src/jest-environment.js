@@ -1,5 +1,5 @@
-// jest's environment of Node, which also tells `pgfresh/jest` whether the test that ends has failed, which hooks do not know, and
-// lets it release a database after all other hooks: jest runs them in their order.
+// jest's environment for Node, with two additions for `pgfresh/jest`. It records whether the running test has failed, because hooks
+// do not know. It moves the hook that releases a database behind all others, because jest runs hooks in their order.
 
 "use strict";
 

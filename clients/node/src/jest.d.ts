@@ -1,7 +1,7 @@
-import type { Database, Wish } from "./index.js";
+import type { Database, DatabaseOptions } from "./index.js";
 
 /**
- * Leases a database before each test of the file or the `describe` that it is called in, and releases it afterwards. What it
- * returns is, within a test, the database of that test. A test beyond its budget fails.
+ * Leases a database before each test of the calling file or `describe`, and releases it afterwards. Within a test, the returned
+ * object is the database of that test. A test that exceeds its budget fails.
  */
-export function useFreshDatabase(wish?: Wish): Omit<Database, "release">;
+export function useFreshDatabase(options?: DatabaseOptions): Omit<Database, "release">;

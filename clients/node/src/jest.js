@@ -1,4 +1,4 @@
-// For jest: a database for each test of a file or of a `describe`.
+// Helper for jest: a database for each test of a file or of a `describe`.
 
 "use strict";
 
@@ -7,20 +7,20 @@ const path = require("node:path");
 const { endTest, freshDatabaseFor } = require("./index.js");
 const { FAILED, LAST } = require("./failed.js");
 
-// The running test as it is reported: its file, as seen from the working directory, and its name.
+// Returns the name of the running test for reports: the path of its file from the working directory, and its own name.
 function testName() {
   const { currentTestName, testPath } = expect.getState();
   return testPath ? `${path.relative(process.cwd(), testPath)} > ${currentTestName}` : currentTestName;
 }
 
-// What stands for the database of the test that runs.
+// Database of the running test. One object stands for the databases of all tests in turn.
 class CurrentDatabase {
   #database;
 
-  constructor(wish) {
+  constructor(options) {
     beforeEach(async () => {
       this.#database = undefined;
-      this.#database = await freshDatabaseFor(testName(), wish);
+      this.#database = await freshDatabaseFor(testName(), options);
     });
     const release = async () => {
       const failed = globalThis[FAILED] === true;
@@ -66,4 +66,4 @@ class CurrentDatabase {
   }
 }
 
-module.exports = { useFreshDatabase: (wish) => new CurrentDatabase(wish) };
+module.exports = { useFreshDatabase: (options) => new CurrentDatabase(options) };

@@ -1,5 +1,5 @@
 import type { TestContext } from "node:test";
-import type { Database, Wish } from "./index.js";
+import type { Database, DatabaseOptions } from "./index.js";
 
-/** Leases a database for this test; it is released after it. A test beyond its budget fails. */
-export function freshDatabase(t: TestContext, wish?: Wish): Promise<Database>;
+/** Leases a database for this test, and releases it afterwards. A test that exceeds its budget fails. */
+export function freshDatabase(t: TestContext, options?: DatabaseOptions): Promise<Database>;

@@ -1,24 +1,25 @@
-// The server of pgfresh that this process uses: found or started once, asked over HTTP.
+// Client of the HTTP API: finds or starts one pgfresh server for the process.
 //
-// Under `pgfresh run` the environment says where it is. Otherwise the binary is started, which joins or makes a server; its
-// standard input is a pipe that we hold. When this process ends, however, the pipe is closed, and what was held for us goes.
+// Under `pgfresh run`, PGFRESH_CONTROL has the address. Otherwise the client starts the binary, which joins or starts the background
+// server. The binary's standard input is a pipe, the lifeline: when this process ends in any way, the pipe closes, and pgfresh
+// releases the databases of the process.
 
 "use strict";
 
 const { spawn } = require("node:child_process");
 const http = require("node:http");
 
-const { HINT, carried, onPath } = require("./binary.js");
+const { HINT, binaryOnPath, bundledBinary } = require("./binary.js");
 
-// What the binary is started with.
+// Arguments of the binary.
 const ARGUMENTS = ["serve", "--shared", "--json"];
 
-// Milliseconds that an answer may take: a copy of a large template is the longest.
-const PATIENCE = 600_000;
+// Timeout for a response, in milliseconds. The copy of a large template takes longest.
+const RESPONSE_TIMEOUT = 600_000;
 
 class PgfreshError extends Error {
   name = "PgfreshError";
-  // No properties of their own: vitest and Node would show them behind the message, which has them.
+  // Private, because vitest and Node print the properties of an error behind its message, which has all parts.
   #parts;
 
   constructor(primary, { code, detail, hint, cause } = {}) {
@@ -50,7 +51,7 @@ class Server {
   #secret;
   #child;
 
-  // `child` is the binary, where this process has started it.
+  // `child` is the binary if this process has started it, otherwise undefined.
   constructor(url, secret, holder, child) {
     this.#host = url.hostname;
     this.#port = url.port;
@@ -59,29 +60,29 @@ class Server {
     this.#child = child;
   }
 
-  get isOurs() {
+  get isChild() {
     return this.#child !== undefined;
   }
 
-  // Gives up what is held for us. Only a server that this process has started.
+  // Closes the lifeline, so that pgfresh releases the databases. Does nothing if another process started the binary.
   end() {
     this.#child?.stdin.end();
   }
 
-  // The variables with which another process finds it and holds databases for us.
+  // Variables with which another process uses this server. Its databases end with the holder of this process.
   get environment() {
     const control = `http://:${encodeURIComponent(this.#secret)}@${this.#host}:${this.#port}`;
     return { PGFRESH_CONTROL: control, ...(this.holder && { PGFRESH_HOLDER: this.holder }) };
   }
 
-  // The answer's body, {} if it has none.
-  async ask(method, path, body) {
+  // Sends a request. Resolves to the body of the response, or to {} if it has none.
+  async request(method, path, body) {
     let status, text;
     try {
       [status, text] = await this.#exchange(method, path, body && JSON.stringify(body));
     } catch (cause) {
-      const where = `${this.#host}:${this.#port}`;
-      throw new PgfreshError(`could not talk to pgfresh at ${where}: ${cause.message}`, { hint: GONE, cause });
+      const address = `${this.#host}:${this.#port}`;
+      throw new PgfreshError(`could not talk to pgfresh at ${address}: ${cause.message}`, { hint: GONE, cause });
     }
     if (status >= 300) throw refusal(status, text);
     return text ? JSON.parse(text) : {};
@@ -94,9 +95,9 @@ class Server {
       headers["content-length"] = Buffer.byteLength(text);
     }
     return new Promise((resolve, reject) => {
-      // An address of IPv6 has its brackets in URLs only.
+      // Only URLs have the brackets of an IPv6 address.
       const to = { host: this.#host.replace(/^\[(.*)\]$/, "$1"), port: this.#port, method, path, headers, agent: false };
-      const request = http.request({ ...to, timeout: PATIENCE }, async (response) => {
+      const request = http.request({ ...to, timeout: RESPONSE_TIMEOUT }, async (response) => {
         try {
           let answer = "";
           for await (const part of response.setEncoding("utf8")) answer += part;
@@ -112,14 +113,14 @@ class Server {
   }
 }
 
-// What to do where there is no answer.
+// Hint if there is no response.
 const GONE = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
 
-// What to do where the binary is another one.
+// Hints if the binary is missing or another program.
 const SET = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
 const CHECK = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one.";
 
-// What hints say to users of HTTP, and what they say here.
+// Replacements in hints: options of the HTTP API, and their equivalents in this client.
 const HINTS = [
   ['set "close_sessions"', "call reset({ closeSessions: true })"],
   ['Lease it with "record": true', "Lease it with { record: true }, or a budget"],
@@ -127,64 +128,64 @@ const HINTS = [
 
 function refusal(status, text) {
   try {
-    return told(JSON.parse(text).error);
+    return errorFrom(JSON.parse(text).error);
   } catch {
     return new PgfreshError(`pgfresh answered with status ${status}`);
   }
 }
 
-// The error that pgfresh writes so.
-function told({ message, code, detail, hint }) {
+// Returns the error for an error object of pgfresh. Throws a TypeError if the object has no message.
+function errorFrom({ message, code, detail, hint }) {
   if (typeof message !== "string") throw new TypeError("it has no message");
-  const here = HINTS.reduce((hint, [there, here]) => hint?.replace(there, here), hint);
-  return new PgfreshError(message, { code, detail, hint: here });
+  const translated = HINTS.reduce((hint, [http, option]) => hint?.replace(http, option), hint);
+  return new PgfreshError(message, { code, detail, hint: translated });
 }
 
 let found;
 
-// The server of this process, which is started if it is needed for the first time. If there is none, all calls reject: what has
-// failed, the setup of a template above all, is not tried again for each test.
+// Resolves to the server of this process. The first call finds or starts it. If that fails, all later calls reject with the same
+// error, because another start could take as long.
 function server() {
   found ??= find();
   return found;
 }
 
-// What `handOn` has set: these name no server of others.
-let handed = {};
+// Variables that `exportServer` has set. They do not come from a parent process.
+let exported = {};
 
-// Finds or starts a server for a run of the tests, and sets the variables with which other processes find it. In watch mode
-// there are several runs: a template may have changed, and a server may have been stopped.
-async function handOn() {
+// Finds or starts a server for a run of the tests, and sets the variables with which child processes find it. Watch mode calls it
+// before each run, because a migration may have changed the template, and a user may have stopped the server.
+async function exportServer() {
   const before = found;
-  for (const name of Object.keys(handed)) delete process.env[name];
-  [handed, found] = [{}, undefined];
+  for (const name of Object.keys(exported)) delete process.env[name];
+  [exported, found] = [{}, undefined];
   try {
-    const { environment, isOurs } = await server();
-    if (isOurs) handed = environment;
+    const { environment, isChild } = await server();
+    if (isChild) exported = environment;
     Object.assign(process.env, environment);
     return environment;
   } finally {
-    // Not earlier: a server without users may end.
+    // Close the old lifeline last, because a server without users may end.
     before?.then((server) => server.end(), () => {});
   }
 }
 
-let taken;
+let usedControl;
 
-// Uses the server of these variables, which a run has handed on, from now on.
-function take(environment) {
-  if (!environment || environment.PGFRESH_CONTROL === taken) return;
-  taken = environment.PGFRESH_CONTROL;
+// Switches to the server of these variables, which `exportServer` returned in another process.
+function useServer(environment) {
+  if (!environment || environment.PGFRESH_CONTROL === usedControl) return;
+  usedControl = environment.PGFRESH_CONTROL;
   Object.assign(process.env, environment);
   found = undefined;
 }
 
 async function find() {
   const control = process.env.PGFRESH_CONTROL;
-  return control ? handedOn(control) : started();
+  return control ? fromEnvironment(control) : start();
 }
 
-function handedOn(control) {
+function fromEnvironment(control) {
   const url = URL.canParse(control) ? new URL(control) : undefined;
   if (url?.protocol !== "http:" || !url.port || !url.password) {
     throw new PgfreshError("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT");
@@ -192,16 +193,16 @@ function handedOn(control) {
   return new Server(url, decodeURIComponent(url.password), process.env.PGFRESH_HOLDER);
 }
 
-async function started() {
-  const binary = process.env.PGFRESH_BIN || carried() || onPath();
-  if (!binary) throw notRun({ code: "ENOENT" }, "pgfresh");
-  // In a session of its own Ctrl-C does not reach it: tests still give their databases back.
+async function start() {
+  const binary = process.env.PGFRESH_BIN || bundledBinary() || binaryOnPath();
+  if (!binary) throw startError({ code: "ENOENT" }, "pgfresh");
+  // Ctrl-C does not reach a process in another session, so that tests can still release databases.
   const child = spawn(binary, ARGUMENTS, { stdio: ["pipe", "pipe", "inherit"], detached: true });
   const line = await firstLine(child, binary);
-  // None of it keeps this process from ending.
+  // The child and its pipes must not keep this process alive.
   for (const handle of [child, child.stdin, child.stdout]) handle.unref();
   try {
-    return placeOf(line, child);
+    return parseLine(line, child);
   } catch (cause) {
     child.stdin.end();
     if (cause instanceof PgfreshError) throw cause;
@@ -209,9 +210,10 @@ async function started() {
   }
 }
 
-function placeOf(line, child) {
+// Parses the line that the binary prints when it is ready.
+function parseLine(line, child) {
   const { error, http_url, password, holder } = JSON.parse(line);
-  if (error) throw told(error);
+  if (error) throw errorFrom(error);
   return new Server(new URL(http_url), password, holder, child);
 }
 
@@ -223,7 +225,7 @@ function firstLine(child, binary) {
       if (text.includes("\n")) resolve(text);
     });
     child.on("error", (cause) => {
-      reject(notRun(cause, binary));
+      reject(startError(cause, binary));
     });
     child.on("close", (code, signal) => {
       const how = signal ? `was ended by ${signal}` : `ended with exit code ${code}`;
@@ -233,11 +235,11 @@ function firstLine(child, binary) {
   });
 }
 
-function notRun(cause, binary) {
+function startError(cause, binary) {
   if (cause.code !== "ENOENT") return new PgfreshError(`cannot run "${binary}": ${cause.message}`, { hint: SET, cause });
   if (!process.env.PGFRESH_BIN) return new PgfreshError(`cannot find "${binary}"`, { hint: HINT, cause });
   const primary = `cannot find "${binary}", which PGFRESH_BIN names`;
   return new PgfreshError(primary, { hint: SET, cause });
 }
 
-module.exports = { PgfreshError, handOn, server, take };
+module.exports = { PgfreshError, exportServer, server, useServer };

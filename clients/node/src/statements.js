@@ -1,10 +1,10 @@
-// The statements that the clients of a database have run.
+// Statements that the clients of a database ran, and their counts.
 
 "use strict";
 
 class Statements {
-  // What the server has told before and after a block. `wasReset`: the block has reset the database, which is also seen where
-  // another way was used, if statements ran less often afterwards.
+  // `before` and `after` are the server's counts before and after a block. `wasReset` says that this object reset the database
+  // within the block. Lower counts after the block show a reset by another client.
   constructor(before, after, wasReset) {
     this.complete = after.complete;
     let earlier = linesOf(before);

@@ -1,16 +1,16 @@
 import type { TestAPI } from "vitest";
-import type { Database, Wish } from "./index.js";
+import type { Database, DatabaseOptions } from "./index.js";
 
-/** What tests can ask for. */
+/** Fixtures that a test can request. */
 export interface FreshFixtures {
   /** A fresh database for this test alone. */
   freshDatabase: Database;
-  /** Its URL. */
+  /** URL of `freshDatabase`. */
   freshUrl: string;
-  /** What it shall be like; set it by `test.scoped({ freshWish: … })`, or for a project in vitest's configuration (`provide`). */
-  freshWish: Wish;
+  /** Options of `freshDatabase`. Set them with `test.scoped({ freshOptions: … })`, or for a project with `provide` in vitest's configuration. */
+  freshOptions: DatabaseOptions;
 }
 
-/** vitest's `test` with fresh databases. */
+/** `test` of vitest with fixtures for fresh databases. */
 export const test: TestAPI<FreshFixtures>;
 export const it: typeof test;

@@ -1,18 +1,18 @@
-// For vitest: `test` with the fixtures `freshDatabase` and `freshUrl`.
+// Helper for vitest: `test` with the fixtures `freshDatabase` and `freshUrl`.
 
 import { inject, test as base } from "vitest";
 import { endTest, freshDatabaseFor } from "./index.js";
-import { take } from "./server.js";
+import { useServer } from "./server.js";
 
 export const test = base.extend({
-  freshWish: [{}, { injected: true }],
+  freshOptions: [{}, { injected: true }],
 
-  freshDatabase: async ({ freshWish, task, onTestFinished }, use) => {
+  freshDatabase: async ({ freshOptions, task, onTestFinished }, use) => {
     const test = nameOf(task);
-    // By the global setup, if there is one.
-    take(inject("pgfresh"));
-    const database = await freshDatabaseFor(test, freshWish);
-    // These run last, and the first that was added is the last of them: those of the test can close its connections.
+    // Undefined without the global setup.
+    useServer(inject("pgfresh"));
+    const database = await freshDatabaseFor(test, freshOptions);
+    // vitest runs these hooks last, in reverse order: the hooks of the test close its connections before.
     onTestFinished(async () => {
       const state = task.result?.state;
       await endTest(database, { failed: state === "fail", skipped: state === "skip", test });
@@ -23,10 +23,10 @@ export const test = base.extend({
   freshUrl: async ({ freshDatabase }, use) => use(freshDatabase.url),
 });
 
-// As vitest shows it: "file > suite > test".
+// Returns the name of a test as vitest shows it: "file > suite > test".
 function nameOf(task) {
-  const around = task.suite ?? task.file;
-  return around && around !== task ? `${nameOf(around)} > ${task.name}` : task.name;
+  const parent = task.suite ?? task.file;
+  return parent && parent !== task ? `${nameOf(parent)} > ${task.name}` : task.name;
 }
 
 export const it = test;

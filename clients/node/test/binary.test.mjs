@@ -1,4 +1,4 @@
-// Which pgfresh is run, where the first on PATH is the package's own `bin/pgfresh.js`, as npm and npx have it.
+// Choice of the binary if the first pgfresh on PATH is the package's `bin/pgfresh.js`, as with npm and npx.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -11,14 +11,14 @@ import { fileURLToPath } from "node:url";
 const shim = fileURLToPath(new URL("../bin/pgfresh.js", import.meta.url));
 const index = fileURLToPath(new URL("../src/index.js", import.meta.url));
 
-// Folders for PATH: one with the shim, and one with a pgfresh that says what it was run with.
+// Creates folders for PATH: one with the shim, and one with a pgfresh that prints its arguments.
 function folders(t) {
   const folder = mkdtempSync(path.join(tmpdir(), "pgfresh-path-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const [shims, real] = ["shims", "real"].map((name) => path.join(folder, name));
-  for (const made of [shims, real]) mkdirSync(made);
+  for (const path of [shims, real]) mkdirSync(path);
   symlinkSync(shim, path.join(shims, "pgfresh"));
-  // For the first line of the shim.
+  // `#!/usr/bin/env node` of the shim needs it.
   symlinkSync(process.execPath, path.join(shims, "node"));
   const program = path.join(real, "pgfresh");
   writeFileSync(program, '#!/bin/sh\necho "pgfresh: the real one, with $*" >&2\nexit 9\n');
@@ -26,26 +26,26 @@ function folders(t) {
   return { shims, real };
 }
 
-function run(command, places) {
-  const env = { ...process.env, PATH: places.join(path.delimiter) };
+function run(command, folders) {
+  const env = { ...process.env, PATH: folders.join(path.delimiter) };
   for (const name of Object.keys(env)) if (name.startsWith("PGFRESH_")) delete env[name];
   return spawnSync(process.execPath, command, { env, encoding: "utf8" });
 }
 
-test("the command goes on to the next pgfresh on PATH", (t) => {
+test("the command runs the next pgfresh on PATH", (t) => {
   const { shims, real } = folders(t);
   const { status, stderr } = run([shim, "--version"], [shims, real]);
   assert.deepEqual([status, stderr], [9, "pgfresh: the real one, with --version\n"]);
 });
 
-test("the command says that there is no other", (t) => {
+test("the command reports a missing binary", (t) => {
   const { shims } = folders(t);
   const { status, stderr } = run([shim, "--version"], [shims]);
   assert.equal(status, 127);
   assert.match(stderr, /^pgfresh: cannot find "pgfresh": neither the package @pgfresh\/.* nor PATH has it\nHINT: {2}Install it/);
 });
 
-test("the client goes on to the next pgfresh on PATH", (t) => {
+test("the client runs the next pgfresh on PATH", (t) => {
   const { shims, real } = folders(t);
   const { stderr } = run(["-e", `require(${JSON.stringify(index)}).freshDatabase()`], [shims, real]);
   assert.match(stderr, /pgfresh: the real one, with serve --shared --json/);

@@ -1,10 +1,10 @@
-// What the tests of budgets do in their databases, in each framework.
+// Statements for the tests of budgets, in each framework.
 
 "use strict";
 
 const pg = require("pg");
 
-// One query for each author, after another statement if there is one.
+// Runs one query for each author, after the statement `before` if there is one.
 async function booksOf(database, authors, before) {
   const client = new pg.Client(database.url);
   await client.connect();

@@ -1,21 +1,21 @@
-// A server in pgfresh's place, which gives the answers that a test wants.
+// Fake pgfresh server, whose responses a test chooses.
 
 import { once } from "node:events";
 import http from "node:http";
 
 export const SECRET = "5ec7e700000000000000000000000000";
 
-// `answer` gets what was asked for and says status and body; null closes the connection.
+// Starts a server. `answer` gets each request and returns status and body, or null to close the connection.
 export async function counterpart(answer, host = "127.0.0.1") {
-  const asked = [];
+  const requests = [];
   const server = http.createServer(async (request, response) => {
     let text = "";
     for await (const part of request) text += part;
     const { method, url: path } = request;
-    const question = { method, path, ...(text && { body: JSON.parse(text) }) };
-    asked.push(question);
+    const received = { method, path, ...(text && { body: JSON.parse(text) }) };
+    requests.push(received);
     const authorized = request.headers.authorization === `Bearer ${SECRET}`;
-    const reply = authorized ? answer(question) : { status: 401 };
+    const reply = authorized ? answer(received) : { status: 401 };
     if (reply === null) return request.socket.destroy();
     response.writeHead(reply.status).end(reply.body && JSON.stringify(reply.body));
   });
@@ -23,10 +23,10 @@ export async function counterpart(answer, host = "127.0.0.1") {
   await once(server, "listening");
   const { port } = server.address();
   const control = `http://:${SECRET}@${host.includes(":") ? `[${host}]` : host}:${port}`;
-  return { asked, port, control, close: () => server.close() };
+  return { requests, port, control, close: () => server.close() };
 }
 
-// A server that makes up databases and keeps those of failed tests.
+// Starts a server that names databases `fresh_N` and keeps those of failed tests.
 export function keeping() {
   let number = 0;
   return counterpart(({ method, path }) => {

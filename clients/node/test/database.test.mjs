@@ -1,4 +1,4 @@
-// Databases of a real server.
+// Leases, resets, releases and counts on a real server.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -18,7 +18,7 @@ async function query(url, text) {
   }
 }
 
-test("a database is ours, and as its template after a reset", async (t) => {
+test("a reset removes tables", async (t) => {
   const database = await freshDatabase(t);
   assert.equal(await query(database.url, "SELECT current_database()"), database.name);
   await query(database.url, "CREATE TABLE t ()");
@@ -26,7 +26,7 @@ test("a database is ours, and as its template after a reset", async (t) => {
   assert.equal(await query(database.url, "SELECT to_regclass('t')"), null);
 });
 
-test("open sessions are an error or closed", async (t) => {
+test("a reset rejects or closes open sessions", async (t) => {
   const database = await freshDatabase(t);
   const client = new pg.Client(database.url);
   const closed = new Promise((resolve) => client.on("error", resolve));
@@ -36,7 +36,7 @@ test("open sessions are an error or closed", async (t) => {
   await closed;
 });
 
-test("a name may have any characters", async () => {
+test("a name accepts any characters", async () => {
   const name = 'a b/ü?"%';
   const database = await lease({ name });
   assert.equal(database.name, name);
@@ -45,7 +45,7 @@ test("a name may have any characters", async () => {
   await database.release();
 });
 
-test("after its release it is no more", async () => {
+test("a release removes the database", async () => {
   const database = await lease({ name: "gone" });
   await query(database.url, "CREATE TABLE t ()");
   await database.release();
@@ -55,24 +55,24 @@ test("after its release it is no more", async () => {
   await again.release();
 });
 
-test("withFreshDatabase gives back what its body gives, and the database", async (t) => {
+test("withFreshDatabase returns the result and releases", async (t) => {
   const database = await withFreshDatabase((database) => database);
   await assert.rejects(database.reset(), /is not leased/);
 
   // The background server keeps the database of a failure.
-  const told = t.mock.method(console, "error", () => {});
+  const printed = t.mock.method(console, "error", () => {});
   let url;
   const failing = withFreshDatabase((database) => query((url = database.url), "SELECT 1 / 0"));
   await assert.rejects(failing, /division by zero/);
-  // It has another name since, so that its own is free.
+  // pgfresh renames a kept database, so that its name is free.
   const line = `pgfresh: kept the database of the failed test: ${url}_failed_`;
-  const calls = told.mock.calls.map((call) => call.arguments);
+  const calls = printed.mock.calls.map((call) => call.arguments);
   assert.equal(calls.length, 1);
   assert.match(calls[0].join(), /_failed_\d+$/);
   assert.equal(calls[0].join().replace(/\d+$/, ""), line);
 });
 
-test("what is refused says why", async () => {
+test("a refused lease has the server's error", async () => {
   await assert.rejects(lease({ template: "shpo" }), {
     name: "PgfreshError",
     primary: 'template "shpo" does not exist',
@@ -81,12 +81,12 @@ test("what is refused says why", async () => {
   });
 });
 
-test("both kinds of modules are one", () => {
+test("ES modules and CommonJS share one instance", () => {
   const required = createRequire(import.meta.url)("pgfresh");
   assert.equal(required.Database, Database);
 });
 
-test("the statements of a block can be counted", async () => {
+test("a block counts its statements", async () => {
   await withFreshDatabase({ record: true }, async (database) => {
     assert.ok(database.recorded);
     const client = new pg.Client(database.url);
@@ -117,24 +117,24 @@ test("the statements of a block can be counted", async () => {
   });
 });
 
-test("statements must be recorded to be counted", async (t) => {
+test("counting requires recording", async (t) => {
   const database = await freshDatabase(t);
   assert.equal(database.recorded, false);
   await assert.rejects(database.statements(() => {}), (error) => error instanceof PgfreshError && /are not recorded/.test(error.message));
   await database.checkBudget();
 });
 
-test("withFreshDatabase rejects what is beyond its budget", async (t) => {
-  const told = t.mock.method(console, "error", () => {});
+test("withFreshDatabase rejects an exceeded budget", async (t) => {
+  const printed = t.mock.method(console, "error", () => {});
   const budget = { statements: 1, nPlusOne: 0, time: 600_000 };
   assert.equal(await withFreshDatabase({ budget }, ({ url }) => query(url, "SELECT 1")), 1);
-  assert.equal(told.mock.callCount(), 0);
+  assert.equal(printed.mock.callCount(), 0);
   const beyond = withFreshDatabase({ budget }, async ({ url }) => {
     await query(url, "SELECT 1");
     await query(url, "SELECT 2");
   });
   await assert.rejects(beyond, { message: "budget exceeded: 2 statements, 1 allowed\n      2 × SELECT ?" });
-  assert.match(told.mock.calls[0].arguments[0], /^pgfresh: kept the database of the failed test: /);
+  assert.match(printed.mock.calls[0].arguments[0], /^pgfresh: kept the database of the failed test: /);
 
   const wrong = withFreshDatabase({ budget: { time: "soon" } }, () => {});
   await assert.rejects(wrong, { primary: 'invalid value for "time": "soon"' });

@@ -1,4 +1,4 @@
-// A connection that the server may end only after its test has: it throws where its `error` has no listener.
+// Connection that the test must close before the release: pg throws an error if the server closes it.
 
 "use strict";
 
@@ -11,7 +11,7 @@ exports.connect = async (url) => {
   return client;
 };
 
-// Ends the connection, which still works.
+// Checks that the connection still works, and closes it.
 exports.end = async (client) => {
   assert.equal((await client.query("SELECT 1 AS one")).rows[0].one, 1);
   await client.end();

@@ -1,4 +1,4 @@
-// What users are told of errors.
+// Texts of errors.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -14,7 +14,7 @@ import { counterpart } from "./counterpart.mjs";
 const standIn = fileURLToPath(new URL("../../transcripts/pgfresh", import.meta.url));
 const require = createRequire(import.meta.url);
 
-// The client as a new process with these variables has it.
+// Loads the client again, with these variables, as a new process does.
 function newClient(environment) {
   for (const name of Object.keys(process.env)) if (name.startsWith("PGFRESH_")) delete process.env[name];
   Object.assign(process.env, environment);
@@ -22,7 +22,7 @@ function newClient(environment) {
   return require("../src/index.js");
 }
 
-test("a server that does not start is tried once, and its error has the cause", async (t) => {
+test("a failed start is not repeated", async (t) => {
   const folder = mkdtempSync(path.join(tmpdir(), "pgfresh-errors-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const log = path.join(folder, "log");
@@ -36,7 +36,7 @@ test("a server that does not start is tried once, and its error has the cause", 
   assert.equal(readFileSync(log, "utf8"), "started serve --shared --json\n");
 });
 
-test("an error that nothing catches is shown without its parts", async () => {
+test("an uncaught error prints no properties", async () => {
   const client = newClient({ PGFRESH_BIN: "/no/such/pgfresh" });
   const error = await client.freshDatabase().catch((error) => error);
   const { cause } = error;
@@ -45,20 +45,20 @@ test("an error that nothing catches is shown without its parts", async () => {
   assert.doesNotMatch(inspect(error), /primary|hint:/);
 });
 
-test("a server may have an address of IPv6", async (t) => {
+test("a server can have an IPv6 address", async (t) => {
   const server = await counterpart(() => ({ status: 409, body: { error: { message: "no" } } }), "::1");
   t.after(server.close);
   await assert.rejects(newClient({ PGFRESH_CONTROL: server.control }).freshDatabase(), { message: "no" });
 });
 
-for (const [there, here] of [
+for (const [http, translated] of [
   ['Close them first, or set "close_sessions".', "Close them first, or call reset({ closeSessions: true })."],
   ['Lease it with "record": true.', "Lease it with { record: true }, or a budget."],
 ]) {
-  test(`the hint ${there}`, async (t) => {
-    const server = await counterpart(() => ({ status: 409, body: { error: { code: "55006", message: "no", hint: there } } }));
+  test(`the hint names options of the client: ${http}`, async (t) => {
+    const server = await counterpart(() => ({ status: 409, body: { error: { code: "55006", message: "no", hint: http } } }));
     t.after(server.close);
     const client = newClient({ PGFRESH_CONTROL: server.control });
-    await assert.rejects(client.freshDatabase(), { hint: here });
+    await assert.rejects(client.freshDatabase(), { hint: translated });
   });
 }

@@ -1,4 +1,4 @@
-// The helpers for test frameworks, in runs of their own.
+// Helpers for test frameworks, in separate runs of each framework.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -18,7 +18,7 @@ const frameworks = {
   "node:test": ["--test"],
 };
 
-// The names of the tests that fail in their files of that name, as the framework shows them.
+// Names of the failed tests in the files `failing`, as the framework shows them.
 const failing = {
   jest: ["test/jest/failing.test.js > fails", "test/jest/failing.test.js > with a hook fails before it begins"],
   vitest: ["failing.test.mjs > fails", "failing.test.mjs > with a hook > fails before it begins"],
@@ -27,10 +27,10 @@ const failing = {
 
 const [major, minor] = process.versions.node.split(".").map(Number);
 const runsAddedHooks = major >= 24 || (major === 22 && minor >= 13) || (major === 20 && minor >= 19);
-// node:test of Node 18 does not tell a hook whether its test has failed.
-const tellsFailures = (framework) => framework !== "node:test" || major >= 20;
+// In Node 18, a hook of node:test cannot see whether its test has failed.
+const reportsFailures = (framework) => framework !== "node:test" || major >= 20;
 
-// Runs the framework on its files of that name; resolves to its exit code and what it has written.
+// Runs the framework on its files of that name. Resolves to the exit code and the output.
 async function run(framework, name, environment, ...around) {
   const suffix = framework === "jest" ? "js" : "mjs";
   const folder = framework === "node:test" ? "test/node-test/" : "";
@@ -38,7 +38,7 @@ async function run(framework, name, environment, ...around) {
   const paths = files.map((file) => `${folder}${file}.test.${suffix}`);
   const [program, ...command] = [...around, process.execPath, ...frameworks[framework], ...paths];
   const env = { ...process.env, CI: "true", NO_COLOR: "1", ...environment };
-  // With these set, a node --test of ours would take itself for one of our files.
+  // With this variable, `node --test` would act as a child of this test runner.
   delete env.NODE_TEST_CONTEXT;
   const child = spawn(program, command, { cwd: root, env });
   let text = "";
@@ -50,53 +50,53 @@ async function run(framework, name, environment, ...around) {
 }
 
 for (const framework of Object.keys(frameworks)) {
-  test(`${framework}: each test has a database`, { timeout: 120_000 }, async () => {
+  test(`${framework}: each test has another database`, { timeout: 120_000 }, async () => {
     const { code, text } = await run(framework, "isolated");
     assert.equal(code, 0, text);
     assert.match(text, /(Tests +8 passed|Tests: +8 passed|pass 8)/);
   });
 
-  test(`${framework}: a hook of the test can end its connection`, { timeout: 120_000, skip: framework === "node:test" && !runsAddedHooks }, async () => {
+  test(`${framework}: hooks can end connections before the release`, { timeout: 120_000, skip: framework === "node:test" && !runsAddedHooks }, async () => {
     const { code, text } = await run(framework, "ending");
     assert.equal(code, 0, text);
     assert.match(text, /(Tests +2 passed|Tests: +2 passed|pass 2)/);
   });
 
-  test(`${framework}: the databases of failed tests are released as such`, { timeout: 120_000 }, async (t) => {
+  test(`${framework}: failed tests are reported to pgfresh`, { timeout: 120_000 }, async (t) => {
     const server = await keeping();
     t.after(server.close);
     const { code, text } = await run(framework, "failing", { PGFRESH_CONTROL: server.control });
     assert.notEqual(code, 0, text);
 
-    const leased = server.asked.filter(({ method }) => method === "POST");
+    const leased = server.requests.filter(({ method }) => method === "POST");
     assert.deepEqual(leased.map(({ body }) => body), Array(4).fill({ template: "shop" }), text);
-    const released = server.asked.filter(({ method }) => method === "DELETE").map(({ path }) => path);
+    const released = server.requests.filter(({ method }) => method === "DELETE").map(({ path }) => path);
     const tests = released.map((path) => path.split("?failed=true&test=")[1]);
-    const names = failing[framework].map((name) => (tellsFailures(framework) ? name : undefined));
+    const names = failing[framework].map((name) => (reportsFailures(framework) ? name : undefined));
     assert.deepEqual(tests.map((test) => test && decodeURIComponent(test)), [undefined, ...names, undefined], text);
-    if (!tellsFailures(framework)) return;
+    if (!reportsFailures(framework)) return;
     assert.match(text, /pgfresh: kept the database of the failed test: kept\/fresh_2/);
     assert.match(text, /pgfresh: kept the database of the failed test: kept\/fresh_3/);
   });
 
-  test(`${framework}: a test beyond its budget fails with its statements`, { timeout: 120_000 }, async () => {
+  test(`${framework}: an exceeded budget lists the statements`, { timeout: 120_000 }, async () => {
     const { code, text } = await run(framework, "budgets");
     assert.notEqual(code, 0, text);
     assert.match(text, /(Tests +4 failed \| 4 passed \| 1 skipped|Tests: +4 failed, 4 passed|pass 4\n.*fail 4\n)/, text);
-    const told = new Set(text.match(/budget exceeded: .*/g).map((line) => line.replace(/: [0-9.]+ ms in/, ": … ms in").replace(/['"`]$/, "")));
-    assert.deepEqual(told, new Set([
+    const exceeded = new Set(text.match(/budget exceeded: .*/g).map((line) => line.replace(/: [0-9.]+ ms in/, ": … ms in").replace(/['"`]$/, "")));
+    assert.deepEqual(exceeded, new Set([
       "budget exceeded: 8 statements, 7 allowed; one query ran 7 times with different values, 6 allowed",
       "budget exceeded: 10 statements, 7 allowed; one query ran 8 times with different values, 6 allowed",
       "budget exceeded: … ms in the database, 0.0 ms allowed",
     ]), text);
     assert.match(text, /7 × SELECT \? WHERE \? > \? \(N\+1\)\n +1 × CREATE TABLE t\(\)/);
     assert.match(text, /by itself/);
-    // As those of other failed tests.
+    // pgfresh keeps their databases like those of other failed tests.
     assert.equal(new Set(text.match(/kept the database of the failed test: postgresql:.*/g)).size, 4, text);
     if (framework === "node:test" && runsAddedHooks) assert.match(text, /the hooks after it run, too/);
   });
 
-  test(`${framework}: the file has a budget for all tests`, { timeout: 120_000 }, async (t) => {
+  test(`${framework}: pgfresh.toml has a budget for all tests`, { timeout: 120_000 }, async (t) => {
     const folder = await mkdtemp(join(tmpdir(), "pgfresh-budget-"));
     t.after(() => rm(folder, { recursive: true }));
     const file = join(folder, "pgfresh.toml");
@@ -106,13 +106,13 @@ for (const framework of Object.keys(frameworks)) {
     const around = [pgfresh, "run", "--profile", "--report", report, "--"];
     const { code, text } = await run(framework, "budgets", { PGFRESH_CONFIG: file }, ...around);
     assert.notEqual(code, 0, text);
-    // The test without a budget of its own is one more.
+    // The test without a limit exceeds the budget of the file.
     assert.match(text, /(Tests +5 failed|Tests: +5 failed|fail 5\n)/, text);
     assert.match(text, /budget exceeded: 40 statements, 7 allowed\n/);
-    // What the tests have told, pgfresh does not tell again.
+    // The run does not repeat the errors of the tests.
     assert.doesNotMatch(text, /a test exceeded its budget/);
 
-    // A reset gives the name of the test that it divides.
+    // A reset divides the statements of a test into two parts with its name.
     const { tests } = JSON.parse(await readFile(report, "utf8"));
     const divided = tests.filter(({ name }) => name.endsWith("before a reset"));
     assert.deepEqual(divided.map(({ statements }) => statements).sort(), [1, 10], JSON.stringify(tests));
@@ -120,7 +120,7 @@ for (const framework of Object.keys(frameworks)) {
 }
 
 for (const framework of ["jest", "vitest"]) {
-  test(`${framework}: the parts of an error of the global setup are shown once`, { timeout: 120_000 }, async () => {
+  test(`${framework}: an error of the global setup prints once`, { timeout: 120_000 }, async () => {
     const error = { message: "no room", detail: "All is taken.", hint: "Wait." };
     const environment = { PGFRESH_BIN: standIn, FAKE_LOG: "/dev/null", FAKE_EXIT: "1", FAKE_LINE: JSON.stringify({ error }) };
     const { code, text } = await run(framework, "built", { PGFRESH_CONTROL: "", ...environment });
@@ -129,12 +129,12 @@ for (const framework of ["jest", "vitest"]) {
   });
 }
 
-// A runner that limits the time of a test must not find the template unbuilt within the first one.
+// The timeout of the first test must not include the time for the template.
 for (const framework of ["jest", "vitest"]) {
-  test(`${framework}: the global setup builds the template before a test file is loaded`, { timeout: 120_000 }, async (t) => {
+  test(`${framework}: the global setup builds the template first`, { timeout: 120_000 }, async (t) => {
     const folder = await mkdtemp(join(tmpdir(), "pgfresh-built-"));
     t.after(() => rm(folder, { recursive: true }));
-    // Its path is in the setup, so that no background server of another framework has that template.
+    // The setup has the path, so that no background server of another framework has that template.
     const built = join(folder, "built");
     const { code, text } = await run(framework, "built", { PGFRESH_SETUP: `touch "${built}"`, BUILT: built, PGFRESH_IDLE: "1s" });
     assert.equal(code, 0, text);

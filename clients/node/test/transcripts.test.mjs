@@ -1,4 +1,4 @@
-// What all clients have in common: ../../transcripts, played.
+// Transcripts of `../../transcripts`, which all clients follow.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { counterpart } from "./counterpart.mjs";
 const transcripts = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), "../../transcripts");
 const require = createRequire(import.meta.url);
 
-// The client as a new process has it.
+// Loads the client again, as a new process does.
 function newClient() {
   for (const module of ["../src/index.js", "../src/server.js"]) delete require.cache[require.resolve(module)];
   return require("../src/index.js");
@@ -23,11 +23,11 @@ function camelCase(options = {}) {
   return Object.fromEntries(Object.entries(options).map(([name, value]) => [rename(name), value]));
 }
 
-// Does a step, and returns the database that it is about.
+// Executes a step, and returns its database.
 async function act(client, { do: what, with: options }, database) {
   if (what === "lease") return client.freshDatabase(camelCase(options));
   if (what === "reset") await database.reset(camelCase(options));
-  if (what === "release") client.tell(await database.release(options));
+  if (what === "release") client.reportKept(await database.release(options));
   return database;
 }
 
@@ -65,11 +65,11 @@ for (const file of readdirSync(transcripts).filter((name) => name.endsWith(".jso
     });
 
     const client = newClient();
-    const told = t.mock.method(console, "error", () => {});
+    const printed = t.mock.method(console, "error", () => {});
     let database;
     for (const step of steps) {
-      server.asked.length = 0;
-      told.mock.resetCalls();
+      server.requests.length = 0;
+      printed.mock.resetCalls();
       answer = step.answer;
       try {
         database = await act(client, step, database);
@@ -78,8 +78,8 @@ for (const file of readdirSync(transcripts).filter((name) => name.endsWith(".jso
         if (!(error instanceof client.PgfreshError)) throw error;
         checkError(error, step.raises);
       }
-      assert.deepEqual(server.asked, step.request ? [step.request] : []);
-      assert.deepEqual(told.mock.calls.map((call) => call.arguments), step.prints ? [[step.prints]] : []);
+      assert.deepEqual(server.requests, step.request ? [step.request] : []);
+      assert.deepEqual(printed.mock.calls.map((call) => call.arguments), step.prints ? [[step.prints]] : []);
       if (step.do === "lease" && !step.raises) assert.deepEqual({ ...database }, camelCase(step.answer.body));
     }
     const starts = readFileSync(log, "utf8").split("\n").filter((line) => line.startsWith("started"));

@@ -1,4 +1,4 @@
-// Checked by tsc, never run: what the declarations promise to users of ES modules.
+// Type checks of the declarations for ES modules. tsc reads this file, and no test runs it.
 
 import { test as nodeTest } from "node:test";
 
@@ -17,11 +17,11 @@ const budget: Budget = { statements: 5, nPlusOne: 0, time: "50ms" };
 const statements: Statements = await database.statements(async () => {});
 const ran: number = statements.count + statements.mostFrequent[0].rows;
 await database.checkBudget();
-// @ts-expect-error: there is no such limit
+// @ts-expect-error: a budget has no limit of this name
 await freshDatabase({ budget: { rows: 5 } });
-// @ts-expect-error: there is no such isolation
+// @ts-expect-error: pgfresh has no isolation of this name
 await freshDatabase({ isolation: "none" });
-// @ts-expect-error: what a database is called does not change
+// @ts-expect-error: the name of a database does not change
 database.name = "another";
 
 nodeTest("a test", async (t) => {
@@ -32,7 +32,7 @@ test("a test", async ({ freshDatabase, freshUrl }) => {
   await freshDatabase.reset();
   const url: string = freshUrl;
 });
-test.scoped({ freshWish: { template: "shop", record: true, budget: { time: 50 } } });
+test.scoped({ freshOptions: { template: "shop", record: true, budget: { time: 50 } } });
 
 try {
   await database.reset();

@@ -1,4 +1,4 @@
-// Checked by tsc, never run: what the declarations promise to users of CommonJS.
+// Type checks of the declarations for CommonJS. tsc reads this file, and no test runs it.
 
 import pgfresh = require("pgfresh");
 import { freshDatabase } from "pgfresh/node-test";
@@ -10,7 +10,7 @@ test("a test", async () => {
   const url: string = database.url;
   await database.reset({ closeSessions: true });
   const { count } = await database.statements(() => {});
-  // @ts-expect-error: it is released for us
+  // @ts-expect-error: the helper releases the database
   await database.release();
 });
 

@@ -1,5 +1,5 @@
-// watch.mjs FRAMEWORK: in one process three runs of its file "watched", as in watch mode. Before the second one the schema changes,
-// and before the third one the background server is stopped. In the end one pgfresh is left.
+// Usage: watch.mjs FRAMEWORK. Runs the file "watched" three times in one process, as watch mode does. The schema changes before the
+// second run, and `pgfresh stop` ends the background server before the third. Exits with 0 if one pgfresh is left.
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -22,7 +22,7 @@ async function vitest() {
   return () => started.rerunFiles();
 }
 
-// The programs `pgfresh serve` that this process has started and that have not ended.
+// Returns the process ids of the running `pgfresh serve` that this process has started.
 function servers() {
   const lines = readdirSync("/proc/self/task").map((thread) => readFileSync(`/proc/self/task/${thread}/children`, "utf8"));
   return lines.join(" ").split(" ").filter((pid) => {
@@ -39,6 +39,6 @@ writeFileSync(process.env.PGFRESH_SQL, "CREATE TABLE one(); CREATE TABLE two()")
 await again();
 execFileSync(process.env.PGFRESH_BIN || "pgfresh", ["stop"], { stdio: "inherit" });
 await again();
-// The one of the run before ends when it has noticed that it has to.
+// The binary of the previous run takes a moment to notice its closed lifeline.
 while (servers().length > 1) await setTimeout(10);
 process.exit(servers().length === 1 ? 0 : 1);

@@ -1,4 +1,4 @@
-// Watch mode, where one process runs the tests again and again.
+// Watch mode, in which one process runs the tests several times.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 const program = fileURLToPath(new URL("watch.mjs", import.meta.url));
 
 for (const framework of ["jest", "vitest"]) {
-  test(`${framework}: each run has the template as it is now, on a server that is there`, { timeout: 120_000 }, async (t) => {
+  test(`${framework}: each run has the current template`, { timeout: 120_000 }, async (t) => {
     const folder = await mkdtemp(join(tmpdir(), "pgfresh-watch-"));
     t.after(() => rm(folder, { recursive: true }));
     const [schema, report] = [join(folder, "schema.sql"), join(folder, "report")];

@@ -1,4 +1,4 @@
-// What the tests of watch mode do: they append to the file REPORT how many tables their database has.
+// Test body for watch mode: appends the number of the database's tables to the file REPORT.
 
 "use strict";
 

@@ -42,7 +42,7 @@ test("counted", async (t) => {
   const database = await freshDatabase(t, { record: true });
   const statements = await database.statements(() => booksOf(database, 3));
   assert.equal(`${statements}`, "3 statements: 3x SELECT ? WHERE ? > ?");
-  // The same statements run more often than before the reset.
+  // After the reset, the statement of before runs more often.
   const again = await database.statements(async () => {
     await database.reset();
     await booksOf(database, 4);

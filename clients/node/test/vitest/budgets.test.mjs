@@ -3,7 +3,7 @@ import { test } from "../../src/vitest.mjs";
 import { booksOf } from "../books.js";
 
 describe("seven statements", () => {
-  test.scoped({ freshWish: { budget: { statements: 7, nPlusOne: 6, time: "10min" } } });
+  test.scoped({ freshOptions: { budget: { statements: 7, nPlusOne: 6, time: "10min" } } });
 
   test("at its budget", ({ freshDatabase }) => booksOf(freshDatabase, 6, "CREATE TABLE t ()"));
 
@@ -28,13 +28,13 @@ describe("seven statements", () => {
 });
 
 describe("no time", () => {
-  test.scoped({ freshWish: { budget: { time: 0 } } });
+  test.scoped({ freshOptions: { budget: { time: 0 } } });
 
   test("slow", ({ freshDatabase }) => booksOf(freshDatabase, 1));
 });
 
 describe("nothing", () => {
-  test.scoped({ freshWish: { budget: { statements: 0 } } });
+  test.scoped({ freshOptions: { budget: { statements: 0 } } });
 
   test("does nothing", ({ freshDatabase }) => {});
 });
@@ -47,7 +47,7 @@ describe("without a budget", () => {
 });
 
 describe("recorded", () => {
-  test.scoped({ freshWish: { record: true } });
+  test.scoped({ freshOptions: { record: true } });
 
   test("counted", async ({ freshDatabase }) => {
     const statements = await freshDatabase.statements(() => booksOf(freshDatabase, 3));

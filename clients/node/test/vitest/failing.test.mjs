@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect } from "vitest";
 import { test } from "../../src/vitest.mjs";
 
-test.scoped({ freshWish: { template: "shop" } });
+test.scoped({ freshOptions: { template: "shop" } });
 
 test("passes", ({ freshDatabase }) => {
   expect(freshDatabase.template).toBe("shop");
