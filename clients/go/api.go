@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// patience is how long an answer may take. What pgfresh itself waits for has shorter bounds.
-const patience = 2 * time.Minute
+// responseTimeout limits the time of a request. The timeouts of pgfresh itself are shorter.
+const responseTimeout = 2 * time.Minute
 
-// gone is what to do where there is no answer.
+// gone is the hint of an error without a response.
 const gone = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it."
 
-// An api speaks with pgfresh over HTTP.
+// An api is a client of the HTTP API.
 type api struct {
 	address string // HOST:PORT
 	secret  string
@@ -25,14 +25,14 @@ type api struct {
 }
 
 func newAPI(address, secret string) api {
-	// No proxy of the environment has a part in this. Connections are not kept, for the server closes those that are idle,
-	// and a request that meets that cannot know whether it was heard.
+	// This transport ignores the proxies of the environment. It keeps no connections: the server closes idle ones, and a
+	// client cannot tell whether the server has processed a request that fails for this reason.
 	transport := &http.Transport{DisableKeepAlives: true}
-	return api{address: address, secret: secret, client: &http.Client{Transport: transport, Timeout: patience}}
+	return api{address: address, secret: secret, client: &http.Client{Transport: transport, Timeout: responseTimeout}}
 }
 
-// wishes are the body of a request for a database.
-type wishes struct {
+// leaseRequest is the body of a request for a database.
+type leaseRequest struct {
 	Template  string `json:"template,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Isolation string `json:"isolation,omitempty"`
@@ -41,23 +41,23 @@ type wishes struct {
 	limits    limits
 }
 
-func (a api) lease(w wishes) (*Database, error) {
+func (a api) lease(request leaseRequest) (*Database, error) {
 	database := new(Database)
-	if err := a.call("POST", "/v1/databases", w, database); err != nil {
+	if err := a.call("POST", "/v1/databases", request, database); err != nil {
 		return nil, err
 	}
-	database.limits = w.limits
+	database.limits = request.limits
 	return database, nil
 }
 
-// release ends a lease, that of this test. If the database was kept, because its test has failed, it returns the URL.
+// release ends the lease of a test. It returns the URL of the database if pgfresh keeps it, and "" otherwise.
 func (a api) release(name string, failed bool, test string) (string, error) {
 	var query []string
 	if failed {
 		query = append(query, "failed=true")
 	}
 	if test != "" {
-		// This encodes for forms, where a space is a plus; a plus itself is %2B.
+		// QueryEscape encodes for forms: a space becomes a plus, and a plus becomes %2B.
 		query = append(query, "test="+strings.ReplaceAll(url.QueryEscape(test), "+", "%20"))
 	}
 	path := "/v1/databases/" + url.PathEscape(name)
@@ -69,8 +69,8 @@ func (a api) release(name string, failed bool, test string) (string, error) {
 	return kept.URL, err
 }
 
-// resetWishes are the body of a request for a reset. All but the first are of the test that is over.
-type resetWishes struct {
+// resetRequest is the body of a request for a reset. All fields but the first describe the test that has ended.
+type resetRequest struct {
 	CloseSessions bool        `json:"close_sessions,omitempty"`
 	Test          string      `json:"test,omitempty"`
 	Statements    json.Number `json:"statements,omitempty"`
@@ -78,16 +78,16 @@ type resetWishes struct {
 	Time          string      `json:"time,omitempty"`
 }
 
-// reset returns what is to be said of the budget, if the test that is over has exceeded it.
-func (a api) reset(name string, w resetWishes) (string, error) {
-	var told measured
-	err := a.call("POST", "/v1/databases/"+url.PathEscape(name)+"/reset", w, &told)
-	return told.Message, err
+// reset returns the message about the budget if the test that has ended exceeded it, and "" otherwise.
+func (a api) reset(name string, request resetRequest) (string, error) {
+	var before measured
+	err := a.call("POST", "/v1/databases/"+url.PathEscape(name)+"/reset", request, &before)
+	return before.Message, err
 }
 
-// measured is what clients of a database have run since it was leased or reset.
+// measured has the statements of a database since its lease or last reset.
 type measured struct {
-	Message    string // if that exceeds a limit
+	Message    string // empty if no limit is exceeded
 	Count      int
 	Seconds    float64
 	Complete   bool
@@ -101,16 +101,17 @@ type ranStatement struct {
 	Rows      int
 }
 
-func (a api) measure(name string, limits limits) (told measured, err error) {
+func (a api) measure(name string, limits limits) (result measured, err error) {
 	path := "/v1/databases/" + url.PathEscape(name) + "/statements"
 	if query := limits.query(); query != "" {
 		path += "?" + query
 	}
-	err = a.call("GET", path, nil, &told)
-	return told, err
+	err = a.call("GET", path, nil, &result)
+	return result, err
 }
 
-// call sends a request, with a body unless that is nil, and reads the answer, if it has content, into what answer points to.
+// call sends a request and decodes the response into answer, a pointer. A nil body sends none. A response without content leaves
+// answer as it is.
 func (a api) call(method, path string, body, answer any) error {
 	var content bytes.Buffer
 	if body != nil {
@@ -130,7 +131,7 @@ func (a api) call(method, path string, body, answer any) error {
 	defer response.Body.Close()
 	switch {
 	case response.StatusCode >= 300:
-		return refused(response)
+		return refusal(response)
 	case response.StatusCode == http.StatusNoContent:
 		return nil
 	}
@@ -140,39 +141,39 @@ func (a api) call(method, path string, body, answer any) error {
 	return nil
 }
 
-// inGo replaces what hints say to users of HTTP.
-var inGo = strings.NewReplacer(
+// goOptions replaces options of the HTTP API in hints by their equivalents in this package.
+var goOptions = strings.NewReplacer(
 	`set "close_sessions"`, "give Reset the option CloseSessions()",
 	`Lease it with "record": true`, "Give New the option Record(), or a Budget",
 )
 
-// refused returns the error in pgfresh's own words.
-func refused(response *http.Response) error {
-	var said said
-	if err := json.NewDecoder(response.Body).Decode(&said); err == nil {
-		if err := said.err(); err != nil {
+// refusal returns the error in the body of a response, or one with the status if the body has none.
+func refusal(response *http.Response) error {
+	var body errorBody
+	if err := json.NewDecoder(response.Body).Decode(&body); err == nil {
+		if err := body.err(); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("pgfresh answered with status %d", response.StatusCode)
 }
 
-// said is an error as pgfresh writes it.
-type said struct {
+// errorBody is an error as pgfresh encodes it in JSON.
+type errorBody struct {
 	Error struct{ Message, Detail, Hint string }
 }
 
-// err returns it in PostgreSQL's form, or nil if there is none.
-func (s said) err() error {
-	text := s.Error.Message
+// err returns the error in PostgreSQL's form, or nil if the body has no error.
+func (b errorBody) err() error {
+	text := b.Error.Message
 	if text == "" {
 		return nil
 	}
-	if s.Error.Detail != "" {
-		text += "\nDETAIL:  " + s.Error.Detail
+	if b.Error.Detail != "" {
+		text += "\nDETAIL:  " + b.Error.Detail
 	}
-	if s.Error.Hint != "" {
-		text += "\nHINT:  " + inGo.Replace(s.Error.Hint)
+	if b.Error.Hint != "" {
+		text += "\nHINT:  " + goOptions.Replace(b.Error.Hint)
 	}
 	return errors.New(text)
 }

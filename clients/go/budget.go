@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// None is a limit that allows nothing: Budget{NPlusOne: None} forbids each N+1.
+// None is a limit of zero: Budget{NPlusOne: None} forbids each N+1.
 const None = -1
 
-// A Budget is an [Option]: the database's test may reach each limit, and fails with more. A limit of 0 is that of [budget]
-// in pgfresh.toml, if there is one. What counts is everything from New until the test has ended, cleanups that were registered
-// after New included. A Reset begins the count anew.
+// A Budget is an [Option] with limits for the test. The test fails if it exceeds one of them. 0 stands for the limit of
+// [budget] in pgfresh.toml, if it has one. The count begins with New and ends with the test, including the cleanups that the
+// test registers after New. A Reset begins the count from 0 again.
 type Budget struct {
-	// Statements, with BEGIN and COMMIT.
+	// Statements is the number of statements, with BEGIN and COMMIT.
 	Statements int
 
-	// NPlusOne is how often one query may run with different values. Fewer than five runs are no N+1.
+	// NPlusOne is the number of runs of one query with different values. pgfresh ignores fewer than five runs.
 	NPlusOne int
 
-	// Time in the database.
+	// Time is the time in the database.
 	Time time.Duration
 }
 
-func (b Budget) apply(w *wishes) {
-	w.limits = limits{count(b.Statements), count(b.NPlusOne), span(b.Time)}
-	w.Record = w.Record || w.limits != limits{}
+func (b Budget) apply(request *leaseRequest) {
+	request.limits = limits{count(b.Statements), count(b.NPlusOne), milliseconds(b.Time)}
+	request.Record = request.Record || request.limits != limits{}
 }
 
-// limits are a budget in the words of pgfresh's HTTP API; "" sets none.
+// limits is a budget in the form of the HTTP API. "" is no limit.
 type limits struct {
 	statements, nPlusOne, time string
 }
@@ -41,14 +41,14 @@ func count(limit int) string {
 	return fmt.Sprint(max(limit, 0))
 }
 
-func span(limit time.Duration) string {
+func milliseconds(limit time.Duration) string {
 	if limit == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%dms", (max(limit, 0)+time.Millisecond-1)/time.Millisecond)
 }
 
-// query is the limits as a part of a URL.
+// query returns the limits as the query of a URL.
 func (l limits) query() string {
 	values := url.Values{}
 	for name, limit := range map[string]string{"statements": l.statements, "n_plus_one": l.nPlusOne, "time": l.time} {
@@ -59,16 +59,16 @@ func (l limits) query() string {
 	return values.Encode()
 }
 
-// checkBudget fails the test that is beyond its budget, unless it has ended otherwise.
+// checkBudget fails a test that exceeded its budget. It does nothing after a failure, a skip or a panic.
 func (d *Database) checkBudget(tb testing.TB) {
 	tb.Helper()
 	if !d.Recorded || tb.Failed() || tb.Skipped() || panicking() {
 		return
 	}
-	told, err := d.server.measure(d.Name, d.limits)
+	result, err := d.server.measure(d.Name, d.limits)
 	if err != nil {
 		tb.Errorf("pgfresh: %v", err)
-	} else if told.Message != "" {
-		tb.Errorf("budget exceeded: %s", told.Message)
+	} else if result.Message != "" {
+		tb.Errorf("budget exceeded: %s", result.Message)
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// inner makes tests of this name the ones that the test of the cache runs.
+// inner is the variable with which TestCacheSkipsTestsWithDatabases enables the tests that it runs.
 const inner = "PGFRESHTEST_CACHE"
 
-func TestResultsOfTestsWithADatabaseAreNotCached(t *testing.T) {
+func TestCacheSkipsTestsWithDatabases(t *testing.T) {
 	t.Setenv("PGFRESH_CONTROL", "http://:secret@127.0.0.1:1")
 	t.Setenv(inner, "1")
-	for name, cached := range map[string]bool{"TestCacheWithoutADatabase": true, "TestCacheWithADatabase": false} {
+	for name, cached := range map[string]bool{"TestWithoutDatabase": true, "TestWithDatabase": false} {
 		var output []byte
 		for i := 0; i < 2; i++ {
 			var err error
@@ -27,15 +27,15 @@ func TestResultsOfTestsWithADatabaseAreNotCached(t *testing.T) {
 	}
 }
 
-func TestCacheWithoutADatabase(t *testing.T) {
+func TestWithoutDatabase(t *testing.T) {
 	if os.Getenv(inner) == "" {
-		t.Skip("is run by the test of the cache")
+		t.Skip("TestCacheSkipsTestsWithDatabases runs this test")
 	}
 }
 
-func TestCacheWithADatabase(t *testing.T) {
+func TestWithDatabase(t *testing.T) {
 	if os.Getenv(inner) == "" {
-		t.Skip("is run by the test of the cache")
+		t.Skip("TestCacheSkipsTestsWithDatabases runs this test")
 	}
 	if _, err := join(); err != nil {
 		t.Fatal(err)

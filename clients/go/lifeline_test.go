@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// joinOnly makes this program join the server, say so, and wait to be killed.
+// joinOnly is the variable that makes this program join a server, print a line, and wait for a signal.
 const joinOnly = "PGFRESHTEST_JOIN_ONLY"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	time.Sleep(time.Hour)
 }
 
-func TestPgfreshEndsWithTheProcessThatStartedItHoweverThatEnds(t *testing.T) {
+func TestBinaryEndsWithProcess(t *testing.T) {
 	binary := newStandIn(t, map[string]any{"http_url": "http://127.0.0.1:1/", "password": "x"}, 0)
 	process := exec.Command(os.Args[0])
 	process.Env = append(os.Environ(), joinOnly+"=1")
@@ -39,23 +39,23 @@ func TestPgfreshEndsWithTheProcessThatStartedItHoweverThatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(output).ReadString('\n'); line != "joined\n" {
-		t.Errorf("it said %q: %v", line, err)
+		t.Errorf("the process printed %q: %v", line, err)
 	}
 	if log := binary.read(); strings.Contains(log, "ended") {
-		t.Errorf("it did not wait for the end of the process: %s", log)
+		t.Errorf("the binary ended before the process: %s", log)
 	}
 	process.Process.Kill()
 	process.Wait()
 	binary.hasEnded()
 }
 
-// A standIn is the script that the client takes for pgfresh.
+// A standIn is a script that the client starts in place of pgfresh.
 type standIn struct {
 	*testing.T
 	log string
 }
 
-// newStandIn makes the script the binary of this process, and sets what it prints or its exit code.
+// newStandIn sets the script as the binary of this process, with its line and its exit code. Code 0 makes the script wait.
 func newStandIn(t *testing.T, line any, code int) *standIn {
 	script, err := filepath.Abs(filepath.Join(transcripts, "pgfresh"))
 	if err != nil {
@@ -86,18 +86,18 @@ func (s *standIn) read() string {
 	return string(text)
 }
 
-// hasEnded waits until the binary says that it has ended, which it writes beside what else is in the log's folder.
+// hasEnded waits until the log has the end of the binary. It fails the test after 10 s.
 func (s *standIn) hasEnded() {
 	s.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.read(), "ended\n"); {
 		if time.Now().After(deadline) {
-			s.Fatal("it is still there after 10 s")
+			s.Fatal("the binary still runs after 10 s")
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// wasStarted checks how often and with which arguments, unless these are nil, the binary was started.
+// wasStarted checks the number of starts, and the arguments of the first one. It ignores nil arguments.
 func (s *standIn) wasStarted(times int, arguments []string) {
 	s.Helper()
 	var starts []string

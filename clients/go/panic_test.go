@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestADatabaseWhoseTestPanicsIsThatOfAFailedTest(t *testing.T) {
+func TestPanicReportsFailedTest(t *testing.T) {
 	var released []string
 	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		if request.Method == "POST" {
@@ -25,12 +25,12 @@ func TestADatabaseWhoseTestPanicsIsThatOfAFailedTest(t *testing.T) {
 	t.Cleanup(func() { join = joined })
 	join = connect
 
-	// As testing does: the cleanups come before it learns of the panic.
+	// Like package testing: it runs the cleanups before it handles the panic.
 	run := func(name string, test func()) {
 		defer func() { recover() }()
-		audience := &audience{TB: t, name: "Test/" + name + "&ü\xff"}
-		defer func() { audience.cleanup() }()
-		New(audience, Name(name))
+		recorder := &recorder{TB: t, name: "Test/" + name + "&ü\xff"}
+		defer func() { recorder.cleanup() }()
+		New(recorder, Name(name))
 		test()
 	}
 	run("passed", func() {})

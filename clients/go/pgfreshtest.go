@@ -1,5 +1,5 @@
-// Package pgfreshtest gives each test a PostgreSQL database of its own: a fresh copy of the migrated template that
-// pgfresh.toml describes.
+// Package pgfreshtest leases a PostgreSQL database for each test: a fresh copy of the migrated template that pgfresh.toml
+// describes.
 //
 //	func TestOrders(t *testing.T) {
 //		t.Parallel()
@@ -8,12 +8,12 @@
 //		...
 //	}
 //
-// The database ends with the test; there is nothing to close. No driver is chosen here: URL is for pgx, for database/sql
-// with any driver, and for whatever else reads PostgreSQL's URLs.
+// The database ends with the test, and a test need not close it. The package has no driver: URL is for pgx, for database/sql
+// with any driver, and for other programs that read PostgreSQL's URLs.
 //
-// Within "pgfresh run -- go test ./..." all packages use the server of that run. Otherwise they share the project's
-// background server, by way of the pgfresh of PGFRESH_BIN, or else the one on PATH. It notices when a test binary ends,
-// however that does.
+// Within "pgfresh run -- go test ./..." all packages use the server of that run. Otherwise they start the binary that
+// PGFRESH_BIN names, or the one on PATH, and share the project's background server. When a test binary ends in any way,
+// pgfresh releases its databases.
 package pgfreshtest
 
 import (
@@ -25,75 +25,75 @@ import (
 	"testing"
 )
 
-// A Database is fresh, and belongs to one test until that has ended.
+// A Database is a fresh copy of a template, which belongs to one test until the test ends.
 type Database struct {
-	// Name is the database's name in its server.
+	// Name is the name of the database, unique on its server.
 	Name string `json:"name"`
 
-	// URL is postgresql://USER:PASSWORD@127.0.0.1:PORT/NAME. There is no TLS behind it: a driver that would insist on
-	// that, as lib/pq does, wants "?sslmode=disable" after it.
+	// URL is postgresql://USER:PASSWORD@127.0.0.1:PORT/NAME. The server has no TLS by default: add "?sslmode=disable" for a
+	// driver that requires TLS, such as lib/pq.
 	URL string `json:"url"`
 
-	// JDBCURL is the same for programs in Java that a test starts.
+	// JDBCURL is the URL for Java programs that a test starts.
 	JDBCURL string `json:"jdbc_url"`
 
-	// SocketURL leads to the same over a unix socket, without a password.
+	// SocketURL is the URL with the server's unix socket, without a password.
 	SocketURL string `json:"socket_url"`
 
-	// Template is the name of what the database is a copy of.
+	// Template is the name of the template that the database is a copy of.
 	Template string `json:"template"`
 
-	// Recorded tells whether its statements are recorded: Record or a Budget asks for that, or [budget] in pgfresh.toml.
+	// Recorded reports whether pgfresh records the statements: with Record, with a Budget, or with [budget] in pgfresh.toml.
 	Recorded bool `json:"recorded"`
 
 	server *server
-	test   testing.TB // that it is leased for
+	test   testing.TB // owner of the lease
 	limits limits
-	resets int32 // by Reset; atomic
+	resets int32 // number of calls of Reset; atomic
 }
 
-// An Option says what New shall lease.
-type Option interface{ apply(*wishes) }
+// An Option changes the lease of New.
+type Option interface{ apply(*leaseRequest) }
 
-type option func(*wishes)
+type option func(*leaseRequest)
 
-func (o option) apply(w *wishes) { o(w) }
+func (o option) apply(request *leaseRequest) { o(request) }
 
-// Template asks for a copy of that template of the server. Without it, it is the server's default one.
+// Template selects a template of the server. Default: the one in pgfresh.toml.
 func Template(name string) Option {
-	return option(func(w *wishes) { w.Template = name })
+	return option(func(request *leaseRequest) { request.Template = name })
 }
 
-// Name asks for a database of that name, of at most 63 bytes. Without it, pgfresh makes one up.
+// Name sets the name of the database, of at most 63 bytes. Default: pgfresh chooses one.
 func Name(name string) Option {
-	return option(func(w *wishes) { w.Name = name })
+	return option(func(request *leaseRequest) { request.Name = name })
 }
 
-// Isolation asks for that kind of isolation, in the words of pgfresh's HTTP API. Without it, it is the default one.
+// Isolation selects the isolation of the database, as in the documentation of the HTTP API.
 func Isolation(kind string) Option {
-	return option(func(w *wishes) { w.Isolation = kind })
+	return option(func(request *leaseRequest) { request.Isolation = kind })
 }
 
-// Record lets pgfresh record what clients of the database run, for [Database.Statements]. A [Budget] does, too.
+// Record lets pgfresh record the statements for [Database.Statements]. A [Budget] includes that.
 func Record() Option {
-	return option(func(w *wishes) { w.Record = true })
+	return option(func(request *leaseRequest) { request.Record = true })
 }
 
-// New leases a fresh database until tb ends, after the cleanups that are registered later. Without a database, tb fails at
-// once. It may be called more than once, and by parallel tests.
+// New leases a fresh database until tb ends. The release follows the cleanups that tb registers later. An error fails tb at
+// once. A test can call New several times, and parallel tests can call it.
 //
-// If tb has failed by then, pgfresh is told so. Where it keeps the databases of failed tests, tb's log says how to get there.
+// The release reports a failed test to pgfresh. If pgfresh keeps the database, the log of tb has its URL.
 func New(tb testing.TB, options ...Option) *Database {
 	tb.Helper()
 	server, err := join()
 	if err != nil {
 		tb.Fatalf("pgfresh: %v", err)
 	}
-	wanted := wishes{Holder: server.holder}
+	request := leaseRequest{Holder: server.holder}
 	for _, option := range options {
-		option.apply(&wanted)
+		option.apply(&request)
 	}
-	database, err := server.lease(wanted)
+	database, err := server.lease(request)
 	if err != nil {
 		tb.Fatalf("pgfresh: %v", err)
 	}
@@ -106,7 +106,7 @@ func New(tb testing.TB, options ...Option) *Database {
 	return database
 }
 
-// release ends the lease.
+// release ends the lease, and logs the URL of the database if pgfresh keeps it.
 func (d *Database) release(tb testing.TB) {
 	tb.Helper()
 	kept, err := d.server.release(d.Name, tb.Failed() || panicking(), nameOf(tb))
@@ -117,7 +117,7 @@ func (d *Database) release(tb testing.TB) {
 	}
 }
 
-// packagePath is that of the tests of this binary, with a dot behind it; empty if it is not known.
+// packagePath is the path of the package of this test binary, followed by a dot. It is empty if the binary has no such path.
 var packagePath = func() string {
 	info, known := debug.ReadBuildInfo()
 	if !known {
@@ -130,7 +130,8 @@ var packagePath = func() string {
 	return path + "."
 }()
 
-// nameOf returns a test's name as it is sent: tests of several packages may have the same.
+// nameOf returns the name of a test for reports, at most 1000 bytes. It has the package, because tests of several packages can
+// have equal names.
 func nameOf(tb testing.TB) string {
 	name := tb.Name()
 	if name != "" {
@@ -139,7 +140,7 @@ func nameOf(tb testing.TB) string {
 	return name[:min(len(name), 1000)]
 }
 
-// panicking tells whether a panic ends the test, which has not failed before its cleanups are done.
+// panicking reports whether a panic ends the test. Package testing marks such a test as failed only after its cleanups.
 func panicking() bool {
 	callers := make([]uintptr, 32)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])
@@ -154,28 +155,28 @@ func panicking() bool {
 	}
 }
 
-// A ResetOption says what Reset may do.
-type ResetOption func(*resetWishes)
+// A ResetOption changes the behavior of Reset.
+type ResetOption func(*resetRequest)
 
-// CloseSessions lets Reset end sessions that are still open. Without it, they are an error.
+// CloseSessions lets Reset close open sessions. Without it, an open session is an error.
 func CloseSessions() ResetOption {
-	return func(w *resetWishes) { w.CloseSessions = true }
+	return func(request *resetRequest) { request.CloseSessions = true }
 }
 
-// Reset returns the database to the state of its template, in about a millisecond. If that cannot be, tb fails at once. If
-// what ran before is beyond the [Budget], tb fails and goes on.
+// Reset restores the state of the template, in about a millisecond. An error fails tb at once. If the statements before the
+// reset exceed the [Budget], tb fails and continues.
 func (d *Database) Reset(tb testing.TB, options ...ResetOption) {
 	tb.Helper()
-	wanted := resetWishes{
+	request := resetRequest{
 		Test:       nameOf(d.test),
 		Statements: json.Number(d.limits.statements),
 		NPlusOne:   json.Number(d.limits.nPlusOne),
 		Time:       d.limits.time,
 	}
 	for _, option := range options {
-		option(&wanted)
+		option(&request)
 	}
-	exceeded, err := d.server.reset(d.Name, wanted)
+	exceeded, err := d.server.reset(d.Name, request)
 	if err != nil {
 		tb.Fatalf("pgfresh: %v", err)
 	}

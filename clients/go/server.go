@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// serve is what pgfresh is asked for.
+// serve has the arguments of the binary.
 var serve = []string{"serve", "--shared", "--json"}
 
-// A server hands out databases.
+// A server is a pgfresh server that leases databases.
 type server struct {
 	api
-	holder string // whom its databases belong to; may be empty
+	holder string // process whose end releases the databases; empty within "pgfresh run"
 
-	// pgfresh goes when this is closed, which the kernel does when this process ends. It must stay reachable: what is not,
-	// the garbage collector closes.
+	// lifeline is the standard input of the binary, which ends when it is closed. The kernel closes it when this process
+	// ends. The field keeps it reachable: the garbage collector would close it.
 	lifeline io.Closer
 }
 
-// join returns the server of this process. All calls share one, or the error that there is none.
+// join returns the server of this process. All calls share one server or one error.
 var join = sync.OnceValues(connect)
 
 func connect() (*server, error) {
@@ -44,16 +44,16 @@ func connect() (*server, error) {
 	return start(exec.Command(path, serve...))
 }
 
-// skipTestCache keeps "go test" from taking this run's result for a later one. Go compares files of the module and variables
-// that the tests have read, and a template depends on more: its setup, other folders, PostgreSQL. Go stores no result
-// without the list of what was read. It removes the folder of that file itself.
+// skipTestCache prevents that "go test" reuses the result of this run. Go compares the module's files and the variables that
+// the tests have read, but a template depends on more: its setup, other folders, PostgreSQL. Without the file that lists
+// these reads, Go stores no result. Go itself removes the folder of that file.
 func skipTestCache() {
 	if list := flag.Lookup("test.testlogfile"); list != nil && list.Value.String() != "" {
-		os.Remove(list.Value.String()) // An error leaves the cache as it is.
+		os.Remove(list.Value.String()) // After an error, Go caches the result.
 	}
 }
 
-// find is the program that PGFRESH_BIN names, or else the one on PATH.
+// find returns the path of the binary that PGFRESH_BIN names, or of the one on PATH.
 func find(named string) (string, error) {
 	binary := named
 	if binary == "" {
@@ -73,7 +73,7 @@ func find(named string) (string, error) {
 	}
 }
 
-// What to do where the binary is another one.
+// Hints if the binary is missing or another program.
 const (
 	set   = "HINT:  Set PGFRESH_BIN to where pgfresh is, or unset it."
 	check = "HINT:  Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one."
@@ -88,7 +88,7 @@ func notRun(path string, err error) error {
 	return fmt.Errorf("cannot run %q: %w\n%s", path, err, set)
 }
 
-// existing is the server that somebody else started.
+// existing returns the server that a parent process has started.
 func existing(control, holder string) (*server, error) {
 	if address, err := url.Parse(control); err == nil {
 		if secret, given := address.User.Password(); given {
@@ -98,8 +98,8 @@ func existing(control, holder string) (*server, error) {
 	return nil, errors.New("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT")
 }
 
-// start runs pgfresh and waits for the line that says where its server is. It may have a template to build first, which
-// takes as long as the migrations do; what it does and what goes wrong, it says itself.
+// start runs the binary and waits for the line with the address of the server. The binary may build a template first, which
+// takes as long as the migrations. It reports progress and errors on standard error.
 func start(command *exec.Cmd) (*server, error) {
 	command.Stderr = os.Stderr
 	lifeline, err := command.StdinPipe()
@@ -111,7 +111,7 @@ func start(command *exec.Cmd) (*server, error) {
 		return nil, err
 	}
 	if err := command.Start(); err != nil {
-		var at *fs.PathError // It names the path once more.
+		var at *fs.PathError // Its text would repeat the path.
 		if errors.As(err, &at) {
 			err = at.Err
 		}
@@ -119,37 +119,37 @@ func start(command *exec.Cmd) (*server, error) {
 	}
 	line, err := bufio.NewReader(output).ReadBytes('\n')
 	if err != nil {
-		command.Wait() // It tells in ProcessState what its error would say.
+		command.Wait() // ProcessState has the result.
 		return nil, fmt.Errorf("pgfresh ended with %s before it was ready\nHINT:  Its own message is on standard error.",
 			strings.Replace(command.ProcessState.String(), "exit status", "exit code", 1))
 	}
-	server, err := read(line, command.Path)
+	server, err := parse(line, command.Path)
 	if err != nil {
 		lifeline.Close()
-		// What is not pgfresh need not end by itself.
+		// PGFRESH_BIN may name another program, which need not end with its standard input.
 		defer time.AfterFunc(10*time.Second, func() { command.Process.Kill() }).Stop()
-		command.Wait() // It has said all then.
+		command.Wait() // Standard error is complete after it.
 		return nil, err
 	}
 	server.lifeline = lifeline
 	return server, nil
 }
 
-// read is the server that the line of the binary tells of.
-func read(line []byte, binary string) (*server, error) {
-	var place struct {
-		said
+// parse returns the server in the line that the binary prints, or the error in it.
+func parse(line []byte, binary string) (*server, error) {
+	var fields struct {
+		errorBody
 		HTTPURL  string `json:"http_url"`
 		Password string `json:"password"`
 		Holder   string `json:"holder"`
 	}
-	unreadable := json.Unmarshal(line, &place)
-	if err := place.err(); err != nil {
+	unreadable := json.Unmarshal(line, &fields)
+	if err := fields.err(); err != nil {
 		return nil, err
 	}
-	address, err := url.Parse(place.HTTPURL)
+	address, err := url.Parse(fields.HTTPURL)
 	if unreadable != nil || err != nil || address.Host == "" {
 		return nil, fmt.Errorf("could not read what %q printed\n%s", binary, check)
 	}
-	return &server{api: newAPI(address.Host, place.Password), holder: place.Holder}, nil
+	return &server{api: newAPI(address.Host, fields.Password), holder: fields.Holder}, nil
 }

@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// A Statement is one that clients of a database have run, and what all its runs together took.
+// A Statement is a statement of clients, with the totals of its runs.
 type Statement struct {
-	Text  string // on one line, with ? in place of values
-	Count int    // how often it ran
-	Time  time.Duration
-	Rows  int // that it returned or changed
+	Text  string        // in one line, with ? in place of values
+	Count int           // number of runs
+	Time  time.Duration // total time in the database
+	Rows  int           // number of rows that the runs returned or changed
 }
 
-// Statements are those that ran within a function.
+// Statements has the statements that ran within a function.
 type Statements struct {
-	// Count is how many ran, with BEGIN and COMMIT.
+	// Count is the number of statements, with BEGIN and COMMIT.
 	Count int
 
-	// Time is how long all took together.
+	// Time is the total time in the database.
 	Time time.Duration
 
-	// MostFrequent has each statement once, those that ran most often first.
+	// MostFrequent has the distinct statements, ordered by their counts, the highest first.
 	MostFrequent []Statement
 
-	// Complete tells whether all statements are counted and listed: very many different ones are not listed, and those
-	// before a reset within the function are not counted.
+	// Complete reports whether the counts and the list are complete. A reset within the function loses the statements before
+	// it, and pgfresh lists only a limited number of distinct statements.
 	Complete bool
 }
 
@@ -42,8 +42,8 @@ func (s Statements) String() string {
 	return fmt.Sprintf("%d statements: %s", s.Count, strings.Join(lines, ", "))
 }
 
-// Statements returns the statements that clients of the database run while block does. The database must be recorded, by
-// [Record], by a [Budget], or by [budget] in pgfresh.toml. If it is not, tb fails at once.
+// Statements runs block and returns the statements of all clients within it. pgfresh must record the database: with
+// [Record], with a [Budget], or with [budget] in pgfresh.toml. Otherwise tb fails at once.
 func (d *Database) Statements(tb testing.TB, block func()) Statements {
 	tb.Helper()
 	before, err := d.server.measure(d.Name, limits{})
@@ -59,8 +59,8 @@ func (d *Database) Statements(tb testing.TB, block func()) Statements {
 	return between(before, after, atomic.LoadInt32(&d.resets) != resets)
 }
 
-// between returns what has run since the first of two measurements. A reset in between that wasReset does not tell of is seen
-// if statements ran less often afterwards.
+// between returns the statements between two measurements. wasReset reports that this process reset the database between
+// them. Lower counts in the second measurement show a reset by another client.
 func between(before, after measured, wasReset bool) Statements {
 	earlier := map[string]ranStatement{}
 	for _, line := range before.Statements {

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// transcripts say what every client must do. README.md there explains the keys.
+// transcripts is the folder of the transcripts, which all clients follow. Its README.md explains the keys.
 const transcripts = "../transcripts"
 
 type transcript struct {
@@ -50,7 +50,7 @@ type step struct {
 	Prints string
 }
 
-func TestTranscripts(t *testing.T) {
+func TestClientFollowsTranscripts(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(transcripts, "*.json"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("found no transcripts: %v", err)
@@ -62,14 +62,14 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// A stage is where a transcript is played: the real client between a server and a binary that only do as it says.
+// A stage plays a transcript with the real client. It stands in for the server, and a script stands in for the binary.
 type stage struct {
 	*testing.T
 	script transcript
 	binary *standIn
 
 	lock sync.Mutex
-	step *step // the current one; without a request once that has come
+	step *step // current step; its request is nil after the request has come
 }
 
 func newStage(t *testing.T, file string) *stage {
@@ -96,36 +96,36 @@ func newStage(t *testing.T, file string) *stage {
 
 func (s *stage) play() {
 	processes, path := join, packagePath
-	packagePath = "" // Transcripts have names of any language.
+	packagePath = "" // The names in transcripts have no package.
 	join = sync.OnceValues(connect)
 	s.Cleanup(func() {
 		if server, err := join(); err == nil && server.lifeline != nil {
 			server.lifeline.Close()
-			// Before the folder of its log goes.
+			// The cleanup of the test removes the folder of its log.
 			s.binary.hasEnded()
 		}
 		join, packagePath = processes, path
 	})
 
-	var test *audience
+	var test *recorder
 	var database *Database
 	for i := range s.script.Steps {
 		step := &s.script.Steps[i]
 		s.enter(step)
 		switch step.Do {
 		case "lease":
-			test = &audience{TB: s.T}
-			test.see(func() { database = New(test, options(step)...) })
+			test = &recorder{TB: s.T}
+			test.run(func() { database = New(test, options(step)...) })
 			if step.Raises == nil {
 				s.compare(database, step.Answer.Body)
 			}
 		case "reset":
-			test.see(func() { database.Reset(test, resetOptions(step)...) })
+			test.run(func() { database.Reset(test, resetOptions(step)...) })
 		case "release":
 			test.failed, test.name = step.With.Failed, step.With.Test
-			test.see(test.cleanup)
+			test.run(test.cleanup)
 		default:
-			s.Fatalf("what is to be done at %q?", step.Do)
+			s.Fatalf("unknown step %q", step.Do)
 		}
 		s.leave(step, test)
 	}
@@ -159,8 +159,8 @@ func (s *stage) enter(step *step) {
 	s.step = &current
 }
 
-// leave compares what the test got to see.
-func (s *stage) leave(step *step, test *audience) {
+// leave compares the errors and the log of the test with the step.
+func (s *stage) leave(step *step, test *recorder) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if s.step.Request != nil {
@@ -186,7 +186,7 @@ func (s *stage) leave(step *step, test *audience) {
 	test.fatal, test.log = "", ""
 }
 
-// compare checks that the database has all that the answer says.
+// compare checks that the database has all fields of the response.
 func (s *stage) compare(database *Database, answer json.RawMessage) {
 	var want Database
 	fields := json.NewDecoder(strings.NewReader(string(answer)))
@@ -200,7 +200,7 @@ func (s *stage) compare(database *Database, answer json.RawMessage) {
 	}
 }
 
-// ServeHTTP answers the request of the current step, and nothing else.
+// ServeHTTP responds to the request of the current step. Other requests fail the test.
 func (s *stage) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -208,7 +208,7 @@ func (s *stage) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	s.step.Request = nil
 	got := request.Method + " " + request.RequestURI
 	if want == nil || got != want.Method+" "+want.Path {
-		s.Errorf("%s is not what should come", got)
+		s.Errorf("%s is not the request of the step", got)
 		return
 	}
 	if authorization := request.Header.Get("Authorization"); authorization != "Bearer 5ec7e700000000000000000000000000" {
@@ -228,8 +228,8 @@ func (s *stage) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	response.Write(s.step.Answer.Body)
 }
 
-// An audience is the test that a client is told about: it notes what becomes of it.
-type audience struct {
+// A recorder is a testing.TB that records the messages and the cleanup of the client.
+type recorder struct {
 	testing.TB
 	name       string
 	failed     bool
@@ -237,31 +237,31 @@ type audience struct {
 	cleanup    func()
 }
 
-// see does something that may end the test.
-func (a *audience) see(something func()) {
+// run calls a function that may end the test, in another goroutine, and waits for its end.
+func (r *recorder) run(function func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		something()
+		function()
 	}()
 	<-ended
 }
 
-func (a *audience) Helper()                {}
-func (a *audience) Failed() bool           { return a.failed }
-func (a *audience) Skipped() bool          { return false }
-func (a *audience) Name() string           { return a.name }
-func (a *audience) Cleanup(cleanup func()) { a.cleanup = cleanup }
+func (r *recorder) Helper()                {}
+func (r *recorder) Failed() bool           { return r.failed }
+func (r *recorder) Skipped() bool          { return false }
+func (r *recorder) Name() string           { return r.name }
+func (r *recorder) Cleanup(cleanup func()) { r.cleanup = cleanup }
 
-func (a *audience) Logf(format string, values ...any) {
-	a.log += fmt.Sprintf(format, values...)
+func (r *recorder) Logf(format string, values ...any) {
+	r.log += fmt.Sprintf(format, values...)
 }
 
-func (a *audience) Errorf(format string, values ...any) {
-	a.fatal += fmt.Sprintf(format, values...)
+func (r *recorder) Errorf(format string, values ...any) {
+	r.fatal += fmt.Sprintf(format, values...)
 }
 
-func (a *audience) Fatalf(format string, values ...any) {
-	a.Errorf(format, values...)
+func (r *recorder) Fatalf(format string, values ...any) {
+	r.Errorf(format, values...)
 	runtime.Goexit()
 }

@@ -18,7 +18,7 @@ import (
 	"pgfresh.invalid/pgfreshtest"
 )
 
-// budgetCases makes the tests of TestBudgetCases run: some of them fail, and this program looks at how.
+// budgetCases is the variable that enables TestBudgetCases. Some of its tests fail, and runCases checks their output.
 const budgetCases = "PGFRESHTEST_BUDGET_CASES"
 
 // books runs a query for each author.
@@ -33,7 +33,7 @@ func books(t *testing.T, conn *pgx.Conn, authors int) {
 
 func TestBudgetCases(t *testing.T) {
 	if os.Getenv(budgetCases) == "" {
-		t.Skip("for the test below")
+		t.Skip("TestExceededBudgetListsStatements runs this test")
 	}
 	seven := pgfreshtest.Budget{Statements: 7, NPlusOne: 6, Time: 10 * time.Minute}
 	use := func(t *testing.T, authors int, options ...pgfreshtest.Option) *pgfreshtest.Database {
@@ -87,8 +87,8 @@ func TestBudgetCases(t *testing.T) {
 	})
 }
 
-// runCases runs the cases, and returns which have failed, what they said, and what else was written.
-func runCases(t *testing.T, command ...string) (failed, said []string, output string) {
+// runCases runs TestBudgetCases in another process. It returns the failed cases, their errors, and the whole output.
+func runCases(t *testing.T, command ...string) (failed, messages []string, output string) {
 	t.Helper()
 	command = append(command, os.Args[0], "-test.run=^TestBudgetCases$", "-test.v")
 	process := exec.Command(command[0], command[1:]...)
@@ -101,14 +101,14 @@ func runCases(t *testing.T, command ...string) (failed, said []string, output st
 		failed = append(failed, match[1])
 	}
 	for _, match := range regexp.MustCompile(`budgets_test\.go:\d+: budget exceeded: (.*)`).FindAllStringSubmatch(string(text), -1) {
-		said = append(said, regexp.MustCompile(`^[0-9.]+ ms`).ReplaceAllString(match[1], "… ms"))
+		messages = append(messages, regexp.MustCompile(`^[0-9.]+ ms`).ReplaceAllString(match[1], "… ms"))
 	}
-	return failed, said, string(text)
+	return failed, messages, string(text)
 }
 
-func TestATestBeyondItsBudgetFailsWithItsStatements(t *testing.T) {
+func TestExceededBudgetListsStatements(t *testing.T) {
 	t.Parallel()
-	failed, said, output := runCases(t)
+	failed, messages, output := runCases(t)
 	if want := []string{"Beyond", "FailsAnyhow", "BeforeAReset", "AfterAReset", "Slow", "AnNPlusOne"}; !slices.Equal(failed, want) {
 		t.Errorf("failed are %q, want %q\n%s", failed, want, output)
 	}
@@ -119,21 +119,21 @@ func TestATestBeyondItsBudgetFailsWithItsStatements(t *testing.T) {
 		"… ms in the database, 0.0 ms allowed",
 		"one query ran 5 times with different values, 0 allowed",
 	}
-	if !slices.Equal(said, want) {
-		t.Errorf("they said %q, want %q\n%s", said, want, output)
+	if !slices.Equal(messages, want) {
+		t.Errorf("the errors are %q, want %q\n%s", messages, want, output)
 	}
 	for _, part := range []string{"7 × SELECT ? WHERE ? > ? (N+1)\n", "1 × CREATE TABLE t()\n", "and it goes on"} {
 		if !strings.Contains(output, part) {
 			t.Errorf("there is no %q in\n%s", part, output)
 		}
 	}
-	// As those of other failed tests.
+	// pgfresh keeps their databases like those of other failed tests.
 	if kept := strings.Count(output, "kept the database of the failed test: postgresql:"); kept != len(failed) {
 		t.Errorf("%d databases were kept, want %d\n%s", kept, len(failed), output)
 	}
 }
 
-func TestTheFileHasABudgetForAllTests(t *testing.T) {
+func TestFileHasBudgetForAllTests(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pgfresh.toml")
 	if err := os.WriteFile(file, []byte("[budget]\nstatements = 7\n"), 0o644); err != nil {
@@ -144,16 +144,16 @@ func TestTheFileHasABudgetForAllTests(t *testing.T) {
 		binary = "pgfresh"
 	}
 	report := filepath.Join(t.TempDir(), "report.json")
-	failed, said, output := runCases(t, "env", "PGFRESH_CONFIG="+file, binary, "run", "--profile", "--report", report, "--")
-	if !slices.Contains(failed, "WithoutABudget") || !slices.Contains(said, "40 statements, 7 allowed") {
-		t.Errorf("failed are %q, which said %q\n%s", failed, said, output)
+	failed, messages, output := runCases(t, "env", "PGFRESH_CONFIG="+file, binary, "run", "--profile", "--report", report, "--")
+	if !slices.Contains(failed, "WithoutABudget") || !slices.Contains(messages, "40 statements, 7 allowed") {
+		t.Errorf("failed are %q, with the errors %q\n%s", failed, messages, output)
 	}
-	// What the tests have told, pgfresh does not tell again.
+	// The run does not repeat the errors of the tests.
 	if strings.Contains(output, "a test exceeded its budget") {
 		t.Error(output)
 	}
 
-	// A reset gives the name of the test that it divides.
+	// A reset divides the statements of a test into two parts with its name.
 	text, err := os.ReadFile(report)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestTheFileHasABudgetForAllTests(t *testing.T) {
 	}
 }
 
-func TestStatements(t *testing.T) {
+func TestBlockCountsStatements(t *testing.T) {
 	t.Parallel()
 	db := pgfreshtest.New(t, pgfreshtest.Record())
 	conn := connect(t, db.URL)
@@ -214,7 +214,7 @@ func TestStatements(t *testing.T) {
 	if over.Count != 1 || over.Complete {
 		t.Errorf("after a reset it is %v, complete: %v", over, over.Complete)
 	}
-	// The same statements run more often than before the reset.
+	// After the reset, the statement of before runs more often.
 	again := db.Statements(t, func() {
 		db.Reset(t, pgfreshtest.CloseSessions())
 		connection := connect(t, db.URL)
@@ -226,7 +226,7 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-func TestStatementsMustBeRecorded(t *testing.T) {
+func TestCountingRequiresRecording(t *testing.T) {
 	t.Parallel()
 	db := pgfreshtest.New(t)
 	if db.Recorded {
@@ -240,11 +240,11 @@ func TestStatementsMustBeRecorded(t *testing.T) {
 	}()
 	<-done
 	if !strings.Contains(fatal.text, "are not recorded") {
-		t.Errorf("it says %q", fatal.text)
+		t.Errorf("the error is %q", fatal.text)
 	}
 }
 
-// fatal notes why a test fails, instead of failing.
+// fatal records the message of Fatalf instead of failing the test.
 type fatal struct {
 	testing.TB
 	text string

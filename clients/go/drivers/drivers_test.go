@@ -1,5 +1,5 @@
-// Package drivers tests pgfreshtest with real servers and the drivers that people use. It is a module of its own, so that
-// pgfreshtest depends on none of them.
+// Package drivers tests pgfreshtest with real servers and common drivers. It is a separate module, so that pgfreshtest does
+// not depend on drivers.
 package drivers
 
 import (
@@ -48,7 +48,7 @@ func execute(t *testing.T, conn *pgx.Conn, statement string) {
 	}
 }
 
-func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
+func TestEachTestHasAnotherDatabase(t *testing.T) {
 	for i := range 20 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +61,7 @@ func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestOneTestMayHaveSeveral(t *testing.T) {
+func TestOneTestCanHaveSeveralDatabases(t *testing.T) {
 	t.Parallel()
 	first, second := pgfreshtest.New(t), pgfreshtest.New(t)
 	execute(t, connect(t, first.URL), "INSERT INTO fruit VALUES ('plum')")
@@ -70,7 +70,7 @@ func TestOneTestMayHaveSeveral(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
+func TestOptionsSelectNameAndTemplate(t *testing.T) {
 	t.Parallel()
 	db := pgfreshtest.New(t, pgfreshtest.Template("template1"), pgfreshtest.Name("Größe/1 %"))
 	if db.Name != "Größe/1 %" || db.Template != "template1" {
@@ -84,7 +84,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func TestResetReturnsToTheTemplate(t *testing.T) {
+func TestResetRestoresTemplate(t *testing.T) {
 	t.Parallel()
 	db := pgfreshtest.New(t)
 	conn := connect(t, db.URL)
@@ -95,7 +95,7 @@ func TestResetReturnsToTheTemplate(t *testing.T) {
 	}
 }
 
-func TestADatabaseEndsWithItsTest(t *testing.T) {
+func TestDatabaseEndsWithTest(t *testing.T) {
 	t.Parallel()
 	const name = "short_lived"
 	t.Run("first", func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestADatabaseEndsWithItsTest(t *testing.T) {
 	}
 }
 
-func TestTheSocketLeadsToTheSameDatabase(t *testing.T) {
+func TestSocketReachesSameDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgfreshtest.New(t)
 	execute(t, connect(t, db.URL), "INSERT INTO fruit VALUES ('lime')")
@@ -115,7 +115,7 @@ func TestTheSocketLeadsToTheSameDatabase(t *testing.T) {
 	}
 }
 
-func TestPgxPool(t *testing.T) {
+func TestPgxPoolConnects(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), pgfreshtest.New(t).URL)
 	if err != nil {
@@ -128,8 +128,8 @@ func TestPgxPool(t *testing.T) {
 	}
 }
 
-func TestDatabaseSQL(t *testing.T) {
-	// lib/pq insists on TLS, which "pgfresh run --tls" has.
+func TestDatabaseSQLConnects(t *testing.T) {
+	// lib/pq requires TLS by default. Only "pgfresh run --tls" has it.
 	plain := "?sslmode=disable"
 	if os.Getenv("PGSSLROOTCERT") != "" {
 		plain = ""
