@@ -12,15 +12,16 @@ import java.time.Duration;
 import java.util.Optional;
 
 /**
- * Speaks with pgfresh over HTTP. Each request has a connection of its own: the server closes those that are idle, and a
- * request that meets that cannot know whether it was heard. This is why it is not java.net.http, which keeps them all.
+ * Client of the HTTP API. Each request opens a connection. The server closes idle ones, and a client cannot tell whether the
+ * server has processed a request that fails for this reason. The class uses {@link HttpURLConnection}, because {@code
+ * java.net.http} always keeps connections.
  */
 final class Api {
 
-    /** How long an answer may take. What pgfresh itself waits for has shorter bounds. */
-    private static final Duration PATIENCE = Duration.ofMinutes(2);
+    /** Timeout for a response. The timeouts of pgfresh itself are shorter. */
+    private static final Duration RESPONSE_TIMEOUT = Duration.ofMinutes(2);
 
-    /** What to do where there is no answer. */
+    /** Hint if there is no response. */
     private static final String GONE =
             "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
 
@@ -33,9 +34,9 @@ final class Api {
     }
 
     /**
-     * Sends a request and returns the answer, which may be empty.
+     * Sends a request and returns the body of the response, which may be empty.
      *
-     * @throws PgfreshException if the server cannot be reached, or refuses
+     * @throws PgfreshException if the client cannot reach the server, or the server refuses the request
      */
     Json send(String method, String path, Optional<String> body) {
         try {
@@ -44,10 +45,10 @@ final class Api {
             connection.setRequestMethod(method);
             connection.setRequestProperty("Authorization", "Bearer " + secret);
             connection.setRequestProperty("Connection", "close");
-            connection.setConnectTimeout((int) PATIENCE.toMillis());
-            connection.setReadTimeout((int) PATIENCE.toMillis());
+            connection.setConnectTimeout((int) RESPONSE_TIMEOUT.toMillis());
+            connection.setReadTimeout((int) RESPONSE_TIMEOUT.toMillis());
             if (!method.equals("GET")) {
-                // With its length known in advance, a request is never repeated on the quiet.
+                // HttpURLConnection repeats a request silently unless it knows the length in advance.
                 byte[] content = body.orElse("").getBytes(StandardCharsets.UTF_8);
                 connection.setDoOutput(true);
                 connection.setFixedLengthStreamingMode(content.length);
@@ -75,23 +76,23 @@ final class Api {
         }
     }
 
-    /** The error in pgfresh's own words, if that is what the text has. */
+    /** Returns the error in the text, or one with the status if the text has none. */
     private static PgfreshException refusal(int status, String text) {
         try {
-            return told(Json.read(text).object("error"));
+            return error(Json.read(text).object("error"));
         } catch (IllegalArgumentException unreadable) {
             return new PgfreshException("pgfresh answered with status " + status, "");
         }
     }
 
-    /** The error that pgfresh writes so. */
-    static PgfreshException told(Json error) {
+    /** Returns the exception for an error object of pgfresh. */
+    static PgfreshException error(Json error) {
         return new PgfreshException(
-                error.text("code"), error.text("message"), error.text("detail"), inJava(error.text("hint")));
+                error.text("code"), error.text("message"), error.text("detail"), translateHint(error.text("hint")));
     }
 
-    /** A hint in the words of this package, where it has those of HTTP. */
-    static String inJava(String hint) {
+    /** Replaces options of the HTTP API in a hint by their equivalents in this package. */
+    static String translateHint(String hint) {
         return hint.replace("set \"close_sessions\"", "call resetClosingSessions()")
                 .replace(
                         "Lease it with \"record\": true", "Lease it with @FreshDatabase(record = true), or a @Budget");

@@ -9,7 +9,8 @@ import java.lang.annotation.Target;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 /**
- * What a test may do in its {@link FreshDatabase}, or each test of a class. A test beyond it fails with its statements.
+ * Limits for a test in its {@link FreshDatabase}, or for each test of a class. A test that exceeds a limit fails with the list
+ * of its statements.
  *
  * <pre>{@code
  * @Test
@@ -18,9 +19,9 @@ import org.junit.jupiter.api.extension.ExtendWith;
  *     ...
  * }</pre>
  *
- * <p>A limit of the method replaces that of its class, and that one the limit of {@code [budget]} in {@code pgfresh.toml}.
- * What counts is everything from the lease of the database, or its last reset, until the test method ends. That includes
- * {@code @BeforeEach}, and not {@code @AfterEach}. The database of a class counts for a test that resets it.
+ * <p>A limit of the method replaces that of its class, which replaces that of {@code [budget]} in {@code pgfresh.toml}. The count
+ * begins with the lease of the database or its last reset, and ends with the test method. It includes {@code @BeforeEach}, but
+ * not {@code @AfterEach}. The database of a class counts for a test that resets it.
  */
 @Target({ElementType.METHOD, ElementType.TYPE})
 @Retention(RetentionPolicy.RUNTIME)
@@ -29,12 +30,12 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(FreshDatabaseExtension.class)
 public @interface Budget {
 
-    /** At most so many statements. A negative number is no limit. */
+    /** Maximum number of statements, with BEGIN and COMMIT. A negative number is no limit. */
     int statements() default -1;
 
-    /** At most so many runs of one query with different values; 0 forbids any N+1. A negative number is no limit. */
+    /** Maximum number of runs of one query with different values. 0 forbids an N+1. A negative number is no limit. */
     int nPlusOne() default -1;
 
-    /** At most so much time in the database, as {@code "200ms"} or {@code "2s"}. Without it, there is no limit. */
+    /** Maximum time in the database, as {@code "200ms"} or {@code "2s"}. An empty text is no limit. */
     String time() default "";
 }

@@ -8,8 +8,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * A database that was fresh when it was leased, and that nobody else has. Tests get it by {@link FreshDatabase}; who is no
- * test, by {@link #fresh}, and then it lasts until {@link #close} or the end of the process.
+ * Leased copy of a template. Tests lease it with {@link FreshDatabase}. Other code calls {@link #fresh}: that lease ends with
+ * {@link #close} or with the process.
  */
 public final class Database implements AutoCloseable {
 
@@ -23,21 +23,21 @@ public final class Database implements AutoCloseable {
     private final AtomicBoolean released = new AtomicBoolean();
     private final AtomicInteger resets = new AtomicInteger();
 
-    /** What the test exceeded before it reset or closed the database. */
+    /** Messages about limits that the test exceeded before it reset or closed the database. */
     private final List<String> exceeded = new CopyOnWriteArrayList<>();
 
-    /** The test that has used it since it was leased or reset; null if it belongs to no test. */
+    /** Test that has used the database since its lease or last reset. Null if no test owns the lease. */
     private volatile Use use;
 
-    /** The test that uses it after the next reset; null if it belongs to no test. */
+    /** Test that uses the database after the next reset. Null if no test owns the lease. */
     private volatile Use next;
 
-    /** A test that uses a database, and its budget while it runs. */
+    /** Test that uses a database, with its limits while it runs. */
     static final class Use {
-        /** No test yet, since a class leased it. */
+        /** Stands for no test, after the lease for a class. */
         static final Use CLASS = new Use("", Map.of());
 
-        /** No test yet, since it was reset. */
+        /** Stands for no test, after a reset. */
         static final Use NONE = new Use("", Map.of());
 
         final String test;
@@ -60,77 +60,76 @@ public final class Database implements AutoCloseable {
     }
 
     /**
-     * Leases a database that is a fresh copy of the default template.
+     * Leases a fresh copy of the template in {@code pgfresh.toml}.
      *
-     * @throws PgfreshException if there is none to be had
+     * @throws PgfreshException if pgfresh does not start or refuses the request
      */
     public static Database fresh() {
         return fresh(Options.NONE);
     }
 
     /**
-     * Leases a fresh database.
+     * Leases a fresh database with options.
      *
-     * @throws PgfreshException if there is none to be had
+     * @throws PgfreshException if pgfresh does not start or refuses the request
      */
     public static Database fresh(Options options) {
         return Server.ofThisProcess().lease(options);
     }
 
-    /** The name in its server. */
+    /** Returns the name of the database, unique on its server. */
     public String name() {
         return name;
     }
 
-    /** {@code postgresql://USER:PASSWORD@127.0.0.1:PORT/NAME}, for whatever is no JDBC driver. */
+    /** Returns the PostgreSQL URL, {@code postgresql://USER:PASSWORD@127.0.0.1:PORT/NAME}, for drivers other than JDBC. */
     public String url() {
         return url;
     }
 
-    /** {@code jdbc:postgresql://127.0.0.1:PORT/NAME?user=…&password=…}. */
+    /** Returns the JDBC URL, {@code jdbc:postgresql://127.0.0.1:PORT/NAME?user=…&password=…}. */
     public String jdbcUrl() {
         return jdbcUrl;
     }
 
-    /** The same over a unix socket, without a password. */
+    /** Returns the PostgreSQL URL with the server's unix socket, without a password. */
     public String socketUrl() {
         return socketUrl;
     }
 
-    /** The name of what it is a copy of. */
+    /** Returns the name of the template that the database is a copy of. */
     public String template() {
         return template;
     }
 
     /**
-     * Returns it to the state of its template, in about a millisecond.
+     * Restores the state of the template, in about a millisecond.
      *
-     * @throws PgfreshException if that cannot be, for instance because there are open sessions
+     * @throws PgfreshException if the server refuses the reset, for instance because sessions are open
      */
     public void reset() {
         reset(false);
     }
 
     /**
-     * The same, after the sessions that are open were ended.
+     * Closes all open sessions, and restores the state of the template.
      *
-     * @throws PgfreshException if that cannot be
+     * @throws PgfreshException if the server refuses the reset
      */
     public void resetClosingSessions() {
         reset(true);
     }
 
     /**
-     * Runs the block and returns the statements that clients of the database ran meanwhile. They must be recorded, by {@code
-     * record = true} of {@link FreshDatabase} or {@link Options}, by a {@link Budget}, or by {@code [budget]} in {@code
-     * pgfresh.toml}.
+     * Runs a block and returns the statements of all clients within it. The database must be recorded: with {@code record =
+     * true} in {@link FreshDatabase} or {@link Options}, with a {@link Budget}, or with {@code [budget]} in {@code pgfresh.toml}.
      *
      * <pre>{@code
      * Statements ran = database.statements(() -> listOrders(connection));
      * assertTrue(ran.count() <= 3, ran::toString);
      * }</pre>
      *
-     * @throws PgfreshException if the statements are not recorded
+     * @throws PgfreshException if pgfresh does not record the database
      */
     public <E extends Exception> Statements statements(Statements.Block<E> block) throws E {
         int before = resets();
@@ -139,14 +138,14 @@ public final class Database implements AutoCloseable {
         return Statements.between(start, server.statements(name, Map.of()), resets() != before);
     }
 
-    /** Ends the lease, and with it the database. Again, it does nothing. */
+    /** Releases the database. A second call does nothing. */
     @Override
     public void close() {
         release(false, ended());
     }
 
     private void reset(boolean closeSessions) {
-        told(server.reset(name, closeSessions, ended()));
+        addMessage(server.reset(name, closeSessions, ended()));
         resets.incrementAndGet();
         if (use != next) {
             exceeded.clear();
@@ -154,21 +153,21 @@ public final class Database implements AutoCloseable {
         }
     }
 
-    /** What is said of a test that is over. pgfresh tells of its budget only if something is said. */
+    /** Returns the description of the test that has ended for a request. Without one, pgfresh does not check the budget. */
     private Map<String, Object> ended() {
         if (use == null) {
             return Map.of();
         }
-        Map<String, Object> said = new LinkedHashMap<>(use.limits);
-        said.put("test", cut(use.test));
-        return said;
+        Map<String, Object> description = new LinkedHashMap<>(use.limits);
+        description.put("test", cut(use.test));
+        return description;
     }
 
     private static String cut(String test) {
         return test.substring(0, Math.min(test.length(), 1000));
     }
 
-    private void told(Json answer) {
+    private void addMessage(Json answer) {
         String message = answer.text("message");
         if (!message.isEmpty()) {
             exceeded.add(message);
@@ -179,13 +178,13 @@ public final class Database implements AutoCloseable {
         return resets.get();
     }
 
-    /** It was leased for this test, or for a class. */
+    /** Sets the test or class that owns the lease. */
     void leasedFor(Use use) {
         this.use = use;
         next = use;
     }
 
-    /** A test begins that uses it if it was reset before, or from the next reset on. */
+    /** Marks the start of a test. The test uses the database at once after a reset, otherwise from the next reset on. */
     void offer(Use test) {
         next = test;
         if (use == Use.NONE) {
@@ -193,17 +192,17 @@ public final class Database implements AutoCloseable {
         }
     }
 
-    /** Whether all that has run since the lease or the reset is of that test. */
+    /** Returns whether all statements since the lease or the last reset belong to the test. */
     boolean isUsedBy(Use test) {
         return use == test;
     }
 
-    /** The name of the test that uses it, or "". */
+    /** Returns the name of the test that uses the database, or "". */
     String user() {
         return use == null ? "" : use.test;
     }
 
-    /** The test is over, and its budget has been looked at. */
+    /** Marks the end of a test, after the check of its budget. */
     void end(Use test) {
         if (use == test) {
             use = new Use(test.test, Map.of());
@@ -211,17 +210,17 @@ public final class Database implements AutoCloseable {
         next = Use.NONE;
     }
 
-    /** What to print of the test: in which parts, between its resets, it exceeded its budget. */
+    /** Returns one message for each part of the test, between its resets, that exceeded the budget. */
     List<String> exceeded() {
         if (!released.get() && (recorded || !use.limits.isEmpty())) {
-            told(server.statements(name, use.limits));
+            addMessage(server.statements(name, use.limits));
         }
         return List.copyOf(exceeded);
     }
 
     /**
-     * Ends the lease, that of this test, if it has a name. If it has failed, the database may be kept, and then standard error
-     * says where.
+     * Releases the database, with the name of the test unless it is empty. If the test failed and pgfresh keeps the database,
+     * prints the URL to standard error.
      */
     void release(boolean failed, String test) {
         release(failed, test.isEmpty() ? Map.of() : Map.of("test", cut(test)));
@@ -230,7 +229,7 @@ public final class Database implements AutoCloseable {
     private void release(boolean failed, Map<String, Object> test) {
         if (released.compareAndSet(false, true)) {
             Json answer = server.release(name, failed, test);
-            told(answer);
+            addMessage(answer);
             String kept = answer.text("url");
             if (!kept.isEmpty()) {
                 System.err.println("pgfresh: kept the database of the failed test: " + kept);

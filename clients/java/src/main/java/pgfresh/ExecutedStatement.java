@@ -3,11 +3,11 @@ package pgfresh;
 import java.time.Duration;
 
 /**
- * A statement, and what all its runs together took.
+ * Statement with the totals of its runs.
  *
- * @param text on one line, with {@code ?} in place of values
- * @param count how often it ran
- * @param time how long that took
- * @param rows how many rows it returned or changed
+ * @param text text in one line, with {@code ?} in place of values
+ * @param count number of runs
+ * @param time total time in the database
+ * @param rows number of rows that the runs returned or changed
  */
 public record ExecutedStatement(String text, long count, Duration time, long rows) {}

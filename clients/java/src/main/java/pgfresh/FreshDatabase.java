@@ -8,8 +8,8 @@ import java.lang.annotation.Target;
 import org.junit.jupiter.api.extension.ExtendWith;
 
 /**
- * Lets JUnit pass a fresh database to the parameter: as a {@link Database}, as its JDBC URL (a {@link String}), or as its
- * PostgreSQL URL (a {@link java.net.URI}).
+ * Marks a parameter to which JUnit passes a fresh database: as a {@link Database}, as its JDBC URL (a {@link String}), or as
+ * its PostgreSQL URL (a {@link java.net.URI}).
  *
  * <pre>{@code
  * @Test
@@ -18,17 +18,17 @@ import org.junit.jupiter.api.extension.ExtendWith;
  *         ...
  * }</pre>
  *
- * <p>It belongs to whom the parameter does:
+ * <p>The database belongs to the owner of the parameter:
  *
  * <ul>
  *   <li>to the test, for a parameter of the test method, of {@code @BeforeEach}, {@code @AfterEach}, or of the constructor.
- *       They all get the same database, and each test, each invocation of a parameterized one too, another.
- *   <li>to the class, for a parameter of {@code @BeforeAll}, or of the constructor if there is one object for all tests
- *       ({@code PER_CLASS}). The tests of the class, and of its nested classes, then get that one.
+ *       All of them get the same database. Each test and each invocation of a parameterized test gets another one.
+ *   <li>to the class, for a parameter of {@code @BeforeAll}, or of the constructor with {@code PER_CLASS}. The tests of the class
+ *       and of its nested classes get that database.
  * </ul>
  *
- * <p>It ends with its owner. If that has failed, pgfresh is told so; where it keeps the databases of failed tests, standard
- * error says how to get there. Tests may run in parallel.
+ * <p>The database ends with its owner. The client reports a failed owner to pgfresh. If pgfresh keeps the database, standard
+ * error has its URL. Tests may run in parallel.
  */
 @Target(ElementType.PARAMETER)
 @Retention(RetentionPolicy.RUNTIME)
@@ -36,18 +36,18 @@ import org.junit.jupiter.api.extension.ExtendWith;
 @ExtendWith(FreshDatabaseExtension.class)
 public @interface FreshDatabase {
 
-    /** Which of its owner's databases, where one is not enough: parameters with the same word get the same. */
+    /** Key of the database, for an owner with several ones. Parameters with equal keys get the same database. */
     String value() default "";
 
-    /** The template to copy. Without it, the server's default one. */
+    /** Template of the database. Default: the one in {@code pgfresh.toml}. */
     String template() default "";
 
-    /** The kind of isolation, in the words of pgfresh's HTTP API. Without it, the default one. */
+    /** Isolation of the database, as in the documentation of the HTTP API. */
     String isolation() default "";
 
     /**
-     * Whether to record the statements of its clients, for {@link Database#statements}. A {@link Budget} does so, too. For a
-     * database that {@code @BeforeEach} gets first, the parameter of the test can ask for it.
+     * Whether pgfresh records the statements, for {@link Database#statements}. A {@link Budget} includes that. The parameter
+     * of the test can set it for a database that {@code @BeforeEach} gets first.
      */
     boolean record() default false;
 }

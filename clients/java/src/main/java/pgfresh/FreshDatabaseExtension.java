@@ -26,7 +26,7 @@ import org.opentest4j.AssertionFailedError;
 import org.opentest4j.TestAbortedException;
 import pgfresh.Database.Use;
 
-/** What {@link FreshDatabase} and {@link Budget} register. */
+/** JUnit extension behind {@link FreshDatabase} and {@link Budget}. */
 final class FreshDatabaseExtension
         implements ParameterResolver,
                 BeforeEachCallback,
@@ -36,7 +36,7 @@ final class FreshDatabaseExtension
 
     private static final Namespace NAMESPACE = Namespace.create(FreshDatabaseExtension.class);
 
-    /** Lets what a constructor gets belong to the test that the object is made for. */
+    /** Assigns the databases of a constructor to the test of the object. */
     @Override
     public ExtensionContextScope getTestInstantiationExtensionContextScope(ExtensionContext root) {
         return ExtensionContextScope.TEST_METHOD;
@@ -49,65 +49,65 @@ final class FreshDatabaseExtension
 
     @Override
     public Object resolveParameter(ParameterContext parameter, ExtensionContext context) {
-        FreshDatabase wanted = parameter.findAnnotation(FreshDatabase.class).orElseThrow();
+        FreshDatabase annotation = parameter.findAnnotation(FreshDatabase.class).orElseThrow();
         Class<?> type = parameter.getParameter().getType();
         if (type == Database.class) {
-            return database(wanted, context);
+            return database(annotation, context);
         } else if (type == String.class) {
-            return database(wanted, context).jdbcUrl();
+            return database(annotation, context).jdbcUrl();
         } else if (type == URI.class) {
-            return URI.create(database(wanted, context).url());
+            return URI.create(database(annotation, context).url());
         }
         throw new ParameterResolutionException(
                 "@FreshDatabase is a pgfresh.Database, a String or a java.net.URI, and cannot be a " + type.getName());
     }
 
-    /** The one that the class, or one around it, has under that word; or else the test's. */
-    private static Database database(FreshDatabase wanted, ExtensionContext context) {
-        Optional<ExtensionContext> around = context.getParent();
-        while (around.isPresent()) {
-            Database database = Owner.of(around.get()).databases.get(wanted.value());
+    /** Returns the database with the key of the nearest enclosing class, or else that of the test. */
+    private static Database database(FreshDatabase annotation, ExtensionContext context) {
+        Optional<ExtensionContext> parent = context.getParent();
+        while (parent.isPresent()) {
+            Database database = Owner.of(parent.get()).databases.get(annotation.value());
             if (database != null) {
                 return database;
             }
-            around = around.get().getParent();
+            parent = parent.get().getParent();
         }
-        return Owner.of(context).databases.computeIfAbsent(wanted.value(), word -> lease(wanted, context));
+        return Owner.of(context).databases.computeIfAbsent(annotation.value(), key -> lease(annotation, context));
     }
 
-    private static Database lease(FreshDatabase wanted, ExtensionContext context) {
-        Options options = Options.NONE.template(wanted.template()).isolation(wanted.isolation());
-        Database database = Database.fresh(options.record(wanted.record() || isRecorded(wanted.value(), context)));
+    private static Database lease(FreshDatabase annotation, ExtensionContext context) {
+        Options options = Options.NONE.template(annotation.template()).isolation(annotation.isolation());
+        Database database = Database.fresh(options.record(annotation.record() || isRecorded(annotation.value(), context)));
         database.leasedFor(context.getTestMethod().isPresent() ? Owner.of(context).use(context) : Use.CLASS);
         return database;
     }
 
-    /** Whether the test needs the statements of the database with that word; for that of a class, whether a test does. */
-    private static boolean isRecorded(String word, ExtensionContext context) {
+    /** Returns whether the test, or a test of the class, needs the statements of the database with that key. */
+    private static boolean isRecorded(String key, ExtensionContext context) {
         if (!limits(context).isEmpty()) {
             return true;
         }
         Optional<Method> test = context.getTestMethod();
         return test.isPresent()
-                ? asksForRecord(test.get(), word)
-                : hasTestWith(context.getRequiredTestClass(), word);
+                ? requestsRecord(test.get(), key)
+                : hasTestWith(context.getRequiredTestClass(), key);
     }
 
-    private static boolean hasTestWith(Class<?> type, String word) {
+    private static boolean hasTestWith(Class<?> type, String key) {
         Predicate<Method> needsRecord =
-                method -> AnnotationSupport.isAnnotated(method, Budget.class) || asksForRecord(method, word);
+                method -> AnnotationSupport.isAnnotated(method, Budget.class) || requestsRecord(method, key);
         return AnnotationSupport.isAnnotated(type, Budget.class)
                 || !ReflectionSupport.findMethods(type, needsRecord, HierarchyTraversalMode.TOP_DOWN).isEmpty()
-                || Stream.of(type.getDeclaredClasses()).anyMatch(nested -> hasTestWith(nested, word));
+                || Stream.of(type.getDeclaredClasses()).anyMatch(nested -> hasTestWith(nested, key));
     }
 
-    private static boolean asksForRecord(Method method, String word) {
+    private static boolean requestsRecord(Method method, String key) {
         return Stream.of(method.getParameters())
                 .flatMap(parameter -> AnnotationSupport.findAnnotation(parameter, FreshDatabase.class).stream())
-                .anyMatch(wanted -> wanted.record() && wanted.value().equals(word));
+                .anyMatch(annotation -> annotation.record() && annotation.value().equals(key));
     }
 
-    /** The budget of a test as pgfresh reads it: of each limit the nearest, that of its method or of a class around it. */
+    /** Returns the limits of a test in the form of the HTTP API. The method precedes its class, and this the enclosing class. */
     private static Map<String, Object> limits(ExtensionContext test) {
         Map<String, Object> limits = new LinkedHashMap<>();
         for (Optional<ExtensionContext> at = Optional.of(test); at.isPresent(); at = at.get().getParent()) {
@@ -126,10 +126,10 @@ final class FreshDatabaseExtension
         return limits;
     }
 
-    /** The databases of the classes around a test. */
+    /** Returns the databases of the classes that enclose a test. */
     private static Stream<Database> shared(ExtensionContext test) {
-        return Stream.iterate(test.getParent(), Optional::isPresent, around -> around.get().getParent())
-                .flatMap(around -> Owner.of(around.get()).databases.values().stream());
+        return Stream.iterate(test.getParent(), Optional::isPresent, parent -> parent.get().getParent())
+                .flatMap(parent -> Owner.of(parent.get()).databases.values().stream());
     }
 
     @Override
@@ -137,12 +137,12 @@ final class FreshDatabaseExtension
         shared(test).forEach(database -> database.offer(Owner.of(test).use(test)));
     }
 
-    /** Fails a test beyond its budget, before its {@code @AfterEach}, so that its databases are those of a failed test. */
+    /** Fails a test that exceeded its budget. This precedes {@code @AfterEach}, so that pgfresh can keep its databases. */
     @Override
     public void afterTestExecution(ExtensionContext test) {
         Owner owner = Owner.of(test);
         Use use = owner.use(test);
-        // One of a class that was reset has nothing of other tests.
+        // After a reset, the database of a class has only statements of this test.
         List<Database> used = Stream.concat(owner.databases.values().stream(), shared(test))
                 .filter(database -> database.isUsedBy(use))
                 .toList();
@@ -180,16 +180,16 @@ final class FreshDatabaseExtension
         release(tests);
     }
 
-    /** Ends the leases of a test or class. If it has failed, so have those around it. */
+    /** Releases the databases of a test or class. A failure is also a failure of the enclosing classes. */
     private static void release(ExtensionContext context) {
         Owner owner = Owner.of(context);
         if (context.getExecutionException().filter(FreshDatabaseExtension::isFailure).isPresent()) {
             owner.failed = true;
         }
         if (owner.failed) {
-            context.getParent().ifPresent(around -> Owner.of(around).failed = true);
+            context.getParent().ifPresent(parent -> Owner.of(parent).failed = true);
         }
-        // Which test of a class has failed is not known here, so its database has the name of the class.
+        // This context does not know the failed test of a class, so the database of the class has the name of the class.
         boolean ofClass = context.getTestMethod().isEmpty();
         owner.databases.values().forEach(database -> {
             String test = ofClass && !owner.failed ? database.user() : "";
@@ -197,7 +197,7 @@ final class FreshDatabaseExtension
         });
     }
 
-    /** {@code CLASS.METHOD}, as build tools show it, and behind it the display name if the method has another one. */
+    /** Returns {@code CLASS.METHOD}, as build tools show it, followed by the display name if it differs. */
     private static String name(ExtensionContext context) {
         String type = context.getTestClass().map(Class::getName).orElse("");
         String display = context.getDisplayName();
@@ -211,14 +211,14 @@ final class FreshDatabaseExtension
         return !(thrown instanceof TestAbortedException);
     }
 
-    /** A test or a class, with the databases that end with it, by their word. */
+    /** Test or class with the databases that end with it, by their keys. */
     private static final class Owner {
         final Map<String, Database> databases = new ConcurrentHashMap<>();
 
         private Use use;
         volatile boolean failed;
 
-        /** Of a test: as what it uses databases. */
+        /** Returns the name and limits of a test. */
         synchronized Use use(ExtensionContext test) {
             if (use == null) {
                 use = new Use(name(test), limits(test));
@@ -226,7 +226,7 @@ final class FreshDatabaseExtension
             return use;
         }
 
-        @SuppressWarnings("deprecation") // JUnit 6 has another name for it, which JUnit 5 has not.
+        @SuppressWarnings("deprecation") // JUnit 6 has another method, which JUnit 5 lacks.
         static Owner of(ExtensionContext context) {
             return context.getStore(NAMESPACE).getOrComputeIfAbsent(context.getUniqueId(), id -> new Owner(), Owner.class);
         }

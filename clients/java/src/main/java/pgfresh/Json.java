@@ -6,7 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 
-/** An object in JSON (RFC 8259). */
+/** JSON object (RFC 8259). */
 final class Json {
 
     static final Json EMPTY = new Json(Map.of());
@@ -17,12 +17,16 @@ final class Json {
         this.members = members;
     }
 
-    /** @throws IllegalArgumentException if the text is not one object */
+    /**
+     * Parses an object.
+     *
+     * @throws IllegalArgumentException if the text is not one object
+     */
     static Json read(String text) {
         return new Reader(text).document();
     }
 
-    /** Returns the string of that name, or "" if there is none. */
+    /** Returns the string of that name, or "" if the object has no such string. */
     String text(String name) {
         return members.get(name) instanceof String text ? text : "";
     }
@@ -31,7 +35,11 @@ final class Json {
         return members.containsKey(name);
     }
 
-    /** @throws IllegalArgumentException if there is no object of that name */
+    /**
+     * Returns the object of that name.
+     *
+     * @throws IllegalArgumentException if this object has no such object
+     */
     Json object(String name) {
         if (members.get(name) instanceof Json object) {
             return object;
@@ -39,7 +47,7 @@ final class Json {
         throw new IllegalArgumentException("there is no object \"" + name + "\"");
     }
 
-    /** Returns the number of that name, or 0 if there is none. */
+    /** Returns the number of that name, or 0 if the object has no such number. */
     double number(String name) {
         return members.get(name) instanceof Double number ? number : 0;
     }
@@ -49,7 +57,7 @@ final class Json {
         return Boolean.TRUE.equals(members.get(name));
     }
 
-    /** Returns the objects in the array of that name; none if there is no such array. */
+    /** Returns the objects in the array of that name. The list is empty if the object has no such array. */
     List<Json> objects(String name) {
         if (!(members.get(name) instanceof List<?> list)) {
             return List.of();
@@ -77,7 +85,7 @@ final class Json {
         return quoted.append('"').toString();
     }
 
-    /** Reads from left to right, each method one thing. */
+    /** Recursive-descent parser. Each method reads one element and moves behind it. */
     private static final class Reader {
         private static final char END = '\0';
 
@@ -96,7 +104,7 @@ final class Json {
             return object;
         }
 
-        /** The next character that is no white space, which stays where it is. */
+        /** Skips white space and returns the next character without reading it, or END. */
         private char peek() {
             while (at < text.length() && " \t\r\n".indexOf(text.charAt(at)) >= 0) {
                 at++;
@@ -105,9 +113,9 @@ final class Json {
         }
 
         private boolean skip(char wanted) {
-            boolean there = peek() == wanted;
-            at += there ? 1 : 0;
-            return there;
+            boolean found = peek() == wanted;
+            at += found ? 1 : 0;
+            return found;
         }
 
         private void expect(char wanted) {
@@ -155,7 +163,7 @@ final class Json {
             return values;
         }
 
-        /** A number, true, false or null. */
+        /** Reads a number, true, false or null. */
         private Object word() {
             int start = at;
             while (at < text.length() && ",]} \t\r\n".indexOf(text.charAt(at)) < 0) {

@@ -1,18 +1,18 @@
 package pgfresh;
 
 /**
- * What a database shall be. What is empty is left to pgfresh.
+ * Options of a lease. An empty option has its default.
  *
  * <pre>{@code Database.fresh(Options.NONE.template("stocked").name("orders"))}</pre>
  *
- * @param template the template to copy
- * @param name the database's name, of at most 63 bytes
- * @param isolation the kind of isolation, in the words of pgfresh's HTTP API
- * @param record whether to record the statements of its clients, for {@link Database#statements}
+ * @param template template of the database. Default: the one in {@code pgfresh.toml}
+ * @param name name of the database, of at most 63 bytes. Default: pgfresh chooses one
+ * @param isolation isolation of the database, as in the documentation of the HTTP API
+ * @param record whether pgfresh records the statements, for {@link Database#statements}
  */
 public record Options(String template, String name, String isolation, boolean record) {
 
-    /** Nothing but what is usual. */
+    /** Options with all defaults. */
     public static final Options NONE = new Options("", "", "", false);
 
     public Options(String template, String name, String isolation) {

@@ -2,7 +2,7 @@ package pgfresh;
 
 import java.util.Optional;
 
-/** What pgfresh could not do, in its own words. The message has all of them, in PostgreSQL's form. */
+/** Error of pgfresh or of the client. The message has all parts, in PostgreSQL's form. */
 public final class PgfreshException extends RuntimeException {
 
     private static final long serialVersionUID = 1;
@@ -40,12 +40,12 @@ public final class PgfreshException extends RuntimeException {
         return text.isEmpty() ? "" : "\n" + label + ":  " + text;
     }
 
-    /** The SQLSTATE, if the server said so. */
+    /** Returns the SQLSTATE, if the error came from the HTTP API. */
     public Optional<String> code() {
         return Optional.of(code).filter(text -> !text.isEmpty());
     }
 
-    /** What went wrong, in one line. */
+    /** Returns the first line of the message. */
     public String primary() {
         return primary;
     }

@@ -19,26 +19,26 @@ import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
-/** Where databases come from: the server of "pgfresh run", or else the one that pgfresh finds or starts for us. */
+/** Server that leases databases: that of "pgfresh run", or the background server, which the binary joins or starts. */
 final class Server {
 
-    /** What pgfresh is asked for. */
+    /** Arguments of the binary. */
     private static final List<String> SERVE = List.of("serve", "--shared", "--json");
 
-    /** What to do where the binary is another one. */
+    /** Hint if the binary is missing or another program. */
     private static final String SET = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
 
-    /** The server of this process, or why there is none, once somebody has asked. */
+    /** Returns the server of this process, or throws the error of the first search. Null before the first call. */
     private static Supplier<Server> joined;
 
     private final Api api;
 
-    /** Whom its databases belong to; may be empty. */
+    /** Process whose end releases the databases. Empty within "pgfresh run". */
     private final String holder;
 
     /**
-     * pgfresh ends when its standard input does, which the kernel closes at the end of this process. Until then it is
-     * reachable from here, or else the garbage collector would close it. Null if somebody else started the server.
+     * Process of the binary, which ends when its standard input closes. The kernel closes that input at the end of this process.
+     * The field keeps it reachable: the garbage collector would close it. Null if a parent process started the server.
      */
     final Process process;
 
@@ -48,7 +48,7 @@ final class Server {
         this.process = process;
     }
 
-    /** All calls return the same server, or throw what the first one did. */
+    /** Returns the server of this process. All calls return the same server, or throw the same error. */
     static synchronized Server ofThisProcess() {
         if (joined == null) {
             try {
@@ -63,7 +63,7 @@ final class Server {
         return joined.get();
     }
 
-    /** Finds or starts a server, as these variables say. */
+    /** Finds the server in these variables, or starts the binary. */
     static Server join(Map<String, String> environment) {
         String control = environment.getOrDefault("PGFRESH_CONTROL", "");
         if (control.isEmpty()) {
@@ -80,7 +80,7 @@ final class Server {
                 return new Server(new Api(address.getHost(), address.getPort(), user.substring(1)), holder, null);
             }
         } catch (URISyntaxException unreadable) {
-            // Said below, without its text: the secret may be in it.
+            // The error below omits the text, which may contain the secret.
         }
         throw new PgfreshException("cannot read PGFRESH_CONTROL: it is not http://:SECRET@HOST:PORT", "");
     }
@@ -88,27 +88,27 @@ final class Server {
     private static String binary(Map<String, String> environment) {
         String set = environment.getOrDefault("PGFRESH_BIN", "");
         String wanted = set.isEmpty() ? "pgfresh" : set;
-        Stream<String> places = wanted.contains("/")
+        Stream<String> paths = wanted.contains("/")
                 ? Stream.of(wanted)
                 : Stream.of(environment.getOrDefault("PATH", "").split(File.pathSeparator))
                         .map(folder -> folder + "/" + wanted);
-        return places.flatMap(Server::sayable).filter(place -> Files.isExecutable(place) && !Files.isDirectory(place))
+        return paths.flatMap(Server::parsePath).filter(path -> Files.isExecutable(path) && !Files.isDirectory(path))
                 .findFirst()
                 .orElseThrow(() -> notFound(wanted, !set.isEmpty()))
                 .toString();
     }
 
-    /** Empty where Java cannot say the path: in the locale C, any that is not ASCII. */
-    private static Stream<Path> sayable(String text) {
+    /** Parses a path. Empty if Java cannot represent it: in the locale C, Java rejects paths that are not ASCII. */
+    private static Stream<Path> parsePath(String text) {
         try {
             return Stream.of(Path.of(text));
-        } catch (InvalidPathException unsayable) {
+        } catch (InvalidPathException invalid) {
             return Stream.empty();
         }
     }
 
     private static PgfreshException notFound(String wanted, boolean isSet) {
-        if (isSet && sayable(wanted).anyMatch(Files::exists)) {
+        if (isSet && parsePath(wanted).anyMatch(Files::exists)) {
             return new PgfreshException("cannot run \"" + wanted + "\": it is not an executable file", SET);
         }
         return isSet
@@ -120,14 +120,14 @@ final class Server {
     }
 
     /**
-     * Runs pgfresh and waits for the line that says where its server is. It may have a template to build first, which takes
-     * as long as the migrations do. What it does and what goes wrong, it says itself.
+     * Runs the binary and waits for the line with the address of the server. The binary may build a template first, which
+     * takes as long as the migrations. It reports progress and errors on standard error.
      */
     private static Server start(String binary, Map<String, String> environment) {
         List<String> command = new ArrayList<>(SERVE);
         command.add(0, binary);
         ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
-        // Those of this process it has anyway. As strings they would lose what the locale cannot say.
+        // A child inherits the variables. A copy as strings would lose characters that the locale cannot represent.
         if (!environment.equals(System.getenv())) {
             builder.environment().clear();
             builder.environment().putAll(environment);
@@ -140,11 +140,11 @@ final class Server {
             throw new PgfreshException("cannot run \"" + binary + "\": " + why.getMessage(), SET, error);
         }
         try {
-            return read(process);
+            return readLine(process);
         } catch (IOException | RuntimeException | InterruptedException error) {
             end(process);
-            if (error instanceof PgfreshException told) {
-                throw told;
+            if (error instanceof PgfreshException reported) {
+                throw reported;
             }
             if (error instanceof InterruptedException) {
                 Thread.currentThread().interrupt();
@@ -157,7 +157,7 @@ final class Server {
         }
     }
 
-    /** Waits until it has said all. What is not pgfresh need not end by itself. */
+    /** Closes the standard input and waits for the end. Kills a program that does not end, which is not pgfresh. */
     private static void end(Process process) {
         try {
             process.getOutputStream().close();
@@ -165,30 +165,30 @@ final class Server {
                 process.destroyForcibly();
             }
         } catch (IOException gone) {
-            // So has pgfresh.
+            // The binary has ended.
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
         }
     }
 
-    /** Reads the line that pgfresh prints. */
-    private static Server read(Process process) throws IOException, InterruptedException {
+    /** Reads the line that the binary prints when it is ready. */
+    private static Server readLine(Process process) throws IOException, InterruptedException {
         String line = process.inputReader(StandardCharsets.UTF_8).readLine();
         if (line == null) {
             throw new PgfreshException(
                     "pgfresh ended with exit code " + process.waitFor() + " before it was ready",
                     "Its own message is on standard error.");
         }
-        Json place = Json.read(line);
-        if (place.has("error")) {
-            throw Api.told(place.object("error"));
+        Json fields = Json.read(line);
+        if (fields.has("error")) {
+            throw Api.error(fields.object("error"));
         }
-        URI address = URI.create(place.text("http_url"));
+        URI address = URI.create(fields.text("http_url"));
         if (address.getHost() == null) {
             throw new IllegalArgumentException("there is no address");
         }
         return new Server(
-                new Api(address.getHost(), address.getPort(), place.text("password")), place.text("holder"), process);
+                new Api(address.getHost(), address.getPort(), fields.text("password")), fields.text("holder"), process);
     }
 
     Database lease(Options options) {
@@ -204,7 +204,7 @@ final class Server {
         return new Database(this, api.send("POST", "/v1/databases", Optional.of(Json.write(body))));
     }
 
-    /** Resets a database, which ends a test. The answer has a message if that exceeded its budget. */
+    /** Resets a database, which ends a test. The response has a message if the test exceeded its budget. */
     Json reset(String name, boolean closeSessions, Map<String, Object> test) {
         Map<String, Object> body = new LinkedHashMap<>(test);
         if (closeSessions) {
@@ -213,13 +213,13 @@ final class Server {
         return api.send("POST", path(name) + "/reset", Optional.of(Json.write(body)));
     }
 
-    /** What has run in a database since it was leased or reset. The answer has a message if that exceeds these limits. */
+    /** Returns the statements since the lease or last reset. The response has a message if they exceed the limits. */
     Json statements(String name, Map<String, Object> limits) {
         return api.send("GET", path(name) + "/statements" + query(limits), Optional.empty());
     }
 
     /**
-     * Ends a lease. The answer has a URL if the database of a failed test was kept, and a message if the test exceeded its
+     * Ends a lease. The response has a URL if pgfresh keeps the database of a failed test, and a message if the test exceeded its
      * budget.
      */
     Json release(String name, boolean failed, Map<String, Object> test) {
@@ -243,7 +243,7 @@ final class Server {
     }
 
     private static String encode(String text) {
-        // This encodes for forms, where a space is a plus; a plus itself is %2B.
+        // URLEncoder encodes for forms: a space becomes a plus, and a plus becomes %2B.
         return URLEncoder.encode(text, StandardCharsets.UTF_8).replace("+", "%20");
     }
 }

@@ -8,27 +8,27 @@ import java.util.Map;
 import java.util.stream.Collectors;
 
 /**
- * The statements that ran within a block: see {@link Database#statements}.
+ * Statements that ran within a block of {@link Database#statements}.
  *
- * @param count how many ran, BEGIN and COMMIT included
- * @param mostFrequent each statement once, those that ran most often first
- * @param time how long all took together
- * @param complete whether all statements are counted and listed: very many different ones are not listed, and those before
- *     a reset within the block are not counted
+ * @param count number of statements, with BEGIN and COMMIT
+ * @param mostFrequent distinct statements, ordered by their counts, the highest first
+ * @param time total time in the database
+ * @param complete whether the counts and the list are complete. A reset within the block loses the statements before it, and
+ *     pgfresh lists only a limited number of distinct statements
  */
 public record Statements(long count, List<ExecutedStatement> mostFrequent, Duration time, boolean complete) {
 
-    /** Lines of code whose statements are counted, and what they may throw. */
+    /** Block of code in which {@link Database#statements} counts statements. */
     @FunctionalInterface
     public interface Block<E extends Exception> {
         void run() throws E;
     }
 
-    /** What has run between two answers. If the database was reset in between, since then. */
+    /** Returns the statements between two responses, or since a reset between them. */
     static Statements between(Json before, Json after, boolean reset) {
         Map<String, Json> earlier = byText(before);
         Map<String, Json> later = byText(after);
-        // Not only this client can reset the database.
+        // Lower counts show a reset by another client.
         boolean wasReset = reset
                 || earlier.entrySet().stream().anyMatch(line -> ran(line.getValue(), later.getOrDefault(line.getKey(), Json.EMPTY)) < 0);
         Map<String, Json> known = wasReset ? Map.of() : earlier;
@@ -57,12 +57,12 @@ public record Statements(long count, List<ExecutedStatement> mostFrequent, Durat
     }
 
     private static Duration time(Json before, Json after) {
-        // Differences of rounded numbers can be a little less than nothing.
+        // The difference of rounded numbers can be slightly negative.
         double seconds = Math.max(0, after.number("seconds") - before.number("seconds"));
         return Duration.ofNanos(Math.round(seconds * 1e9));
     }
 
-    /** For messages of assertions: {@code 3 statements: 2x VALUES (?), …, 1x SELECT ?}. */
+    /** Returns a list for messages of assertions: {@code 3 statements: 2x VALUES (?), …, 1x SELECT ?}. */
     @Override
     public String toString() {
         String lines = mostFrequent.stream()

@@ -1,7 +1,7 @@
 /**
- * A fresh PostgreSQL database for each test: a copy of the migrated template that {@code pgfresh.toml} describes.
+ * Fresh PostgreSQL databases for tests: copies of the migrated template that {@code pgfresh.toml} describes.
  *
- * <p>{@link pgfresh.FreshDatabase @FreshDatabase} on a parameter is all that most tests need. No driver is chosen here, and
- * nothing is opened.
+ * <p>Most tests need only {@link pgfresh.FreshDatabase @FreshDatabase} on a parameter. The package has no driver, and opens no
+ * connection to a database.
  */
 package pgfresh;

@@ -16,7 +16,7 @@ class ApiTest {
                 "Lease it with \"record\": true. | Lease it with @FreshDatabase(record = true), or a @Budget.",
                 "Release some databases. | Release some databases.",
             })
-    void hintsAreInTheWordsOfThisPackage(String there, String here) {
-        assertEquals(here, Api.inJava(there));
+    void hintsNameOptionsOfThisPackage(String http, String java) {
+        assertEquals(java, Api.translateHint(http));
     }
 }

@@ -35,10 +35,10 @@ import org.junit.platform.engine.TestExecutionResult;
 import org.junit.platform.testkit.engine.EngineTestKit;
 import org.junit.platform.testkit.engine.Event;
 
-/** Budgets of tests and assertions on statements, with a real server. What does not begin with "a" is run by these tests. */
+/** Budgets and statement counts on a real server. The nested classes are input: the tests of this class run them. */
 class BudgetTest {
 
-    /** With this parameter, a connection of the driver begins without statements of its own. */
+    /** Connects with a parameter that stops the driver from sending SET statements first. */
     static Connection connect(Database database) throws SQLException {
         return DriverManager.getConnection(database.jdbcUrl() + "&assumeMinServerVersion=9.0");
     }
@@ -58,7 +58,7 @@ class BudgetTest {
         }
     }
 
-    /** What happened to each test of the class: "" or the message with which it failed. */
+    /** Returns the result of each test of the class: "" or the message of its failure. */
     private static Map<String, String> run(Class<?> type) {
         Map<String, String> outcomes = new TreeMap<>();
         for (Event event : EngineTestKit.engine("junit-jupiter")
@@ -82,7 +82,7 @@ class BudgetTest {
     }
 
     @Test
-    void aTestBeyondItsBudgetFailsWithItsStatements() {
+    void exceededBudgetListsStatements() {
         Map<String, String> outcomes = run(Tests.class);
         assertEquals(
                 "budget exceeded: 8 statements, 7 allowed; one query ran 7 times with different values, 6 allowed|"
@@ -165,7 +165,7 @@ class BudgetTest {
         void noDatabase() {}
     }
 
-    /** One database for all tests of a class. */
+    /** Class whose tests share one database. */
     @TestInstance(Lifecycle.PER_CLASS)
     abstract static class Sharing {
         Database shared;
@@ -177,7 +177,7 @@ class BudgetTest {
     }
 
     @Test
-    void aResetBeginsAnew() {
+    void resetRestartsCount() {
         Map<String, String> outcomes = new TreeMap<>();
         run(Shared.class).forEach((name, message) -> outcomes.put(name, firstLine(message)));
         String beyond = "budget exceeded: 6 statements, 5 allowed";
@@ -216,7 +216,7 @@ class BudgetTest {
     }
 
     @Test
-    void aResetAfterATestBeginsTheNextOne() {
+    void resetAfterTestStartsNextOne() {
         Map<String, String> outcomes = new TreeMap<>();
         run(ResetAfterwards.class).forEach((name, message) -> outcomes.put(name, firstLine(message)));
         assertEquals(
@@ -242,7 +242,7 @@ class BudgetTest {
     }
 
     @Test
-    void aBlocksStatementsCanBeCounted(@FreshDatabase(record = true) Database database) throws SQLException {
+    void blockCountsStatements(@FreshDatabase(record = true) Database database) throws SQLException {
         try (Connection connection = connect(database)) {
             connection.createStatement().execute("SELECT 1");
             Statements ran = database.statements(() -> {
@@ -268,7 +268,7 @@ class BudgetTest {
     }
 
     @Test
-    void aRecordIsAskedForByAnyParameter() {
+    void anyParameterCanRequestRecord() {
         assertEquals(Map.of("counts", "", "doesNotCount", ""), run(Prepared.class));
     }
 
@@ -289,14 +289,14 @@ class BudgetTest {
     }
 
     @Test
-    void aFileHasABudgetForAllAndAnAnnotationAnotherForOne(@TempDir Path project) throws Exception {
-        List<String> told = inRun(project, "[budget]\nstatements = 3\n", OfTheFile.class, List.of("--keep-failed"));
+    void annotationReplacesBudgetOfFile(@TempDir Path project) throws Exception {
+        List<String> output = inRun(project, "[budget]\nstatements = 3\n", OfTheFile.class, List.of("--keep-failed"));
         assertEquals(
                 List.of("beyond: budget exceeded: 4 statements, 3 allowed", "raised: ", "within: "),
-                told.stream().filter(line -> line.matches("(beyond|raised|within): .*")).sorted().toList());
-        long kept = told.stream().filter("pgfresh: kept the database of a failed test"::equals).count();
-        assertEquals(1, kept, () -> String.join("\n", told));
-        assertFalse(told.contains("pgfresh: a test exceeded its budget"), "it was told before: " + told);
+                output.stream().filter(line -> line.matches("(beyond|raised|within): .*")).sorted().toList());
+        long kept = output.stream().filter("pgfresh: kept the database of a failed test"::equals).count();
+        assertEquals(1, kept, () -> String.join("\n", output));
+        assertFalse(output.contains("pgfresh: a test exceeded its budget"), "pgfresh repeats the error of the test: " + output);
     }
 
     static class OfTheFile {
@@ -318,9 +318,9 @@ class BudgetTest {
     }
 
     @Test
-    void aProfileNamesTheTests(@TempDir Path project) throws Exception {
-        List<String> words = List.of("--profile", "--report", "report.json");
-        inRun(project, "", Profiled.class, words);
+    void profileNamesTests(@TempDir Path project) throws Exception {
+        List<String> options = List.of("--profile", "--report", "report.json");
+        inRun(project, "", Profiled.class, options);
         List<String> seen = new ArrayList<>();
         for (JsonNode test : new ObjectMapper().readTree(project.resolve("report.json").toFile()).path("tests")) {
             seen.add(test.path("name").asText() + " " + test.path("n_plus_one").findValuesAsText("count"));
@@ -347,13 +347,13 @@ class BudgetTest {
         }
     }
 
-    /** What "pgfresh run" prints with the tests of that class in a project with such a pgfresh.toml. */
-    private static List<String> inRun(Path project, String file, Class<?> type, List<String> words) throws Exception {
+    /** Runs the tests of a class with "pgfresh run" in a project with this pgfresh.toml, and returns the output. */
+    private static List<String> inRun(Path project, String file, Class<?> type, List<String> options) throws Exception {
         Files.writeString(project.resolve("pgfresh.toml"), file);
         String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
         String binary = System.getenv().getOrDefault("PGFRESH_BIN", "pgfresh");
         List<String> command = new ArrayList<>(List.of(binary, "run"));
-        command.addAll(words);
+        command.addAll(options);
         command.addAll(List.of("--", java, "-Dstdout.encoding=UTF-8", Runner.class.getName(), type.getName()));
         ProcessBuilder builder = new ProcessBuilder(command).directory(project.toFile()).redirectErrorStream(true);
         String absolute = String.join(":", Arrays.stream(System.getProperty("java.class.path").split(":"))

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.TestInstance.Lifecycle;
 import org.junit.jupiter.api.parallel.Execution;
 import org.junit.jupiter.api.parallel.ExecutionMode;
 
-/** With a real server, its driver, and tests that run in parallel. */
+/** Databases of a real server in parallel tests, with PostgreSQL's JDBC driver. */
 @Execution(ExecutionMode.CONCURRENT)
 class FreshDatabaseTest {
 
@@ -52,13 +52,13 @@ class FreshDatabaseTest {
     }
 
     @RepeatedTest(20)
-    void eachTestHasOneOfItsOwn(@FreshDatabase String url) throws SQLException {
+    void eachTestHasAnotherDatabase(@FreshDatabase String url) throws SQLException {
         execute(url, "INSERT INTO fruit VALUES ('mine')");
         assertEquals(2, count(url));
     }
 
     @Test
-    void allItsParametersAreTheSame(
+    void parametersOfTestShareDatabase(
             @FreshDatabase Database database, @FreshDatabase String jdbc, @FreshDatabase URI url) {
         assertSame(prepared, database);
         assertEquals(database.jdbcUrl(), jdbc);
@@ -66,19 +66,19 @@ class FreshDatabaseTest {
     }
 
     @Test
-    void anotherWordIsAnotherDatabase(@FreshDatabase("other") String other) throws SQLException {
+    void anotherKeySelectsAnotherDatabase(@FreshDatabase("other") String other) throws SQLException {
         assertEquals(0, count(other));
         assertEquals(1, count(prepared.jdbcUrl()));
     }
 
     @Test
-    void anotherTemplateIsCopied(@FreshDatabase(value = "bare", template = "template1") Database bare) {
+    void templateSelectsAnotherTemplate(@FreshDatabase(value = "bare", template = "template1") Database bare) {
         assertEquals("template1", bare.template());
         assertThrows(SQLException.class, () -> count(bare.jdbcUrl()));
     }
 
     @Test
-    void resetReturnsToTheTemplate() throws SQLException {
+    void resetRestoresTemplate() throws SQLException {
         try (Connection open = DriverManager.getConnection(prepared.jdbcUrl())) {
             assertEquals("55006", assertThrows(PgfreshException.class, prepared::reset).code().orElseThrow());
             prepared.resetClosingSessions();
@@ -88,7 +88,7 @@ class FreshDatabaseTest {
     }
 
     @Test
-    void whoIsNoTestClosesIt() throws SQLException {
+    void closeReleasesDatabase() throws SQLException {
         String url;
         Database database = Database.fresh(Options.NONE.name("Größe +/%"));
         try (database) {
@@ -101,15 +101,15 @@ class FreshDatabaseTest {
     }
 
     @Nested
-    class InAConstructor {
+    class ConstructorParameter {
         private final Database own;
 
-        InAConstructor(@FreshDatabase Database own) {
+        ConstructorParameter(@FreshDatabase Database own) {
             this.own = own;
         }
 
         @RepeatedTest(2)
-        void itIsTheTests(@FreshDatabase Database same) {
+        void constructorSharesDatabaseOfTest(@FreshDatabase Database same) {
             assertSame(own, same);
             assertSame(prepared, same);
         }
@@ -117,7 +117,7 @@ class FreshDatabaseTest {
 
     @Nested
     @TestInstance(Lifecycle.PER_CLASS)
-    class OfAClass {
+    class ClassParameter {
         private Database shared;
 
         @BeforeAll
@@ -126,16 +126,16 @@ class FreshDatabaseTest {
         }
 
         @RepeatedTest(2)
-        void itIsTheSameForAllTests(@FreshDatabase("shared") Database shared, @FreshDatabase Database own) {
+        void testsShareDatabaseOfClass(@FreshDatabase("shared") Database shared, @FreshDatabase Database own) {
             assertSame(this.shared, shared);
             assertSame(prepared, own);
         }
 
         @Nested
-        class WithinTheClass {
+        class NestedClass {
             @Test
-            void too(@FreshDatabase("shared") Database shared) {
-                assertSame(OfAClass.this.shared, shared);
+            void nestedTestsShareDatabaseOfClass(@FreshDatabase("shared") Database shared) {
+                assertSame(ClassParameter.this.shared, shared);
             }
         }
     }

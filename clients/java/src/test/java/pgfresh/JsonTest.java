@@ -15,7 +15,7 @@ class JsonTest {
     private static final String DIFFICULT = "\u0000 \n\t\b\f\r \" \\ / é € \ud83d\ude00 \u001f";
 
     @Test
-    void whatOthersWriteIsRead() throws Exception {
+    void readsTextOfAnotherWriter() throws Exception {
         Map<String, Object> object = Map.of(
                 "text", DIFFICULT, "list", new Object[] {1, "]", new int[0], Map.of("a", "}")}, "flag", true, "n", -1.5e3);
         String text = new ObjectMapper().writerWithDefaultPrettyPrinter().writeValueAsString(Map.of("inner", object));
@@ -23,19 +23,19 @@ class JsonTest {
     }
 
     @Test
-    void escapesAreRead() {
+    void readsEscapes() {
         assertEquals("\"\\/\b\f\n\r\té", Json.read("{\"a\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00E9\"}").text("a"));
     }
 
     @Test
-    void whatIsWrittenOthersRead() throws Exception {
+    void anotherReaderReadsWrittenText() throws Exception {
         String text = Json.write(Map.of("na\"me", DIFFICULT, "flag", true));
         Map<?, ?> read = new ObjectMapper().readValue(text, Map.class);
         assertEquals(Map.of("na\"me", DIFFICULT, "flag", true), read);
     }
 
     @Test
-    void numbersAndListsAreRead() {
+    void readsNumbersAndLists() {
         Json json = Json.read("{\"n\": -1.5e3, \"flag\": true, \"list\": [1, {\"n\": 2}, [], {\"n\": 3}]}");
         assertEquals(-1500, json.number("n"));
         assertEquals(List.of(true, false), List.of(json.flag("flag"), json.flag("n")));
@@ -45,7 +45,7 @@ class JsonTest {
     }
 
     @Test
-    void whatIsNoTextIsNone() {
+    void memberOfAnotherTypeIsEmptyText() {
         Json json = Json.read(" {\"a\": 1, \"b\": null, \"c\": [], \"d\": {}} ");
         for (String name : new String[] {"a", "b", "c", "d", "e"}) {
             assertEquals("", json.text(name));
@@ -59,7 +59,7 @@ class JsonTest {
                 "", "[]", "{", "{}{}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{\"a\":\"", "{\"a\":\"\\", "{\"a\":\"\\x\"}",
                 "{\"a\":\"\\u12\"}", "{\"a\":[1}", "{\"a\":what}", "{a:1}"
             })
-    void whatIsNoObjectIsRefused(String text) {
+    void rejectsTextThatIsNotOneObject(String text) {
         assertThrows(IllegalArgumentException.class, () -> Json.read(text));
     }
 }

@@ -13,7 +13,7 @@ import org.junit.jupiter.api.io.TempDir;
 class LifelineTest {
 
     @Test
-    void pgfreshEndsWithTheProcessThatStartedItHoweverThatEnds(@TempDir Path directory) throws Exception {
+    void binaryEndsWithProcess(@TempDir Path directory) throws Exception {
         StandIn binary = new StandIn(directory.resolve("log"));
         ProcessBuilder starter = new ProcessBuilder(
                         Path.of(System.getProperty("java.home"), "bin", "java").toString(),
@@ -25,16 +25,16 @@ class LifelineTest {
         starter.environment().putAll(binary.environment("{\"http_url\": \"http://127.0.0.1:1/\", \"password\": \"x\"}"));
         Process process = starter.start();
         assertEquals("joined", process.inputReader().readLine());
-        assertFalse(binary.noted().contains("ended"), "it did not wait for the end of the process");
+        assertFalse(binary.lines().contains("ended"), "the binary ended before the process");
         process.destroyForcibly().waitFor();
         Instant deadline = Instant.now().plus(Duration.ofSeconds(10));
-        while (!binary.noted().contains("ended")) {
-            assertTrue(Instant.now().isBefore(deadline), "it is still there 10 s after the process was killed");
+        while (!binary.lines().contains("ended")) {
+            assertTrue(Instant.now().isBefore(deadline), "the binary still runs 10 s after the end of the process");
             Thread.sleep(1);
         }
     }
 
-    /** Joins the server, says so, makes the garbage collector look for what nobody needs, and waits to be killed. */
+    /** Starts the stand-in, runs the garbage collector, prints a line, and waits for a signal. */
     static final class Joiner {
         public static void main(String[] arguments) throws InterruptedException {
             Server.ofThisProcess();

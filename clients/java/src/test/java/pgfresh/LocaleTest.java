@@ -7,32 +7,32 @@ import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** In the locale C, that of most containers, Java has no strings for paths and variables that are not ASCII. */
+/** In the locale C of most containers, Java cannot represent paths and variables that are not ASCII. */
 class LocaleTest {
 
     @Test
-    void foldersOfPathAndVariablesNeedNotBeAscii(@TempDir Path directory) throws Exception {
+    void acceptsPathAndVariablesThatAreNotAscii(@TempDir Path directory) throws Exception {
         Path pgfresh = directory.resolve("pgfresh");
-        Path noted = directory.resolve("noted");
-        Files.writeString(pgfresh, "#!/bin/sh\nprintf %s \"$GREETING\" >\"$NOTED\"\n");
+        Path output = directory.resolve("output");
+        Files.writeString(pgfresh, "#!/bin/sh\nprintf %s \"$TEXT\" >\"$OUTPUT\"\n");
         pgfresh.toFile().setExecutable(true);
-        // The shell writes what Java itself could not say.
+        // The shell sets values that Java cannot represent in this locale.
         String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
-        String program = "GREETING=$(printf 'gr\\303\\274\\303\\237e') PATH=$(printf '/gr\\303\\274n'):\"$FOUND\" exec \"$0\" \"$@\"";
+        String program = "TEXT=$(printf 'gr\\303\\274\\303\\237e') PATH=$(printf '/gr\\303\\274n'):\"$FOUND\" exec \"$0\" \"$@\"";
         ProcessBuilder shell = new ProcessBuilder(
                         "/bin/sh", "-c", program, java, "-cp", System.getProperty("java.class.path"), Leaser.class.getName())
                 .redirectError(ProcessBuilder.Redirect.INHERIT);
         shell.environment().clear();
         shell.environment().put("LC_ALL", "C");
         shell.environment().put("FOUND", directory + ":/usr/bin:/bin");
-        shell.environment().put("NOTED", noted.toString());
+        shell.environment().put("OUTPUT", output.toString());
         Process process = shell.start();
         assertEquals("pgfresh ended with exit code 0 before it was ready", process.inputReader().readLine());
         process.waitFor();
-        assertEquals("grüße", Files.readString(noted));
+        assertEquals("grüße", Files.readString(output));
     }
 
-    /** Says why it has no database. */
+    /** Prints the error of a lease. */
     static final class Leaser {
         public static void main(String[] arguments) {
             try {

@@ -27,14 +27,14 @@ import org.junit.jupiter.params.provider.ValueSource;
 import org.junit.platform.engine.DiscoverySelector;
 import org.junit.platform.testkit.engine.EngineTestKit;
 
-/** pgfresh is told which tests have failed. The tests that do run in a process of their own, with a server that takes notes. */
+/** Reports of failed tests to pgfresh. The failing tests run in another process, with a server that records the releases. */
 class OutcomeTest {
 
-    /** NAME and how the lease ended, in that order. Databases are called after the template that was asked for. */
+    /** Lines "NAME failed: TEST" or "NAME passed: TEST". The name of a database is the template of its lease. */
     private final List<String> released = Collections.synchronizedList(new ArrayList<>());
 
     @Test
-    void failedTestsAreToldFromOthers() throws Exception {
+    void reportsFailedTests() throws Exception {
         HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
         server.createContext("/v1/databases", this::answer);
         server.start();
@@ -63,12 +63,12 @@ class OutcomeTest {
         String path = exchange.getRequestURI().toString().substring("/v1/databases".length());
         byte[] body = new byte[0];
         if (exchange.getRequestMethod().equals("POST")) {
-            Json wanted = Json.read(new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8));
-            body = ("{\"name\": \"" + wanted.text("template") + "\"}").getBytes(StandardCharsets.UTF_8);
+            Json request = Json.read(new String(exchange.getRequestBody().readAllBytes(), StandardCharsets.UTF_8));
+            body = ("{\"name\": \"" + request.text("template") + "\"}").getBytes(StandardCharsets.UTF_8);
         } else {
-            String said = URLDecoder.decode(path, StandardCharsets.UTF_8).substring(1);
+            String query = URLDecoder.decode(path, StandardCharsets.UTF_8).substring(1);
             String type = OutcomeTest.class.getName() + "$";
-            released.add(said.replace("?failed=true&test=" + type, " failed: ").replace("?test=" + type, " passed: "));
+            released.add(query.replace("?failed=true&test=" + type, " failed: ").replace("?test=" + type, " passed: "));
         }
         exchange.getResponseHeaders().set("Connection", "close");
         exchange.sendResponseHeaders(body.length == 0 ? 204 : 201, body.length == 0 ? -1 : body.length);
@@ -139,7 +139,7 @@ class OutcomeTest {
 
         @Test
         void failed(@FreshDatabase Database database) {
-            assertTrue(database.name().isEmpty(), "it has a name");
+            assertTrue(database.name().isEmpty(), "the database has a name");
         }
     }
 

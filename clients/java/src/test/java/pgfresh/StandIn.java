@@ -10,12 +10,12 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The script that the client takes for pgfresh, and what it noted. */
+/** Script that the client starts in place of pgfresh, and its log. */
 record StandIn(Path log) {
 
     static final Path TRANSCRIPTS = Path.of("../transcripts").toAbsolutePath().normalize();
 
-    /** The variables of this process, with those that make a client start the script. */
+    /** Returns the variables of this process, changed so that a client starts the script. */
     Map<String, String> environment(String line) {
         Map<String, String> environment = new HashMap<>(System.getenv());
         environment.keySet().removeAll(List.of("PGFRESH_CONTROL", "PGFRESH_HOLDER"));
@@ -25,7 +25,7 @@ record StandIn(Path log) {
         return environment;
     }
 
-    List<String> noted() throws IOException {
+    List<String> lines() throws IOException {
         try {
             return Files.readAllLines(log);
         } catch (NoSuchFileException nothing) {
@@ -34,6 +34,6 @@ record StandIn(Path log) {
     }
 
     void assertStarted(int times) throws IOException {
-        assertEquals(times, noted().stream().filter(line -> line.startsWith("started")).count());
+        assertEquals(times, lines().stream().filter(line -> line.startsWith("started")).count());
     }
 }

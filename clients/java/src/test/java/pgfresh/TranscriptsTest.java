@@ -23,7 +23,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The client does what the transcripts say that all clients do. Their README.md explains the keys. */
+/** Transcripts, which all clients follow. Their README.md explains the keys. */
 class TranscriptsTest {
 
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -40,23 +40,23 @@ class TranscriptsTest {
 
     @ParameterizedTest
     @MethodSource("transcripts")
-    void isPlayed(String name, @TempDir Path directory) throws Exception {
+    void clientFollowsTranscript(String name, @TempDir Path directory) throws Exception {
         try (Stage stage = new Stage(name, new StandIn(directory.resolve("log")))) {
             stage.play();
         }
     }
 
-    /** The real client, between a server and a binary that only do what the transcript says. */
+    /** Plays a transcript with the real client. Stands in for the server; a script stands in for the binary. */
     private static final class Stage implements AutoCloseable {
 
         final HttpServer http = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
         final JsonNode script;
         final StandIn binary;
 
-        /** The step whose request has not come yet, if it has one. */
+        /** Step whose request has not come yet. Null if the step has no request. */
         final AtomicReference<JsonNode> expected = new AtomicReference<>();
 
-        /** What was wrong with a request. The client sees a connection that ends. */
+        /** Error in a request. The client sees a closed connection. */
         final AtomicReference<Throwable> wrong = new AtomicReference<>();
 
         Server server;
@@ -70,7 +70,7 @@ class TranscriptsTest {
             http.start();
         }
 
-        /** Ends the binary, which writes into a directory that is removed next. */
+        /** Ends the binary, which writes into a directory that JUnit removes next. */
         @Override
         public void close() throws IOException {
             http.stop(0);
@@ -86,7 +86,7 @@ class TranscriptsTest {
                 AtomicReference<PgfreshException> raised = new AtomicReference<>();
                 String printed = printedBy(() -> {
                     try {
-                        take(step);
+                        execute(step);
                     } catch (PgfreshException error) {
                         raised.set(error);
                     }
@@ -100,12 +100,12 @@ class TranscriptsTest {
             binary.assertStarted(script.path("spawned").asInt());
             JsonNode arguments = script.path("start").path("arguments");
             if (!arguments.isMissingNode()) {
-                Stream<String> words = arguments.valueStream().map(JsonNode::asText);
-                assertEquals("started " + String.join(" ", words.toList()), binary.noted().get(0));
+                Stream<String> parts = arguments.valueStream().map(JsonNode::asText);
+                assertEquals("started " + String.join(" ", parts.toList()), binary.lines().get(0));
             }
         }
 
-        void take(JsonNode step) {
+        void execute(JsonNode step) {
             JsonNode with = step.path("with");
             switch (step.path("do").asText()) {
                 case "lease" -> {
@@ -126,7 +126,7 @@ class TranscriptsTest {
                     boolean failed = with.path("failed").asBoolean();
                     database.release(failed, with.path("test").asText());
                 }
-                default -> throw new AssertionError("what is to be done at " + step + "?");
+                default -> throw new AssertionError("unknown step " + step);
             }
         }
 
@@ -195,13 +195,13 @@ class TranscriptsTest {
             }
         }
 
-        /** What it writes to standard error. */
-        static String printedBy(Runnable something) {
+        /** Runs the code and returns its output on standard error. */
+        static String printedBy(Runnable code) {
             PrintStream usual = System.err;
             ByteArrayOutputStream printed = new ByteArrayOutputStream();
             System.setErr(new PrintStream(printed, true, StandardCharsets.UTF_8));
             try {
-                something.run();
+                code.run();
             } finally {
                 System.setErr(usual);
             }
