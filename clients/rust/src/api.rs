@@ -1,4 +1,4 @@
-//! pgfresh's HTTP.
+//! Client of the HTTP API.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use ureq::http::{Method, Request, Response, StatusCode};
 
 use crate::error::Error;
 
-/// How long an answer may take. What pgfresh itself waits for has shorter bounds.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// Timeout for a response. The timeouts of pgfresh itself are shorter.
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What to do where there is no answer.
+/// Hint if there is no response.
 const GONE: &str = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
 
-/// What a database is.
+/// Response to a lease: names and URLs of the database.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Facts {
+pub(crate) struct LeaseResponse {
     pub(crate) name: String,
     pub(crate) url: String,
     pub(crate) jdbc_url: String,
@@ -27,7 +27,7 @@ pub(crate) struct Facts {
     pub(crate) recorded: bool,
 }
 
-/// Where requests go, and the secret that they carry.
+/// Address of a server, and the secret that requests carry.
 pub(crate) struct Api {
     /// `HOST:PORT`.
     address: String,
@@ -36,11 +36,11 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Connections are not kept: the server closes those that are idle, and a request that meets that cannot know whether
-    /// it was heard. No proxy of the environment has a part in this.
+    /// Returns a client that ignores the proxies of the environment and keeps no connections. The server closes idle ones, and
+    /// a client cannot tell whether the server has processed a request that fails for this reason.
     pub(crate) fn new(address: &str, secret: &str) -> Self {
         let agent = Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(RESPONSE_TIMEOUT))
             .max_idle_connections(0)
             .proxy(None)
             .http_status_as_error(false)
@@ -49,14 +49,14 @@ impl Api {
         Self { address: address.to_owned(), secret: secret.to_owned(), agent }
     }
 
-    /// Sends a request, and reads the answer unless it has no content.
+    /// Sends a request and decodes the response. Returns None for a response without content.
     pub(crate) fn send<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<Option<T>, Error> {
-        let talk = |error: ureq::Error| {
+        let unreachable = |error: ureq::Error| {
             Error::new(format!("could not talk to pgfresh at {}: {error}", self.address)).hint(GONE)
         };
         let content =
@@ -66,30 +66,30 @@ impl Api {
             .uri(format!("http://{}{path}", self.address))
             .header("Authorization", format!("Bearer {}", self.secret))
             .body(content)
-            .map_err(|error| talk(error.into()))?;
-        let mut response = self.agent.run(request).map_err(talk)?;
+            .map_err(|error| unreachable(error.into()))?;
+        let mut response = self.agent.run(request).map_err(unreachable)?;
         if response.status().as_u16() >= 300 {
             return Err(refusal(&mut response));
         }
         if response.status() == StatusCode::NO_CONTENT {
             return Ok(None);
         }
-        let text = response.body_mut().read_to_vec().map_err(talk)?;
+        let text = response.body_mut().read_to_vec().map_err(unreachable)?;
         serde_json::from_slice(&text).map(Some).map_err(|error| {
             Error::new(format!("could not read the answer of pgfresh at {}: {error}", self.address))
         })
     }
 }
 
-/// The error in pgfresh's own words, if that is what the body has.
+/// Returns the error in the body, or one with the status if the body has none.
 fn refusal(response: &mut Response<ureq::Body>) -> Error {
     #[derive(Deserialize)]
     struct Refusal {
         error: Error,
     }
-    let said = response.body_mut().read_to_vec().ok().and_then(|text| serde_json::from_slice(&text).ok());
-    match said {
-        Some(Refusal { error }) => error.in_rust(),
+    let body = response.body_mut().read_to_vec().ok().and_then(|text| serde_json::from_slice(&text).ok());
+    match body {
+        Some(Refusal { error }) => error.translate_hint(),
         None => Error::new(format!("pgfresh answered with status {}", response.status().as_u16())),
     }
 }

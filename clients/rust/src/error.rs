@@ -2,22 +2,21 @@ use std::fmt;
 
 use serde::Deserialize;
 
-/// What pgfresh could not do, in its own words. `Display` has all of them, in PostgreSQL's form, and so has `Debug`: tests show
-/// errors by `unwrap`.
+/// Error of pgfresh or of the client. `Display` has all parts, in PostgreSQL's form. So has `Debug`, because `unwrap` prints it.
 #[derive(Clone, Deserialize)]
 #[non_exhaustive]
 pub struct Error {
-    /// The SQLSTATE, if the server said so.
+    /// SQLSTATE, if the error came from the HTTP API.
     pub code: Option<String>,
-    /// What went wrong, in one line, unless a budget was exceeded: the statements follow.
+    /// Message of one line. After the line about an exceeded budget, it lists the statements.
     pub message: String,
-    /// More of it, in sentences.
+    /// Details, in sentences.
     pub detail: Option<String>,
-    /// What to do.
+    /// Advice, in sentences.
     pub hint: Option<String>,
 }
 
-/// What hints say to users of HTTP, and what they say here.
+/// Replacements in hints: options of the HTTP API, and their equivalents in this crate.
 const HINTS: [(&str, &str); 2] = [
     ("set \"close_sessions\"", "call reset_closing_sessions()"),
     ("Lease it with \"record\": true", "Lease it with Options::default().record(), or a budget"),
@@ -33,9 +32,9 @@ impl Error {
         self
     }
 
-    /// The same with its hint in the words of this crate.
-    pub(crate) fn in_rust(mut self) -> Self {
-        self.hint = self.hint.as_deref().map(in_rust);
+    /// Replaces options of the HTTP API in the hint by their equivalents in this crate.
+    pub(crate) fn translate_hint(mut self) -> Self {
+        self.hint = self.hint.as_deref().map(translated);
         self
     }
 }
@@ -60,23 +59,23 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-fn in_rust(hint: &str) -> String {
-    HINTS.iter().fold(hint.to_owned(), |hint, (there, here)| hint.replace(there, here))
+fn translated(hint: &str) -> String {
+    HINTS.iter().fold(hint.to_owned(), |hint, (http, rust)| hint.replace(http, rust))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, in_rust};
+    use super::{Error, translated};
 
     #[test]
-    fn unwrap_shows_an_error_as_people_read_it() {
+    fn debug_equals_display() {
         let error = Error::new("template \"app\" is incomplete").hint("Look.");
         assert_eq!(format!("{error:?}"), "template \"app\" is incomplete\nHINT:  Look.");
     }
 
     #[test]
-    fn hints_are_in_the_words_of_this_crate() {
-        for (there, here) in [
+    fn hints_name_functions_of_this_crate() {
+        for (http, rust) in [
             (
                 "Close them first, or set \"close_sessions\".",
                 "Close them first, or call reset_closing_sessions().",
@@ -84,7 +83,7 @@ mod tests {
             ("Lease it with \"record\": true.", "Lease it with Options::default().record(), or a budget."),
             ("Release some databases.", "Release some databases."),
         ] {
-            assert_eq!(in_rust(there), here);
+            assert_eq!(translated(http), rust);
         }
     }
 }

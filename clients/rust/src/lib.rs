@@ -1,4 +1,4 @@
-//! A fresh PostgreSQL database for each test: a copy of the migrated template that `pgfresh.toml` describes.
+//! Fresh PostgreSQL databases for tests: copies of the migrated template that `pgfresh.toml` describes.
 //!
 //! ```ignore
 //! #[tokio::test]
@@ -9,13 +9,13 @@
 //! }
 //! ```
 //!
-//! The database ends when the value is dropped. No driver is chosen here: [`Database::url`] is for sqlx, tokio-postgres,
-//! diesel and whatever else reads PostgreSQL's URLs. Nor is a runtime: calls block their thread for about a millisecond, as
-//! those to a file do, and so stand in asynchronous tests as they are.
+//! The drop of a [`Database`] releases it. The crate has no driver: [`Database::url`] is for sqlx, tokio-postgres, diesel and
+//! other programs that read PostgreSQL's URLs. It has no runtime either: calls block their thread for about a millisecond, as
+//! file operations do, and so work in asynchronous tests, too.
 //!
-//! Within `pgfresh run -- cargo test` all test binaries use the server of that run. Otherwise they share the project's
-//! background server, by way of the pgfresh of `PGFRESH_BIN`, or else the one on `PATH`. It notices when a process ends,
-//! however that does.
+//! Within `pgfresh run -- cargo test` all test binaries use the server of that run. Otherwise they start the binary that
+//! `PGFRESH_BIN` names, or the one on `PATH`, and share the project's background server. When a process ends in any way,
+//! pgfresh releases its databases.
 
 mod api;
 mod error;
@@ -35,28 +35,28 @@ use server::Server;
 use statements::{Limits, Measurement};
 pub use statements::{Statement, StatementCounter, Statements};
 
-/// A database that nobody else has, fresh when it was leased, until it is dropped.
+/// Leased copy of a template. The drop releases it.
 ///
-/// If it is dropped by a panic, its test has failed, and pgfresh is told so. Where it keeps the databases of failed tests,
-/// the test's output says how to get there. A test that fails by returning an error is not noticed: `unwrap` it.
+/// A drop during a panic reports a failed test to pgfresh. If pgfresh keeps the database, the test's output has its URL. The
+/// client does not notice a test that returns an error: `unwrap` the error in the test.
 ///
 /// # Panics
-/// The drop panics if the test exceeded its budget, that of [`Options`] or of `pgfresh.toml`, with the statements that ran
-/// most often. It never does so while the thread panics already.
+/// The drop panics if the test exceeded its budget, that of [`Options`] or of `pgfresh.toml`. The message lists the most
+/// frequent statements. The drop does not panic while the thread panics already.
 pub struct Database {
-    facts: api::Facts,
+    response: api::LeaseResponse,
     server: Arc<Server>,
     limits: Limits,
-    /// The test that has used it since it was leased or reset, or "".
+    /// Name of the test that has used the database since its lease or last reset. Empty if unknown.
     test: Mutex<String>,
     resets: AtomicUsize,
 }
 
 impl Database {
-    /// Leases a fresh copy of the default template.
+    /// Leases a fresh copy of the template in `pgfresh.toml`.
     ///
     /// # Panics
-    /// If there is none to be had. [`Options::lease`] returns the error.
+    /// Panics if pgfresh does not start or refuses the request. [`Options::lease`] returns the error instead.
     #[must_use]
     #[track_caller]
     pub fn fresh() -> Self {
@@ -66,55 +66,55 @@ impl Database {
         }
     }
 
-    /// The name in its server.
+    /// Returns the name of the database, unique on its server.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.facts.name
+        &self.response.name
     }
 
-    /// `postgresql://USER:PASSWORD@127.0.0.1:PORT/NAME`.
+    /// Returns the URL, `postgresql://USER:PASSWORD@127.0.0.1:PORT/NAME`.
     #[must_use]
     pub fn url(&self) -> &str {
-        &self.facts.url
+        &self.response.url
     }
 
-    /// The same for programs on the JVM that a test starts.
+    /// Returns the JDBC URL, for JVM programs that a test starts.
     #[must_use]
     pub fn jdbc_url(&self) -> &str {
-        &self.facts.jdbc_url
+        &self.response.jdbc_url
     }
 
-    /// The same over a unix socket, without a password.
+    /// Returns the URL with the server's unix socket, without a password.
     #[must_use]
     pub fn socket_url(&self) -> &str {
-        &self.facts.socket_url
+        &self.response.socket_url
     }
 
-    /// The name of what it is a copy of.
+    /// Returns the name of the template that the database is a copy of.
     #[must_use]
     pub fn template(&self) -> &str {
-        &self.facts.template
+        &self.response.template
     }
 
-    /// Returns it to the state of its template, in about a millisecond.
+    /// Restores the state of the template, in about a millisecond.
     ///
     /// # Errors
-    /// If that cannot be, for instance because there are open sessions. Also if what ran until now exceeded the budget: the
-    /// database is reset then, and pgfresh counts from 0 again.
+    /// Fails if the server refuses the reset, for instance because sessions are open. Also fails if the statements before the
+    /// reset exceeded the budget. The reset happens nevertheless, and pgfresh counts from 0 again.
     pub fn reset(&self) -> Result<(), Error> {
         self.end_test(false)
     }
 
-    /// The same, after the sessions that are open were ended.
+    /// Closes all open sessions, and restores the state of the template.
     ///
     /// # Errors
-    /// If that cannot be, or if what ran until now exceeded the budget.
+    /// Fails if the server refuses the reset, or if the statements before the reset exceeded the budget.
     pub fn reset_closing_sessions(&self) -> Result<(), Error> {
         self.end_test(true)
     }
 
-    /// Counts the statements of its clients from now on. They must be recorded: by [`Options::record`], by a limit, or by
-    /// `[budget]` in `pgfresh.toml`.
+    /// Starts to count the statements of all clients. The database must be recorded: with [`Options::record`], with a limit, or
+    /// with `[budget]` in `pgfresh.toml`.
     ///
     /// ```no_run
     /// # fn doc(list_orders: fn(&str)) -> Result<(), pgfresh_test::Error> {
@@ -128,7 +128,7 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// If they are not recorded.
+    /// Fails if pgfresh does not record the database.
     pub fn count_statements(&self) -> Result<StatementCounter<'_>, Error> {
         StatementCounter::start(self)
     }
@@ -141,23 +141,24 @@ impl Database {
         self.resets.load(Ordering::Relaxed)
     }
 
-    /// Resets it. What has run until now is of the test that leased it or reset it last.
+    /// Resets the database, which ends the current test. The caller becomes the next test.
     fn end_test(&self, close_sessions: bool) -> Result<(), Error> {
         let mut test = self.test.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = self.server.reset(self.name(), close_sessions, self.said(&test), &self.limits)?;
+        let exceeded =
+            self.server.reset(self.name(), close_sessions, self.reported_name(&test), &self.limits)?;
         self.resets.fetch_add(1, Ordering::Relaxed);
         *test = this_test();
-        over.map_or(Ok(()), |message| Err(Error::new(budget_exceeded(&message))))
+        exceeded.map_or(Ok(()), |message| Err(Error::new(budget_exceeded(&message))))
     }
 
-    /// The name of a test as it is told. pgfresh tells only those of a result that say a name, be it "".
-    fn said<'a>(&self, test: &'a str) -> Option<&'a str> {
-        (self.facts.recorded || !test.is_empty()).then_some(test)
+    /// Returns the name of a test for a request. pgfresh sends the result of a budget only if the request has a name, even "".
+    fn reported_name<'a>(&self, test: &'a str) -> Option<&'a str> {
+        (self.response.recorded || !test.is_empty()).then_some(test)
     }
 
-    /// Why the test has to fail, if it does: it exceeded its budget, or that cannot be known.
+    /// Returns the reason for which the test must fail: it exceeded its budget, or the client cannot read the counts.
     fn check(&self) -> Option<String> {
-        if !self.facts.recorded && self.limits.is_empty() {
+        if !self.response.recorded && self.limits.is_empty() {
             return None;
         }
         match self.measure(&self.limits) {
@@ -166,9 +167,9 @@ impl Database {
         }
     }
 
-    /// Ends the lease, that of this test, if it has a name. Returns what the user should be told.
+    /// Releases the database. Returns a line for the user: the URL of a kept database, or an error.
     fn release(&self, failed: bool, test: &str) -> Option<String> {
-        match self.server.release(self.name(), failed, self.said(test)) {
+        match self.server.release(self.name(), failed, self.reported_name(test)) {
             Ok(None) => None,
             Ok(Some(url)) => Some(format!("pgfresh: kept the database of the failed test: {url}")),
             Err(error) => Some(format!("pgfresh: {error}")),
@@ -180,8 +181,8 @@ fn budget_exceeded(message: &str) -> String {
     format!("budget exceeded: {message}")
 }
 
-/// A test has a thread of its own, which is called after it, unless tests run one after the other. Of a thread that it has
-/// started, tokio's workers above all, it is not known.
+/// Returns the name of the running test, which is that of its thread. Empty in an unnamed thread, in a worker of tokio, and in
+/// the main thread, which runs the tests if they run one after the other.
 fn this_test() -> String {
     let name = thread::current().name().unwrap_or_default().to_owned();
     if ["main", "tokio-rt-worker", "tokio-runtime-worker"].contains(&&*name) { String::new() } else { name }
@@ -189,12 +190,12 @@ fn this_test() -> String {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // A second panic would abort the process, and the first one says why the test fails.
+        // A second panic would abort the process, and the first one has the reason.
         let panicking = thread::panicking();
         let reason = if panicking { None } else { self.check() };
-        let here = this_test();
+        let current = this_test();
         let test = self.test.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let test = if here.is_empty() { mem::take(test) } else { here };
+        let test = if current.is_empty() { mem::take(test) } else { current };
         if let Some(line) = self.release(panicking || reason.is_some(), &test) {
             eprintln!("{line}");
         }
@@ -204,7 +205,7 @@ impl Drop for Database {
     }
 }
 
-/// Says nothing of the password.
+/// Omits the URLs, which have the password.
 impl fmt::Debug for Database {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -215,7 +216,7 @@ impl fmt::Debug for Database {
     }
 }
 
-/// What a database shall be. What is not said is left to pgfresh.
+/// Options of a lease.
 ///
 /// ```no_run
 /// # fn doc() -> Result<(), pgfresh_test::Error> {
@@ -234,45 +235,43 @@ pub struct Options {
 }
 
 impl Options {
-    /// The template of the server to copy.
+    /// Selects the template. Default: the one in `pgfresh.toml`.
     pub fn template(mut self, template: impl Into<String>) -> Self {
         self.template = Some(template.into());
         self
     }
 
-    /// The database's name, of at most 63 bytes.
+    /// Sets the name of the database, of at most 63 bytes. Default: pgfresh chooses one.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The kind of isolation, in the words of pgfresh's HTTP API.
+    /// Selects the isolation of the database, as in the documentation of the HTTP API.
     pub fn isolation(mut self, isolation: impl Into<String>) -> Self {
         self.isolation = Some(isolation.into());
         self
     }
 
-    /// Records the statements that clients run in the database, for [`Database::count_statements`]. With a limit they are
-    /// recorded anyway.
+    /// Lets pgfresh record the statements, for [`Database::count_statements`]. A limit includes that.
     pub fn record(mut self) -> Self {
         self.record = true;
         self
     }
 
-    /// The test fails if it runs more statements. This replaces the limit of `pgfresh.toml`, as the other limits do.
+    /// Limits the number of statements. Like each limit, it replaces that of `pgfresh.toml`. A test that exceeds it fails.
     pub fn statements(mut self, limit: u64) -> Self {
         self.limits.statements = Some(limit);
         self
     }
 
-    /// The test fails if one query runs more often with different values; 0 forbids any N+1. A query that runs fewer than
-    /// five times is none.
+    /// Limits the number of runs of one query with different values. 0 forbids an N+1. pgfresh ignores fewer than five runs.
     pub fn n_plus_one(mut self, limit: u64) -> Self {
         self.limits.n_plus_one = Some(limit);
         self
     }
 
-    /// The test fails if its statements take longer than that together, in whole milliseconds.
+    /// Limits the total time in the database. The client rounds it up to whole milliseconds.
     pub fn time(mut self, limit: Duration) -> Self {
         self.limits.time = Some(statements::milliseconds(limit));
         self
@@ -281,12 +280,12 @@ impl Options {
     /// Leases a fresh database.
     ///
     /// # Errors
-    /// If there is no server and none can be started, or if it refuses.
+    /// Fails if pgfresh does not start or refuses the request.
     pub fn lease(&self) -> Result<Database, Error> {
         self.lease_for_test(&Server::of_this_process()?)
     }
 
-    /// For the test that runs.
+    /// Leases a database for the running test.
     fn lease_for_test(&self, server: &Arc<Server>) -> Result<Database, Error> {
         let mut database = self.lease_from(server)?;
         *database.test.get_mut().unwrap_or_else(PoisonError::into_inner) = this_test();
@@ -295,7 +294,7 @@ impl Options {
 
     fn lease_from(&self, server: &Arc<Server>) -> Result<Database, Error> {
         Ok(Database {
-            facts: server.lease(self)?,
+            response: server.lease(self)?,
             server: Arc::clone(server),
             limits: self.limits.clone(),
             test: Mutex::default(),

@@ -1,4 +1,4 @@
-//! Where databases come from: the server of `pgfresh run`, or else the one that pgfresh finds or starts for us.
+//! Server that leases databases: that of `pgfresh run`, or the background server, which the binary joins or starts.
 
 use std::collections::HashMap;
 use std::env;
@@ -12,50 +12,50 @@ use serde::{Deserialize, Serialize};
 use ureq::http::Method;
 
 use crate::Options;
-use crate::api::{Api, Facts};
+use crate::api::{Api, LeaseResponse};
 use crate::error::Error;
 use crate::statements::{Limits, Measurement};
 
-/// What pgfresh is asked for.
+/// Arguments of the binary.
 const SERVE: &[&str] = &["serve", "--shared", "--json"];
 
-/// The variables of a process.
+/// Environment variables of a process.
 pub(crate) type Environment = HashMap<OsString, OsString>;
 
-/// Hands out databases.
+/// Server that leases databases.
 pub(crate) struct Server {
     api: Api,
-    /// Whom its databases belong to.
+    /// Process whose end releases the databases. None within `pgfresh run`.
     holder: Option<String>,
-    /// pgfresh ends when its standard input does: when this is dropped, or with this process, when the kernel closes it.
-    /// None if somebody else started the server.
+    /// The binary, which ends when its standard input closes: after a drop of this field, or at the end of this process. None
+    /// if a parent process started the server.
     _process: Option<Child>,
 }
 
-/// The line that pgfresh prints.
+/// Line that the binary prints.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {
     Failed { error: Error },
-    Ready(Place),
+    Ready(ServerInfo),
 }
 
-/// Where its server is.
+/// Address and password of a server.
 #[derive(Deserialize)]
-struct Place {
+struct ServerInfo {
     http_url: String,
     password: String,
     holder: Option<String>,
 }
 
 impl Server {
-    /// All calls return the same server, or the reason why there is none.
+    /// Returns the server of this process. All calls return the same server or the same error.
     pub(crate) fn of_this_process() -> Result<Arc<Self>, Error> {
         static JOINED: OnceLock<Result<Arc<Server>, Error>> = OnceLock::new();
         JOINED.get_or_init(|| Self::join(&env::vars_os().collect()).map(Arc::new)).clone()
     }
 
-    /// Finds or starts a server, as these variables say.
+    /// Finds the server in these variables, or starts the binary.
     pub(crate) fn join(environment: &Environment) -> Result<Self, Error> {
         let variable = |name: &str| environment.get(OsStr::new(name)).filter(|value| !value.is_empty());
         match variable("PGFRESH_CONTROL") {
@@ -67,7 +67,7 @@ impl Server {
         }
     }
 
-    /// The server that somebody else started. No message has the text of `control`, for the secret is in it.
+    /// Returns the server that a parent process has started. The error omits `control`, which has the secret.
     fn existing(control: &str, holder: Option<String>) -> Result<Self, Error> {
         let parts =
             control.strip_prefix("http://:").and_then(|rest| rest.trim_end_matches('/').split_once('@'));
@@ -78,8 +78,8 @@ impl Server {
         Ok(Self { api: Api::new(address, &secret), holder, _process: None })
     }
 
-    /// Runs pgfresh and waits for the line that says where its server is. It may have a template to build first, which
-    /// takes as long as the migrations do. What it does and what goes wrong, it says itself.
+    /// Runs the binary and waits for the line with the address of the server. The binary may build a template first, which
+    /// takes as long as the migrations. It reports progress and errors on standard error.
     fn start(named: Option<&OsStr>, environment: &Environment) -> Result<Self, Error> {
         let binary = named.unwrap_or(OsStr::new("pgfresh"));
         let could_not = |error: &dyn std::fmt::Display| {
@@ -104,12 +104,12 @@ impl Server {
             return Err(Error::new(format!("pgfresh ended with {how} before it was ready"))
                 .hint("Its own message is on standard error."));
         }
-        let place = match serde_json::from_str(&line) {
-            Ok(Line::Ready(place)) => place,
+        let server = match serde_json::from_str(&line) {
+            Ok(Line::Ready(server)) => server,
             Ok(Line::Failed { error }) => {
-                // It has said all. This closes its standard input.
+                // `wait` closes the standard input, so that the binary ends.
                 process.wait().map_err(|error| could_not(&error))?;
-                return Err(error.in_rust());
+                return Err(error.translate_hint());
             }
             Err(_) => {
                 return Err(
@@ -117,21 +117,21 @@ impl Server {
                 );
             }
         };
-        let address = place.http_url.trim_start_matches("http://").trim_end_matches('/');
-        let api = Api::new(address, &place.password);
-        Ok(Self { api, holder: place.holder, _process: Some(process) })
+        let address = server.http_url.trim_start_matches("http://").trim_end_matches('/');
+        let api = Api::new(address, &server.password);
+        Ok(Self { api, holder: server.holder, _process: Some(process) })
     }
 
-    pub(crate) fn lease(&self, options: &Options) -> Result<Facts, Error> {
+    pub(crate) fn lease(&self, options: &Options) -> Result<LeaseResponse, Error> {
         let Options { template, name, isolation, record, limits } = options;
         let record = *record || !limits.is_empty();
-        let wishes = Wishes { template, name, isolation, holder: &self.holder, record };
-        let facts = self.api.send(Method::POST, "/v1/databases", Some(&wishes))?;
-        facts.ok_or_else(|| Error::new("pgfresh answered without a database"))
+        let request = LeaseRequest { template, name, isolation, holder: &self.holder, record };
+        let response = self.api.send(Method::POST, "/v1/databases", Some(&request))?;
+        response.ok_or_else(|| Error::new("pgfresh answered without a database"))
     }
 
-    /// Resets a database, which ends a test. Returns what to print if that exceeded its budget; pgfresh tells only if a
-    /// test or a limit is given.
+    /// Resets a database, which ends a test. Returns a message if the test exceeded its budget. pgfresh checks the budget only
+    /// with a `test` or a limit.
     pub(crate) fn reset(
         &self,
         name: &str,
@@ -140,19 +140,19 @@ impl Server {
         limits: &Limits,
     ) -> Result<Option<String>, Error> {
         let path = format!("{}/reset", path(name));
-        let body = Reset { close_sessions, test: test.map(first), limits };
+        let body = ResetRequest { close_sessions, test: test.map(shortened), limits };
         let answer = self.api.send::<Ended>(Method::POST, &path, Some(&body))?;
         Ok(answer.and_then(|ended| ended.message))
     }
 
-    /// What has run in a database since it was leased or reset, and whether that exceeds a budget.
+    /// Returns the statements since the lease or last reset, with a message if they exceed `limits`.
     pub(crate) fn measure(&self, name: &str, limits: &Limits) -> Result<Measurement, Error> {
         let path = with_query(format!("{}/statements", path(name)), &limits.query());
         let measurement = self.api.send(Method::GET, &path, None::<&()>)?;
         measurement.ok_or_else(|| Error::new("pgfresh answered without the statements"))
     }
 
-    /// Ends a lease, that of this test. Returns the URL of the database if that was kept.
+    /// Ends a lease. Returns the URL of the database if pgfresh keeps it.
     pub(crate) fn release(
         &self,
         name: &str,
@@ -160,25 +160,25 @@ impl Server {
         test: Option<&str>,
     ) -> Result<Option<String>, Error> {
         let failed = failed.then(|| "failed=true".to_owned());
-        let test = test.map(|test| format!("test={}", encode(&first(test))));
+        let test = test.map(|test| format!("test={}", encode(&shortened(test))));
         let query: Vec<String> = failed.into_iter().chain(test).collect();
         let ended = self.api.send::<Ended>(Method::DELETE, &with_query(path(name), &query), None::<&()>)?;
         Ok(ended.and_then(|ended| ended.url))
     }
 }
 
-/// The answer when a test is over.
+/// Response to a reset or release, which ends a test.
 #[derive(Deserialize)]
 struct Ended {
-    /// Where the database was kept, if it was.
+    /// URL of the kept database.
     url: Option<String>,
-    /// What to print if the test exceeded its budget.
+    /// Message about the exceeded budget.
     message: Option<String>,
 }
 
-/// The body of a request for a database.
+/// Body of a request for a database.
 #[derive(Serialize)]
-struct Wishes<'a> {
+struct LeaseRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     template: &'a Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,9 +191,9 @@ struct Wishes<'a> {
     record: bool,
 }
 
-/// The body of a request for a reset.
+/// Body of a request for a reset.
 #[derive(Serialize)]
-struct Reset<'a> {
+struct ResetRequest<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     close_sessions: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -202,8 +202,8 @@ struct Reset<'a> {
     limits: &'a Limits,
 }
 
-/// As much of the name of a test as pgfresh keeps.
-fn first(test: &str) -> String {
+/// Returns the first 1000 characters of the name of a test. pgfresh keeps no more than these.
+fn shortened(test: &str) -> String {
     test.chars().take(1000).collect()
 }
 
@@ -216,16 +216,17 @@ fn path(name: &str) -> String {
 }
 
 fn encode(text: &str) -> PercentEncode<'_> {
-    /// What stands for itself in a URL (RFC 3986, 2.3).
+    /// Characters to escape: all but the unreserved ones (RFC 3986, 2.3).
     const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     utf8_percent_encode(text, UNRESERVED)
 }
 
-/// What to do where the binary is another one.
+/// Hint if the binary is missing or cannot run.
 const SET: &str = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
+/// Hint if the binary is another program.
 const CHECK: &str = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one.";
 
-/// There is no such program.
+/// Returns the error for a missing binary.
 fn not_found(named: Option<&OsStr>) -> Error {
     match named {
         Some(named) => Error::new(format!("cannot find \"{}\", which PGFRESH_BIN names", named.display()))

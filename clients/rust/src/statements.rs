@@ -1,4 +1,4 @@
-//! What the clients of a database have run, and the budget that a test has for it.
+//! Statements of the clients of a database, and the budget of a test.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Database;
 use crate::error::Error;
 
-/// What a test may do in its database, as pgfresh reads it.
+/// Budget of a test in the form of the HTTP API. None is no limit.
 #[derive(Debug, Default, Clone, Serialize)]
 pub(crate) struct Limits {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,7 +26,7 @@ impl Limits {
         self.query().is_empty()
     }
 
-    /// `NAME=VALUE` of each limit.
+    /// Returns `NAME=VALUE` for each limit.
     pub(crate) fn query(&self) -> Vec<String> {
         let Self { statements, n_plus_one, time } = self;
         let numbers = [("statements", statements), ("n_plus_one", n_plus_one)];
@@ -35,15 +35,15 @@ impl Limits {
     }
 }
 
-/// A time as pgfresh reads it.
+/// Returns a duration in whole milliseconds with the unit, rounded up.
 pub(crate) fn milliseconds(time: Duration) -> String {
     format!("{}ms", time.as_micros().div_ceil(1000))
 }
 
-/// What pgfresh tells of a test.
+/// Statements of a database since its lease or last reset.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Measurement {
-    /// What to print if the test exceeded its budget.
+    /// Message about the exceeded budget.
     pub(crate) message: Option<String>,
     complete: bool,
     count: u64,
@@ -73,10 +73,10 @@ impl<'a> StatementCounter<'a> {
         Ok(Self { database, resets: database.resets(), before: database.measure(&Limits::default())? })
     }
 
-    /// Returns the statements that have run and ended since the counter was made.
+    /// Returns the statements that ran and ended since [`Database::count_statements`].
     ///
     /// # Errors
-    /// If pgfresh cannot be asked.
+    /// Fails if the client cannot read the counts.
     pub fn finish(self) -> Result<Statements, Error> {
         let after = self.database.measure(&Limits::default())?;
         let reset = self.database.resets() != self.resets;
@@ -84,32 +84,32 @@ impl<'a> StatementCounter<'a> {
     }
 }
 
-/// The statements that ran while a [`StatementCounter`] counted.
+/// Statements that ran while a [`StatementCounter`] counted.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Statements {
-    /// How many ran, BEGIN and COMMIT included.
+    /// Number of statements, with BEGIN and COMMIT.
     pub count: u64,
-    /// Each statement once, those that ran most often first.
+    /// Distinct statements, ordered by their counts, the highest first.
     pub most_frequent: Vec<Statement>,
-    /// How long all took together.
+    /// Total time in the database.
     pub time: Duration,
-    /// Whether all statements are counted and listed: very many different ones are not listed, and those before a reset
-    /// are not counted.
+    /// Whether the counts and the list are complete. A reset loses the statements before it, and pgfresh lists only a limited
+    /// number of distinct statements.
     pub complete: bool,
 }
 
-/// A statement, and what all its runs together took.
+/// Statement with the totals of its runs.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Statement {
-    /// On one line, with `?` in place of values.
+    /// Text in one line, with `?` in place of values.
     pub text: String,
-    /// How often it ran.
+    /// Number of runs.
     pub count: u64,
-    /// How long that took.
+    /// Total time in the database.
     pub time: Duration,
-    /// Rows that it returned or changed.
+    /// Number of rows that the runs returned or changed.
     pub rows: u64,
 }
 
@@ -119,7 +119,7 @@ impl Statements {
             before.statements.iter().map(|line| (line.statement.as_str(), line)).collect();
         let later: HashMap<&str, u64> =
             after.statements.iter().map(|line| (line.statement.as_str(), line.count)).collect();
-        // Not only this client can reset the database.
+        // Lower counts show a reset by another client.
         let reset = reset
             || earlier.iter().any(|(text, line)| later.get(text).is_none_or(|count| *count < line.count));
         if reset {
@@ -147,7 +147,7 @@ impl Statements {
     }
 }
 
-/// Differences of rounded numbers can be a little less than nothing.
+/// Returns a duration. Negative numbers become zero: the difference of rounded numbers can be slightly negative.
 fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)
 }

@@ -1,4 +1,4 @@
-//! Budgets of tests and assertions on statements, with a real server.
+//! Budgets and statement counts on a real server.
 
 use std::env;
 use std::fs;
@@ -21,7 +21,7 @@ async fn books_of(connection: &mut PgConnection, authors: i32) {
     }
 }
 
-/// What the test panics with, if it does.
+/// Runs a test and returns the message of its panic, or None if it passes.
 fn failure(test: impl Future<Output = ()>) -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let panic = catch_unwind(AssertUnwindSafe(|| runtime.block_on(test))).err()?;
@@ -30,7 +30,7 @@ fn failure(test: impl Future<Output = ()>) -> Option<String> {
 }
 
 #[test]
-fn a_test_at_its_budget_passes() {
+fn test_at_its_budget_passes() {
     let failed = failure(async {
         let options = Options::default().statements(7).n_plus_one(7).time(Duration::from_mins(10));
         let database = options.lease().unwrap();
@@ -41,7 +41,7 @@ fn a_test_at_its_budget_passes() {
 }
 
 #[test]
-fn a_test_beyond_its_budget_fails_with_its_statements() {
+fn exceeded_budget_lists_statements() {
     let failed = failure(async {
         let database = Options::default().statements(7).n_plus_one(6).lease().unwrap();
         let mut connection = connect(&database).await;
@@ -57,7 +57,7 @@ fn a_test_beyond_its_budget_fails_with_its_statements() {
 }
 
 #[test]
-fn time_has_a_limit() {
+fn time_limit_fails_slow_test() {
     let failed = failure(async {
         let database = Options::default().time(Duration::ZERO).lease().unwrap();
         books_of(&mut connect(&database).await, 1).await;
@@ -67,7 +67,7 @@ fn time_has_a_limit() {
 }
 
 #[test]
-fn a_test_that_fails_anyway_says_its_own_reason() {
+fn failed_test_keeps_its_reason() {
     let failed = failure(async {
         let database = Options::default().statements(0).lease().unwrap();
         books_of(&mut connect(&database).await, 1).await;
@@ -77,7 +77,7 @@ fn a_test_that_fails_anyway_says_its_own_reason() {
 }
 
 #[test]
-fn two_databases_beyond_their_budgets_are_one_failure() {
+fn two_exceeded_budgets_are_one_failure() {
     let failed = failure(async {
         let options = Options::default().statements(0);
         let (one, two) = (options.lease().unwrap(), options.lease().unwrap());
@@ -85,12 +85,12 @@ fn two_databases_beyond_their_budgets_are_one_failure() {
         books_of(&mut connect(&two).await, 2).await;
     });
     let failed = failed.unwrap();
-    // Rust drops the first of a pattern last.
+    // Rust drops the bindings of a pattern in reverse order.
     assert!(failed.starts_with("budget exceeded: 2 statements, 0 allowed"), "{failed}");
 }
 
 #[test]
-fn a_reset_is_an_error_beyond_the_budget_and_counts_from_zero() {
+fn reset_returns_budget_error_and_restarts_count() {
     let failed = failure(async {
         let database = Options::default().statements(5).lease().unwrap();
         books_of(&mut connect(&database).await, 5).await;
@@ -104,7 +104,7 @@ fn a_reset_is_an_error_beyond_the_budget_and_counts_from_zero() {
 }
 
 #[tokio::test]
-async fn the_statements_between_two_moments_can_be_counted() {
+async fn counter_returns_statements() {
     let database = Options::default().record().lease().unwrap();
     let mut connection = connect(&database).await;
     connection.execute("SELECT 1").await.unwrap();
@@ -127,7 +127,7 @@ async fn the_statements_between_two_moments_can_be_counted() {
 }
 
 #[tokio::test]
-async fn a_count_over_a_reset_begins_with_it() {
+async fn reset_restarts_counter() {
     let database = Options::default().record().lease().unwrap();
     books_of(&mut connect(&database).await, 1).await;
     let counter = database.count_statements().unwrap();
@@ -138,13 +138,13 @@ async fn a_count_over_a_reset_begins_with_it() {
 }
 
 #[test]
-fn what_is_not_recorded_cannot_be_counted() {
+fn counting_requires_recording() {
     let error = Database::fresh().count_statements().unwrap_err();
     assert_eq!(error.code.as_deref(), Some("55000"), "{error}");
 }
 
-/// Runs the ignored tests of this file whose names have that word, in a project whose `pgfresh.toml` has this text.
-fn run(word: &str, file: &str, options: &[&str]) -> (Output, TempDir) {
+/// Runs the ignored tests of this file whose names contain `filter`, in a project with this `pgfresh.toml`.
+fn run(filter: &str, file: &str, options: &[&str]) -> (Output, TempDir) {
     let project = tempfile::tempdir().unwrap();
     fs::write(project.path().join("pgfresh.toml"), file).unwrap();
     let pgfresh = env::var_os("PGFRESH_BIN").unwrap_or("pgfresh".into());
@@ -156,45 +156,45 @@ fn run(word: &str, file: &str, options: &[&str]) -> (Output, TempDir) {
         .args(options)
         .arg("--")
         .arg(env::current_exe().unwrap())
-        .args([word, "--ignored", "--test-threads=2"])
+        .args([filter, "--ignored", "--test-threads=2"])
         .output()
         .unwrap();
     (output, project)
 }
 
 #[test]
-fn the_file_has_a_budget_for_all_and_options_another_for_one() {
+fn options_replace_budget_of_file() {
     let (output, _project) = run("of_the_file", "[budget]\nstatements = 3\n", &[]);
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("2 passed; 1 failed"), "{out}{err}");
     assert!(out.contains("budget exceeded: 4 statements, 3 allowed"), "{out}{err}");
-    assert!(!err.contains("a test exceeded its budget"), "it was told before: {err}");
+    assert!(!err.contains("a test exceeded its budget"), "pgfresh repeats the error of the test: {err}");
     assert!(!output.status.success());
 }
 
 #[tokio::test]
-#[ignore = "another test runs it"]
+#[ignore = "options_replace_budget_of_file runs it"]
 async fn within_the_budget_of_the_file() {
     let database = Database::fresh();
     books_of(&mut connect(&database).await, 3).await;
 }
 
 #[tokio::test]
-#[ignore = "another test runs it"]
+#[ignore = "options_replace_budget_of_file runs it"]
 async fn beyond_the_budget_of_the_file() {
     let database = Database::fresh();
     books_of(&mut connect(&database).await, 4).await;
 }
 
 #[tokio::test]
-#[ignore = "another test runs it"]
+#[ignore = "options_replace_budget_of_file runs it"]
 async fn more_than_the_budget_of_the_file() {
     let database = Options::default().statements(4).lease().unwrap();
     books_of(&mut connect(&database).await, 4).await;
 }
 
 #[test]
-fn a_profile_names_tests_also_those_that_reset() {
+fn profile_names_tests_before_and_after_reset() {
     let (output, project) = run("profiled", "", &["--profile", "--report", "report.json", "--keep-failed"]);
     let err = String::from_utf8_lossy(&output.stderr);
     let report = fs::read(project.path().join("report.json")).unwrap_or_else(|_| panic!("{err}"));
@@ -207,7 +207,7 @@ fn a_profile_names_tests_also_those_that_reset() {
         json!(["profiled_with_a_reset", 30, [30]]),
     ];
     assert_eq!(seen, expected);
-    assert!(err.contains("profiled_beyond_its_budget"), "its database is kept: {err}");
+    assert!(err.contains("profiled_beyond_its_budget"), "pgfresh does not report the kept database: {err}");
 }
 
 fn summary(test: &Value) -> Value {
@@ -217,7 +217,7 @@ fn summary(test: &Value) -> Value {
 }
 
 #[tokio::test]
-#[ignore = "another test runs it"]
+#[ignore = "profile_names_tests_before_and_after_reset runs it"]
 async fn profiled_with_a_reset() {
     let database = Database::fresh();
     books_of(&mut connect(&database).await, 30).await;
@@ -226,7 +226,7 @@ async fn profiled_with_a_reset() {
 }
 
 #[tokio::test]
-#[ignore = "another test runs it"]
+#[ignore = "profile_names_tests_before_and_after_reset runs it"]
 async fn profiled_beyond_its_budget() {
     let database = Options::default().statements(7).lease().unwrap();
     books_of(&mut connect(&database).await, 8).await;

@@ -1,4 +1,4 @@
-//! With a real server, and the drivers that people use.
+//! Databases of a real server with common drivers.
 
 use std::thread;
 
@@ -16,7 +16,7 @@ async fn execute(url: &str, statement: &str) {
 }
 
 #[tokio::test]
-async fn a_pool_of_sqlx() {
+async fn sqlx_pool_connects() {
     let database = Database::fresh();
     let pool = PgPool::connect(database.url()).await.unwrap();
     sqlx::query("INSERT INTO fruit VALUES ($1)").bind("kiwi").execute(&pool).await.unwrap();
@@ -24,7 +24,7 @@ async fn a_pool_of_sqlx() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokio_postgres() {
+async fn tokio_postgres_connects() {
     let database = Database::fresh();
     let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -33,7 +33,7 @@ async fn tokio_postgres() {
 }
 
 #[test]
-fn many_threads_get_one_each() {
+fn each_thread_gets_another_database() {
     let one = || {
         let database = Database::fresh();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -50,7 +50,7 @@ fn many_threads_get_one_each() {
 }
 
 #[tokio::test]
-async fn options_choose_name_and_template() {
+async fn options_select_name_and_template() {
     let database = Options::default().name("Größe +/%").template("template1").lease().unwrap();
     assert_eq!((database.name(), database.template()), ("Größe +/%", "template1"));
     let mut connection = PgConnection::connect(database.url()).await.unwrap();
@@ -63,7 +63,7 @@ async fn options_choose_name_and_template() {
 }
 
 #[tokio::test]
-async fn reset_returns_to_the_template() {
+async fn reset_restores_template() {
     let database = Database::fresh();
     let mut open = PgConnection::connect(database.url()).await.unwrap();
     open.execute("INSERT INTO fruit VALUES ('fig')").await.unwrap();
@@ -74,10 +74,10 @@ async fn reset_returns_to_the_template() {
 }
 
 #[tokio::test]
-async fn a_database_ends_when_it_is_dropped() {
+async fn drop_releases_database() {
     let lease = || Options::default().name("short_lived").lease().unwrap();
     let database = lease();
-    // Whoever is still connected does not keep it.
+    // An open connection does not prevent the release.
     let _pool = PgPool::connect(database.url()).await.unwrap();
     execute(database.url(), "INSERT INTO fruit VALUES ('old')").await;
     drop(database);
@@ -85,7 +85,7 @@ async fn a_database_ends_when_it_is_dropped() {
 }
 
 #[test]
-fn what_pgfresh_refuses_it_explains() {
+fn refused_lease_has_error_of_server() {
     let error = Options::default().template("shpo").lease().unwrap_err();
     assert_eq!(error.code.as_deref(), Some("3D000"));
     assert_eq!(error.message, r#"template "shpo" does not exist"#);

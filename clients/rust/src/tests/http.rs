@@ -1,4 +1,4 @@
-//! A server for requests that the tests answer.
+//! Fake HTTP server, whose responses a test chooses.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,11 +10,11 @@ pub(super) struct Request {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) authorization: Option<String>,
-    /// Null if there is none.
+    /// Null if the request has no body.
     pub(super) body: Value,
 }
 
-/// Listens on a port of its own, which it returns, and lets `answer` say status and body, or else closes the connection.
+/// Starts a server and returns its port. `answer` returns status and body of each response, or None to close the connection.
 pub(super) fn serve(answer: impl Fn(Request) -> Option<(u64, Option<Value>)> + Send + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! The client does what the transcripts say that all clients do, and pgfresh ends with it.
+//! Transcripts, which all clients follow, the end of the binary, and the names of tests.
 
 mod http;
 mod lifeline;

@@ -8,9 +8,9 @@ use super::http;
 use crate::server::{Environment, Server};
 use crate::{Database, Options, this_test};
 
-const HERE: &str = "tests::names::";
+const MODULE: &str = "tests::names::";
 
-/// A database that this test has leased, and the path of the request that releases it.
+/// Leases a database for the running test. Returns it with a channel for the path of the request that releases it.
 fn leased() -> (Database, Receiver<String>) {
     let (sender, released) = channel();
     let port = http::serve(move |request| {
@@ -27,34 +27,34 @@ fn leased() -> (Database, Receiver<String>) {
 }
 
 fn assert_released(released: &Receiver<String>, failed: &str, test: &str) {
-    let test = format!("{HERE}{test}").replace(':', "%3A");
+    let test = format!("{MODULE}{test}").replace(':', "%3A");
     assert_eq!(released.recv().unwrap(), format!("/v1/databases/fresh_1?{failed}test={test}"));
 }
 
 #[test]
-fn a_thread_without_a_name_drops_the_database_of_its_test() {
+fn drop_in_unnamed_thread_reports_test() {
     let (database, released) = leased();
     let thread = thread::spawn(move || {
         let _database = database;
         panic!("on purpose");
     });
     thread.join().unwrap_err();
-    assert_released(&released, "failed=true&", "a_thread_without_a_name_drops_the_database_of_its_test");
+    assert_released(&released, "failed=true&", "drop_in_unnamed_thread_reports_test");
 }
 
 #[test]
-fn a_worker_of_tokio_drops_the_database_of_its_test() {
+fn drop_in_tokio_worker_reports_test() {
     let (database, released) = leased();
     let worker = Builder::new().name("tokio-rt-worker".to_owned()).spawn(move || drop(database)).unwrap();
     worker.join().unwrap();
-    assert_released(&released, "", "a_worker_of_tokio_drops_the_database_of_its_test");
+    assert_released(&released, "", "drop_in_tokio_worker_reports_test");
 }
 
 #[test]
-fn what_a_worker_of_tokio_has_leased_is_of_the_test_that_drops_it() {
+fn lease_of_tokio_worker_belongs_to_dropping_test() {
     let worker = Builder::new().name("tokio-rt-worker".to_owned()).spawn(leased).unwrap();
     let (database, released) = worker.join().unwrap();
-    assert_eq!(this_test(), format!("{HERE}what_a_worker_of_tokio_has_leased_is_of_the_test_that_drops_it"));
+    assert_eq!(this_test(), format!("{MODULE}lease_of_tokio_worker_belongs_to_dropping_test"));
     drop(database);
-    assert_released(&released, "", "what_a_worker_of_tokio_has_leased_is_of_the_test_that_drops_it");
+    assert_released(&released, "", "lease_of_tokio_worker_belongs_to_dropping_test");
 }

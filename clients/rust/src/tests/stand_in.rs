@@ -1,4 +1,4 @@
-//! The script that the client takes for pgfresh.
+//! Script that a client starts in place of pgfresh.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -7,7 +7,7 @@ use crate::server::Environment;
 
 pub(super) const TRANSCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../transcripts");
 
-/// The script, with the file in which it takes notes.
+/// The script with its log.
 pub(super) struct StandIn {
     log: PathBuf,
 }
@@ -17,7 +17,7 @@ impl StandIn {
         Self { log: folder.join("log") }
     }
 
-    /// The variables of this process, with those that make a client start the script.
+    /// Returns the variables of this process, changed so that a client starts the script.
     pub(super) fn environment(&self, line: &str) -> Environment {
         let mut environment: Environment = env::vars_os().collect();
         environment.retain(|name, _| name != "PGFRESH_CONTROL" && name != "PGFRESH_HOLDER");
@@ -27,7 +27,7 @@ impl StandIn {
         environment
     }
 
-    pub(super) fn noted(&self) -> String {
+    pub(super) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 }

@@ -13,7 +13,7 @@ use crate::server::{Environment, Server};
 use crate::{Database, Error, Options};
 
 #[test]
-fn every_transcript_is_played() {
+fn client_follows_each_transcript() {
     let files = fs::read_dir(TRANSCRIPTS).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> =
         files.filter(|file| file.extension().is_some_and(|extension| extension == "json")).collect();
@@ -26,7 +26,7 @@ fn every_transcript_is_played() {
     }
 }
 
-/// The real client, between a server and a binary that only do what the transcript says.
+/// Plays a transcript with the real client. Stands in for the server; a script stands in for the binary.
 struct Stage {
     script: Value,
     binary: StandIn,
@@ -34,7 +34,7 @@ struct Stage {
     server: Option<Arc<Server>>,
 }
 
-/// What the server waits for, and what was wrong with what came.
+/// Step whose request has not come yet, and the error in the last request.
 #[derive(Default)]
 struct Next {
     step: Value,
@@ -57,23 +57,23 @@ impl Stage {
         for step in script["steps"].as_array().unwrap() {
             self.next.lock().unwrap().step =
                 if step["request"].is_null() { Value::Null } else { step.clone() };
-            let done = self.take(step, &mut database);
+            let done = self.execute(step, &mut database);
             let next = self.next.lock().unwrap();
             assert_eq!(next.wrong, None);
             assert_eq!(next.step, Value::Null, "no request has come");
             compare(step, done);
         }
-        let noted = self.binary.noted();
-        let starts: Vec<&str> = noted.lines().filter_map(|line| line.strip_prefix("started ")).collect();
+        let log = self.binary.log();
+        let starts: Vec<&str> = log.lines().filter_map(|line| line.strip_prefix("started ")).collect();
         assert_eq!(starts.len() as u64, script["spawned"].as_u64().unwrap());
         if let Some(arguments) = script["start"]["arguments"].as_array() {
-            let words: Vec<&str> = arguments.iter().map(|word| word.as_str().unwrap()).collect();
-            assert_eq!(starts, [words.join(" ")]);
+            let arguments: Vec<&str> = arguments.iter().map(|text| text.as_str().unwrap()).collect();
+            assert_eq!(starts, [arguments.join(" ")]);
         }
     }
 
-    /// Does what the step says, and returns what is printed.
-    fn take(
+    /// Executes a step, and returns the line that the client prints.
+    fn execute(
         &mut self,
         step: &Value,
         database: &mut Option<ManuallyDrop<Database>>,
@@ -82,17 +82,17 @@ impl Stage {
         match step["do"].as_str().unwrap() {
             "lease" => {
                 let server = self.server()?;
-                let word = |name: &str| with[name].as_str().map(str::to_owned);
-                let (template, name, isolation) = (word("template"), word("name"), word("isolation"));
+                let option = |name: &str| with[name].as_str().map(str::to_owned);
+                let (template, name, isolation) = (option("template"), option("name"), option("isolation"));
                 let leased =
                     Options { template, name, isolation, ..Options::default() }.lease_from(&server)?;
-                assert_eq!(said_of(&leased), step["answer"]["body"]);
+                assert_eq!(fields_of(&leased), step["answer"]["body"]);
                 *database = Some(ManuallyDrop::new(leased));
                 Ok(None)
             }
             "reset" => {
                 let database = database.as_mut().unwrap();
-                // In the transcripts no test has a name.
+                // A reset in a transcript has no test name.
                 database.test.get_mut().unwrap().clear();
                 database.end_test(with["close_sessions"] == true).map(|()| None)
             }
@@ -100,7 +100,7 @@ impl Stage {
                 let test = with["test"].as_str().unwrap_or_default();
                 Ok(database.as_ref().unwrap().release(with["failed"] == true, test))
             }
-            other => panic!("what is to be done at {other:?}?"),
+            other => panic!("unknown step {other:?}"),
         }
     }
 
@@ -124,7 +124,7 @@ impl Stage {
     }
 }
 
-fn said_of(database: &Database) -> Value {
+fn fields_of(database: &Database) -> Value {
     json!({
         "name": database.name(),
         "url": database.url(),
@@ -164,16 +164,16 @@ fn answer(next: &mut Next, request: &Request) -> Option<(u64, Option<Value>)> {
     let wanted =
         json!([wanted["method"], wanted["path"], "Bearer 5ec7e700000000000000000000000000", wanted["body"],]);
     if came != wanted {
-        next.wrong = Some(format!("{came} came, and not {wanted}"));
+        next.wrong = Some(format!("the request is {came}, expected {wanted}"));
     }
     let status = step["answer"]["status"].as_u64()?;
     Some((status, step["answer"].get("body").cloned()))
 }
 
 #[test]
-fn a_database_that_is_dropped_by_a_panic_is_that_of_a_failed_test() {
+fn drop_during_panic_reports_failed_test() {
     let released = Arc::new(Mutex::new(Vec::new()));
-    let noted = Arc::clone(&released);
+    let paths = Arc::clone(&released);
     let port = http::serve(move |request| {
         if request.method == "POST" {
             let name = request.body["name"].clone();
@@ -182,7 +182,7 @@ fn a_database_that_is_dropped_by_a_panic_is_that_of_a_failed_test() {
                 Some(json!({"name": name, "url": "", "jdbc_url": "", "socket_url": "", "template": ""})),
             ));
         }
-        noted.lock().unwrap().push(request.path);
+        paths.lock().unwrap().push(request.path);
         Some((204, None))
     });
     let control = format!("http://:secret@127.0.0.1:{port}");
@@ -194,7 +194,7 @@ fn a_database_that_is_dropped_by_a_panic_is_that_of_a_failed_test() {
         panic!("as a test does");
     }));
     assert!(failed.is_err());
-    let test = "tests%3A%3Atranscripts%3A%3Aa_database_that_is_dropped_by_a_panic_is_that_of_a_failed_test";
+    let test = "tests%3A%3Atranscripts%3A%3Adrop_during_panic_reports_failed_test";
     let expected = match thread::current().name() {
         Some("main") => ["/v1/databases/passed".to_owned(), "/v1/databases/failed?failed=true".to_owned()],
         _ => [
