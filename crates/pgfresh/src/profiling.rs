@@ -46,7 +46,7 @@ impl Watch {
         };
         let profile = Profile::new(recording, circumstances);
         // Most suites need not wait for this.
-        let cost = profile.has_clean_up().then(|| fresh_database(service, trials)).flatten();
+        let cost = profile.has_replaceable_databases().then(|| fresh_database(service, trials)).flatten();
         Ok(match cost {
             Some(cost) => profile.with_fresh_database(cost),
             None => profile,
@@ -60,7 +60,9 @@ fn feed(log: EventLog) -> Feed {
         let (entries, lost) = log.take();
         for SessionEvent { session, database, at, kind } in &entries {
             match kind {
-                SessionEventKind::Began { waited, backend } => exact.began(*waited, database, *backend),
+                SessionEventKind::Began { waited, backend } => {
+                    exact.began(*session, *waited, database, *backend)
+                }
                 SessionEventKind::Requested => exact.asked(*session, *at),
                 SessionEventKind::Ended => exact.left(*session, *at, statements),
                 SessionEventKind::TestEnded { name } => exact.ended(database, name.as_deref()),

@@ -1,10 +1,13 @@
 //! What each test did in its database, and what it did over and over.
 //!
-//! A test is what happens in a database until its client says that the test is over, or else all that happens in a database:
-//! then the database's name stands for the test's.
+//! A record is about the time in a database until a client names its test, gives the database back, or has left. Without a name it
+//! is a test only where each test has a database of its own. Suites that nobody has changed share one database among all tests,
+//! or have one for each worker: a query that each of many tests runs once is no N+1 there. Transactions and savepoints do not
+//! delimit tests, because applications use them, too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::completed::CompletedStatement;
 use crate::time::Time;
@@ -13,11 +16,20 @@ use pgwire::{QueryRuns, RepeatedPart, StatementKind};
 /// Repetitions that are kept of a test.
 const KEPT: usize = 5;
 
+/// So many databases that most of them come one after another are one for each test.
+const ONE_EACH: usize = 10;
+/// At most one in so many of them is in use at a time.
+const AT_ONCE: usize = 3;
+/// The database in which programs create and drop others: no test has it.
+const MAINTENANCE: &str = "postgres";
+
 /// What one test did.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TestRecord {
     /// As its runner calls it, or else the name of its database.
     pub(crate) name: String,
+    /// Whether all of it is one test.
+    pub(crate) is_test: bool,
     /// Time of its sessions in the database.
     pub(crate) time: Time,
     /// How many statements ran.
@@ -30,7 +42,7 @@ pub(crate) struct TestRecord {
     pub(crate) commits: u64,
     /// The statement that took longest, and its seconds.
     pub(crate) longest: Option<(u32, f64)>,
-    /// Queries that were run over and over, those of most time first.
+    /// Queries that the test ran over and over, those of most time first; none if it is not one test.
     pub(crate) repetitions: Vec<Repetition>,
 }
 
@@ -64,8 +76,19 @@ pub(crate) enum RepetitionKind {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ByTest {
     at_work: HashMap<Arc<str>, Ongoing>,
-    ended: Vec<TestRecord>,
+    ended: Vec<Ended>,
 }
+
+/// The time in a database until its client gave it back.
+#[derive(Debug, Clone)]
+struct Ended {
+    /// With its repetitions. It is a test if the client has named that.
+    record: TestRecord,
+    lasted: Option<Lasted>,
+}
+
+/// When the first statement and the last one were done.
+type Lasted = (Instant, Instant);
 
 /// A test that is not over.
 #[derive(Debug, Clone, Default)]
@@ -74,6 +97,7 @@ struct Ongoing {
     queries: HashMap<u32, Runs>,
     /// The last statement, and its rows.
     last: Option<(u32, u64)>,
+    lasted: Option<Lasted>,
 }
 
 /// The runs of one query.
@@ -100,6 +124,7 @@ impl ByTest {
         time: Time,
     ) {
         let ongoing = self.at_work.entry(Arc::clone(done.database)).or_default();
+        ongoing.lasted = Some((ongoing.lasted.map_or(done.at, |(first, _)| first), done.at));
         let record = &mut ongoing.record;
         record.time.join(time);
         record.statements += done.runs;
@@ -121,30 +146,56 @@ impl ByTest {
     /// The test that has used `database` is over; its runner calls it `name`.
     pub(crate) fn ended(&mut self, database: &str, name: Option<&str>) {
         if let Some((database, ongoing)) = self.at_work.remove_entry(database) {
-            self.ended.push(ongoing.end(name.unwrap_or(&database)));
+            let lasted = ongoing.lasted;
+            let record = ongoing.end(name.unwrap_or(&database), name.is_some());
+            self.ended.push(Ended { record, lasted });
         }
     }
 
     /// All tests, those that are not over too, that of most time first.
     pub(crate) fn records(&self) -> Vec<TestRecord> {
-        let at_work = self.at_work.iter().map(|(database, ongoing)| ongoing.clone().end(database));
-        let mut records: Vec<TestRecord> = self.ended.iter().cloned().chain(at_work).collect();
+        let one_each = self.has_one_database_for_each_test();
+        let at_work = self.at_work.iter().map(|(database, ongoing)| {
+            let is_test = &**database != MAINTENANCE;
+            TestRecord { is_test: is_test && one_each, ..ongoing.clone().end(database, false) }
+        });
+        let ended = self
+            .ended
+            .iter()
+            .map(|Ended { record, .. }| TestRecord { is_test: record.is_test || one_each, ..record.clone() });
+        let mut records: Vec<TestRecord> = ended.chain(at_work).collect();
+        for shared in records.iter_mut().filter(|record| !record.is_test) {
+            shared.repetitions.clear();
+        }
         records.sort_by(|one, other| {
             other.time.sessions.total_cmp(&one.time.sessions).then_with(|| one.name.cmp(&other.name))
         });
         records
     }
+
+    /// Whether each test has a database, as far as that shows: there are many, and few are in use at a time. One for each worker is in
+    /// use until the end.
+    fn has_one_database_for_each_test(&self) -> bool {
+        let of_tests = self.at_work.iter().filter(|(database, _)| &***database != MAINTENANCE);
+        let at_work = of_tests.map(|(_, ongoing)| ongoing.lasted);
+        let lasted: Vec<_> = at_work.chain(self.ended.iter().map(|ended| ended.lasted)).flatten().collect();
+        let at_once = |(first, _): &(Instant, Instant)| {
+            lasted.iter().filter(|(begin, end)| begin <= first && first <= end).count()
+        };
+        let most = lasted.iter().map(at_once).max().unwrap_or_default();
+        lasted.len() >= ONE_EACH && most * AT_ONCE <= lasted.len()
+    }
 }
 
 impl Ongoing {
-    fn end(self, name: &str) -> TestRecord {
+    fn end(self, name: &str, is_test: bool) -> TestRecord {
         let repeated = self.queries.into_iter().filter_map(|(statement, runs)| runs.repetition(statement));
         let mut repetitions: Vec<Repetition> = repeated.collect();
         repetitions.sort_by(|one, other| {
             other.seconds.total_cmp(&one.seconds).then(one.statement.cmp(&other.statement))
         });
         repetitions.truncate(KEPT);
-        TestRecord { name: name.to_owned(), repetitions, ..self.record }
+        TestRecord { name: name.to_owned(), is_test, repetitions, ..self.record }
     }
 }
 
@@ -207,7 +258,9 @@ mod tests {
             let books: Vec<String> = (0..7).map(|author| each.replace("{}", &author.to_string())).collect();
             let mut script = vec![("t:SELECT * FROM authors", 7)];
             script.extend(books.iter().map(|line| (line.as_str(), 2)));
-            let (tests, statements) = played(&script);
+            let (mut tests, statements) = played(&script);
+            assert!(tests.records()[0].repetitions.is_empty(), "nobody has said that it is one test");
+            tests.ended("t", Some("t"));
             let records = tests.records();
             let [record] = &records[..] else { panic!("{records:?}") };
             assert_eq!((record.name.as_str(), record.statements, record.rows), ("t", 8, 21));
@@ -225,7 +278,8 @@ mod tests {
 
     #[test]
     fn the_same_query_with_the_same_values_is_repeated_work() {
-        let (tests, _) = played(&[("t:SELECT * FROM settings WHERE name = $1|theme", 1); 6]);
+        let (mut tests, _) = played(&[("t:SELECT * FROM settings WHERE name = $1|theme", 1); 6]);
+        tests.ended("t", Some("t"));
         let records = tests.records();
         assert_eq!(records[0].repetitions[0].kind, RepetitionKind::Identical);
         // Different tests may ask the same; writes must be as many as there are.
@@ -239,6 +293,35 @@ mod tests {
         assert!(records.iter().all(|record| record.repetitions.is_empty()));
         // Nor is a statement that commits by itself counted as COMMIT.
         assert!(records.iter().all(|record| record.commits == 0));
+    }
+
+    /// A query for each of many tests is no N+1 of one of them.
+    #[test]
+    fn databases_that_tests_share_have_no_repetitions() {
+        let lookups =
+            |database: &str| (0..50).map(|key| format!("{database}:SELECT {key}")).collect::<Vec<_>>();
+        let repetitions = |script: &[String]| {
+            let script: Vec<_> = script.iter().map(|line| (line.as_str(), 1)).collect();
+            played(&script).0.records().iter().filter(|record| !record.repetitions.is_empty()).count()
+        };
+        let one_after_another = |count: usize| {
+            (0..count).flat_map(|database| lookups(&format!("d{database}"))).collect::<Vec<_>>()
+        };
+        // Of a suite that shares one, of two that follow each other, and of one for each of twelve workers.
+        assert_eq!(repetitions(&lookups("test_app")), 0);
+        assert_eq!(repetitions(&one_after_another(2)), 0);
+        let mut workers = one_after_another(12);
+        workers.sort_by_key(|line| line.rsplit(' ').next().and_then(|key| key.parse::<u32>().ok()));
+        assert_eq!(repetitions(&workers), 0);
+        // Nor is a database that a client gives back without a name.
+        let (mut tests, _) = played(&[("leased:SELECT 1", 1); 9]);
+        tests.ended("leased", None);
+        assert!(tests.records()[0].repetitions.is_empty());
+        // One for each test; in the maintenance database there are none.
+        let mut each = one_after_another(ONE_EACH);
+        assert_eq!(repetitions(&each), ONE_EACH);
+        each.extend(lookups(MAINTENANCE));
+        assert_eq!(repetitions(&each), ONE_EACH);
     }
 
     #[test]

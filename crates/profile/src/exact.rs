@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::by_test::ByTest;
 use crate::completed::CompletedStatement;
 use crate::interner::Interner;
+use crate::made_databases::MadeDatabases;
 use crate::time::Time;
 use pgwire::{NormalizedStatement, StatementKind};
 use report::as_f64;
@@ -49,6 +50,7 @@ pub struct Exact {
     pub(crate) clean_up: (Time, u64),
     /// Number of sessions started, and the total seconds that clients waited for them.
     pub(crate) connected: (u64, f64),
+    pub(crate) made: MadeDatabases,
 }
 
 /// Session that is at work or has an open transaction.
@@ -81,12 +83,14 @@ impl Exact {
             tests: ByTest::default(),
             clean_up: (Time::default(), 0),
             connected: (0, 0.0),
+            made: MadeDatabases::default(),
         }
     }
 
     /// Records the start of a session with its database and backend. The client has waited for `waited`.
-    pub fn began(&mut self, waited: Duration, database: &Arc<str>, backend: i32) {
+    pub fn began(&mut self, session: u64, waited: Duration, database: &Arc<str>, backend: i32) {
         self.tests.began(database);
+        self.made.began(session, waited.as_secs_f64(), database);
         self.backends.insert(backend);
         self.connected.0 += 1;
         self.connected.1 += waited.as_secs_f64();
@@ -119,6 +123,7 @@ impl Exact {
     /// Records the end of a session.
     pub fn left(&mut self, session: u64, at: Instant, statements: &mut Interner<NormalizedStatement>) {
         self.advance(at);
+        self.made.left(session);
         let Some(left) = self.sessions.remove(&session) else { return };
         self.open -= usize::from(left.open);
         if let Some((since, shared)) = left.working {
@@ -163,6 +168,7 @@ impl Exact {
         let time = Time { wall: self.shared - shared, sessions: self.now - since, ..Time::default() };
         let statement = statements.get(place);
         self.tests.done(&done, place, statement.kind, time);
+        self.made.ran(done.session, done.statement, statement.kind);
         session.clears |= statement.clears;
         let cleans = statement.clears || (session.clears && statement.kind == StatementKind::Commit);
         if let Some(open) = done.rests {

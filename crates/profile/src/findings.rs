@@ -9,13 +9,14 @@ use sys::Shortage;
 
 use crate::attribution::Attribution;
 use crate::circumstances::{Circumstances, percent, seconds};
+use crate::ranking::{SESSIONS, rank};
 use crate::recording::Recording;
 use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
 
 /// A share of the whole time that is worth a finding.
-const WORTH: f64 = 0.1;
+pub(crate) const WORTH: f64 = 0.1;
 /// The last major version that does.
 const SYNCS_NEW_FILES: u32 = 16;
 /// The first major version that counts a session as soon as it is ready: no process collects counts from then on.
@@ -61,7 +62,7 @@ impl Case<'_> {
                 call_uncertain(finding, &shortage);
             }
         }
-        Finding::rank(&mut findings);
+        rank(&mut findings);
         findings
     }
 
@@ -83,7 +84,7 @@ impl Case<'_> {
     }
 
     /// What it gains to save so many seconds.
-    fn gain(&self, saved: f64) -> Gain {
+    pub(crate) fn gain(&self, saved: f64) -> Gain {
         let (wall, after) = (self.attribution.wall, self.without(saved));
         let quantity = |value| Quantity::new(value, Unit::Seconds);
         Gain {
@@ -104,7 +105,7 @@ impl Case<'_> {
         self.attribution.share(time.saved) >= WORTH
     }
 
-    fn share(&self, time: Time) -> String {
+    pub(crate) fn share(&self, time: Time) -> String {
         percent(self.attribution.share(time.saved))
     }
 
@@ -215,23 +216,22 @@ impl Case<'_> {
         })
     }
 
-    fn databases(&self) -> Option<Finding> {
-        let time = self.attribution.kinds.get(&StatementKind::Database).copied()?;
-        self.is_worth(time).then(|| Finding {
-            name: "Databases are made and dropped by SQL".to_owned(),
-            evidence: format!("{} of the time goes into CREATE and DROP DATABASE.", self.share(time)),
-            gain: Some(self.gain(time.saved)),
-            remedy: "Under \"pgfresh run\", connect to any name: ready databases wait for it.".to_owned(),
-        })
+    pub(crate) fn waiting_for_sessions(&self, spent: f64) -> Time {
+        let time = Time { wall: spent, sessions: spent, ..Time::default() };
+        time.saving_like(Time::default(), self.attribution.width)
     }
 
     /// What connecting costs; only where it is known how often that was.
     fn sessions(&self) -> Option<Finding> {
-        let (count, spent) = self.connecting()?;
-        let time = Time { wall: spent, sessions: spent, ..Time::default() };
-        let time = time.saving_like(Time::default(), self.attribution.width);
+        let (mut count, mut spent) = self.connecting()?;
+        if self.has_made_databases() {
+            // Fresh databases save these, and a pool cannot.
+            let (made, waited) = self.for_databases();
+            (count, spent) = (count - made, (spent - waited).max(0.0));
+        }
+        let time = self.waiting_for_sessions(spent);
         self.is_worth(time).then(|| Finding {
-            name: "Sessions are begun again and again".to_owned(),
+            name: SESSIONS.to_owned(),
             evidence: format!(
                 "{count} sessions at {} each are {} of the time.",
                 seconds(spent / count.max(1.0)),
@@ -345,7 +345,7 @@ fn call_uncertain(finding: &mut Finding, shortage: &Shortage) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::{Duration, Instant};
 
     use proptest::prelude::*;
@@ -366,17 +366,22 @@ mod tests {
         "f:DELETE FROM t:cpu",
     ];
 
-    fn found(recording: &Recording, circumstances: &Circumstances) -> Vec<Finding> {
+    pub(crate) fn found(recording: &Recording, circumstances: &Circumstances) -> Vec<Finding> {
         let attribution = Attribution::of(recording);
         Case { recording, attribution: &attribution, circumstances }.findings()
     }
 
     /// Of `of` looks, the first `count` are the first kind and the rest the second.
-    fn looks<'a>(first: &'a [&'a str], count: usize, second: &'a [&'a str], of: usize) -> Vec<&'a [&'a str]> {
+    pub(crate) fn looks<'a>(
+        first: &'a [&'a str],
+        count: usize,
+        second: &'a [&'a str],
+        of: usize,
+    ) -> Vec<&'a [&'a str]> {
         (0..of).map(|look| if look < count { first } else { second }).collect()
     }
 
-    fn after(finding: &Finding) -> f64 {
+    pub(crate) fn after(finding: &Finding) -> f64 {
         finding.gain.as_ref().and_then(|gain| gain.change).map_or(f64::NAN, |[_, after]| after.value)
     }
 
@@ -477,7 +482,7 @@ mod tests {
             assert_eq!(names.first().map(|finding| finding.name.as_str()), Some(expected), "{word}");
         }
         let (mut exact, mut idle) = (Exact::new(Instant::now()), recording(&looks(&[], 0, &[], 100)));
-        (0..100).for_each(|_| exact.began(Duration::from_millis(5), &"d".into(), 7));
+        (0..100).for_each(|_| exact.began(7, Duration::from_millis(5), &"d".into(), 7));
         idle.exact = Some(exact);
         assert_eq!(found(&idle, &Circumstances::default())[0].name, "Sessions are begun again and again");
     }

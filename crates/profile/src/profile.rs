@@ -7,6 +7,7 @@ use crate::by_test::TestRecord;
 use crate::circumstances::{Circumstances, percent, seconds};
 use crate::counted::{Counted, Line};
 use crate::findings::Case;
+use crate::ranking::rank;
 use crate::recording::Recording;
 use crate::test_report::Tests;
 use crate::time::Time;
@@ -37,15 +38,16 @@ impl Profile {
         // Findings about named tests come before findings about the whole suite.
         let found = profile.tests().finding();
         profile.findings.splice(0..0, found);
-        Finding::rank(&mut profile.findings);
+        rank(&mut profile.findings);
         profile
     }
 
-    /// Whether tests spend so much time on clean-up that the cost of a new database matters.
+    /// Whether tests spend so much time on clean-up, or on making databases, that the cost of a new database matters.
     #[must_use]
-    pub fn has_clean_up(&self) -> bool {
+    pub fn has_replaceable_databases(&self) -> bool {
         let Self { recording, attribution, circumstances, .. } = self;
-        Case { recording, attribution, circumstances }.has_clean_up()
+        let case = Case { recording, attribution, circumstances };
+        case.has_clean_up() || case.has_made_databases()
     }
 
     /// Repeats the analysis with the cost of a session in a new database, in seconds.
@@ -70,8 +72,10 @@ impl Profile {
         report.add_findings(self.findings.iter().cloned());
         let what = title.map_or("pgfresh run --profile", String::as_str);
         report.set_tests(self.tests().measured(what, self.attribution.wall));
-        if !self.records.is_empty() {
+        if self.records.iter().any(|record| record.is_test) {
             report.add_table(self.tests().table(self.attribution.wall));
+        }
+        if !self.records.is_empty() {
             report.add_data("tests", self.tests().to_json());
         }
         report.add_table(self.kinds());
@@ -263,6 +267,7 @@ impl Profile {
             // Two standard errors of a share of one half.
             (100.0 / as_f64(looks.len().max(1)).sqrt()).round()
         ));
+        notes.extend(self.tests().advice().map(str::to_owned));
         notes.push(
             "\"wall\" divides each moment among the sessions at work in it, \"sessions\" counts it for each of them."
                 .to_owned(),

@@ -45,10 +45,11 @@ impl fmt::Display for Profile {
             line(f, if place == 0 { "longest" } else { "" }, &cut(&text))?;
         }
         let tests = self.tests();
-        if tests.records.len() > 1 {
-            for (place, test) in tests.slowest(MOST).enumerate() {
-                line(f, if place == 0 { "tests" } else { "" }, &cut(&test))?;
-            }
+        for (place, test) in tests.slowest(MOST).enumerate() {
+            line(f, if place == 0 { "tests" } else { "" }, &cut(&test))?;
+        }
+        if let Some(advice) = tests.advice().filter(|_| tests.slowest(1).next().is_none()) {
+            line(f, "tests", advice)?;
         }
         if let Some(counted) = &self.recording.counted {
             line(f, "counted", &cut(&sum_up(counted)))?;

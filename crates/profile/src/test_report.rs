@@ -22,7 +22,20 @@ pub(crate) struct Tests<'a> {
     pub(crate) statements: &'a Interner<NormalizedStatement>,
 }
 
-impl Tests<'_> {
+impl<'a> Tests<'a> {
+    /// Those that are one test each.
+    fn proven(self) -> impl Iterator<Item = &'a TestRecord> {
+        self.records.iter().filter(|record| record.is_test)
+    }
+
+    /// Says how to learn about tests, where a record holds several for all that is known.
+    pub(crate) fn advice(self) -> Option<&'static str> {
+        self.records.iter().any(|record| !record.is_test).then_some(
+            "Tests share databases, so N+1 queries are not looked for in these. To get names and N+1 queries of tests, use a client of \
+             pgfresh, connect each test to a database of its own, or run \"pgfresh release DATABASE --test NAME\" after each.",
+        )
+    }
+
     /// One test a line; `wall` is what the suite took.
     pub(crate) fn table(&self, wall: f64) -> Table {
         let numbers = ["in the database", "share", "statements", "rows", "sessions", "commits", "longest"];
@@ -30,7 +43,7 @@ impl Tests<'_> {
         let words = ["test", "over and over"].map(Column::left);
         let [test, repeated] = words;
         let mut table = Table::new("Tests", [test].into_iter().chain(columns).chain([repeated]));
-        for record in self.records.iter().take(LINES) {
+        for record in self.proven().take(LINES) {
             let counts = [record.statements, record.rows, record.sessions, record.commits];
             let counts = counts.map(|count| Cell::from(Quantity::new(as_f64(count), Unit::Count)));
             let time = |time| Cell::from(Quantity::new(time, Unit::Seconds));
@@ -59,7 +72,7 @@ impl Tests<'_> {
     /// Each test with what CI systems show of it; the `suite` is what was run.
     pub(crate) fn measured(&self, suite: &str, wall: f64) -> MeasuredTests {
         let is_n_plus_one = |one: &&Repetition| matches!(one.kind, RepetitionKind::NPlusOne { .. });
-        let tests = self.records.iter().map(|record| {
+        let tests = self.proven().map(|record| {
             let most = record.repetitions.iter().filter(is_n_plus_one).map(|one| one.count).max();
             let counts = [
                 ("statements", record.statements),
@@ -106,6 +119,7 @@ impl Tests<'_> {
             .map(|(statement, seconds)| json!({ "statement": self.text(statement), "seconds": seconds }));
         json!({
             "name": record.name,
+            "is_test": record.is_test,
             "seconds": record.time.sessions,
             "wall_seconds": record.time.wall,
             "statements": record.statements,
@@ -119,8 +133,8 @@ impl Tests<'_> {
     }
 
     /// The slowest tests, in a few words each.
-    pub(crate) fn slowest(&self, count: usize) -> impl Iterator<Item = String> {
-        self.records.iter().take(count).map(|record| {
+    pub(crate) fn slowest(self, count: usize) -> impl Iterator<Item = String> + use<'a> {
+        self.proven().take(count).map(move |record| {
             let n_plus_one =
                 record.repetitions.iter().find(|one| matches!(one.kind, RepetitionKind::NPlusOne { .. }));
             let n_plus_one =
@@ -139,7 +153,7 @@ impl Tests<'_> {
             let found = record.repetitions.iter().find(many);
             found.map(|repetition| (record.name.clone(), repetition.clone()))
         };
-        let found: Vec<(String, Repetition)> = self.records.iter().filter_map(of).collect();
+        let found: Vec<(String, Repetition)> = self.proven().filter_map(of).collect();
         let named = found.iter().take(NAMED).map(|(test, repetition)| {
             let after = match repetition.kind {
                 RepetitionKind::NPlusOne { after: Some(after) } => format!(", after {}", self.text(after)),
@@ -176,6 +190,7 @@ mod tests {
         let repetition = |kind| Repetition { statement: each, count: 50, seconds: 0.5, kind };
         let record = |name: &str, kinds: &[RepetitionKind]| TestRecord {
             name: name.to_owned(),
+            is_test: true,
             time: Time { wall: 0.5, sessions: 1.0, saved: 0.0 },
             statements: 51,
             longest: Some((all, 0.25)),

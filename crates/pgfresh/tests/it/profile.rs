@@ -153,12 +153,12 @@ fn each_statement_is_timed_as_it_comes_through_the_gateway() {
     }
 }
 
-/// A test in a database of its own name that asks once for each row, and one that does not, with simple queries and with
-/// bound values.
+/// Of the tests that a client names, two ask once for each row, with simple queries and with bound values.
 #[test]
-fn each_test_is_told_by_its_database_with_what_it_does_over_and_over() {
+fn each_named_test_is_told_with_its_repeated_queries() {
     let scene = Scene::new(User::Ourselves);
     let (psql, all) = (ground::psql(), "SELECT * FROM generate_series(1, 12) authors");
+    let pgfresh = ground::program().display();
     let books = |sql: fn(u32) -> String| (1..=12).map(|author| sql(author) + "\n").collect::<String>();
     // pgbench binds its variables.
     let bound = books(|author| format!("\\set author {author}\nSELECT :author::int AS book;"));
@@ -172,7 +172,8 @@ fn each_test_is_told_by_its_database_with_what_it_does_over_and_over() {
     let pgbench = psql.replace("psql", "pgbench");
     let script = format!(
         "{psql} -XAtq -d test_literal -f test_literal.sql; {psql} -XAtq -d test_same -f test_same.sql 2>&1
-         {pgbench} -n -M extended -t 1 -f test_bound.sql test_bound; {psql} -XAtq -d test_fine -c '{all}'"
+         {pgbench} -n -M extended -t 1 -f test_bound.sql test_bound; {psql} -XAtq -d test_fine -c '{all}'
+         for test in literal bound same fine; do {pgfresh} release test_$test --test test_$test; done"
     );
     // It is all in what the gateway sees: looks may be few.
     let outcome = scene.run(["run", "--profile", "--report", "out.json", "--", "sh", "-euc", &script]);
@@ -254,7 +255,7 @@ fn ci_systems_get_each_test_as_a_testcase() {
     let name = "tests/test_x.py::test_<é>[\"a\" & 'b']";
     let script = format!(
         "{psql} -XAtqf each.sql \"$({program} url one)\"; {program} release one --test \"$0\"; \
-         {psql} -XAtqc 'CREATE TABLE a AS SELECT 1' \"$({program} url two)\"; {program} release two"
+         {psql} -XAtqc 'CREATE TABLE a AS SELECT 1' \"$({program} url two)\"; {program} release two --test two"
     );
     let options = ["run", "--profile", "--report", "tests.xml", "--", "sh", "-euc", &script, name];
     let outcome = scene.run(options);

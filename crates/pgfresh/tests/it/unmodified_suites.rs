@@ -1,6 +1,9 @@
 //! Suites that nobody has changed for pgfresh: they have a URL of their own, or use no server at all.
 
+use std::fs;
 use std::net::TcpListener;
+
+use serde_json::Value;
 
 use crate::common::{Outcome, Scene, User, finish, ground};
 
@@ -97,4 +100,49 @@ fn a_comparison_without_a_session_states_no_gain() {
     let outcome = scene.run(words);
     assert!(outcome.stderr.contains("In 1 of 2 runs no session began: no gain is stated."), "{outcome}");
     assert!(!outcome.stderr.contains("as fast"), "{outcome}");
+}
+
+/// Runs a script under `run --profile`, which must succeed; returns its outcome and the report.
+fn profile_of(script: &str) -> (Outcome, Value) {
+    let scene = Scene::new(User::Ourselves);
+    scene.write("lookups.sql", &(0..60).map(|key| format!("SELECT {key} AS session;\n")).collect::<String>());
+    let words = ["run", "--profile", "--report", "out.json", "--", "sh", "-euc", script, ground::psql()];
+    let outcome = scene.run(words);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let report = fs::read_to_string(scene.directory.join("out.json")).unwrap();
+    (outcome, serde_json::from_str(&report).unwrap())
+}
+
+/// Returns the place of a finding among all.
+fn finding(report: &Value, name: &str) -> Option<usize> {
+    report["findings"].as_array().unwrap().iter().position(|finding| finding["name"] == name)
+}
+
+#[test]
+fn tests_that_share_a_database_have_no_n_plus_one() {
+    let each = "$0 -XAtqf lookups.sql test_app";
+    let (outcome, report) = profile_of(&format!("$0 -qc 'SELECT 1' postgres; {each}"));
+    assert_eq!(finding(&report, "One query for each row (N+1)"), None, "{report}");
+    assert!(!outcome.stderr.contains("N+1:"), "{outcome}");
+    assert!(outcome.stderr.contains("\ntests     Tests share databases"), "{outcome}");
+    let advice = "run \"pgfresh release DATABASE --test NAME\" after each";
+    assert!(report["notes"].to_string().replace('\\', "").contains(advice), "{report}");
+    // The client's word makes a test of it.
+    let program = ground::program().display();
+    let (outcome, report) = profile_of(&format!("{each}; {program} release test_app --test one"));
+    assert!(finding(&report, "One query for each row (N+1)").is_some(), "{report}");
+    assert!(!outcome.stderr.contains("Tests share databases"), "{outcome}");
+}
+
+#[test]
+fn databases_made_for_each_test_come_before_a_pool() {
+    let (_, report) = profile_of(
+        "for test in 1 2 3 4 5 6 7 8; do $0 -qc \"CREATE DATABASE own_$test\" postgres
+         $0 -qc 'SELECT 1' own_$test; $0 -qc \"DROP DATABASE own_$test\" postgres; done",
+    );
+    let databases = finding(&report, "Databases are made and dropped by SQL").expect("it is found");
+    let pool = finding(&report, "Sessions are begun again and again");
+    assert!(pool.is_none_or(|pool| databases < pool), "{report}");
+    let evidence = report["findings"][databases]["evidence"].as_str().unwrap();
+    assert!(evidence.contains("24 sessions that exist for that"), "{evidence}");
 }

@@ -1,0 +1,111 @@
+//! The finding about databases that a suite makes by SQL.
+
+use report::{Finding, as_f64};
+
+use crate::circumstances::seconds;
+use crate::findings::{Case, WORTH};
+use crate::ranking::DATABASES;
+use crate::time::Time;
+use pgwire::StatementKind;
+
+/// The share of the time in the database, and of the whole time, from which on making databases is worth a finding, too.
+const MOST: f64 = 0.5;
+const LEAST: f64 = 0.03;
+
+impl Case<'_> {
+    /// Time of CREATE and DROP DATABASE, and of the sessions that exist for them, if both together are worth a finding: a tenth of the whole
+    /// time, or half of that in the database.
+    fn made_databases(&self) -> Option<[Time; 2]> {
+        let statements = self.attribution.kinds.get(&StatementKind::Database).copied()?;
+        let sessions = self.waiting_for_sessions(self.for_databases().1);
+        let all = self.waiting_for_sessions(self.connecting().map_or(0.0, |(_, spent)| spent));
+        let together = statements.saved + sessions.saved;
+        let share = self.attribution.share(together);
+        let is_most = together >= MOST * (self.attribution.database.saved + all.saved);
+        (share >= WORTH || is_most && share >= LEAST).then_some([statements, sessions])
+    }
+
+    pub(crate) fn has_made_databases(&self) -> bool {
+        self.made_databases().is_some()
+    }
+
+    /// How many sessions exist for databases that are made by SQL, and the seconds that their clients waited for them.
+    pub(crate) fn for_databases(&self) -> (f64, f64) {
+        let made = self.recording.exact.as_ref().map(|exact| &exact.made);
+        made.map_or((0.0, 0.0), |made| (as_f64(made.sessions), made.waited))
+    }
+
+    pub(crate) fn databases(&self) -> Option<Finding> {
+        let [statements, sessions] = self.made_databases()?;
+        let (made, _) = self.for_databases();
+        let count = self.recording.exact.as_ref().map_or(0.0, |exact| as_f64(exact.made.count));
+        let mut evidence =
+            format!("{} of the time goes into CREATE and DROP DATABASE", self.share(statements));
+        if made > 0.0 {
+            evidence = format!(
+                "{evidence}, and {} into {made:.0} sessions that exist for that",
+                self.share(sessions)
+            );
+        }
+        let fresh = self.circumstances.fresh_database;
+        let fresh_time = fresh.map(|fresh| format!(" A new database takes {} here.", seconds(fresh)));
+        // A fresh database takes the place of each that is made.
+        let instead = self.waiting_for_sessions(fresh.unwrap_or(0.0) * count);
+        let saved = statements.saved + sessions.saved - instead.saved;
+        Some(Finding {
+            name: DATABASES.to_owned(),
+            evidence: format!("{evidence}.{}", fresh_time.unwrap_or_default()),
+            gain: (saved > 0.0).then(|| self.gain(saved)),
+            remedy: "Take fresh databases instead: under \"pgfresh run\", connect to a name of its own in each test, without CREATE \
+                     and DROP DATABASE. Ready databases wait for it."
+                .to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::attribution::tests::recording;
+    use crate::circumstances::Circumstances;
+    use crate::exact::Exact;
+    use crate::findings::tests::{after, found, looks};
+    use crate::ranking::SESSIONS;
+
+    /// CREATE and DROP DATABASE are below the threshold, and so are the sessions for them; together they are most of the time in the database.
+    #[test]
+    fn databases_made_for_each_test_are_one_finding_before_a_pool() {
+        let of_database = looks(&["a:CREATE DATABASE d:cpu"], 6, &[], 100);
+        let mut recording = recording(&of_database);
+        let mut exact = Exact::new(Instant::now());
+        let wait = |exact: &mut Exact, session, milliseconds, database: &str| {
+            exact.began(session, Duration::from_millis(milliseconds), &database.into(), 7);
+        };
+        for test in 0..10 {
+            wait(&mut exact, 3 * test, 2, "postgres");
+            exact.made.ran(3 * test, &format!("CREATE DATABASE d{test}"), StatementKind::Database);
+            wait(&mut exact, 3 * test + 1, 3, &format!("d{test}"));
+            wait(&mut exact, 3 * test + 2, 0, "postgres");
+            exact.made.ran(3 * test + 2, &format!("DROP DATABASE d{test}"), StatementKind::Database);
+        }
+        // The looks alone tell of the statements.
+        exact.incomplete = true;
+        recording.exact = Some(exact);
+        let findings = found(&recording, &Circumstances::default());
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].name, DATABASES);
+        assert!(findings[0].evidence.contains("30 sessions that exist for that"), "{findings:?}");
+        assert!((after(&findings[0]) - 0.89).abs() < 1e-9, "{findings:?}");
+        // A fresh database takes a part of that time.
+        let fresh = Circumstances { fresh_database: Some(0.001), ..Circumstances::default() };
+        assert!((after(&found(&recording, &fresh)[0]) - 0.90).abs() < 1e-9);
+        // Other sessions that take longer are for a pool, which comes second.
+        let exact = recording.exact.as_mut().unwrap();
+        (100..300).for_each(|session| wait(exact, session, 1, "app"));
+        let names: Vec<_> =
+            found(&recording, &Circumstances::default()).into_iter().map(|one| one.name).collect();
+        assert_eq!(names, [DATABASES, SESSIONS]);
+    }
+}

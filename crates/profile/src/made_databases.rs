@@ -1,0 +1,96 @@
+//! Databases that a suite creates by SQL, and the sessions that exist for them: those that create and drop them, and the first one in
+//! each. A pool cannot save these.
+
+use std::collections::{HashMap, HashSet};
+
+use pgwire::{SqlLexer, StatementKind, Token};
+
+/// Databases created by SQL, and sessions that exist for them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MadeDatabases {
+    /// The number of databases created.
+    pub(crate) count: u64,
+    /// The number of sessions that exist for them.
+    pub(crate) sessions: u64,
+    /// The seconds that clients waited for these sessions.
+    pub(crate) waited: f64,
+    /// Names of databases that no session has used yet.
+    unused: HashSet<String>,
+    /// For each other session that has not ended, the seconds that its client waited for it.
+    others: HashMap<u64, f64>,
+}
+
+impl MadeDatabases {
+    /// Takes note of a new session.
+    pub(crate) fn began(&mut self, session: u64, waited: f64, database: &str) {
+        if self.unused.remove(database) {
+            self.add(waited);
+        } else {
+            self.others.insert(session, waited);
+        }
+    }
+
+    /// Takes note of a statement that a session has run.
+    pub(crate) fn ran(&mut self, session: u64, statement: &str, kind: StatementKind) {
+        if kind != StatementKind::Database {
+            return;
+        }
+        if let Some(waited) = self.others.remove(&session) {
+            self.add(waited);
+        }
+        if let Some(name) = created(statement) {
+            self.count += 1;
+            self.unused.insert(name);
+        }
+    }
+
+    /// Takes note of the end of a session.
+    pub(crate) fn left(&mut self, session: u64) {
+        self.others.remove(&session);
+    }
+
+    fn add(&mut self, waited: f64) {
+        self.sessions += 1;
+        self.waited += waited;
+    }
+}
+
+/// Returns the name of the database that a statement creates.
+fn created(statement: &str) -> Option<String> {
+    let mut lexer = SqlLexer::new(statement.as_bytes(), true);
+    if !(lexer.token()?.is_word(b"create") && lexer.token()?.is_word(b"database")) {
+        return None;
+    }
+    let name = lexer.token().filter(Token::is_name)?.text;
+    let name = std::str::from_utf8(name).ok()?;
+    Some(match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+        Some(quoted) => quoted.replace("\"\"", "\""),
+        None => name.to_lowercase(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_that_exist_for_databases_are_counted() {
+        let mut made = MadeDatabases::default();
+        let run = |made: &mut MadeDatabases, session, sql| made.ran(session, sql, StatementKind::Database);
+        // One session creates a database, two use it, and one drops it.
+        made.began(1, 0.1, "postgres");
+        made.ran(1, "SELECT 1", StatementKind::Select);
+        run(&mut made, 1, "CREATE DATABASE Own");
+        run(&mut made, 1, "CREATE DATABASE \"Other\"\"s\" TEMPLATE app");
+        made.left(1);
+        for (session, database) in [(2, "own"), (3, "own"), (4, "Other\"s"), (5, "app")] {
+            made.began(session, 0.2, database);
+            made.ran(session, "SELECT 1", StatementKind::Select);
+        }
+        made.began(6, 0.4, "postgres");
+        run(&mut made, 6, "DROP DATABASE own");
+        run(&mut made, 6, "DROP DATABASE \"Other\"\"s\"");
+        assert_eq!((made.count, made.sessions), (2, 4));
+        assert!((made.waited - 0.9).abs() < 1e-9, "{made:?}");
+    }
+}

@@ -1,0 +1,20 @@
+//! The order of findings.
+
+use report::Finding;
+
+/// The finding about databases that a suite makes by SQL.
+pub(crate) const DATABASES: &str = "Databases are made and dropped by SQL";
+/// The finding about sessions, whose remedy is a pool.
+pub(crate) const SESSIONS: &str = "Sessions are begun again and again";
+
+/// Sorts findings, the greatest gain first. Fresh databases come before a pool, which no suite can use across the databases that it makes.
+pub(crate) fn rank(findings: &mut Vec<Finding>) {
+    Finding::rank(findings);
+    let at = |name| findings.iter().position(|finding| finding.name == name);
+    if let (Some(databases), Some(sessions)) = (at(DATABASES), at(SESSIONS))
+        && sessions < databases
+    {
+        let finding = findings.remove(databases);
+        findings.insert(sessions, finding);
+    }
+}
