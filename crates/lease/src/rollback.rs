@@ -86,6 +86,8 @@ pub struct Constraints {
     pub deferrable: String,
     /// Names of those that are deferred at first.
     pub deferred: String,
+    /// Texts of functions and other objects that may change settings.
+    pub sources: Vec<String>,
     /// Whether the client has used SET CONSTRAINTS: what it said of ALL holds for those that are made later, too.
     pub told: bool,
 }
@@ -107,8 +109,8 @@ impl LeaseTransaction {
     /// changes.
     fn of_next_lease(self) -> Self {
         let constraints = match self.constraints {
-            Constraints { seen: Some(seen), deferrable, deferred, .. } if seen == "0" => {
-                Constraints { seen: Some(seen), deferrable, deferred, told: false }
+            Constraints { seen: Some(seen), deferrable, deferred, sources, .. } if seen == "0" => {
+                Constraints { seen: Some(seen), deferrable, deferred, sources, told: false }
             }
             _ => Constraints::default(),
         };

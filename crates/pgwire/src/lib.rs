@@ -38,7 +38,7 @@ pub use scram::{Exchange, Verifier, sasl_request, sasl_response};
 pub use sql::{SqlLexer, Token, TokenKind};
 pub use startup::{Startup, StartupPacket, StartupParams};
 pub use statement::{Completed, StatementError, StatementEvent, StatementTracker};
-pub use traces::SessionTraces;
+pub use traces::{SessionTraces, leaves_nothing};
 
 #[cfg(test)]
 mod corpus;

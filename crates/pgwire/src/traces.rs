@@ -65,8 +65,10 @@ impl SessionTraces {
     }
 }
 
-/// Whether a string of statements leaves nothing.
-fn leaves_nothing(sql: &[u8]) -> bool {
+/// Whether a string of statements surely leaves nothing in its backend, and changes no setting but by SET and RESET. Text is
+/// read as with `standard_conforming_strings`.
+#[must_use]
+pub fn leaves_nothing(sql: &[u8]) -> bool {
     let mut statements = Statements::new(sql);
     while statements.next.is_some() {
         if statements.statement().is_none() {

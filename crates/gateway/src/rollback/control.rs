@@ -1,6 +1,7 @@
 //! Statements that begin, end or divide transactions, and those that mean something else outside of one.
 
-use super::message::{DISCARD_ALL, INSTEAD, complete, literal, report};
+use super::message::{DISCARD_ALL, INSTEAD, UNDO, complete, report};
+use super::scope::Changes;
 use super::session::RollbackSession;
 use super::statement::{Kind, Modes};
 use super::task::{InjectedStatement, Native, Task};
@@ -14,24 +15,35 @@ impl RollbackSession {
         let failed = self.is_aborted();
         match kind {
             Kind::Plain => true,
+            _ if !failed && self.must_read_settings(kind) => false,
             Kind::Begin { .. } | Kind::Commit { .. } | Kind::Rollback { .. } | Kind::PrepareTransaction => {
                 false
             }
-            Kind::Savepoint | Kind::Release | Kind::RollbackTo => self.tx,
+            Kind::Savepoint(_) | Kind::Release(_) | Kind::RollbackTo(_) => self.tx,
             Kind::Lock | Kind::Declare | Kind::DiscardAll => self.tx || !top,
             Kind::SetConstraints => self.transaction.constraints.told && (self.tx || !top),
-            Kind::SetTransaction(modes) => failed || (self.tx || !top) && !modes.level,
-            Kind::SetLocal(_) | Kind::SetConfig(_) => failed,
-            Kind::Set(name) => failed || !self.locals.iter().any(|(local, _)| is_covered(local, name)),
+            Kind::SetTransaction(modes) => {
+                failed || (self.tx || !top) && !modes.level && !self.may_change(*modes)
+            }
+            Kind::SetLocal(_) => failed || self.tx || !top,
+            Kind::Set(_) | Kind::MaySet(_) => true,
         }
     }
 
     /// Does what a plain server would do.
     pub(super) fn control(&mut self, kind: &Kind, top: bool, native: Native) {
+        if !self.is_aborted() && self.must_read_settings(kind) {
+            self.ensure();
+            self.first([Task::ReadSettings, Task::Control { kind: kind.clone(), top, native }]);
+            return self.know_sources();
+        }
+        self.note(kind);
         // In a string the server warns of nothing.
         let lonely = top && !self.tx;
         match kind {
-            Kind::Begin { .. } if self.tx && matches!(native, Native::Part(..)) => {
+            Kind::Begin { modes, .. }
+                if self.tx && matches!(native, Native::Part(..)) && !self.may_change(*modes) =>
+            {
                 self.first([Task::Native(native)]);
             }
             Kind::Begin { start, modes } => self.begin(*start, *modes),
@@ -43,7 +55,8 @@ impl RollbackSession {
                 self.tx = false;
                 self.refuse("0A000", "cannot prepare a transaction in rollback isolation", Some(INSTEAD));
             }
-            _ if self.is_native(kind, top) => self.first([Task::Native(native)]),
+            // Together with what `note` has said to the server.
+            _ if self.is_native(kind, top) => self.perform(Task::Native(native)),
             Kind::SetTransaction(modes) => self.set_transaction(*modes, lonely, native),
             Kind::SetConstraints => {
                 self.transaction.constraints.told = true;
@@ -52,14 +65,8 @@ impl RollbackSession {
                 }
                 self.first([Task::Native(native)]);
             }
-            Kind::SetLocal(name) | Kind::SetConfig(name) => {
-                if lonely && matches!(kind, Kind::SetLocal(_)) {
-                    self.warn_outside("SET LOCAL");
-                }
-                self.set_local(name, native);
-            }
-            Kind::Set(name) => {
-                self.locals.retain(|(local, _)| !is_covered(local, name));
+            Kind::SetLocal(_) => {
+                self.warn_outside("SET LOCAL");
                 self.first([Task::Native(native)]);
             }
             Kind::DiscardAll => {
@@ -69,12 +76,47 @@ impl RollbackSession {
                 let said = Task::Say(complete("DISCARD ALL"));
                 self.first([Task::Inject(parts, InjectedStatement::Must), Task::Settle, said]);
             }
-            Kind::Savepoint => self.refuse_outside("SAVEPOINT"),
-            Kind::Release => self.refuse_outside("RELEASE SAVEPOINT"),
-            Kind::RollbackTo => self.refuse_outside("ROLLBACK TO SAVEPOINT"),
+            Kind::Savepoint(_) => self.refuse_outside("SAVEPOINT"),
+            Kind::Release(_) => self.refuse_outside("RELEASE SAVEPOINT"),
+            Kind::RollbackTo(_) => self.refuse_outside("ROLLBACK TO SAVEPOINT"),
             Kind::Lock => self.refuse_outside("LOCK TABLE"),
             Kind::Declare => self.refuse_outside("DECLARE CURSOR"),
-            Kind::Plain => self.first([Task::Native(native)]),
+            Kind::Plain | Kind::Set(_) | Kind::MaySet(_) => self.perform(Task::Native(native)),
+        }
+    }
+
+    /// Whether the settings have to be read before such a statement.
+    fn must_read_settings(&self, kind: &Kind) -> bool {
+        match kind {
+            Kind::SetLocal(changes) | Kind::Set(changes) | Kind::MaySet(changes) => {
+                self.settings.must_read_before(changes)
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes note of a statement that the server is about to run, as far as it matters for the settings.
+    pub(super) fn note(&mut self, kind: &Kind) {
+        match kind {
+            Kind::RollbackTo(name) if self.tx => self.settings.roll_back_to(name),
+            _ if self.is_aborted() => {}
+            Kind::Savepoint(name) if self.tx => self.settings.save(name),
+            Kind::Release(name) if self.tx => self.settings.release(name),
+            Kind::SetLocal(changes) | Kind::Set(changes) | Kind::MaySet(changes) => {
+                // The state before the client's transaction is that before its first statement.
+                self.ensure();
+                self.settings.run(changes);
+            }
+            Kind::DiscardAll => {
+                self.ensure();
+                self.settings.run(&Changes::set(None, false));
+            }
+            Kind::Plain => {
+                self.ensure();
+                self.settings.run_harmless();
+            }
+            Kind::Declare | Kind::SetConstraints if self.tx => self.settings.run_harmless(),
+            _ => {}
         }
     }
 
@@ -82,12 +124,14 @@ impl RollbackSession {
         let tag = complete(if start { "START TRANSACTION" } else { "BEGIN" });
         if self.tx {
             self.warn(ACTIVE_TRANSACTION, "there is already a transaction in progress", None);
-            self.read_only = modes.read_only == Some(true);
+            if modes.level {
+                self.warn_of_level();
+            }
             self.first([Task::Say(tag)]);
-            return self.restrict();
+            return self.change_access(modes);
         }
         self.ensure();
-        (self.tx, self.read_only) = (true, modes.read_only == Some(true));
+        (self.tx, self.read_only, self.is_untouched) = (true, modes.read_only == Some(true), true);
         if modes.level {
             self.warn_of_level();
         }
@@ -161,30 +205,43 @@ impl RollbackSession {
         }
     }
 
+    /// Whether such modes are for a transaction in which nothing has run: the server refuses them within a savepoint, and takes
+    /// them in a transaction before its first query.
+    fn may_change(&self, modes: Modes) -> bool {
+        let is_fresh = self.tx && self.is_untouched && !self.is_aborted();
+        is_fresh && (modes.level || modes.read_only == Some(false))
+    }
+
+    /// Gives the client's transaction another access mode.
+    fn change_access(&mut self, modes: Modes) {
+        if modes.read_only == Some(false) && self.may_change(modes) {
+            // A savepoint that is rolled back to may write again.
+            let bound = self.bound();
+            let statements = std::iter::once(UNDO.to_owned()).chain(bound).collect();
+            self.first([Task::Inject(statements, InjectedStatement::Must)]);
+        }
+        if let Some(read_only) = modes.read_only {
+            self.read_only = read_only;
+        }
+        if modes.read_only == Some(true) {
+            self.restrict();
+        }
+    }
+
     fn set_transaction(&mut self, modes: Modes, lonely: bool, native: Native) {
         if lonely {
             self.warn_outside("SET TRANSACTION");
         }
-        if !modes.level {
+        if !modes.level && !self.may_change(modes) {
             return self.first([Task::Native(native)]);
         }
-        self.warn_of_level();
-        self.read_only = modes.read_only == Some(true) && !lonely;
+        if modes.level {
+            self.warn_of_level();
+        }
         self.first([Task::Say(complete("SET"))]);
-        self.restrict();
-    }
-
-    /// Reads the setting before it is changed, to put it back when the client's transaction ends.
-    fn set_local(&mut self, name: &str, native: Native) {
-        if self.locals.iter().any(|(local, _)| local == name) {
-            return self.first([Task::Native(native)]);
+        if !lonely {
+            self.change_access(modes);
         }
-        self.ensure();
-        let sql = format!("SELECT pg_catalog.current_setting({}, true)", literal(name));
-        self.first([
-            Task::Inject(vec![sql], InjectedStatement::Local(name.to_owned())),
-            Task::Native(native),
-        ]);
     }
 
     fn warn_of_level(&mut self) {
@@ -204,10 +261,4 @@ impl RollbackSession {
         self.say(&report("ERROR", sqlstate, text, hint));
         self.fail();
     }
-}
-
-/// Whether a change of `name` for the session makes a value of `local` for the transaction forgotten. RESET ALL leaves out
-/// who the user is. Source: `GUC_NO_RESET_ALL`.
-fn is_covered(local: &str, name: &str) -> bool {
-    name == local || name == "all" && !matches!(local, "role" | "session_authorization")
 }

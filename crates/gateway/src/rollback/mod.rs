@@ -18,7 +18,9 @@ mod gate;
 mod message;
 mod names;
 mod parameters;
+mod scope;
 mod session;
+mod settings;
 mod settle;
 mod statement;
 #[cfg(test)]

@@ -34,10 +34,20 @@ impl Names {
         }
     }
 
-    pub(super) fn bind(&mut self, portal: &[u8], statement: &[u8]) {
-        let kind = self.statements.get(statement).cloned();
+    /// Takes note of a Bind, of which the values have to be there only if [`Self::wants_values`].
+    pub(super) fn bind(&mut self, body: &[u8]) {
+        let (portal, rest) = split_zero(body);
+        let kind = match self.statements.get(split_zero(rest).0).cloned() {
+            Some(Kind::MaySet(changes)) => Some(Kind::MaySet(changes.with_values(body))),
+            kind => kind,
+        };
         self.unnamed |= portal.is_empty();
         replace(&mut self.portals, portal, kind);
+    }
+
+    /// Whether the value of a parameter tells which setting a statement changes.
+    pub(super) fn wants_values(&self) -> bool {
+        self.statements.values().any(|kind| matches!(kind, Kind::MaySet(changes) if changes.wants_values()))
     }
 
     pub(super) fn of_portal(&self, name: &[u8]) -> Option<Kind> {

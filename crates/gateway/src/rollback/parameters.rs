@@ -4,6 +4,7 @@
 //! in 14 and 15 by name, later beginning with what was changed last. Before 14 it reports each change at once.
 //! Source: `ReportChangedGUCOptions`.
 
+use super::settings::Restored;
 use pgwire::{HEADER, encode, frames, split_zero};
 
 /// What comes behind `name` in a greeting; nothing if that is not in it.
@@ -47,7 +48,7 @@ impl Parameters {
 
     /// The server is ready: what it has reported is in the order of that time, unless we have set back these settings for
     /// it, which a server does in an order of its own. Returns what the client is to hear at once.
-    pub(super) fn server_is_ready(&mut self, restored: &[(String, String)]) -> Vec<u8> {
+    pub(super) fn server_is_ready(&mut self, restored: &[Restored]) -> Vec<u8> {
         if !restored.is_empty() {
             self.order(restored);
         }
@@ -64,12 +65,12 @@ impl Parameters {
     }
 
     /// At the end of a transaction servers before 16 set back by name, others what was set last first, and report that last.
-    fn order(&mut self, restored: &[(String, String)]) {
+    fn order(&mut self, restored: &[Restored]) {
         if self.major < 16 {
             return self.batch.sort_by_cached_key(|(name, _)| name.to_ascii_lowercase());
         }
         self.batch.sort_by_key(|(name, _)| {
-            let causes = |(local, _): &(String, String)| {
+            let causes = |(local, _): &Restored| {
                 name.eq_ignore_ascii_case(local.as_bytes()) || name == b"is_superuser" && local == "role"
             };
             restored.iter().position(causes)
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_is_set_back_is_reported_in_the_order_of_the_version() {
-        let locals = ["timezone", "role", "datestyle"].map(|name| (name.to_owned(), String::new()));
+        let locals = ["timezone", "role", "datestyle"].map(|name| (name.to_owned(), None));
         for (major, names) in [
             (13, ["DateStyle", "is_superuser", "TimeZone"]),
             (15, ["DateStyle", "is_superuser", "TimeZone"]),

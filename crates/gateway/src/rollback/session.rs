@@ -14,7 +14,9 @@ use super::message::{
 };
 use super::names::Names;
 use super::parameters::{Parameters, parameter};
-use super::statement::{Kind, Statement, statements};
+use super::scope::Changes;
+use super::settings::{Restored, Settings};
+use super::statement::{Kind, Statement, kind_of_all, statements};
 use super::task::{Awaited, Disposition, InjectedStatement, Native, Row, Task, Turn};
 use lease::{LeaseTransaction, Savepoint};
 use pgwire::{ErrorResponse, FramePrefix, HEADER, SessionTraces, encode, is_frontend_tag, query, split_zero};
@@ -58,10 +60,16 @@ pub(crate) struct RollbackSession {
     pub(super) names: Names,
     /// Closes the unnamed portal of a transaction that is [`Savepoint::Done`].
     pub(super) ended_portal: Vec<u8>,
-    /// Settings changed for the client's transaction, and their values before it.
-    pub(super) locals: Vec<(String, String)>,
+    pub(super) settings: Settings,
+    /// Settings as the server has them at the end of the client's transaction, and its `transaction_timeout`.
+    pub(super) found: Vec<Row>,
+    pub(super) timeout: String,
+    /// Settings that COMMIT sets back now.
+    pub(super) restored: Vec<Restored>,
     /// A cursor WITH HOLD has outlived its transaction: to the server it goes on in the one that there is.
     pub(super) holds: bool,
+    /// No statement has run in the client's transaction.
+    pub(super) is_untouched: bool,
     /// The client's transaction is to be read only.
     pub(super) read_only: bool,
     /// It is so because the one before it in a chain was.
@@ -82,7 +90,18 @@ impl RollbackSession {
         let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
         let major = digits.parse().unwrap_or(0);
         let (traces, parameters) = (SessionTraces::of_session(greeting), Parameters::new(greeting, major));
-        Self { transaction, traces, parameters, backslashes, major, status: b'T', ..Self::default() }
+        let mut settings = Settings::new(parameter(greeting, b"session_authorization\0"));
+        settings.know_hidden(&transaction.constraints.sources);
+        Self {
+            transaction,
+            traces,
+            parameters,
+            settings,
+            backslashes,
+            major,
+            status: b'T',
+            ..Self::default()
+        }
     }
 
     /// What to do with the client's next message.
@@ -106,7 +125,7 @@ impl RollbackSession {
             b'd' | b'c' | b'f' => Disposition::Drop,
             b'S' => Disposition::Whole,
             _ if self.skipping => Disposition::Drop,
-            b'B' => Disposition::Names,
+            b'B' if !self.names.wants_values() => Disposition::Names,
             _ => Disposition::Whole,
         }
     }
@@ -119,7 +138,7 @@ impl RollbackSession {
 
     /// A message of the client's that is to be passed on has begun with these names.
     pub(super) fn client_names(&mut self, body: &[u8]) {
-        self.names.bind(split_zero(body).0, split_zero(split_zero(body).1).0);
+        self.names.bind(body);
         self.open_group();
     }
 
@@ -137,8 +156,13 @@ impl RollbackSession {
             }
             b'F' => {
                 self.owed = true;
-                self.tasks.push_back(Task::Native(Native::Part(encode(tag, body), 0)));
+                let (kind, native) = (Kind::MaySet(Changes::unknown()), Native::Part(encode(tag, body), 0));
+                self.tasks.push_back(Task::Control { kind, top: true, native });
                 self.tasks.push_back(Task::End);
+            }
+            b'B' => {
+                self.names.bind(body);
+                self.pass(&encode(tag, body));
             }
             b'P' => self.parse(body),
             b'E' => self.execute(body),
@@ -157,11 +181,13 @@ impl RollbackSession {
         self.close_group();
         let sql = split_zero(body).0;
         let found = statements(sql, !self.backslashes);
+        self.settings.know_dormant(sql, !self.backslashes);
         self.names.forget_unnamed();
+        let top = found.len() == 1;
         if found.iter().all(|statement| !statement.kind.is_control()) {
-            self.tasks.push_back(Task::Native(Native::Part(encode(b'Q', body), 0)));
+            let (kind, native) = (kind_of_all(&found), Native::Part(encode(b'Q', body), 0));
+            self.tasks.push_back(Task::Control { kind, top, native });
         } else {
-            let top = found.len() == 1;
             if !top {
                 self.tasks.push_back(Task::CheckSyntax(sql.to_vec()));
             }
@@ -173,7 +199,9 @@ impl RollbackSession {
     }
 
     fn parse(&mut self, body: &[u8]) {
-        let mut found = statements(split_zero(split_zero(body).1).0, !self.backslashes);
+        let sql = split_zero(split_zero(body).1).0;
+        let mut found = statements(sql, !self.backslashes);
+        self.settings.know_dormant(sql, !self.backslashes);
         // Of several the server says that they are too many.
         let kind = if found.len() == 1 { found.remove(0).kind } else { Kind::Plain };
         let parse = match kind {
@@ -197,7 +225,10 @@ impl RollbackSession {
                 let native = Native::Execute(execute);
                 self.tasks.push_back(Task::Control { kind, top, native });
             }
-            _ => self.pass(&execute),
+            kind => {
+                self.note(&kind.unwrap_or(Kind::Plain));
+                self.perform(Task::Native(Native::Execute(execute)));
+            }
         }
         self.piped = !ends;
     }
@@ -282,12 +313,12 @@ impl RollbackSession {
     fn done(&mut self, status: u8) {
         let awaited = self.awaited.pop_front();
         let restored = if awaited == Some(Awaited::Injected(InjectedStatement::Release)) {
-            &self.locals[..]
+            std::mem::take(&mut self.restored)
         } else {
-            &[]
+            Vec::new()
         };
         // Where they are said at once, they come before the tag of what has caused them, and after an error.
-        let mut reports = self.parameters.server_is_ready(restored);
+        let mut reports = self.parameters.server_is_ready(&restored);
         self.status = status;
         if self.transaction.begun && status == b'I' {
             self.broken = Some(lost());
@@ -335,15 +366,14 @@ impl RollbackSession {
             }
             (_, Some(error)) => self.commit_failed(&error),
             (InjectedStatement::Look, None) => self.looked(rows),
-            (InjectedStatement::Constraints, None) => self.know_constraints(first()),
+            (InjectedStatement::Constraints, None) => self.know_constraints(first(), rows),
             (InjectedStatement::Release, None) => self.released(),
             (InjectedStatement::Access, None) => {
                 self.read_only = first().first() == Some(&Some("on".to_owned()));
             }
-            (InjectedStatement::Local(name), None) => {
-                let value = first().into_iter().next().flatten().unwrap_or_default();
-                self.locals.push((name, value));
-            }
+            (InjectedStatement::Settings, None) => self.settings.read(rows),
+            (InjectedStatement::Sources, None) => _ = self.learn_sources(rows),
+            (InjectedStatement::Found, None) => self.found = rows.collect(),
         }
     }
 
@@ -379,7 +409,7 @@ impl RollbackSession {
         tells && self.awaited.iter().all(|awaited| *awaited == Awaited::Injected(InjectedStatement::Silent))
     }
 
-    fn perform(&mut self, task: Task) {
+    pub(super) fn perform(&mut self, task: Task) {
         match task {
             Task::Control { kind, top, native } => {
                 self.flush_held();
@@ -387,12 +417,16 @@ impl RollbackSession {
             }
             Task::Native(Native::Part(bytes, offset)) => {
                 self.ensure();
-                self.offset = offset;
+                (self.offset, self.is_untouched) = (offset, false);
                 self.to_server.extend_from_slice(&bytes);
                 self.awaited.push_back(Awaited::Part);
             }
-            Task::Native(Native::Execute(bytes)) => self.pass(&bytes),
+            Task::Native(Native::Execute(bytes)) => {
+                self.is_untouched = false;
+                self.pass(&bytes);
+            }
             Task::Inject(statements, ours) => self.inject(statements, ours),
+            Task::ReadSettings => self.inject([self.settings.select()], InjectedStatement::Settings),
             Task::CheckSyntax(sql) => {
                 let saved = !self.is_aborted();
                 self.ensure();
@@ -441,6 +475,9 @@ impl RollbackSession {
                 statements.extend([RELEASE, SAVE]);
             }
         }
+        if !self.is_saved() {
+            self.settings.begin();
+        }
         (self.transaction.begun, self.transaction.savepoint) = (true, Savepoint::Open);
         if !statements.is_empty() {
             let bound = self.bound();
@@ -458,7 +495,7 @@ impl RollbackSession {
         self.inject([UNDO, RELEASE].into_iter().chain(unbounded), InjectedStatement::Must);
         self.leave_idle();
         self.transaction.savepoint = Savepoint::Gone;
-        self.locals.clear();
+        self.settings.undo();
     }
 
     /// The client is in no transaction of its own once the server has done what it was sent: to be idle then is not to be idle
@@ -550,6 +587,5 @@ fn part(sql: &[u8], run: &[Statement], top: bool) -> Task {
     // Characters, as the server counts positions: what continues one in UTF-8 is none.
     let offset = sql[..from].iter().filter(|byte| **byte & 0xc0 != 0x80).count();
     let native = Native::Part(query(&sql[from..to]), offset);
-    let kind = run[0].kind.clone();
-    if kind.is_control() { Task::Control { kind, top, native } } else { Task::Native(native) }
+    Task::Control { kind: kind_of_all(run), top, native }
 }

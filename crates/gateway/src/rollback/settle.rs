@@ -3,18 +3,33 @@
 use lease::{Constraints, Savepoint};
 
 use super::message::{RELEASE, UNBOUNDED, literal};
+use super::scope::Changes;
 use super::session::RollbackSession;
+use super::settings::{Restored, TIMEOUT};
 use super::task::{InjectedStatement, Row, Task};
 
-/// For each open cursor: rows of `pg_constraint` (2606) that this transaction has changed, its name, whether it outlives
-/// the transaction, and, from 17 on, after how long the server would end that. There is always one, the portal of this statement. Counters of the own transaction are in the backend's
-/// own memory. Aggregates and the view `pg_cursors` would take the server longer than all the rest of a COMMIT.
-const LOOK: &str = "SELECT pg_catalog.pg_stat_get_xact_tuples_inserted(2606) \
-    + pg_catalog.pg_stat_get_xact_tuples_updated(2606) + pg_catalog.pg_stat_get_xact_tuples_deleted(2606), \
-    pg_catalog.quote_ident(name), is_holdable, pg_catalog.current_setting('transaction_timeout', true) \
-    FROM pg_catalog.pg_cursor()";
-/// The setting that ends a transaction.
-const TIMEOUT: &str = "transaction_timeout";
+/// Rows of catalogs that this transaction has changed, which the server counts in the backend's own memory.
+macro_rules! changed_rows {
+    ($($catalog:literal)*) => {
+        concat!("0" $(,
+            " + pg_catalog.pg_stat_get_xact_tuples_inserted(", $catalog, ")",
+            " + pg_catalog.pg_stat_get_xact_tuples_updated(", $catalog, ")",
+            " + pg_catalog.pg_stat_get_xact_tuples_deleted(", $catalog, ")"
+        )*)
+    };
+}
+
+/// For each open cursor: changed rows of `pg_constraint`, `pg_proc`, `pg_rewrite`, `pg_attrdef` and `pg_policy`, the cursor's name,
+/// whether it outlives the transaction, and, from 17 on, after how long the server would end that. There is always one, the portal
+/// of this statement. Aggregates and the view `pg_cursors` would take the server longer than all the rest of a COMMIT.
+const LOOK: &str = concat!(
+    "SELECT ",
+    changed_rows!(2606 1255 2618 2604 3256),
+    ", pg_catalog.quote_ident(name), is_holdable, pg_catalog.current_setting('transaction_timeout', true) \
+    FROM pg_catalog.pg_cursor()"
+);
+/// Columns of [`LOOK`].
+const COLUMNS: usize = 4;
 /// Portals of ours and of the protocol, as [`LOOK`] names them.
 const NO_CURSORS: [&str; 2] = ["_pgfresh", "\"\""];
 
@@ -26,22 +41,47 @@ const CONSTRAINTS: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_catalog.
      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace \
      GROUP BY nspname, conname HAVING pg_catalog.bool_or(condeferrable)) d";
 
+/// Texts of functions, and of all other objects with a call of `set_config` (2078), that may change settings. A function in a
+/// language that is not SQL may do so in any way.
+const SOURCES: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosrc ELSE 'set_config(unknown)' END \
+      FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang \
+      WHERE p.oid >= 16384 AND lanname NOT IN ('internal', 'c') AND prosrc <> '' \
+      AND (lanname NOT IN ('sql', 'plpgsql') OR prosrc ~* 'set_config|\\mset\\M|\\mreset\\M|\\mexecute\\M') \
+    UNION ALL SELECT pg_catalog.pg_get_functiondef(oid) FROM pg_catalog.pg_proc \
+      WHERE oid >= 16384 AND prosrc = '' AND prokind IN ('f', 'p') \
+    UNION ALL SELECT pg_catalog.pg_get_function_arguments(oid) FROM pg_catalog.pg_proc \
+      WHERE oid >= 16384 AND proargdefaults::text ~ ':funcid 2078 ' \
+    UNION ALL SELECT pg_catalog.pg_get_ruledef(oid) FROM pg_catalog.pg_rewrite \
+      WHERE oid >= 16384 AND pg_catalog.concat(ev_action, ev_qual) ~ ':funcid 2078 ' \
+    UNION ALL SELECT pg_catalog.pg_get_expr(adbin, adrelid) FROM pg_catalog.pg_attrdef WHERE adbin::text ~ ':funcid 2078 ' \
+    UNION ALL SELECT typdefault FROM pg_catalog.pg_type WHERE typdefaultbin::text ~ ':funcid 2078 ' \
+    UNION ALL SELECT pg_catalog.pg_get_constraintdef(oid) FROM pg_catalog.pg_constraint WHERE conbin::text ~ ':funcid 2078 ' \
+    UNION ALL SELECT pg_catalog.concat(pg_catalog.pg_get_expr(polqual, polrelid), ' ', pg_catalog.pg_get_expr(polwithcheck, polrelid)) \
+      FROM pg_catalog.pg_policy WHERE pg_catalog.concat(polqual, polwithcheck) ~ ':funcid 2078 ' \
+    UNION ALL SELECT pg_catalog.pg_get_triggerdef(oid) FROM pg_catalog.pg_trigger WHERE tgqual::text ~ ':funcid 2078 '";
+
 impl RollbackSession {
     /// Ends what the client has done since [`super::message::SAVE`] well, or fails as its COMMIT would.
     pub(super) fn settle(&mut self) {
-        if self.is_saved() {
-            self.inject([LOOK], InjectedStatement::Look);
+        if !self.is_saved() {
+            return;
         }
+        let is_unread = self.transaction.constraints.seen.is_none();
+        let settings = self.settings.must_read_at_end(is_unread).then(|| self.settings.select());
+        let statements = [Some(LOOK.to_owned()), settings].into_iter().flatten();
+        self.inject(statements, InjectedStatement::Look);
     }
 
     /// Knows what there is to do.
     pub(super) fn looked(&mut self, rows: impl Iterator<Item = Row>) {
         let (mut changes, mut cursors) = (None, Vec::new());
+        let (looked, settings): (Vec<_>, Vec<_>) = rows.partition(|row| row.len() == COLUMNS);
+        self.found = settings;
         self.holds = false;
-        for row in rows {
+        for row in looked {
             let [count, Some(name), outlives, timeout] = row.as_slice() else { continue };
             changes.clone_from(count);
-            timeout.as_deref().unwrap_or("0").clone_into(&mut self.transaction.timeout);
+            timeout.as_deref().unwrap_or("0").clone_into(&mut self.timeout);
             if NO_CURSORS.contains(&name.as_str()) {
                 continue;
             }
@@ -51,28 +91,42 @@ impl RollbackSession {
                 cursors.push(name.clone());
             }
         }
-        // One that was for this transaction alone is set back before it is switched off.
-        if let Some((_, before)) = self.locals.iter().find(|(name, _)| name == TIMEOUT) {
-            self.transaction.timeout.clone_from(before);
-        }
-        if self.transaction.timeout == "0" {
-            self.transaction.timeout.clear();
-        }
         cursors.sort_unstable();
         let known = changes.is_some() && changes == self.transaction.constraints.seen;
         if !known {
             self.transaction.constraints.seen = changes;
-            let sql = vec![CONSTRAINTS.to_owned()];
+            let sql = vec![CONSTRAINTS.to_owned(), SOURCES.to_owned()];
             self.first([Task::Inject(sql, InjectedStatement::Constraints), Task::Release(cursors)]);
             return;
         }
         self.release(&cursors);
     }
 
-    pub(super) fn know_constraints(&mut self, row: Row) {
+    /// Takes note of a row of [`CONSTRAINTS`], and of the rows of [`SOURCES`].
+    pub(super) fn know_constraints(&mut self, row: Row, sources: impl Iterator<Item = Row>) {
         let mut row = row.into_iter();
         self.transaction.constraints.deferrable = row.next().flatten().unwrap_or_default();
         self.transaction.constraints.deferred = row.next().flatten().unwrap_or_default();
+        if self.learn_sources(sources) {
+            self.first([Task::Inject(vec![self.settings.select()], InjectedStatement::Found)]);
+        }
+    }
+
+    /// Takes note of the rows of [`SOURCES`]. Returns whether they name settings that have not been read.
+    pub(super) fn learn_sources(&mut self, rows: impl Iterator<Item = Row>) -> bool {
+        let texts = rows.filter_map(|row| row.into_iter().next().flatten());
+        let sources: Vec<_> =
+            texts.filter(|text| !Changes::of_text(text.as_bytes(), true).is_empty()).collect();
+        let is_news = self.settings.know_hidden(&sources);
+        self.transaction.constraints.sources = sources;
+        is_news
+    }
+
+    /// Reads the objects of the database that may change settings, where they are not known.
+    pub(super) fn know_sources(&mut self) {
+        if self.transaction.constraints.seen.is_none() {
+            self.first([Task::Inject(vec![SOURCES.to_owned()], InjectedStatement::Sources)]);
+        }
     }
 
     /// Checks what was deferred, sets back what was for this transaction alone, closes its cursors. `cursors`: their
@@ -87,8 +141,20 @@ impl RollbackSession {
                 statements.push(format!("SET CONSTRAINTS {} DEFERRED", constraints.deferred));
             }
         }
-        if !self.locals.is_empty() {
-            statements.push(restore(&self.locals));
+        if !self.found.is_empty() {
+            self.settings.read(std::mem::take(&mut self.found).into_iter());
+            self.restored = self.settings.restore();
+        }
+        // One that was for this transaction alone is set back before it is switched off.
+        match self.restored.iter_mut().find(|(name, _)| name == TIMEOUT) {
+            Some((_, before)) => {
+                *before = Some(self.transaction.timeout.clone()).filter(|before| !before.is_empty());
+            }
+            None if self.timeout == "0" => self.transaction.timeout.clear(),
+            None => self.transaction.timeout.clone_from(&self.timeout),
+        }
+        if !self.restored.is_empty() {
+            statements.push(restore(&self.restored));
         }
         // Until the client's next transaction begins: see `ensure`.
         if self.bound().is_some() {
@@ -113,12 +179,12 @@ impl RollbackSession {
 
     pub(super) fn released(&mut self) {
         self.transaction.savepoint = Savepoint::Gone;
-        self.locals.clear();
     }
 
     /// What the client has done cannot stay: its error, and all of it undone.
     pub(super) fn commit_failed(&mut self, error: &[u8]) {
         self.held.clear();
+        self.found.clear();
         self.to_client.extend_from_slice(error);
         // What was read may be undone with the rest.
         self.transaction.constraints =
@@ -128,18 +194,13 @@ impl RollbackSession {
     }
 }
 
-/// Puts settings back, roles first: they decide who may set the others.
-fn restore(locals: &[(String, String)]) -> String {
-    let mut locals: Vec<_> = locals.iter().collect();
-    locals.sort_by_key(|(name, _)| match name.as_str() {
-        "session_authorization" => 0,
-        "role" => 1,
-        _ => 2,
-    });
+/// Puts settings back, in this order. No value is that from the session's start, as with RESET.
+fn restore(settings: &[Restored]) -> String {
     let mut sql = String::from("SELECT ");
-    for (at, (name, value)) in locals.iter().enumerate() {
+    for (at, (name, value)) in settings.iter().enumerate() {
         let comma = if at == 0 { "" } else { ", " };
-        sql.push_str(&format!("{comma}pg_catalog.set_config({}, {}, false)", literal(name), literal(value)));
+        let value = value.as_deref().map_or("NULL".to_owned(), literal);
+        sql.push_str(&format!("{comma}pg_catalog.set_config({}, {value}, false)", literal(name)));
     }
     sql
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::scope::Changes;
 use pgwire::SqlLexer;
 
 /// How many words of a statement are looked at. The longest that matters is BEGIN with a list of modes.
@@ -22,17 +23,17 @@ pub(super) enum Kind {
     Rollback {
         chain: bool,
     },
-    Savepoint,
-    Release,
-    RollbackTo,
+    /// The savepoint's name.
+    Savepoint(String),
+    Release(String),
+    RollbackTo(String),
     SetTransaction(Modes),
     SetConstraints,
-    /// The setting's name.
-    SetLocal(String),
-    /// SET or RESET of a setting for the session; "all" for every one.
-    Set(String),
-    /// A call of `set_config` for this setting, for the transaction.
-    SetConfig(String),
+    SetLocal(Changes),
+    /// SET or RESET for the session.
+    Set(Changes),
+    /// A statement that may change settings in another way.
+    MaySet(Changes),
     Lock,
     /// A cursor that ends with its transaction.
     Declare,
@@ -51,7 +52,7 @@ pub(super) struct Modes {
 impl Kind {
     /// Whether the machine has to look after such a statement itself, in one state or another.
     pub(super) fn is_control(&self) -> bool {
-        *self != Self::Plain
+        !matches!(self, Self::Plain | Self::MaySet(_))
     }
 
     /// Whether the server takes what comes behind it in a group for the first.
@@ -98,7 +99,11 @@ pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
             }
             _ => {
                 if !words.is_empty() {
-                    found.push(Statement { place: start..begin, kind: kind(&words) });
+                    let kind = match kind(&words) {
+                        Kind::Plain => may_set(words[0], &sql[start..begin], plain),
+                        kind => kind,
+                    };
+                    found.push(Statement { place: start..begin, kind });
                 }
                 words.clear();
                 (start, parentheses, blocks, last) = (lexer.position(), 0, 0, b"");
@@ -112,6 +117,28 @@ pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
 
 fn first_is(words: &[&[u8]], word: &str) -> bool {
     words.first().is_some_and(|first| first.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// The kind of a statement that ends or divides no transaction, and begins with that word.
+fn may_set(first: &[u8], sql: &[u8], plain: bool) -> Kind {
+    if [&b"EXECUTE"[..], b"FETCH", b"MOVE"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
+        return Kind::MaySet(Changes::of_resumed(sql, plain));
+    }
+    Changes::of_statement(sql, plain).map_or(Kind::Plain, Kind::MaySet)
+}
+
+/// The kind of several statements that end or divide no transaction.
+pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
+    if let [one] = statements {
+        return one.kind.clone();
+    }
+    let mut all: Option<Changes> = None;
+    for statement in statements {
+        if let Kind::MaySet(changes) = &statement.kind {
+            all.get_or_insert_default().extend(changes);
+        }
+    }
+    all.map_or(Kind::Plain, Kind::MaySet)
 }
 
 /// What the words of a statement mean. One of transactions that the server would not understand is plain: then the
@@ -130,13 +157,15 @@ fn kind(words: &[&[u8]]) -> Kind {
             Some(chain) => Kind::Commit { chain },
             None => Kind::Plain,
         },
-        ["ROLLBACK", "TO", ..] | ["ROLLBACK", "WORK" | "TRANSACTION", "TO", ..] => Kind::RollbackTo,
+        ["ROLLBACK", "TO", rest @ ..] | ["ROLLBACK", "WORK" | "TRANSACTION", "TO", rest @ ..] => {
+            Kind::RollbackTo(savepoint(rest))
+        }
         ["ROLLBACK" | "ABORT", rest @ ..] => match chain(skip_noise(rest)) {
             Some(chain) => Kind::Rollback { chain },
             None => Kind::Plain,
         },
-        ["SAVEPOINT", ..] => Kind::Savepoint,
-        ["RELEASE", ..] => Kind::Release,
+        ["SAVEPOINT", rest @ ..] => Kind::Savepoint(savepoint(rest)),
+        ["RELEASE", rest @ ..] => Kind::Release(savepoint(rest)),
         ["LOCK", ..] => Kind::Lock,
         ["DECLARE", rest @ ..] => {
             let holds = rest.windows(2).any(|pair| pair == ["WITH", "HOLD"]);
@@ -148,11 +177,11 @@ fn kind(words: &[&[u8]]) -> Kind {
             modes(rest).map_or(Kind::Plain, Kind::SetTransaction)
         }
         ["SET", "CONSTRAINTS", ..] => Kind::SetConstraints,
-        ["SET", "LOCAL", rest @ ..] => Kind::SetLocal(setting(rest)),
-        ["SET", "SESSION", "AUTHORIZATION", ..] => Kind::Set("session_authorization".to_owned()),
-        ["SET", "SESSION", "CHARACTERISTICS", ..] => Kind::Plain,
-        ["SET", "SESSION", rest @ ..] | ["SET" | "RESET", rest @ ..] => Kind::Set(setting(rest)),
-        words => set_config(words).map_or(Kind::Plain, Kind::SetConfig),
+        ["SET", "LOCAL", rest @ ..] => Kind::SetLocal(set(rest, true)),
+        ["SET", "SESSION", "CHARACTERISTICS", ..] => Kind::Set(Changes::set(None, false)),
+        ["SET", "SESSION", "AUTHORIZATION", ..] => Kind::Set(set(&words[1..], false)),
+        ["SET", "SESSION", rest @ ..] | ["SET" | "RESET", rest @ ..] => Kind::Set(set(rest, false)),
+        _ => Kind::Plain,
     }
 }
 
@@ -195,28 +224,28 @@ fn modes(mut rest: &[&str]) -> Option<Modes> {
     }
 }
 
-/// The name of the setting that these words begin with.
-fn setting(words: &[&str]) -> String {
-    match words {
+/// The change of a SET or RESET, from behind that word.
+fn set(words: &[&str], local: bool) -> Changes {
+    let name = match words {
         ["TIME", "ZONE", ..] => "timezone".to_owned(),
-        ["SESSION", "AUTHORIZATION", ..] => "session_authorization".to_owned(),
+        // A change of the user changes the role, too.
+        ["SESSION", "AUTHORIZATION", ..] | ["ALL", ..] | [] => return Changes::set(None, local),
         ["NAMES", ..] => "client_encoding".to_owned(),
         ["SCHEMA", ..] => "search_path".to_owned(),
         [space, ".", name, ..] => unquoted(space) + "." + &unquoted(name),
         [name, ..] => unquoted(name),
-        [] => String::new(),
-    }
+    };
+    Changes::set(Some(&name), local)
+}
+
+/// The name of the savepoint in these words.
+fn savepoint(words: &[&str]) -> String {
+    let words = if let ["SAVEPOINT", name, ..] = words { &[*name][..] } else { words };
+    words.first().map(|name| unquoted(name)).unwrap_or_default()
 }
 
 fn unquoted(name: &str) -> String {
     name.to_lowercase().replace('"', "")
-}
-
-/// The setting that a call of `set_config('…', …, true)` changes for the transaction.
-fn set_config(words: &[&str]) -> Option<String> {
-    let at = words.windows(2).position(|pair| pair == ["SET_CONFIG", "("])?;
-    let name = words.get(at + 2)?.strip_prefix('\'')?.strip_suffix('\'')?;
-    words[at..].contains(&"TRUE").then(|| name.to_lowercase())
 }
 
 #[cfg(test)]
@@ -239,18 +268,18 @@ mod tests {
             ("END", Kind::Commit { chain: false }),
             ("COMMIT AND CHAIN", Kind::Commit { chain: true }),
             ("COMMIT WORK AND NO CHAIN", Kind::Commit { chain: false }),
-            ("COMMIT PREPARED 'x'", Kind::Plain),
+            ("COMMIT PREPARED 'x'", Kind::MaySet(Changes::unknown())),
             ("abort work", Kind::Rollback { chain: false }),
-            ("ROLLBACK WORK TO SAVEPOINT a", Kind::RollbackTo),
-            ("ROLLBACK TO a", Kind::RollbackTo),
+            ("ROLLBACK WORK TO SAVEPOINT a", Kind::RollbackTo("a".to_owned())),
+            ("ROLLBACK TO \"A\"", Kind::RollbackTo("a".to_owned())),
             ("PREPARE transaction 'x'", Kind::PrepareTransaction),
             ("PREPARE x AS SELECT 1", Kind::Plain),
-            ("SET LOCAL time zone 'UTC'", Kind::SetLocal("timezone".to_owned())),
-            ("SET LOCAL app.\"User\" = 'x'", Kind::SetLocal("app.user".to_owned())),
-            ("SET SESSION work_mem TO 1", Kind::Set("work_mem".to_owned())),
-            ("RESET ALL", Kind::Set("all".to_owned())),
-            ("SELECT set_config('App.x', 'y', TRUE)", Kind::SetConfig("app.x".to_owned())),
-            ("SELECT set_config('app.x', 'y', false)", Kind::Plain),
+            ("SELECT f()", Kind::MaySet(Changes::unknown())),
+            ("SET LOCAL time zone 'UTC'", Kind::SetLocal(Changes::set(Some("timezone"), true))),
+            ("SET LOCAL app.\"User\" = 'x'", Kind::SetLocal(Changes::set(Some("app.user"), true))),
+            ("SET SESSION work_mem TO 1", Kind::Set(Changes::set(Some("work_mem"), false))),
+            ("RESET ALL", Kind::Set(Changes::set(None, false))),
+            ("EXECUTE x", Kind::MaySet(Changes::of_resumed(b"", true))),
             ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", Kind::Plain),
             ("DECLARE c CURSOR FOR SELECT 1", Kind::Declare),
         ] {
@@ -273,7 +302,8 @@ mod tests {
             "CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2)",
             "SELECT 'it''s;' \"x\"\";\" ;;; ",
         ] {
-            assert_eq!(kinds(sql), [Kind::Plain], "{sql}");
+            let kinds = kinds(sql);
+            assert!(kinds.len() == 1 && !kinds[0].is_control(), "{sql}: {kinds:?}");
         }
         assert_eq!(kinds(" ; -- nothing\n"), []);
         assert_eq!(kinds("SELECT 'a\\';COMMIT").len(), 2);

@@ -102,6 +102,10 @@ impl StubServer {
     fn run(&mut self, sql: &str) -> Vec<Vec<u8>> {
         let word = if sql.contains("pg_cursor()") {
             "[look]"
+        } else if sql.contains("pg_show_all_settings()") {
+            "[settings]"
+        } else if sql.contains("pg_get_ruledef") {
+            "[sources]"
         } else if sql.contains("pg_constraint") {
             "[constraints]"
         } else {

@@ -51,8 +51,12 @@ pub(super) enum InjectedStatement {
     Constraints,
     /// Makes the client's work part of the transaction.
     Release,
-    /// Reads a setting before it is changed.
-    Local(String),
+    /// Reads the settings before a statement may change them.
+    Settings,
+    /// Reads which objects of the database may change settings.
+    Sources,
+    /// Reads them once more at the end of the client's transaction, with the names of custom settings.
+    Found,
     /// Reads whether the client's transaction is read only, for the next in its chain.
     Access,
     /// Checks the syntax of a string, behind a savepoint or in a transaction that has failed.
@@ -72,6 +76,8 @@ pub(super) enum Task {
     },
     Native(Native),
     Inject(Vec<String>, InjectedStatement),
+    /// Reads the settings before a statement may change them.
+    ReadSettings,
     /// Finds out whether the server understands the whole string, of which it will get parts.
     CheckSyntax(Vec<u8>),
     Settle,

@@ -77,7 +77,8 @@ const UNDO: &str = "[ROLLBACK TO SAVEPOINT pgfresh_t]";
 fn begun() -> Play {
     let mut play = Play::new();
     let first = play.ask("SELECT");
-    let (looks, end) = (["SELECT", "[look]", "[constraints]"], ["done SELECT", "ready I"]);
+    let looks = ["SELECT", "[look]", "[settings]", "[constraints]", "[sources]"];
+    let end = ["done SELECT", "ready I"];
     assert_eq!(first, [&BEGIN[..], &[SAVE], &looks, &end].concat());
     play
 }
@@ -137,12 +138,31 @@ fn deferred_constraints_are_checked_before_the_client_hears_of_its_commit() {
     play.server.deferrable = Some("public.fk");
     play.ask("BEGIN");
     let check = "[SET CONSTRAINTS public.fk IMMEDIATE]";
-    assert_eq!(play.ask("COMMIT"), ["[look]", "[constraints]", check, RELEASE, "done COMMIT", "ready I"]);
+    let looks = ["[look]", "[settings]", "[constraints]", "[sources]"];
+    let end = [check, RELEASE, "done COMMIT", "ready I"];
+    assert_eq!(play.ask("COMMIT"), [&looks[..], &end].concat());
     let mut play = Play::new();
     play.server.deferrable = Some("public.fails");
     play.ask("BEGIN");
     let end = ["[SET CONSTRAINTS public.fails IMMEDIATE]", "E 23503", UNDO, RELEASE, "ready I"];
-    assert_eq!(play.ask("COMMIT"), [&["[look]", "[constraints]"][..], &end].concat());
+    assert_eq!(play.ask("COMMIT"), [&looks[..], &end].concat());
+}
+
+#[test]
+fn settings_are_read_only_where_a_statement_may_change_them() {
+    let mut play = begun();
+    let [look, read] = ["[look]", "[settings]"];
+    let alone = |sql| [RELEASE, SAVE, sql, look, "done SET", "ready I"];
+    assert_eq!(play.ask("SET work_mem = 1"), alone("SET work_mem = 1"));
+    assert_eq!(play.ask("BEGIN"), ["done BEGIN", "ready T", RELEASE, SAVE]);
+    // They are not known any more.
+    assert_eq!(play.ask("SET LOCAL a.b = 1"), [read, "SET LOCAL a.b = 1", "done SET", "ready T"]);
+    assert_eq!(play.ask("SET LOCAL c.d = 1"), ["SET LOCAL c.d = 1", "done SET", "ready T"]);
+    assert_eq!(play.ask("RESET ALL"), [read, "RESET ALL", "done RESET", "ready T"]);
+    assert_eq!(play.ask("COMMIT"), [look, "done COMMIT", "ready I"]);
+    let call = "SELECT set_config('a.b', '1', true)";
+    assert_eq!(play.ask(call), [RELEASE, SAVE, read, call, look, read, "done SELECT", "ready I"]);
+    assert_eq!(play.ask(call), [RELEASE, SAVE, call, look, read, "done SELECT", "ready I"]);
 }
 
 #[test]

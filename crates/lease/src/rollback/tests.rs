@@ -123,6 +123,7 @@ fn what_is_known_of_a_transaction_goes_on_with_it_and_ends_with_the_lease() {
         seen: Some("0".to_owned()),
         deferrable: "a.b".to_owned(),
         deferred: "a.b".to_owned(),
+        sources: vec!["SET LOCAL a.b = 1".to_owned()],
         told: true,
     };
     let changed = Constraints { seen: Some("1".to_owned()), ..constraints.clone() };

@@ -200,7 +200,7 @@ proptest! {
             sql.insert(at, byte);
         }
         for bytes in [&sql[..], &noise] {
-            let _ = leaves_nothing(bytes);
+            black_box(leaves_nothing(bytes));
             let mut traces = SessionTraces::of_session(bytes);
             for tag in *b"QPF" {
                 traces.client_says(FramePrefix { tag, length: bytes.len(), body: bytes });

@@ -191,7 +191,9 @@ fn what_the_conversation_comes_to() {
     let theirs: Vec<&str> = ran.iter().filter(theirs).map(String::as_str).collect();
     let expected = [
         "ROWS 1 30",
+        "[settings]",
         "[constraints]",
+        "[sources]",
         "fail",
         "INSERT",
         "SAVEPOINT a",
@@ -204,6 +206,7 @@ fn what_the_conversation_comes_to() {
         "COPY t FROM STDIN",
         "COPY broken FROM STDIN",
         "ROWS 1 1",
+        "[settings]",
     ];
     assert_eq!(theirs, expected);
 }

@@ -77,6 +77,31 @@ fn a_chain_stays_read_only_after_an_error_if_it_was_before() {
     ]);
 }
 
+#[test]
+fn a_second_begin_may_change_modes_before_any_query() {
+    assert_same_answers(&[
+        "BEGIN READ ONLY",
+        "START TRANSACTION READ WRITE",
+        "INSERT INTO seed VALUES (7)",
+        "ROLLBACK",
+        "BEGIN READ ONLY; BEGIN READ WRITE; INSERT INTO seed VALUES (7); ROLLBACK",
+        "BEGIN READ ONLY; SET TRANSACTION READ WRITE; INSERT INTO seed VALUES (8); COMMIT",
+        "BEGIN; BEGIN READ ONLY; INSERT INTO seed VALUES (9)",
+        "ROLLBACK",
+        "BEGIN READ ONLY; SELECT 1; BEGIN READ WRITE",
+        "ROLLBACK",
+    ]);
+    for major in majors() {
+        let serve = start(major);
+        let mut session = serve.rollback("levels");
+        for sql in ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "INSERT INTO seed VALUES (7)", "COMMIT"]
+        {
+            session.value(sql).unwrap_or_else(|error| panic!("{sql} on PostgreSQL {major}: {error:?}"));
+        }
+        assert_eq!(session.value("SELECT count(*) FROM seed").unwrap(), "3");
+    }
+}
+
 /// Asks one after the other in rollback isolation and of a plain server, which must say the same.
 fn assert_same_answers(statements: &[&str]) {
     for major in majors() {

@@ -4,6 +4,7 @@ mod hidden;
 mod limits;
 mod same;
 mod sequences;
+mod settings;
 
 use std::thread;
 
@@ -20,8 +21,12 @@ fn start(major: u32) -> Serve {
 }
 
 fn start_with(major: u32, options: &[&str]) -> Serve {
+    start_on(major, SCHEMA, options)
+}
+
+fn start_on(major: u32, schema: &str, options: &[&str]) -> Serve {
     let scene = Scene::new(User::Ourselves);
-    scene.write("schema.sql", SCHEMA);
+    scene.write("schema.sql", schema);
     let postgres = postgres(major);
     let words = ["--sql", "schema.sql", "--set", "max_prepared_transactions=4"];
     Serve::at(scene, [&words[..], &["--postgres", &postgres], options].concat())

@@ -1,0 +1,346 @@
+//! Reads calls that change settings from SQL: the server does not tell for how long a change holds.
+//!
+//! The server tells which settings have changed. The calls tell only whether a change ends with its transaction. The server
+//! does not list settings with a dot in their names either, so this module also collects texts that may be such names.
+
+use pgwire::{SqlLexer, Token, TokenKind, leaves_nothing, split_zero};
+
+/// Depth to which texts within texts are read: the body of a DO block has strings that are SQL again.
+const DEEPEST: usize = 3;
+
+/// An argument of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Argument {
+    Text(String),
+    /// A parameter of the statement, from 0.
+    Parameter(usize),
+    Unknown,
+}
+
+/// A call of `set_config`, or a SET.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Call {
+    name: Argument,
+    /// Whether the change ends with its transaction.
+    local: Argument,
+}
+
+/// Changes of settings that statements may make.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    calls: Vec<Call>,
+    /// A statement may have changed settings without a call in its text.
+    pub(super) hidden: bool,
+    /// The statement runs one from before: EXECUTE, FETCH.
+    pub(super) resumes: bool,
+    /// Texts that may be names of settings with a dot.
+    pub(super) names: Vec<String>,
+}
+
+impl Changes {
+    /// A SET or RESET; no name stands for any.
+    pub(super) fn set(name: Option<&str>, local: bool) -> Self {
+        let text = |name: &str| Argument::Text(name.to_owned());
+        let name = name.map_or(Argument::Unknown, text);
+        let local = text(if local { "true" } else { "false" });
+        let names = if let Argument::Text(name) = &name { vec![name.clone()] } else { Vec::new() };
+        let names = names.into_iter().filter(|name| is_custom(name)).collect();
+        Self { calls: vec![Call { name, local }], names, ..Self::default() }
+    }
+
+    /// Changes that a statement may make, unless it surely makes none.
+    pub(super) fn of_statement(sql: &[u8], plain: bool) -> Option<Self> {
+        if plain && leaves_nothing(sql) {
+            return None;
+        }
+        let mut changes = Self::of_text(sql, plain);
+        changes.hidden |= changes.calls.is_empty();
+        Some(changes)
+    }
+
+    /// Changes of a statement that runs one from before.
+    pub(super) fn of_resumed(sql: &[u8], plain: bool) -> Self {
+        Self { resumes: true, hidden: false, ..Self::of_text(sql, plain) }
+    }
+
+    /// Changes in the text of a function, a rule or an expression.
+    pub(super) fn of_text(sql: &[u8], plain: bool) -> Self {
+        let mut changes = Self::default();
+        changes.scan(sql, plain, DEEPEST);
+        changes
+    }
+
+    fn scan(&mut self, sql: &[u8], plain: bool, depth: usize) {
+        let mut lexer = SqlLexer::new(sql, plain);
+        // Whether a statement of a function's body may begin here.
+        let mut begins = true;
+        while let Some(token) = lexer.token() {
+            if token.kind == TokenKind::Text {
+                let inner = content(token.text);
+                let text = String::from_utf8_lossy(inner);
+                if is_custom(&text) {
+                    self.names.push(text.to_lowercase());
+                } else if depth > 0 {
+                    self.scan(inner, plain, depth - 1);
+                }
+            } else if is_named(token, b"set_config") {
+                self.calls.extend(call(lexer.clone()));
+            } else if begins && (token.is_word(b"set") || token.is_word(b"reset")) {
+                self.extend(&set(lexer.clone(), token.is_word(b"reset")));
+            }
+            // PL/pgSQL computes the statement, so nothing can be read from it.
+            self.hidden |= begins && token.is_word(b"execute");
+            begins = token.is_sign(b';')
+                || [&b"begin"[..], b"then", b"else", b"loop"].iter().any(|word| token.is_word(word));
+        }
+    }
+
+    /// Any changes.
+    pub(super) fn unknown() -> Self {
+        Self { hidden: true, ..Self::default() }
+    }
+
+    /// Adds those of another statement.
+    pub(super) fn extend(&mut self, others: &Self) {
+        self.calls.extend_from_slice(&others.calls);
+        self.names.extend_from_slice(&others.names);
+        self.hidden |= others.hidden;
+        self.resumes |= others.resumes;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty() && !self.hidden
+    }
+
+    /// Whether all of them are for the session.
+    pub(super) fn are_of_session(&self) -> bool {
+        !self.hidden && self.calls.iter().all(|call| !call.local.is_true())
+    }
+
+    /// Whether the order of these and of `others` matters: one may be for the session and the other for the transaction, of
+    /// the same setting.
+    pub(super) fn contradict(&self, others: &Self) -> bool {
+        self.calls.iter().any(|one| others.calls.iter().any(|other| one.contradicts(other)))
+    }
+
+    /// Whether a change of a setting ends with its transaction, if a call in the text tells.
+    pub(super) fn is_local(&self, name: &str) -> Option<bool> {
+        let of = |wanted: &dyn Fn(&Call) -> bool| {
+            let found: Vec<_> = self.calls.iter().filter(|call| wanted(call)).collect();
+            (!found.is_empty()).then(|| found.iter().all(|call| call.local.is_true()))
+        };
+        of(&|call| call.name.is(name))
+            .or_else(|| of(&|call| !matches!(call.name, Argument::Text(_))))
+            .or_else(|| {
+                // SET LOCAL SESSION AUTHORIZATION changes the role, too.
+                of(&|_| !self.hidden)
+            })
+    }
+
+    /// Whether a call changes that setting, by its name, for the session.
+    pub(super) fn names_for_session(&self, name: &str) -> bool {
+        self.calls.iter().any(|call| call.name.is(name) && !call.local.is_true())
+    }
+
+    /// Whether a value of a parameter tells more.
+    pub(super) fn wants_values(&self) -> bool {
+        let is_parameter = |argument: &Argument| matches!(argument, Argument::Parameter(_));
+        self.calls.iter().any(|call| is_parameter(&call.name) || is_parameter(&call.local))
+    }
+
+    /// Fills in the values of a Bind.
+    pub(super) fn with_values(mut self, bind: &[u8]) -> Self {
+        if !self.wants_values() {
+            return self;
+        }
+        let values = values_of(bind).unwrap_or_default();
+        for call in &mut self.calls {
+            for argument in [&mut call.name, &mut call.local] {
+                let Argument::Parameter(number) = *argument else { continue };
+                *argument = match values.get(number) {
+                    Some([1]) => Argument::Text("true".to_owned()),
+                    Some([0]) => Argument::Text("false".to_owned()),
+                    Some(value) => Argument::Text(String::from_utf8_lossy(value).to_lowercase()),
+                    None => Argument::Unknown,
+                };
+            }
+            if let Argument::Text(name) = &call.name
+                && is_custom(name)
+            {
+                self.names.push(name.clone());
+            }
+        }
+        self
+    }
+}
+
+impl Argument {
+    fn is(&self, text: &str) -> bool {
+        matches!(self, Self::Text(known) if known == text)
+    }
+
+    fn is_true(&self) -> bool {
+        ["true", "t", "yes", "y", "on", "1"].iter().any(|word| self.is(word))
+    }
+
+    fn of(token: Token<'_>) -> Self {
+        let text = String::from_utf8_lossy(token.text);
+        match token.kind {
+            TokenKind::Text => Self::Text(String::from_utf8_lossy(content(token.text)).to_lowercase()),
+            TokenKind::Word => Self::Text(text.to_lowercase()),
+            TokenKind::Parameter => match text.trim_start_matches('$').parse::<usize>() {
+                Ok(number) if number > 0 => Self::Parameter(number - 1),
+                _ => Self::Unknown,
+            },
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl Call {
+    fn contradicts(&self, other: &Self) -> bool {
+        let named = |call: &Self| matches!(call.name, Argument::Text(_));
+        self.local.is_true() != other.local.is_true()
+            && (!named(self) || !named(other) || self.name == other.name)
+    }
+}
+
+/// Reads the arguments behind the name `set_config`. A name is one literal, and nothing that is computed.
+fn call(mut lexer: SqlLexer<'_>) -> Option<Call> {
+    lexer.token().filter(|token| token.is_sign(b'('))?;
+    let mut arguments: Vec<Vec<Token<'_>>> = vec![Vec::new()];
+    let mut open = 1_u32;
+    while let Some(token) = lexer.token() {
+        match token.text {
+            b"(" | b"[" => open += 1,
+            b")" | b"]" => open -= 1,
+            _ => {}
+        }
+        if open == 0 {
+            break;
+        }
+        if open == 1 && token.is_sign(b',') {
+            arguments.push(Vec::new());
+        } else {
+            arguments.last_mut()?.push(token);
+        }
+    }
+    let argument = |at: usize| arguments.get(at).map_or(Argument::Unknown, |tokens| only(tokens));
+    Some(Call { name: argument(0), local: argument(2) })
+}
+
+/// The one value that an argument is, without its cast.
+fn only(tokens: &[Token<'_>]) -> Argument {
+    // In the notation with names.
+    let named = tokens.windows(2).position(|pair| pair[1].is_sign(b'>') && (pair[0].is_sign(b'=')));
+    let named = named.map_or(0, |at| at + 2);
+    match &tokens[named..] {
+        [value] => Argument::of(*value),
+        [value, cast, ..] if cast.is_sign(b':') => Argument::of(*value),
+        _ => Argument::Unknown,
+    }
+}
+
+/// Reads a SET or RESET from behind that word.
+fn set(mut lexer: SqlLexer<'_>, resets: bool) -> Changes {
+    let mut next = lexer.token();
+    let is = |token: Option<Token<'_>>, word: &[u8]| token.is_some_and(|token| token.is_word(word));
+    let local = !resets && is(next, b"local");
+    if local || is(next, b"session") {
+        next = lexer.token();
+    }
+    let Some(first) = next.filter(Token::is_name) else { return Changes::set(None, local) };
+    let name = |token: Token<'_>| String::from_utf8_lossy(token.text).to_lowercase().replace('"', "");
+    let after = lexer.token().filter(|token| token.is_sign(b'.')).and_then(|_| lexer.token());
+    let dotted = after.filter(Token::is_name).map(|second| format!("{}.{}", name(first), name(second)));
+    Changes::set(Some(&dotted.unwrap_or_else(|| name(first))), local)
+}
+
+/// Returns the text between the quotes of a literal.
+fn content(literal: &[u8]) -> &[u8] {
+    let from = literal.iter().position(|byte| matches!(byte, b'\'' | b'$')).map_or(0, |at| at + 1);
+    let inner = &literal[from..];
+    if literal.get(from - usize::from(from > 0)) == Some(&b'$') {
+        let tag = inner.iter().position(|byte| *byte == b'$').map_or(0, |at| at + 1);
+        return inner.get(tag..inner.len().saturating_sub(tag + 1)).unwrap_or_default();
+    }
+    inner.strip_suffix(b"'").unwrap_or(inner)
+}
+
+fn is_named(token: Token<'_>, name: &[u8]) -> bool {
+    let text = token.text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(token.text);
+    token.is_name() && text.eq_ignore_ascii_case(name)
+}
+
+/// Whether it may be the name of a setting that no library has declared.
+fn is_custom(name: &str) -> bool {
+    let is_part = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_' || !first.is_ascii())
+            && part
+                .chars()
+                .all(|one| one.is_ascii_alphanumeric() || matches!(one, '_' | '$') || !one.is_ascii())
+    };
+    name.len() < 128 && name.contains('.') && name.split('.').all(is_part)
+}
+
+/// The values in the body of a Bind; one that is NULL is empty.
+fn values_of(bind: &[u8]) -> Option<Vec<&[u8]>> {
+    let rest = split_zero(split_zero(bind).1).1;
+    let count = |bytes: &[u8]| bytes.first_chunk().map(|count| usize::from(u16::from_be_bytes(*count)));
+    let mut rest = rest.get(2 + 2 * count(rest)?..)?;
+    let values = count(rest)?;
+    rest = &rest[2..];
+    let mut found = Vec::new();
+    for _ in 0..values {
+        let length = i32::from_be_bytes(*rest.first_chunk()?);
+        let (value, after) = rest.get(4..)?.split_at_checked(usize::try_from(length).unwrap_or(0))?;
+        found.push(value);
+        rest = after;
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_tell_how_long_a_change_holds() {
+        for (sql, name, local) in [
+            ("SELECT set_config('App.x', 'y', TRUE)", "app.x", Some(true)),
+            ("SELECT set_config('app.x', 'y', false)", "app.x", Some(false)),
+            (
+                "SELECT set_config('a', f('x', (1)), true), pg_catalog.\"set_config\"('b', '', 't'::bool)",
+                "b",
+                Some(true),
+            ),
+            ("SELECT set_config('a', '', true), set_config('b', '', false)", "a", Some(true)),
+            ("SELECT set_config('a', '', true), set_config('b', '', false)", "b", Some(false)),
+            ("SELECT set_config(value => '', setting_name => n, is_local => true)", "a", Some(true)),
+            ("SELECT set_config(n, '', true) FROM t", "a", Some(true)),
+            ("SELECT f()", "a", None),
+            ("DO $$ BEGIN SET LOCAL a.b = 1; PERFORM set_config('c', '', false); END $$", "a.b", Some(true)),
+            ("DO $$ BEGIN EXECUTE 'SET LOCAL a.b = 1'; UPDATE t SET c = 1; END $$", "a.b", Some(true)),
+            ("DO $$ BEGIN EXECUTE 'SET LOCAL a.b = 1'; UPDATE t SET c = 1; END $$", "c", None),
+        ] {
+            let changes = Changes::of_statement(sql.as_bytes(), true).unwrap();
+            assert_eq!(changes.is_local(name), local, "{name} in {sql}");
+        }
+        assert_eq!(Changes::of_statement(b"SELECT count(*) FROM t", true), None);
+    }
+
+    #[test]
+    fn names_with_a_dot_are_read_wherever_they_stand() {
+        let sql =
+            b"DO $x$ BEGIN EXECUTE format('SELECT set_config(%L, %L, true)', 'App.name', 'v 1.5'); END $x$";
+        assert_eq!(Changes::of_text(sql, true).names, ["app.name"]);
+    }
+
+    #[test]
+    fn values_of_parameters_are_names_and_scopes() {
+        let changes = Changes::of_statement(b"SELECT set_config($1, $2, $3)", true).unwrap();
+        let bind = b"\0\0\0\0\0\x03\0\0\0\x05App.x\xff\xff\xff\xff\0\0\0\x01t\0\0";
+        let bound = changes.with_values(bind);
+        assert_eq!((bound.is_local("app.x"), &bound.names[..]), (Some(true), &["app.x".to_owned()][..]));
+    }
+}

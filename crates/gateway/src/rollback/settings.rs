@@ -1,0 +1,214 @@
+//! Settings that the client's transaction has changed, found out from the server, and those that its COMMIT sets back.
+//!
+//! A savepoint stands for the client's transaction, and the server keeps what is for a transaction alone until the lease
+//! ends. So a COMMIT compares the settings with those from before. The server does not tell for how long a change holds.
+//! The calls in the SQL do ([`Changes`]). A setting keeps its value if no call tells anything of it.
+//!
+//! Settings are read only where a statement may have changed them for its transaction. SET alone costs nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::message::literal;
+use super::scope::Changes;
+use super::task::Row;
+
+/// The setting that ends a transaction. The gateway itself changes it between the client's transactions.
+pub(super) const TIMEOUT: &str = "transaction_timeout";
+/// Settings that are in no list.
+const UNLISTED: [&str; 2] = ["role", "session_authorization"];
+
+/// Settings with a value of the session's own, by name.
+type Values = Arc<BTreeMap<String, String>>;
+
+/// A setting and the value that it gets back; `None` is that from the session's start.
+pub(super) type Restored = (String, Option<String>);
+
+/// State of the settings at one moment of a transaction.
+#[derive(Debug, Clone, Default)]
+struct Moment {
+    /// Values that a COMMIT keeps; `None` where they are to be read.
+    kept: Option<Values>,
+    /// Values that the server had when they were last read, unless they were all kept.
+    seen: Option<Values>,
+    /// Changes that statements may have made since.
+    since: Changes,
+}
+
+/// Follows the settings of one session.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    now: Moment,
+    /// The state before the client's transaction, and at each of its savepoints, by name.
+    before: Moment,
+    savepoints: Vec<(String, Moment)>,
+    /// Changes in the objects of the database: any statement may make them.
+    hidden: Changes,
+    /// Changes in statements that were prepared under a name, or that a cursor reads.
+    dormant: Changes,
+    /// Names with a dot that may be settings.
+    names: BTreeSet<String>,
+}
+
+impl Settings {
+    /// Begins with a session of that user, in which nothing was set.
+    pub(super) fn new(user: &[u8]) -> Self {
+        let user = String::from_utf8_lossy(user).into_owned();
+        let kept = Some(Arc::new(BTreeMap::from([(UNLISTED[1].to_owned(), user)])));
+        Self { now: Moment { kept, ..Moment::default() }, ..Self::default() }
+    }
+
+    /// Takes note of the texts of objects in the database that may change settings. Returns whether they name settings that have
+    /// not been read.
+    pub(super) fn know_hidden(&mut self, texts: &[String]) -> bool {
+        self.hidden = Changes::default();
+        for text in texts {
+            self.hidden.extend(&Changes::of_text(text.as_bytes(), true));
+        }
+        let known = self.names.len();
+        self.names.extend(self.hidden.names.iter().cloned());
+        self.names.len() > known
+    }
+
+    /// Takes note of a text whose statements may run later, by name.
+    pub(super) fn know_dormant(&mut self, sql: &[u8], plain: bool) {
+        let is = |word: &[u8]| sql.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
+        if is(b"set_config") && (is(b"prepare") || is(b"declare")) {
+            self.dormant.extend(&Changes::of_text(sql, plain));
+        }
+    }
+
+    /// The client's transaction begins.
+    pub(super) fn begin(&mut self) {
+        self.before.clone_from(&self.now);
+        self.savepoints.clear();
+    }
+
+    /// Its changes are undone.
+    pub(super) fn undo(&mut self) {
+        self.now = std::mem::take(&mut self.before);
+        self.savepoints.clear();
+    }
+
+    pub(super) fn save(&mut self, name: &str) {
+        self.savepoints.push((name.to_owned(), self.now.clone()));
+    }
+
+    pub(super) fn release(&mut self, name: &str) {
+        if let Some(at) = self.find(name) {
+            self.savepoints.truncate(at);
+        }
+    }
+
+    pub(super) fn roll_back_to(&mut self, name: &str) {
+        if let Some(at) = self.find(name) {
+            self.savepoints.truncate(at + 1);
+            self.now.clone_from(&self.savepoints[at].1);
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        self.savepoints.iter().rposition(|(known, _)| known == name)
+    }
+
+    /// Whether the gateway has to read the settings before a statement with such changes.
+    pub(super) fn must_read_before(&self, changes: &Changes) -> bool {
+        let others = if changes.resumes { Some(&self.dormant) } else { None };
+        let may_be_local = [Some(changes), others].into_iter().flatten().any(|one| !one.are_of_session());
+        may_be_local && self.now.kept.is_none() || self.now.since.contradict(changes)
+    }
+
+    /// A statement that may make these changes runs.
+    pub(super) fn run(&mut self, changes: &Changes) {
+        self.names.extend(changes.names.iter().cloned());
+        let since = &mut self.now.since;
+        since.extend(changes);
+        if std::mem::take(&mut since.resumes) {
+            self.names.extend(self.dormant.names.iter().cloned());
+            since.extend(&self.dormant);
+        }
+        self.run_harmless();
+    }
+
+    /// A statement runs, which may reach all objects of the database.
+    pub(super) fn run_harmless(&mut self) {
+        self.now.since.hidden |= !self.hidden.is_empty();
+    }
+
+    /// Whether the gateway has to read the settings at the end of the client's transaction. After SET alone this forgets the
+    /// values instead. `unread`: the gateway does not know yet which objects of the database may change settings.
+    pub(super) fn must_read_at_end(&mut self, unread: bool) -> bool {
+        let Moment { kept, seen, since } = &mut self.now;
+        let may_be_local = unread || seen.is_some() || !since.are_of_session();
+        if !since.is_empty() && !may_be_local && self.hidden.is_empty() {
+            (*kept, *since) = (None, Changes::default());
+        }
+        may_be_local || !since.is_empty()
+    }
+
+    /// The statement that reads the settings: pairs of name and value.
+    pub(super) fn select(&self) -> String {
+        let names = self.names.iter().map(String::as_str).chain(UNLISTED);
+        let names: Vec<_> = names.map(literal).collect();
+        format!(
+            "SELECT name, setting FROM pg_catalog.pg_show_all_settings() \
+             WHERE source OPERATOR(pg_catalog.=) 'session' AND context OPERATOR(pg_catalog.<>) 'internal' \
+             AND name OPERATOR(pg_catalog.<>) ALL ('{{transaction_isolation,transaction_read_only,transaction_deferrable}}') \
+             UNION ALL SELECT name, pg_catalog.current_setting(name, true) \
+             FROM pg_catalog.unnest(ARRAY[{}]::pg_catalog.text[]) AS custom(name)",
+            names.join(", ")
+        )
+    }
+
+    /// Takes note of what [`Self::select`] has returned.
+    pub(super) fn read(&mut self, rows: impl Iterator<Item = Row>) {
+        let mut values = BTreeMap::new();
+        for row in rows {
+            let [Some(name), Some(value)] = row.as_slice() else { continue };
+            let name = name.to_lowercase();
+            // A custom setting that was set once is empty from then on.
+            if !(value.is_empty() && name.contains('.') || name == "role" && value == "none") {
+                values.insert(name, value.clone());
+            }
+        }
+        let values = Arc::new(values);
+        let Moment { kept, seen, since } = &mut self.now;
+        let since = std::mem::take(since);
+        let Some(known) = kept else {
+            *kept = Some(values);
+            return;
+        };
+        let last = seen.take().unwrap_or_else(|| Arc::clone(known));
+        for name in names_in(&last, &values) {
+            let is_local = since.is_local(&name).or_else(|| self.hidden.is_local(&name));
+            // One for the session counts, too, if the transaction had the same value already.
+            let is_unchanged = last.get(&name) == values.get(&name) && !since.names_for_session(&name);
+            if is_unchanged || is_local == Some(true) {
+                continue;
+            }
+            let known = Arc::make_mut(known);
+            match values.get(&name) {
+                Some(value) => known.insert(name, value.clone()),
+                None => known.remove(&name),
+            };
+        }
+        *seen = (known != &values).then_some(values);
+    }
+
+    /// Settings that COMMIT sets back: roles come first, since they decide who may set the others.
+    pub(super) fn restore(&mut self) -> Vec<Restored> {
+        let (Some(kept), Some(seen)) = (&self.now.kept, self.now.seen.take()) else { return Vec::new() };
+        let changed = names_in(kept, &seen).into_iter().filter(|name| kept.get(name) != seen.get(name));
+        let mut restored: Vec<_> = changed.map(|name| (name.clone(), kept.get(&name).cloned())).collect();
+        restored.sort_by_key(|(name, _)| match name.as_str() {
+            "session_authorization" => 0,
+            "role" => 1,
+            _ => 2,
+        });
+        restored
+    }
+}
+
+fn names_in(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> BTreeSet<String> {
+    one.keys().chain(other.keys()).cloned().collect()
+}

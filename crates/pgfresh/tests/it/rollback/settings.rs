@@ -1,0 +1,239 @@
+//! Settings in rollback isolation are those of a plain server after each transaction, whatever has changed them.
+
+use super::same::told;
+use super::{SCHEMA, Serve, bind, execute, majors, message, parse, query, start_on, sync};
+use crate::common::client::Client;
+use crate::common::depth;
+use crate::common::random::Random;
+
+/// Objects that change settings, for the transaction or for the session.
+const OBJECTS: &str = "
+CREATE FUNCTION tenant(int) RETURNS text LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM set_config('app.tenant', $1::text, true); RETURN current_setting('app.tenant'); END $$;
+CREATE FUNCTION zone(text) RETURNS text LANGUAGE sql AS $$ SELECT set_config('timezone', $1, false) $$;
+CREATE FUNCTION sets() RETURNS void LANGUAGE plpgsql AS
+    $$ BEGIN SET LOCAL datestyle = 'German'; EXECUTE 'SET LOCAL app.made = ' || quote_literal('k'); END $$;
+CREATE FUNCTION within() RETURNS text LANGUAGE sql SET intervalstyle = 'iso_8601' AS $$ SELECT 'x'::text $$;
+CREATE VIEW tenants AS SELECT set_config('app.seen', '7', true) AS seen;
+CREATE TABLE checked (id int DEFAULT set_config('app.default', '5', true)::int,
+    CHECK (set_config('app.checked', id::text, true) IS NOT NULL));
+";
+
+/// Shows what the session's settings are.
+const PROBE: &str = "SELECT current_user, session_user, current_setting('work_mem'), current_setting('timezone'), \
+    current_setting('datestyle'), current_setting('intervalstyle'), current_setting('statement_timeout'), \
+    coalesce(current_setting('app.tenant', true), ''), coalesce(current_setting('app.kind', true), ''), \
+    coalesce(current_setting('app.seen', true), ''), coalesce(current_setting('app.checked', true), ''), \
+    coalesce(current_setting('app.default', true), ''), coalesce(current_setting('app.made', true), ''), \
+    coalesce(current_setting('app.name', true), '')";
+
+fn start(major: u32) -> Serve {
+    start_on(major, &format!("{SCHEMA}{OBJECTS}"), &[])
+}
+
+/// A session in rollback isolation, and one of a plain server.
+struct Pair {
+    rollback: Client,
+    plain: Client,
+}
+
+impl Pair {
+    fn new(serve: &Serve, number: u32) -> Self {
+        let plain = serve.connect(&format!("plain_{number}"), "-c pgfresh.linger=0").unwrap();
+        Self { rollback: serve.rollback("rollback"), plain }
+    }
+
+    /// Says these bytes on both sides, which must answer alike.
+    fn ask(&mut self, bytes: &[u8], said: &str) {
+        let [found, expected] = [&mut self.rollback, &mut self.plain].map(|client| {
+            client.say(bytes);
+            let mut all: Vec<_> = client.until_ready().iter().map(told).collect();
+            // PostgreSQL 13 repeats reports, and their order depends on all that was set before.
+            all.retain(|message| !message.starts_with("S "));
+            all
+        });
+        assert_eq!(found, expected, "{said}");
+    }
+
+    fn close(mut self) {
+        self.ask(&query("ROLLBACK"), "the end");
+        self.rollback.close();
+        self.plain.close();
+    }
+}
+
+/// Sessions, statement by statement.
+const CASES: [&[&str]; 17] = [
+    &[
+        "BEGIN",
+        "SELECT set_config('app.tenant', '1', true), set_config('role', 'pg_monitor', true)",
+        "COMMIT",
+    ],
+    &[
+        "BEGIN",
+        "SELECT set_config('role', 'pg_monitor', true), set_config('work_mem', '77kB', true)",
+        "COMMIT",
+    ],
+    &["SELECT set_config('work_mem', '77kB', true), set_config('app.tenant', '1', false)"],
+    &["BEGIN", "SELECT tenant(5)", "SELECT zone('CET')", "COMMIT"],
+    &["BEGIN", "SELECT sets(), within()", "COMMIT"],
+    &["SELECT sets()"],
+    &["BEGIN", "TABLE tenants", "INSERT INTO checked DEFAULT VALUES", "COMMIT"],
+    &["DO $$ BEGIN SET LOCAL work_mem = '77kB'; SET datestyle = 'SQL'; END $$"],
+    &[
+        "BEGIN",
+        "SET work_mem = '1MB'",
+        "SAVEPOINT a",
+        "SET work_mem = '2MB'",
+        "ROLLBACK TO a",
+        "SET LOCAL work_mem = '3MB'",
+        "COMMIT",
+    ],
+    &[
+        "BEGIN",
+        "SET LOCAL work_mem = '1MB'",
+        "SAVEPOINT a",
+        "SET work_mem = '2MB'",
+        "ROLLBACK TO a",
+        "COMMIT",
+    ],
+    &["BEGIN", "SET LOCAL work_mem = '1MB'", "SELECT set_config('work_mem', '2MB', false)", "COMMIT"],
+    &["BEGIN", "SELECT set_config('work_mem', '2MB', false)", "SET LOCAL work_mem = '1MB'", "COMMIT"],
+    &["BEGIN", "SET LOCAL SESSION AUTHORIZATION pg_monitor", "COMMIT"],
+    &["BEGIN", "SET LOCAL statement_timeout = '40s'", "RESET ALL", "COMMIT"],
+    &["PREPARE p AS SELECT set_config($1, $2, true)", "BEGIN", "EXECUTE p('app.kind', 'x')", "COMMIT"],
+    &[
+        "BEGIN; SELECT set_config('work_mem', '77kB', true), set_config('role', 'pg_monitor', true); SHOW work_mem; COMMIT; SHOW work_mem",
+    ],
+    &[
+        "CREATE FUNCTION later() RETURNS text LANGUAGE sql AS $$ SELECT set_config('app.kind', 'l', true) $$",
+        "BEGIN",
+        "SELECT later()",
+        "COMMIT",
+    ],
+];
+
+#[test]
+fn settings_of_a_transaction_end_with_it() {
+    for major in majors() {
+        let serve = start(major);
+        for (number, case) in (0..).zip(CASES) {
+            let mut pair = Pair::new(&serve, number);
+            for sql in case {
+                pair.ask(&query(sql), &format!("{sql} of {case:?} on PostgreSQL {major}"));
+            }
+            pair.ask(&query(PROBE), &format!("the settings after {case:?} on PostgreSQL {major}"));
+            pair.close();
+        }
+    }
+}
+
+#[test]
+fn parameters_name_settings_and_their_scope() {
+    for major in majors() {
+        let serve = start(major);
+        let mut pair = Pair::new(&serve, 0);
+        for local in ["true", "f"] {
+            let values: Vec<u8> = ["app.kind", "x", local]
+                .iter()
+                .flat_map(|value| {
+                    [&u32::try_from(value.len()).unwrap().to_be_bytes()[..], value.as_bytes()].concat()
+                })
+                .collect();
+            let body = [b"\0\0\0\0\0\x03", &values[..], b"\0\0"].concat();
+            let call = "SELECT set_config($1, $2, $3::bool)";
+            let said = [parse("", call), message(b'B', &body), execute(""), sync()].concat();
+            pair.ask(&query("BEGIN"), "begin");
+            pair.ask(&said, call);
+            pair.ask(&[parse("", "COMMIT"), bind("", ""), execute(""), sync()].concat(), "commit");
+            pair.ask(&query(PROBE), &format!("the settings after {call} with {local} on PostgreSQL {major}"));
+        }
+        pair.close();
+    }
+}
+
+/// Statements that change a setting, of which none has the same setting for both scopes.
+fn change(random: &mut Random) -> String {
+    let one = |random: &mut Random| {
+        let (name, value) = *random.choose(&[
+            ("work_mem", "77kB"),
+            ("work_mem", "99kB"),
+            ("timezone", "CET"),
+            ("app.name", "1"),
+            ("app.kind", "2"),
+            ("role", "pg_monitor"),
+            ("role", "none"),
+            ("statement_timeout", "70s"),
+        ]);
+        let local = random.chance(60);
+        match random.below(5) {
+            0 => (format!("SET {} {name} = '{value}'", if local { "LOCAL" } else { "SESSION" }), false),
+            1 => (format!("DO $$ BEGIN PERFORM set_config('{name}', '{value}', {local}); END $$"), false),
+            _ => (format!("set_config('{name}', '{value}', {local})"), true),
+        }
+    };
+    let (first, is_call) = one(random);
+    if !is_call {
+        return first;
+    }
+    let mut calls = vec![first];
+    while random.chance(40) {
+        calls.extend(Some(one(random)).filter(|(_, is_call)| *is_call).map(|(call, _)| call));
+    }
+    format!("SELECT {}", calls.join(", "))
+}
+
+/// Whether a statement changes a setting twice, for the transaction and for the session: the limit in docs/isolation.md.
+fn is_limited(sql: &str) -> bool {
+    let calls: Vec<&str> = sql.split("set_config(").skip(1).collect();
+    let name = |call: &str| call.split('\'').nth(1).unwrap_or_default().to_owned();
+    let local = |call: &str| call.contains("true)");
+    calls.iter().any(|one| calls.iter().any(|other| name(one) == name(other) && local(one) != local(other)))
+}
+
+#[test]
+fn generated_changes_hold_as_long_as_on_a_plain_server() {
+    for major in majors() {
+        let serve = start(major);
+        for case in 0..depth::rounds(20) {
+            let seed = Random::new().number();
+            let mut random = Random::seeded(seed);
+            let mut pair = Pair::new(&serve, case);
+            let mut said = Vec::new();
+            for _ in 0..12 {
+                let sql = match random.below(10) {
+                    0 | 1 => "BEGIN".to_owned(),
+                    2 | 3 => "COMMIT".to_owned(),
+                    4 => (*random.choose(&[
+                        "ROLLBACK",
+                        "SAVEPOINT a",
+                        "SAVEPOINT b",
+                        "RELEASE a",
+                        "SELECT 1/0",
+                    ]))
+                    .to_owned(),
+                    5 => (*random.choose(&[
+                        "ROLLBACK TO a",
+                        "ROLLBACK TO b",
+                        "SELECT tenant(3)",
+                        "SELECT sets()",
+                    ]))
+                    .to_owned(),
+                    _ => change(&mut random),
+                };
+                if is_limited(&sql) {
+                    continue;
+                }
+                said.push(sql.clone());
+                let why = format!("seed {seed}, {said:#?} on PostgreSQL {major}");
+                if random.chance(70) {
+                    pair.ask(&query(&sql), &why);
+                } else {
+                    pair.ask(&[parse("", &sql), bind("", ""), execute(""), sync()].concat(), &why);
+                }
+                pair.ask(&query(PROBE), &why);
+            }
+            pair.close();
+        }
+    }
+}
