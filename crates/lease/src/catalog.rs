@@ -13,6 +13,7 @@ use server::{AdminConnection, Rows, SessionError, literal};
 use crate::admin::{ascii, number, text, union};
 use crate::computed::DEPENDENT;
 use crate::digest::{Digest, ROW, digest_of, rows_of};
+use crate::reach::MAY_LEAVE_TRACES;
 
 /// The largest table whose rows are kept in memory to be put back, in bytes on disk.
 const LARGEST_SEED: u64 = 256 << 10;
@@ -286,15 +287,12 @@ pub(crate) fn is_since(horizon: &str, xmin: &str) -> String {
 const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE relkind = 'r' AND NOT relisshared \
     AND relnamespace = 'pg_catalog'::regnamespace AND oid < 16384 AND oid <> 1259";
 
-/// Whether there are functions, which languages have too, that initdb has not made.
-pub(crate) const FUNCTIONS: &str = "SELECT EXISTS (SELECT FROM pg_proc WHERE oid >= 16384)";
-
 /// All that a catalog is read by, but for what is never noted, and what a session says before.
 pub(crate) fn queries(major: u32) -> String {
     let classes = select_classes(major, "");
     let sizes = LARGEST_SEED.to_string();
     let exact = [INEXACT, EXACT_TYPES, DEPENDENT, COMPRESSION, UNVALIDATED, PUBLISHES];
-    [&[&classes, RELATIONS, AS_STORED][..], &exact, &[CATALOGS, FUNCTIONS, &sizes]].concat().join("\n")
+    [&[&classes, RELATIONS, AS_STORED][..], &exact, &[CATALOGS, MAY_LEAVE_TRACES, &sizes]].concat().join("\n")
 }
 
 impl Class {

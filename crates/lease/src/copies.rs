@@ -12,11 +12,12 @@ use sys::lock;
 
 use crate::admin::{number, text};
 use crate::backend::{WaitingBackend, ids, may_be_too_idle};
-use crate::catalog::{FUNCTIONS, TemplateCatalog};
+use crate::catalog::TemplateCatalog;
 use crate::core::Held;
 use crate::drop::drop_database;
 use crate::inner::Inner;
 use crate::names::{is_preparing, ready};
+use crate::reach::MAY_LEAVE_TRACES;
 use crate::reset::NotRecyclable;
 use crate::stats::{DatabaseStats, STATS_RENAMED};
 use crate::table::{DatabaseId, Event, Outcome, Proof};
@@ -42,10 +43,10 @@ impl Inner {
             let go_on = || self.let_clients_pass(id, &template);
             let copied = template.copy(&own_name, self.options.major, &self.admin, &self.evidence, &go_on)?;
             let Some(oid) = copied else { return Ok(None) };
-            let has_functions = self.look_into(id, oid, &own_name, &template)?;
-            Ok(Some((template, oid, has_functions)))
+            let leaves_traces = self.look_into(id, oid, &own_name, &template)?;
+            Ok(Some((template, oid, leaves_traces)))
         });
-        let (template, oid, has_functions) = match made {
+        let (template, oid, leaves_traces) = match made {
             Ok(Some(made)) => made,
             Ok(None) => return Outcome::PutOff,
             Err(error) => return Outcome::Failed(error),
@@ -61,7 +62,7 @@ impl Inner {
         let waiting = core.admit(waiting);
         let params = ids(&waiting);
         if let Some(held) = core.databases.get_mut(&id) {
-            (held.oid, held.has_functions, held.waiting) = (oid, has_functions, waiting);
+            (held.oid, held.leaves_traces, held.waiting) = (oid, leaves_traces, waiting);
         }
         core.trim_idle(id);
         core.raise_in_background(Event::Warmed { database: id, params });
@@ -211,7 +212,7 @@ impl Inner {
     ) -> Result<bool, LeaseError> {
         if !template.is_recyclable() {
             // It may change from copy to copy.
-            return self.has_functions(name);
+            return self.leaves_traces(name);
         }
         match template.catalog() {
             None if !template.is_to_be_read() => {}
@@ -234,7 +235,7 @@ impl Inner {
             }
             Some(_) => {}
         }
-        Ok(template.may_have_functions())
+        Ok(template.may_leave_traces())
     }
 
     /// Reads a template's catalog, which only the end of a lease needs: in the second copy, so that the first client does not
@@ -250,7 +251,7 @@ impl Inner {
             return Ok(());
         }
         let catalog = self.read_catalog(oid, name, template);
-        let (catalog, has_functions) = match catalog.and_then(|read| Ok((read, self.has_functions(name)?))) {
+        let (catalog, leaves_traces) = match catalog.and_then(|read| Ok((read, self.leaves_traces(name)?))) {
             Ok(read) => read,
             Err(error) => return self.go_on_without(template, error, can_wait),
         };
@@ -262,10 +263,10 @@ impl Inner {
             Some((noted, _)) if !noted.says_the_same_as(&catalog) => {
                 self.report("compare a template with its note", "the note in the cache differs from it");
             }
-            None if self.can_note(template) => template.remember(&catalog, has_functions),
+            None if self.can_note(template) => template.remember(&catalog, leaves_traces),
             _ => {}
         }
-        template.catalog.get_or_init(|| (catalog, has_functions));
+        template.catalog.get_or_init(|| (catalog, leaves_traces));
         Ok(())
     }
 
@@ -305,12 +306,12 @@ impl Inner {
     fn recall_catalog(&self, oid: u32, template: &Template) -> Result<bool, LeaseError> {
         let major = self.options.major;
         // The digest of all that is in a database is in no note.
-        let Some((noted, has_functions)) = template.recall(major).filter(|_| !self.options.paranoid) else {
+        let Some((noted, leaves_traces)) = template.recall(major).filter(|_| !self.options.paranoid) else {
             return Ok(false);
         };
         let attributes = DatabaseStats::read(oid, &self.admin)?.attributes;
         let horizon = template.horizon.clone();
-        template.catalog.get_or_init(|| (noted.recalled(attributes, horizon, major), has_functions));
+        template.catalog.get_or_init(|| (noted.recalled(attributes, horizon, major), leaves_traces));
         Ok(true)
     }
 
@@ -326,8 +327,8 @@ impl Inner {
             && tablespaces.is_ok_and(|mut tablespaces| tablespaces.next().is_none())
     }
 
-    fn has_functions(&self, name: &str) -> Result<bool, LeaseError> {
-        let found = self.admin.ask(name, "look for functions", |session| session.query(FUNCTIONS))?;
+    fn leaves_traces(&self, name: &str) -> Result<bool, LeaseError> {
+        let found = self.admin.ask(name, "look for functions", |session| session.query(MAY_LEAVE_TRACES))?;
         Ok(text(&found) != "f")
     }
 

@@ -77,9 +77,8 @@ pub(crate) struct Held {
     pub(crate) copied_after: Option<Changes>,
     /// Where the template has none.
     pub(crate) catalog: Option<Arc<TemplateCatalog>>,
-    /// Whether a session may load a library, or do anything else that outlives it in its backend, by calling a function
-    /// that is no built-in one.
-    pub(crate) has_functions: bool,
+    /// Whether a session may do anything that outlives it in its backend by using an object of the database.
+    pub(crate) leaves_traces: bool,
     /// Backends that wait in it for a client.
     pub(crate) waiting: Vec<WaitingBackend>,
     /// What a session in it would read at its start, and whether that was read for this very session.
@@ -121,7 +120,7 @@ impl MakeRoom for Mutex<Core> {
 impl Held {
     pub(crate) fn new(own_name: String, template: Option<Template>, epoch: Epoch) -> Self {
         // It may have functions until it is known.
-        Self { own_name, template, has_functions: true, epoch, ..Self::default() }
+        Self { own_name, template, leaves_traces: true, epoch, ..Self::default() }
     }
 
     pub(crate) fn of_server(server: LeasedServer, epoch: Epoch) -> Self {

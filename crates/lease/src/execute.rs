@@ -34,7 +34,7 @@ struct RolledBack {
     catalog: Option<Arc<TemplateCatalog>>,
     files: Option<FileMap>,
     epoch: Epoch,
-    has_functions: bool,
+    leaves_traces: bool,
 }
 
 impl RolledBack {
@@ -46,7 +46,7 @@ impl RolledBack {
             catalog: held.catalog.clone(),
             files: held.files.clone(),
             epoch: held.epoch,
-            has_functions: held.has_functions,
+            leaves_traces: held.leaves_traces,
         })
     }
 }
@@ -349,7 +349,7 @@ impl Inner {
     ) -> Result<Outcome, NotRecyclable> {
         let gone = || NotRecyclable::because("it was dropped by SQL");
         let database = self.lock().databases.get(&id).and_then(RolledBack::of).ok_or_else(gone)?;
-        let RolledBack { oid, name, template, catalog, files, epoch, has_functions } = database;
+        let RolledBack { oid, name, template, catalog, files, epoch, leaves_traces } = database;
         let catalog = catalog.as_deref().or_else(|| template.catalog_when_read());
         let catalog = catalog.ok_or_else(|| NotRecyclable::because(template.why_unknown()))?;
         let leaves_nothing = session.transaction.leaves_nothing;
@@ -369,7 +369,7 @@ impl Inner {
             self.keep_session(id, own);
         }
         // The database is reset; its session goes on only if that is, too.
-        if has_functions
+        if leaves_traces
             || !leaves_nothing
             || !session.may_greet_another
             || !self.may_wait(&session.params, &session.stamp)
@@ -425,7 +425,7 @@ impl Inner {
         (held.files, held.growth, held.waiting, held.session) = (files, growth, waiting, session);
         held.entered = false;
         // It may have been handed out before that was known.
-        held.has_functions = template.may_have_functions();
+        held.leaves_traces = template.may_leave_traces();
         held.generation = generation;
         core.trim_idle(id);
         core.raise_in_background(Event::Warmed { database: id, params });

@@ -44,6 +44,7 @@ mod names;
 mod note;
 mod options;
 mod processors;
+mod reach;
 mod reset;
 mod rollback;
 mod seats;

@@ -15,18 +15,18 @@ const LONGEST: usize = 4 << 20;
 #[derive(Serialize)]
 struct Written<'a> {
     catalog: &'a TemplateCatalog,
-    has_functions: bool,
+    leaves_traces: bool,
 }
 
 #[derive(Deserialize)]
 struct Read {
     catalog: TemplateCatalog,
-    has_functions: bool,
+    leaves_traces: bool,
 }
 
 /// The text of a note, if there is to be one. The first line of its subject is the identity of the entry.
-pub(crate) fn write(catalog: &TemplateCatalog, has_functions: bool, subject: &str) -> Option<String> {
-    let body = serde_json::to_string(&Written { catalog, has_functions }).ok()?;
+pub(crate) fn write(catalog: &TemplateCatalog, leaves_traces: bool, subject: &str) -> Option<String> {
+    let body = serde_json::to_string(&Written { catalog, leaves_traces }).ok()?;
     (body.len() <= LONGEST).then(|| format!("{}\n{body}", header(subject, &body)))
 }
 
@@ -37,8 +37,8 @@ pub(crate) fn read(text: &str, subject: &str) -> Option<(TemplateCatalog, bool)>
     if first != header(subject, body) {
         return None;
     }
-    let Read { catalog, has_functions } = serde_json::from_str(body).ok()?;
-    Some((catalog, has_functions))
+    let Read { catalog, leaves_traces } = serde_json::from_str(body).ok()?;
+    Some((catalog, leaves_traces))
 }
 
 fn header(subject: &str, body: &str) -> String {
@@ -85,12 +85,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(rows: Vec<u8>, has_functions: bool) {
+        fn what_is_written_is_read(rows: Vec<u8>, leaves_traces: bool) {
             for rows in [Seed::Empty, Seed::Rows(rows), Seed::Fixed(Reason::Large)] {
                 let catalog = catalog(rows);
-                let text = write(&catalog, has_functions, SUBJECT).unwrap();
+                let text = write(&catalog, leaves_traces, SUBJECT).unwrap();
                 let (noted, functions) = read(&text, SUBJECT).unwrap();
-                prop_assert_eq!(functions, has_functions);
+                prop_assert_eq!(functions, leaves_traces);
                 prop_assert!(noted.says_the_same_as(&catalog));
             }
         }

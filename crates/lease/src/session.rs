@@ -393,7 +393,7 @@ impl SessionGuard {
         if let Some(held) = core.databases.get_mut(&stay.id)
             && may_wait
             && !stay.client.is_closed()
-            && !held.has_functions
+            && !held.leaves_traces
             && !stay.stamp.is_empty()
             && backend.may_greet_another()
             && stay.inner.may_wait(&stay.params, &stay.stamp)

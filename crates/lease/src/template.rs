@@ -178,9 +178,9 @@ impl Template {
     }
 
     /// Notes what was read, for the next server on the same entry.
-    pub(crate) fn remember(&self, catalog: &TemplateCatalog, has_functions: bool) {
+    pub(crate) fn remember(&self, catalog: &TemplateCatalog, leaves_traces: bool) {
         let Some(entry) = &self.entry else { return };
-        let Some(text) = note::write(catalog, has_functions, &subject(entry, catalog.major)) else { return };
+        let Some(text) = note::write(catalog, leaves_traces, &subject(entry, catalog.major)) else { return };
         if let Err(error) = entry.remember(&self.note(), &text) {
             tracing::debug!(%error, template = self.name, "could not note a template's catalog");
         }
@@ -212,9 +212,9 @@ impl Template {
         self.catalog().map_or_else(|| self.unreadable.get() == Some(&true), of_catalog)
     }
 
-    /// Whether there may be functions in it that initdb has not made.
-    pub(crate) fn may_have_functions(&self) -> bool {
-        self.catalog.get().is_none_or(|(_, has_functions)| *has_functions)
+    /// Whether objects in it may leave anything in a backend that uses them.
+    pub(crate) fn may_leave_traces(&self) -> bool {
+        self.catalog.get().is_none_or(|(_, leaves_traces)| *leaves_traces)
     }
 
     /// Whether a reset cannot restore all that is in no log.

@@ -6,7 +6,7 @@
 //!
 //! | left behind by | seen as |
 //! |---|---|
-//! | libraries: LOAD, functions in C or PL, dictionaries of text search, JIT settings | a word or function that is not allowed |
+//! | libraries: LOAD, functions in C or PL, dictionaries of text search, JIT settings | a word or function that is not allowed, `@@` |
 //! | `setseed()`, `SET seed`, settings with a dot, replication origins, `set_config()` | the same |
 //! | SQL in a string: DO, `query_to_xml()`, `ts_stat()` | the same |
 //! | `(0.5).setseed`, UPDATE of `pg_settings` | attributes, and catalogs in a statement that writes |
@@ -314,6 +314,10 @@ impl<'a> Statements<'a> {
         if !token.is_name() {
             if token.is_sign(b'.') {
                 return self.attributes(None, declares);
+            }
+            // Of two texts, it is a search with the dictionaries of a library.
+            if token.is_sign(b'@') && self.next_is(b'@') {
+                return None;
             }
             last.colon = token.is_sign(b':');
             last.declares = colon && last.colon;

@@ -188,7 +188,7 @@ fn a_backend_that_may_keep_anything_of_its_client_is_closed() {
         let fake = FakeLeases::open(HOUR);
         let Connected { backend, guard } = fake.connect("db", params);
         let id = fake.leases.0.lock().table.holder("db").unwrap();
-        fake.leases.0.lock().databases.get_mut(&id).unwrap().has_functions = functions;
+        fake.leases.0.lock().databases.get_mut(&id).unwrap().leaves_traces = functions;
         let pid = pid_of(&backend);
         guard.give_back(backend);
         fake.server.expect_closed(pid);

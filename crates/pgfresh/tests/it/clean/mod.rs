@@ -7,6 +7,7 @@ mod connections;
 mod data;
 mod definitions;
 mod ends;
+mod objects;
 mod rollback;
 mod row;
 mod shared;

@@ -1,0 +1,45 @@
+//! Finds objects of a database by which a session may leave something in its backend without naming it.
+//!
+//! The gateway judges a session by its text (`pgwire::SessionTraces`), in which a view, a default, a constraint, a policy
+//! or an operator shows no function. So no backend of such a database serves a second client.
+
+/// Whether an object that initdb has not made may leave anything in a backend that uses it. Any function may, and so may an
+/// expression or an operator that calls such a built-in function:
+///
+/// - A volatile function does, unless it is known to leave nothing: `setseed`, `set_config`, `lo_open`.
+/// - Functions of libraries, of encodings and of text search load a library, and those of XML run SQL.
+/// - A change of `pg_settings` through a view is a change of settings.
+///
+/// `pg_depend` does not tell of built-in functions, so expressions are read as the server has stored them. Source: `nodeToString`
+/// of `src/backend/nodes/outfuncs.c`; 13 is language C of `src/include/catalog/pg_language.dat`. Columns that not every major has
+/// come by `to_jsonb`.
+pub(crate) const MAY_LEAVE_TRACES: &str = "WITH leaving(oid) AS (SELECT oid FROM pg_proc WHERE oid < 16384 AND (prolang = 13 \
+      OR provolatile = 'v' AND prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype) AND proname !~ '^(\
+random|random_normal|array_sample|array_shuffle|clock_timestamp|timeofday|timezone|current_query|currval|lastval|nextval|setval|\
+gen_random_uuid|uuidv[47]|pg_advisory_.*|pg_try_advisory_.*|pg_sleep|pg_sleep_for|pg_sleep_until|pg_notify|pg_stat_get_.*|\
+pg_stat_clear_snapshot|pg_lock_status|pg_[a-z_]*_size|pg_current_wal_[a-z_]*lsn|pg_is_in_recovery|pg_partition_ancestors|\
+pg_partition_tree|pg_blocking_pids|pg_safe_snapshot_blocking_pids|pg_xact_status|pg_xact_commit_timestamp|txid_status|\
+pg_sequence_last_value|pg_notification_queue_usage)$' \
+      OR proname ~ '^(to_tsvector|jsonb?_to_tsvector|.*to_tsquery|ts_headline|ts_lexize|ts_debug|ts_match_t[tq]|tsvector_update_trigger.*|\
+.*_to_xml.*|convert|convert_from|convert_to)$')), \
+    tree(text) AS ( \
+      SELECT concat(ev_action, ev_qual) FROM pg_rewrite WHERE oid >= 16384 \
+      UNION ALL SELECT adbin::text FROM pg_attrdef WHERE oid >= 16384 \
+      UNION ALL SELECT conbin::text FROM pg_constraint WHERE oid >= 16384 \
+      UNION ALL SELECT typdefaultbin::text FROM pg_type WHERE oid >= 16384 \
+      UNION ALL SELECT concat(polqual, polwithcheck) FROM pg_policy WHERE oid >= 16384 \
+      UNION ALL SELECT concat(indexprs, indpred) FROM pg_index WHERE indexrelid >= 16384 \
+      UNION ALL SELECT tgqual::text FROM pg_trigger WHERE oid >= 16384 \
+      UNION ALL SELECT partexprs::text FROM pg_partitioned_table \
+      UNION ALL SELECT to_jsonb(s) ->> 'stxexprs' FROM pg_statistic_ext s \
+      UNION ALL SELECT to_jsonb(p) ->> 'prqual' FROM pg_publication_rel p), \
+    used(oid) AS ( \
+      SELECT found[1]::oid FROM tree CROSS JOIN LATERAL \
+        regexp_matches(text, ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\\d+)', 'g') found \
+      UNION SELECT unnest(ARRAY[oprcode, oprrest, oprjoin]::oid[]) FROM pg_operator WHERE oid >= 16384 \
+      UNION SELECT castfunc FROM pg_cast WHERE oid >= 16384 \
+      UNION SELECT amproc FROM pg_amproc WHERE oid >= 16384 \
+      UNION SELECT conproc FROM pg_conversion WHERE oid >= 16384 \
+      UNION SELECT tgfoid FROM pg_trigger WHERE oid >= 16384) \
+    SELECT EXISTS (SELECT FROM pg_proc WHERE oid >= 16384) OR EXISTS (SELECT FROM used JOIN leaving USING (oid)) \
+      OR EXISTS (SELECT FROM tree WHERE text LIKE format('%%:relid %s %%', 'pg_catalog.pg_settings'::regclass::oid))";
