@@ -10,6 +10,7 @@ use server::{AdminConnection, Rows, SessionError, Setting, own_params, set_own};
 use sys::lock;
 
 use crate::LeaseError;
+use crate::address::{DatabaseAddress, oid_in};
 use crate::wal::Lsn;
 
 /// How long a statement of ours may take: the copy of a large template is the longest.
@@ -42,6 +43,10 @@ const FOR_EVERY_LEASE: [Setting; 2] = [("plan_cache_mode", "force_generic_plan")
 
 /// Returns the position of a record of ours. Once its transaction has committed, all before it is in the files.
 pub(crate) const MARK: &str = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgfresh', '')";
+
+/// Reads the database of a process ($1).
+pub(crate) const DATABASE_OF: Prepared =
+    Prepared { name: "database_of", types: &["int4"], sql: "SELECT datid FROM pg_stat_get_activity($1)" };
 
 const PREPARED_MARK: Prepared = Prepared { name: "mark", types: &[], sql: MARK };
 
@@ -172,7 +177,11 @@ impl AdminPool {
                 statements.iter().filter(|statement| !connection.prepared.contains(&statement.name));
             let mut result = Ok(Rows::new());
             for statement in unknown.copied().collect::<Vec<_>>() {
-                let argument = |of: &&str| if *of == "oid" { "0" } else { "''" };
+                let argument = |of: &&str| match *of {
+                    "oid" | "int4" => "0",
+                    "name[]" => "'{}'",
+                    _ => "''",
+                };
                 let nothing: Vec<_> = statement.types.iter().map(argument).collect();
                 result = result.and_then(|_| connection.execute_and_mark(statement, &nothing));
             }
@@ -191,6 +200,12 @@ impl AdminPool {
         arguments: &[&str],
     ) -> Result<Rows, LeaseError> {
         self.lend(verb, |connection| connection.execute(statement, arguments))
+    }
+
+    /// Returns the oid of the database that a process of the server is in; `None` if the process has ended, or has no database.
+    pub(crate) fn database_of(&self, process: u32) -> Result<Option<u32>, LeaseError> {
+        let rows = self.execute("look at a session", &DATABASE_OF, &[&process.to_string()])?;
+        Ok(oid_in(&rows))
     }
 
     /// The same, and then a mark in the same transaction. Returns the statement's rows, and up to where
@@ -277,17 +292,27 @@ impl AdminPool {
         Ok(PreparedConnection { session, prepared: Vec::new() })
     }
 
-    /// A session of ours with a database, independent of what any client has set. Waits while the server recovers.
-    pub(crate) fn open(&self, database: &str) -> Result<AdminConnection, LeaseError> {
-        self.open_with(database, &[])
+    /// Opens a session of ours with whichever database has that name, independent of what any client has set. Waits while the server
+    /// recovers.
+    pub(crate) fn open_named(&self, name: &str) -> Result<AdminConnection, LeaseError> {
+        self.open_with(name, &[])
     }
 
-    /// The same with settings besides.
-    pub(crate) fn open_with(
+    /// Opens a session of ours with this database and no other, with `settings` besides.
+    ///
+    /// # Errors
+    /// [`LeaseError::NotLeased`] if SQL has given its name to another database.
+    pub(crate) fn open_in(
         &self,
-        database: &str,
+        database: &DatabaseAddress,
         settings: &[Setting],
     ) -> Result<AdminConnection, LeaseError> {
+        let mut session = self.open_with(&database.name, settings)?;
+        database.expect_session(&mut session)?;
+        Ok(session)
+    }
+
+    fn open_with(&self, database: &str, settings: &[Setting]) -> Result<AdminConnection, LeaseError> {
         let (begun, params) = (Instant::now(), own_params(self.major, settings));
         let open = || loop {
             match AdminConnection::open_with(&self.directory, &params, database, STATEMENT_TIMEOUT) {
@@ -325,12 +350,12 @@ impl AdminPool {
     /// Has a new session with `database` do something, which it may do twice.
     pub(crate) fn ask<T>(
         &self,
-        database: &str,
+        database: &DatabaseAddress,
         verb: &'static str,
         mut work: impl FnMut(&mut AdminConnection) -> Result<T, SessionError>,
     ) -> Result<T, LeaseError> {
         let mut attempt = || {
-            let mut session = self.open(database)?;
+            let mut session = self.open_in(database, &[])?;
             work(&mut session).map_err(|source| LeaseError::Sql { verb, source })
         };
         attempt().or_else(|error| if error.is_lost() { attempt() } else { Err(error) })

@@ -73,13 +73,12 @@ impl Attributes {
         stamp.strip_prefix(&self.seen).is_some_and(|rest| rest.starts_with('\n'))
     }
 
-    /// SQL that gives them, and nothing else, to the database called `name`. It fails if one of its roles is not there any more, or has
+    /// SQL that gives them, and nothing else, to the database with the oid `to`, an expression. It fails if one of its roles is not there any more, or has
     /// another name than in the privileges.
-    pub(crate) fn put_on(&self, name: &str) -> String {
+    pub(crate) fn put_on(&self, to: &str) -> String {
         let Self { row, settings, dependencies, comment, roles, .. } = self;
         let [row, settings, dependencies, comment, roles] =
             [row, settings, dependencies, comment, roles].map(|text| literal(text));
-        let to = format!("(SELECT oid FROM pg_database WHERE datname = {})", literal(name));
         format!(
             "SELECT (CASE WHEN NOT EXISTS ( \
                SELECT FROM jsonb_populate_recordset(NULL::pg_authid, {roles}) noted \

@@ -13,7 +13,7 @@ use pgwire::{Frame, StartupParams, cancel_key, frames};
 use server::{AdminConnection, Rows, SOCKET, SessionError};
 
 use crate::LeaseError;
-use crate::admin::Prepared;
+use crate::admin::{AdminPool, Prepared};
 use crate::seats::Seat;
 use crate::table::ParamsId;
 use crate::wal::Lsn;
@@ -67,6 +67,11 @@ impl Backend {
     pub(crate) fn is_superuser(&self) -> bool {
         const IS_SUPERUSER: &[u8] = b"is_superuser\0on\0";
         self.greeting.windows(IS_SUPERUSER.len()).any(|window| window == IS_SUPERUSER)
+    }
+
+    /// Returns the oid of the database that the backend is in; `None` if it has ended, or has no database.
+    pub(crate) fn database(&self, admin: &AdminPool) -> Result<Option<u32>, LeaseError> {
+        process_of(&self.greeting).map_or(Ok(None), |process| admin.database_of(process))
     }
 
     /// Whether the server would greet the client of a database with another name alike. A notice may name the database, as a
@@ -167,10 +172,15 @@ impl WaitingBackend {
 /// Whether a backend, which has greeted so, waits for a message, and no signal is on its way to it. Any session may have told it to
 /// end, or to cancel what it runs; it acts on that when it is scheduled, and until then its connection seems to be alive.
 pub(crate) fn will_serve(stream: &UnixStream, greeting: &[u8]) -> bool {
-    let process = cancel_key(greeting).and_then(|key| greeting[key].first_chunk().copied());
-    let is_asleep = process.is_some_and(|process| sys::is_asleep(u32::from_be_bytes(process)));
+    let is_asleep = process_of(greeting).is_some_and(sys::is_asleep);
     // In this order: what it says at its end comes before it sleeps again.
     sys::is_silent(stream) && (is_asleep || answers(stream))
+}
+
+/// Returns the number of the process that has greeted so.
+fn process_of(greeting: &[u8]) -> Option<u32> {
+    let number = greeting[cancel_key(greeting)?].first_chunk().copied()?;
+    Some(u32::from_be_bytes(number))
 }
 
 /// Whether it answers to a message, which it does only after it has acted on all signals.
@@ -207,7 +217,7 @@ pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
     stamp.into()
 }
 
-/// What is read for it, of the row of `pg_database` with that oid ($1). Any change of a row gives it a new `xmin`. With
+/// What is read for it, of the row of `pg_database` with that oid ($1) and name ($2). Any change of a row gives it a new `xmin`. With
 /// PostgreSQL 15 came rights on parameters.
 macro_rules! stamp {
     (before 15) => {
@@ -224,18 +234,18 @@ macro_rules! stamp {
 }
 pub(crate) use stamp;
 
-/// Reads the stamp of a database in a server of that major version.
+/// Reads the stamp of a database in a server of that major version; nothing if SQL has renamed it.
 pub(crate) const fn stamp_in(major: u32) -> &'static Prepared {
-    const TYPES: &[&str] = &["oid"];
+    const TYPES: &[&str] = &["oid", "name"];
     const BEFORE_15: Prepared = Prepared {
         name: "stamp",
         types: TYPES,
-        sql: concat!("SELECT ", stamp!(before 15), " FROM pg_database WHERE oid = $1"),
+        sql: concat!("SELECT ", stamp!(before 15), " FROM pg_database WHERE oid = $1 AND datname = $2"),
     };
     const SINCE_15: Prepared = Prepared {
         name: "stamp",
         types: TYPES,
-        sql: concat!("SELECT ", stamp!(), " FROM pg_database WHERE oid = $1"),
+        sql: concat!("SELECT ", stamp!(), " FROM pg_database WHERE oid = $1 AND datname = $2"),
     };
     if major < 15 { &BEFORE_15 } else { &SINCE_15 }
 }

@@ -6,6 +6,7 @@
 //! when it was taken into service. Nothing else knows of a database but its directory. No record of the log tells of the files, so there
 //! are no such copies where another server or a backup may replay it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use server::literal;
@@ -162,7 +163,7 @@ impl CachedFiles {
                 tracing::debug!(%error, "could not tell the server of a copy");
                 // A test may have terminated our connection. Whether the server has the copy is unknown.
                 if error.is_lost() {
-                    drop_database(name, admin)?;
+                    drop_database(oid, &BTreeSet::from([name.to_owned()]), admin)?;
                 }
                 false
             }
@@ -175,7 +176,7 @@ impl CachedFiles {
         if still.as_ref().is_ok_and(|rows| text(rows) == "t") {
             return Ok(true);
         }
-        drop_database(name, admin)?;
+        drop_database(oid, &BTreeSet::from([name.to_owned()]), admin)?;
         still.map(|_| false)
     }
 

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use server::{AdminConnection, literal};
 use sys::lock;
 
-use crate::admin::{number, text};
+use crate::address::DatabaseAddress;
+use crate::admin::{DATABASE_OF, number, text};
 use crate::backend::{WaitingBackend, ids, may_be_too_idle};
 use crate::catalog::TemplateCatalog;
 use crate::core::Held;
-use crate::drop::drop_database;
+use crate::drop::{drop_database, drop_named};
 use crate::inner::Inner;
-use crate::names::{is_preparing, ready};
+use crate::names::ready;
 use crate::reach::MAY_LEAVE_TRACES;
 use crate::reset::NotRecyclable;
 use crate::stats::{DatabaseStats, STATS_RENAMED};
@@ -43,10 +44,11 @@ impl Inner {
             let go_on = || self.let_clients_pass(id, &template);
             let copied = template.copy(&own_name, self.options.major, &self.admin, &self.evidence, &go_on)?;
             let Some(oid) = copied else { return Ok(None) };
-            let leaves_traces = self.look_into(id, oid, &own_name, &template)?;
-            Ok(Some((template, oid, leaves_traces)))
+            let address = DatabaseAddress::new(oid, &own_name);
+            let leaves_traces = self.look_into(id, &address, &template)?;
+            Ok(Some((template, address, leaves_traces)))
         });
-        let (template, oid, leaves_traces) = match made {
+        let (template, address, leaves_traces) = match made {
             Ok(Some(made)) => made,
             Ok(None) => return Outcome::PutOff,
             Err(error) => return Outcome::Failed(error),
@@ -55,14 +57,14 @@ impl Inner {
             self.practise();
         }
         self.let_clients_pass(id, &template);
-        let waiting = self.warm_up(id, oid, &own_name, &template, Vec::new());
+        let waiting = self.warm_up(id, &address, &template, Vec::new());
         let mut core = self.lock();
         core.counters.created.0 += 1;
         core.counters.created.1 += begun.elapsed();
         let waiting = core.admit(waiting);
         let params = ids(&waiting);
         if let Some(held) = core.databases.get_mut(&id) {
-            (held.oid, held.leaves_traces, held.waiting) = (oid, leaves_traces, waiting);
+            (held.oid, held.leaves_traces, held.waiting) = (address.oid, leaves_traces, waiting);
         }
         core.trim_idle(id);
         core.raise_in_background(Event::Warmed { database: id, params });
@@ -86,18 +88,19 @@ impl Inner {
         if !matches!(outcome, Outcome::Fresh(_)) {
             return outcome;
         }
-        let Some((oid, from)) = self.lock().databases.get(&id).map(|held| (held.oid, held.own_name.clone()))
-        else {
-            return outcome;
+        let (oid, from, to) = {
+            let mut core = self.lock();
+            let Some(held) = core.databases.get_mut(&id) else { return outcome };
+            let to = ready(&held.own_name);
+            // A lost connection leaves open which name the database has.
+            held.names.insert(to.clone());
+            (held.oid, held.own_name.clone(), to)
         };
-        let to = ready(&from);
-        match self.admin.execute(
-            "hide a database",
-            &HIDE,
-            &[&oid.to_string(), &literal(&from), &literal(&to)],
-        ) {
+        let arguments = [&*oid.to_string(), &literal(&from), &literal(&to)];
+        match self.admin.execute("hide a database", &HIDE, &arguments) {
             Ok(_) => {
                 if let Some(held) = self.lock().databases.get_mut(&id) {
+                    held.names.retain(|name| *name == to);
                     held.own_name = to;
                 }
             }
@@ -112,16 +115,16 @@ impl Inner {
         if held.server.is_some() {
             return Outcome::Done;
         }
-        let mut names = vec![held.own_name.clone()];
-        if is_preparing(&held.own_name) {
-            // The connection may have been lost that gave it the name of a ready one.
-            names.push(ready(&held.own_name));
-        }
-        let oid = held.oid;
-        match names.iter().try_for_each(|name| drop_database(name, &self.admin)) {
+        let dropped = if held.oid == 0 {
+            // pgfresh has not learnt its oid: the copy has failed on the way.
+            drop_named(&held.own_name, &self.admin)
+        } else {
+            drop_database(held.oid, &held.names, &self.admin)
+        };
+        match dropped {
             Ok(()) => {
                 // Nothing of it is of interest any more.
-                self.evidence.take(oid);
+                self.evidence.take(held.oid);
                 Outcome::Done
             }
             Err(error) => {
@@ -180,7 +183,7 @@ impl Inner {
 
     /// Has a session of ours prepare what is run for every lease.
     pub(crate) fn practise(&self) {
-        self.admin.practise(&[name_in(self.options.major), &STATS_RENAMED, &HIDE]);
+        self.admin.practise(&[name_in(self.options.major), &STATS_RENAMED, &DATABASE_OF, &HIDE]);
     }
 
     /// A copy of a template with unlogged tables, where no reset can restore their rows.
@@ -206,23 +209,22 @@ impl Inner {
     fn look_into(
         &self,
         id: DatabaseId,
-        oid: u32,
-        name: &str,
+        copy: &DatabaseAddress,
         template: &Template,
     ) -> Result<bool, LeaseError> {
         if !template.is_recyclable() {
             // It may change from copy to copy.
-            return self.leaves_traces(name);
+            return self.leaves_traces(copy);
         }
         match template.catalog() {
             None if !template.is_to_be_read() => {}
-            None if self.recall_catalog(oid, template)? => {}
-            None => self.read_catalog_once(oid, name, template)?,
+            None if self.recall_catalog(copy, template)? => {}
+            None => self.read_catalog_once(copy, template)?,
             Some(catalog) if catalog.digests.are_wanted() && !self.lock().table.is_awaited(id) => {
                 if let Ok(_reading) = template.reading.try_lock() {
                     let read = |session: &mut AdminConnection| catalog.read_digests(session);
-                    match self.admin.ask(name, "read a template's definitions", read) {
-                        Ok(digests) if self.are_untouched([template.oid, oid]) => {
+                    match self.admin.ask(copy, "read a template's definitions", read) {
+                        Ok(digests) if self.are_untouched([template.oid, copy.oid]) => {
                             catalog.digests.know(digests);
                         }
                         Ok(_) => {}
@@ -241,7 +243,7 @@ impl Inner {
     /// Reads a template's catalog, which only the end of a lease needs: in the second copy, so that the first client does not
     /// wait for that. Nor do other copies while it is read in one. But where a crash could take away what is to be read, that
     /// comes first.
-    fn read_catalog_once(&self, oid: u32, name: &str, template: &Template) -> Result<(), LeaseError> {
+    fn read_catalog_once(&self, copy: &DatabaseAddress, template: &Template) -> Result<(), LeaseError> {
         let can_wait = self.is_all_logged(template);
         if can_wait && !template.passed_over.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -250,12 +252,12 @@ impl Inner {
         if reading.is_none() || template.catalog().is_some() {
             return Ok(());
         }
-        let catalog = self.read_catalog(oid, name, template);
-        let (catalog, leaves_traces) = match catalog.and_then(|read| Ok((read, self.leaves_traces(name)?))) {
+        let catalog = self.read_catalog(copy, template);
+        let (catalog, leaves_traces) = match catalog.and_then(|read| Ok((read, self.leaves_traces(copy)?))) {
             Ok(read) => read,
             Err(error) => return self.go_on_without(template, error, can_wait),
         };
-        if !self.are_untouched([template.oid, oid]) {
+        if !self.are_untouched([template.oid, copy.oid]) {
             return Ok(());
         }
         match template.recall(self.options.major) {
@@ -303,13 +305,13 @@ impl Inner {
     }
 
     /// Takes the catalog from a note, if an earlier server on the same files has left one. What is the server's own is read.
-    fn recall_catalog(&self, oid: u32, template: &Template) -> Result<bool, LeaseError> {
+    fn recall_catalog(&self, copy: &DatabaseAddress, template: &Template) -> Result<bool, LeaseError> {
         let major = self.options.major;
         // The digest of all that is in a database is in no note.
         let Some((noted, leaves_traces)) = template.recall(major).filter(|_| !self.options.paranoid) else {
             return Ok(false);
         };
-        let attributes = DatabaseStats::read(oid, &self.admin)?.attributes;
+        let attributes = DatabaseStats::read(copy, &self.admin)?.attributes;
         let horizon = template.horizon.clone();
         template.catalog.get_or_init(|| (noted.recalled(attributes, horizon, major), leaves_traces));
         Ok(true)
@@ -327,20 +329,19 @@ impl Inner {
             && tablespaces.is_ok_and(|mut tablespaces| tablespaces.next().is_none())
     }
 
-    fn leaves_traces(&self, name: &str) -> Result<bool, LeaseError> {
-        let found = self.admin.ask(name, "look for functions", |session| session.query(MAY_LEAVE_TRACES))?;
+    fn leaves_traces(&self, copy: &DatabaseAddress) -> Result<bool, LeaseError> {
+        let found = self.admin.ask(copy, "look for functions", |session| session.query(MAY_LEAVE_TRACES))?;
         Ok(text(&found) != "f")
     }
 
     pub(crate) fn read_catalog(
         &self,
-        oid: u32,
-        name: &str,
+        copy: &DatabaseAddress,
         template: &Template,
     ) -> Result<TemplateCatalog, LeaseError> {
-        let attributes = DatabaseStats::read(oid, &self.admin)?.attributes;
+        let attributes = DatabaseStats::read(copy, &self.admin)?.attributes;
         let (major, paranoid) = (self.options.major, self.options.paranoid);
-        self.admin.ask(name, "read a template's catalog", |session| {
+        self.admin.ask(copy, "read a template's catalog", |session| {
             TemplateCatalog::read(session, attributes.clone(), template.horizon.clone(), major, paranoid)
         })
     }
@@ -351,8 +352,7 @@ impl Inner {
     pub(crate) fn warm_up(
         &self,
         id: DatabaseId,
-        oid: u32,
-        name: &str,
+        address: &DatabaseAddress,
         template: &Template,
         mut waiting: Vec<WaitingBackend>,
     ) -> Vec<WaitingBackend> {
@@ -371,7 +371,7 @@ impl Inner {
         if lacking.is_empty() || template.fires_at_login || self.ends_idle {
             return waiting;
         }
-        let Ok((stamp, before)) = self.read_stamp(oid) else { return waiting };
+        let Ok((stamp, before)) = self.read_stamp(address) else { return waiting };
         let tables = template.catalog().map_or_else(Vec::new, TemplateCatalog::names);
         let mut started = Vec::new();
         for params in lacking.into_iter().filter(|params| !may_be_too_idle(params, &stamp)) {
@@ -379,8 +379,12 @@ impl Inner {
                 break;
             }
             let Some(seat) = self.seats.try_take() else { break };
-            match Backend::practised(&self.options.directory, &params, name, &tables) {
+            let backend = Backend::practised(&self.options.directory, &params, &address.name, &tables);
+            match backend {
                 Some(backend) => {
+                    if backend.database(&self.admin).and_then(|oid| address.expect(oid)).is_err() {
+                        return waiting;
+                    }
                     let backend = Backend { seat, ..backend };
                     started.push(WaitingBackend { params, backend, stamp: Arc::clone(&stamp), since: None });
                 }
@@ -388,7 +392,7 @@ impl Inner {
             }
         }
         // What was set only while they started leaves no trace in the stamp.
-        let is_same = self.read_stamp(oid).is_ok_and(|(now, _)| now == stamp);
+        let is_same = self.read_stamp(address).is_ok_and(|(now, _)| now == stamp);
         if is_same && self.evidence.are_settings_unchanged(before) {
             waiting.append(&mut started);
         }

@@ -1,6 +1,6 @@
 //! The table with what belongs to its databases in the world, behind one lock, and the answers to those who ask.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use pgwire::StartupParams;
 use server::AdminConnection;
 use sys::lock;
 
+use crate::address::DatabaseAddress;
 use crate::admin::MakeRoom;
 use crate::backend::{CatalogStamp, WaitingBackend, params_id};
 use crate::catalog::{Content, FileMap, TemplateCatalog};
@@ -68,6 +69,8 @@ pub(crate) struct Held {
     pub(crate) oid: u32,
     /// What it is called while it is not leased.
     pub(crate) own_name: String,
+    /// Names that pgfresh has given it and that it may have now. A database with another name belongs to SQL.
+    pub(crate) names: BTreeSet<String>,
     /// As its last holder knew it.
     pub(crate) last_name: String,
     /// What was read of it when its last lease ended.
@@ -119,8 +122,19 @@ impl MakeRoom for Mutex<Core> {
 
 impl Held {
     pub(crate) fn new(own_name: String, template: Option<Template>, epoch: Epoch) -> Self {
+        let names = BTreeSet::from([own_name.clone()]);
         // It may have functions until it is known.
-        Self { own_name, template, leaves_traces: true, epoch, ..Self::default() }
+        Self { own_name, names, template, leaves_traces: true, epoch, ..Self::default() }
+    }
+
+    /// Its address while it is leased.
+    pub(crate) fn leased_address(&self) -> DatabaseAddress {
+        DatabaseAddress::new(self.oid, &self.last_name)
+    }
+
+    /// Its address while it is not leased.
+    pub(crate) fn own_address(&self) -> DatabaseAddress {
+        DatabaseAddress::new(self.oid, &self.own_name)
     }
 
     pub(crate) fn of_server(server: LeasedServer, epoch: Epoch) -> Self {

@@ -1,21 +1,50 @@
 //! Dropping a database, with what would keep it from being dropped.
+//!
+//! DROP DATABASE knows databases by name only. So the database with the right oid first gets a name that no other has.
 
+use std::collections::BTreeSet;
+
+use ::template::PREFIX;
 use server::{AdminConnection, SessionError, identifier, literal};
 
 use crate::LeaseError;
-use crate::admin::AdminPool;
+use crate::address::{DatabaseAddress, list_of};
+use crate::admin::{AdminPool, number, text};
 use crate::reset::roll_back_prepared;
 
-/// Drops a database and ends whatever sessions, prepared transactions, subscriptions and slots it has; one that is not
-/// there is no error.
-pub(crate) fn drop_database(name: &str, admin: &AdminPool) -> Result<(), LeaseError> {
-    let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(name));
+/// Prefix of the name that a database has while pgfresh drops it.
+pub(crate) fn dropped_prefix() -> String {
+    format!("{PREFIX}dropped_")
+}
+
+/// Drops whichever database has that name. A missing database is no error.
+pub(crate) fn drop_named(name: &str, admin: &AdminPool) -> Result<(), LeaseError> {
+    let sql = format!("SELECT oid FROM pg_database WHERE datname = {}", literal(name));
+    let oid = number(&text(&admin.run("drop a database", &sql)?));
+    drop_database(oid, &BTreeSet::from([name.to_owned()]), admin)
+}
+
+/// Drops the database with that oid and ends whatever sessions, prepared transactions, subscriptions and slots it has. Does nothing if
+/// SQL has dropped it, or has given it a name that is none of `names`.
+pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPool) -> Result<(), LeaseError> {
+    let dropped = DatabaseAddress::new(oid, &format!("{}{oid}", dropped_prefix()));
+    // An earlier attempt may have given it that name. No program that visits all databases lists it from then on.
+    let sql = format!(
+        "UPDATE pg_database SET datname = {to}, datallowconn = false \
+         WHERE oid = {oid} AND (datname = {to} OR datname = ANY ({})) RETURNING oid",
+        list_of(names),
+        to = literal(&dropped.name)
+    );
+    if admin.run("drop a database", &sql)?.is_empty() {
+        return Ok(());
+    }
+    let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(&dropped.name));
     let drop = || admin.run("drop a database", &sql).map(drop);
     match drop() {
         // FORCE does not mean these, and most can be ended from within only.
         Err(error) if matches!(error.sqlstate(), "42809" | "55006" | "2BP01") => {
-            admin.run("open a database", &open(name))?;
-            admin.ask(name, "end what hangs on a database", clear)?;
+            admin.run("open a database", &open(oid))?;
+            admin.ask(&dropped, "end what hangs on a database", clear)?;
             drop()
         }
         other => other,
@@ -23,11 +52,10 @@ pub(crate) fn drop_database(name: &str, admin: &AdminPool) -> Result<(), LeaseEr
 }
 
 /// Takes back what a client has said of it by `ALTER DATABASE`: a template is not dropped, and one that is closed is not entered.
-fn open(name: &str) -> String {
+fn open(oid: u32) -> String {
     format!(
         "UPDATE pg_catalog.pg_database SET datistemplate = false, datallowconn = true, datconnlimit = -1 \
-         WHERE datname = {}",
-        literal(name)
+         WHERE oid = {oid}"
     )
 }
 

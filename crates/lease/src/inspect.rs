@@ -29,7 +29,7 @@ impl Leases {
     pub fn inspect(&self, name: &str) -> Result<Inspection, LeaseError> {
         let name = cut(whole(name)?);
         match self.isolation(name) {
-            None => Ok(Inspection { session: self.0.admin.open(name)?, guard: None }),
+            None => Ok(Inspection { session: self.0.admin.open_named(name)?, guard: None }),
             Some(Isolation::Rollback) => Err(LeaseError::Hidden(name.to_owned())),
             Some(isolation @ (Isolation::Clone | Isolation::Server)) => self.join(name, isolation),
         }

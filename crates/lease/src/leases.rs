@@ -1,5 +1,6 @@
 //! What can be leased by name: the front of this crate. Sessions ([`Leases::connect`]) are in `session`.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
@@ -13,18 +14,18 @@ use crate::admin::AdminPool;
 use crate::backend::{IDLE_TIMEOUT, params_id};
 use crate::claims::Claims;
 use crate::core::Core;
-use crate::drop::drop_database;
+use crate::drop::{drop_database, drop_named, dropped_prefix};
 use crate::evidence::Evidence;
 use crate::expected::ExpectedParams;
 use crate::inner::{Inner, LEAST_CAPACITY};
 use crate::leased_server::ServerAction;
 use crate::maintenance;
-use crate::names::{ALWAYS, check_name, cut, name_of_kept, whole};
+use crate::names::{ALWAYS, check_name, cut, name_of_kept, preparing_prefix, ready_prefix, whole};
 use crate::options::LeaseOptions;
 use crate::processors::Processors;
 use crate::seats::{Seats, Shares};
 use crate::table::{Answer, Closing, Event, Source, Terms, WORKERS, Want};
-use crate::template::{PREFIX, Template, database_of};
+use crate::template::{Template, database_of};
 use crate::{Isolation, LeaseError, TemplateDatabase};
 
 /// All leases of one server; clones are the same.
@@ -209,7 +210,7 @@ impl Leases {
 
     /// Removes a database that an earlier server on the same data has kept, with its sessions: it is no lease.
     pub fn drop_inherited(&self, name: &str) -> Result<(), LeaseError> {
-        drop_database(whole(name)?, &self.0.admin)
+        drop_named(whole(name)?, &self.0.admin)
     }
 
     /// Takes a template into service that an earlier server on the same data had in service.
@@ -254,7 +255,7 @@ impl Leases {
         inner.measure_capacity();
         let sql = format!("UPDATE pg_database SET datistemplate = false WHERE oid = {}", template.oid);
         inner.admin.run("open a template", &sql)?;
-        drop_database(&template.database, &inner.admin)
+        drop_database(template.oid, &BTreeSet::from([template.database]), &inner.admin)
     }
 
     /// Restarts, stops or crashes the server of a lease.
@@ -385,19 +386,23 @@ struct ServerFacts {
     sessions: usize,
 }
 
-/// Looks at the server. Removes the ready databases of an earlier pgfresh, on whose data this server goes on: their names will be
-/// given again.
+/// Looks at the server. Removes databases of an earlier pgfresh, on whose data this server goes on, that were ready, being prepared or
+/// being dropped: their names will be given again.
 fn look_around(admin: &AdminPool) -> Result<ServerFacts, LeaseError> {
     // Of a bound that our own sessions do not have the files tell, and stamps of what roles and databases have.
     let sql = format!(
         "SELECT current_setting('jit'), current_setting('max_connections'), datname, coalesce(( \
            SELECT setting FROM pg_file_settings WHERE name = '{IDLE_TIMEOUT}' AND applied), '0') \
-         FROM (VALUES (1)) AS one LEFT JOIN pg_database ON starts_with(datname, '{PREFIX}ready_')"
+         FROM (VALUES (1)) AS one LEFT JOIN pg_database \
+         ON starts_with(datname, '{}') OR starts_with(datname, '{}') OR starts_with(datname, '{}')",
+        ready_prefix(),
+        preparing_prefix(),
+        dropped_prefix()
     );
     let rows = admin.run("look for databases", &sql)?;
     for row in &rows {
         if let Some(name) = row.get(2).and_then(Option::as_deref) {
-            drop_database(name, admin)?;
+            drop_named(name, admin)?;
         }
     }
     let fact = |column: usize| rows.first().and_then(|row| row.get(column)?.as_deref());

@@ -12,6 +12,7 @@
 //! leased database        the client's name       renamed under its backends
 //! ```
 
+mod address;
 mod admin;
 mod attributes;
 mod backend;
@@ -41,6 +42,7 @@ mod leases;
 mod maintenance;
 mod name_rules;
 mod names;
+mod naming;
 mod note;
 mod options;
 mod processors;

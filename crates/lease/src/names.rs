@@ -33,7 +33,17 @@ pub(crate) fn whole(name: &str) -> Result<&str, LeaseError> {
 /// Names a database that pgfresh prepares. Programs may list it meanwhile, and ask for it by that name later, when no database has it
 /// any more: like any other name, it gives them a fresh database. No database has such a name twice.
 pub(crate) fn preparing(serial: u64) -> String {
-    format!("{PREFIX}{PREPARING}{serial}")
+    format!("{}{serial}", preparing_prefix())
+}
+
+/// Prefix of each name of [`preparing`].
+pub(crate) fn preparing_prefix() -> String {
+    format!("{PREFIX}{PREPARING}")
+}
+
+/// Prefix of each name of [`ready`].
+pub(crate) fn ready_prefix() -> String {
+    format!("{PREFIX}{READY}")
 }
 
 /// Whether a name is one of [`preparing`].

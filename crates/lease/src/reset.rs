@@ -12,6 +12,7 @@ use pgwire::encode;
 use server::{AdminConnection, Rows, SessionError, Setting, literal};
 
 use crate::LeaseError;
+use crate::address::DatabaseAddress;
 use crate::admin::{AdminPool, MARK, mark_of, union};
 use crate::backend::WaitingBackend;
 use crate::catalog::{
@@ -29,6 +30,8 @@ use crate::wal::{Changes, Lsn};
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
 /// A table that grew beyond this is truncated, not emptied row by row; one that cannot be is a reason to drop.
 const BLOAT: u64 = 1 << 20;
+/// Reason not to reset a database that belongs to SQL.
+pub(crate) const GONE: &str = "it was dropped or renamed by SQL";
 /// Why a database is not reset in which something was defined.
 const DEFINITIONS: &str = "its definitions were changed";
 /// Rows of catalogs that may have been changed where all is as before, as after a temporary table: reading what a template
@@ -40,9 +43,7 @@ const WRITING: [Setting; 2] = [("session_replication_role", "replica"), ("lock_t
 /// What a reset needs to know of a database.
 #[derive(Debug)]
 pub(crate) struct Used<'a> {
-    pub(crate) oid: u32,
-    /// As the server knows it now.
-    pub(crate) name: &'a str,
+    pub(crate) address: &'a DatabaseAddress,
     pub(crate) catalog: &'a TemplateCatalog,
     /// What was read of it when its lease ended.
     pub(crate) stats: Option<DatabaseStats>,
@@ -77,6 +78,9 @@ impl From<SessionError> for NotRecyclable {
 
 impl From<LeaseError> for NotRecyclable {
     fn from(error: LeaseError) -> Self {
+        if let LeaseError::NotLeased(_) = error {
+            return Self::because(GONE);
+        }
         let detail = error.detail().unwrap_or_default();
         Self { reason: "a statement of the reset failed", error: Some(format!("{error}: {detail}")) }
     }
@@ -111,7 +115,7 @@ pub(crate) fn reset(
     if stats.attributes != used.catalog.attributes {
         return Err(NotRecyclable::because("its settings, owner or grants were changed"));
     }
-    let mut touched = read_changes(&evidence.changes_up_to(stats.mark, used.oid), used)?;
+    let mut touched = read_changes(&evidence.changes_up_to(stats.mark, used.address.oid), used)?;
     if touched.is_nothing() {
         return Ok(Proof::new());
     }
@@ -132,7 +136,7 @@ pub(crate) fn reset(
         let changed = changed.map_or_else(|| changed_classes(admin, used), Ok)?;
         mark = settle_classes(admin, used, &changed)?;
     }
-    check_own_changes(&evidence.changes_up_to(mark, used.oid), used, &touched)?;
+    check_own_changes(&evidence.changes_up_to(mark, used.address.oid), used, &touched)?;
     Ok(Proof::new())
 }
 
@@ -146,7 +150,7 @@ impl Touched {
 fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<DatabaseStats, NotRecyclable> {
     let begun = Instant::now();
     loop {
-        let stats = used.stats.take().map_or_else(|| DatabaseStats::read(used.oid, admin), Ok)?;
+        let stats = used.stats.take().map_or_else(|| DatabaseStats::read(used.address, admin), Ok)?;
         let ours = used.waiting.len() + usize::from(used.session.is_some());
         if stats.sessions > ours {
             if begun.elapsed() > STRAGGLER_TIMEOUT {
@@ -178,14 +182,17 @@ fn own_session<'a>(
     used: &'a mut Used<'_>,
 ) -> Result<&'a mut AdminConnection, NotRecyclable> {
     if used.session.is_none() {
-        used.session = Some(open_own_session(admin, used.name)?);
+        used.session = Some(open_own_session(admin, used.address)?);
     }
     used.session.as_mut().ok_or(NotRecyclable::because("no session could be opened"))
 }
 
 /// One that writes what a reset has to write, whatever clients have set.
-pub(crate) fn open_own_session(admin: &AdminPool, name: &str) -> Result<AdminConnection, NotRecyclable> {
-    Ok(admin.open_with(name, &WRITING)?)
+pub(crate) fn open_own_session(
+    admin: &AdminPool,
+    address: &DatabaseAddress,
+) -> Result<AdminConnection, NotRecyclable> {
+    Ok(admin.open_in(address, &WRITING)?)
 }
 
 /// What the log says was touched, if that can be undone.

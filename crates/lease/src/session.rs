@@ -6,7 +6,9 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use pgwire::{ErrorResponse, StartupParams};
+use server::literal;
 
+use crate::address::DatabaseAddress;
 use crate::admin::ROOM_TIMEOUT;
 use crate::backend::{
     CatalogStamp, WaitingBackend, may_be_too_idle, may_compile, params_id, stamp_in, stamp_of,
@@ -153,7 +155,11 @@ impl Leases {
                     Err(error) if is_gone(&error) || is_closed(&error) => last = error,
                     other => return other,
                 },
-                _ => return inner.connect_unleased(name, request.params),
+                _ => match inner.connect_elsewhere(name, request.params) {
+                    // The name belongs to a lease by now. The session has to count in it.
+                    Err(error @ LeaseError::NotLeased(_)) => last = error,
+                    other => return other,
+                },
             }
         }
         Err(last)
@@ -199,11 +205,33 @@ impl Inner {
         Ok(Entered::Plain(Connected { backend, guard: SessionGuard(None) }))
     }
 
-    /// What a session in the database would read at its start, nothing if that is gone, and how far the log was read for it.
-    pub(crate) fn read_stamp(&self, oid: u32) -> Result<(CatalogStamp, Lsn), LeaseError> {
-        let oid = oid.to_string();
+    /// Starts a session with a database that SQL has made.
+    ///
+    /// # Errors
+    /// [`LeaseError::NotLeased`] if the name belongs to a lease by now.
+    fn connect_elsewhere(&self, name: &str, params: &StartupParams) -> Result<Entered, LeaseError> {
+        let entered = self.connect_unleased(name, params)?;
+        let leased = {
+            let core = self.lock();
+            core.table.holder(name).and_then(|id| core.databases.get(&id)).map(|held| held.oid)
+        };
+        if let (Some(_), Entered::Plain(Connected { backend, .. })) = (leased, &entered)
+            && backend.database(&self.admin)? == leased
+        {
+            return Err(LeaseError::NotLeased(name.to_owned()));
+        }
+        Ok(entered)
+    }
+
+    /// Reads the stamp of a database, and up to where the log is read then. The stamp is empty if SQL has dropped or renamed the
+    /// database.
+    pub(crate) fn read_stamp(
+        &self,
+        DatabaseAddress { oid, name }: &DatabaseAddress,
+    ) -> Result<(CatalogStamp, Lsn), LeaseError> {
+        let arguments = [&*oid.to_string(), &literal(name)];
         let stamp = stamp_in(self.options.major);
-        let (rows, mark) = self.admin.execute_and_mark("look at settings and roles", stamp, &[&oid])?;
+        let (rows, mark) = self.admin.execute_and_mark("look at settings and roles", stamp, &arguments)?;
         self.evidence.read(mark);
         Ok((stamp_of(&rows, &self.options.data), mark))
     }
@@ -216,8 +244,22 @@ impl Inner {
         !may_compile && !may_be_ended && may_come_again(params)
     }
 
-    /// Starts a backend. Where there is no room for one more, those that only wait make room.
-    pub(crate) fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
+    /// Starts a backend in this database and no other.
+    ///
+    /// # Errors
+    /// [`LeaseError::NotLeased`] if SQL has given its name to another database.
+    pub(crate) fn start_backend_in(
+        &self,
+        database: &DatabaseAddress,
+        params: &StartupParams,
+    ) -> Result<Backend, LeaseError> {
+        let backend = self.start_backend(&database.name, params)?;
+        database.expect(backend.database(&self.admin)?)?;
+        Ok(backend)
+    }
+
+    /// Starts a backend in whichever database has that name. Where there is no room for one more, those that only wait make room.
+    fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
         // The server counts those of replication by themselves.
         let seat = if params.is_replication() { Seat::default() } else { self.take_seat()? };
         let start = || Backend::connect(&self.options.directory, params, name);
@@ -246,23 +288,23 @@ impl LeasedSession {
     /// A backend that waits in the database, if it cannot be told from a new one. Takes note of what a new one would read.
     fn find_waiting(&mut self) -> Option<Backend> {
         let inner = &self.inner;
-        let (oid, (stamp, is_current), files) = {
+        let (address, (stamp, is_current), files) = {
             let mut core = inner.lock();
             let held = core.databases.get_mut(&self.id)?;
             let stamp = held.stamp.clone();
             held.stamp.1 = false;
-            (held.oid, stamp, held.known_files())
+            (held.leased_address(), stamp, held.known_files())
         };
         let position;
         (self.stamp, position) = if is_current {
             (stamp, inner.evidence.position())
         } else {
-            inner.read_stamp(oid).unwrap_or((CatalogStamp::from(""), Lsn(0)))
+            inner.read_stamp(&address).unwrap_or((CatalogStamp::from(""), Lsn(0)))
         };
         self.since = Some(position);
         // Its lock is held while files are read: it is asked before ours is taken.
         let may_be_defined =
-            !is_current && inner.evidence.may_have_changed(oid, |file| files.may_be_definition(file));
+            !is_current && inner.evidence.may_have_changed(address.oid, |file| files.may_be_definition(file));
         let settings = inner.evidence.settings_changed();
         {
             let mut core = inner.lock();
@@ -285,6 +327,12 @@ impl LeasedSession {
         }
     }
 
+    fn start_backend(&self) -> Result<Backend, LeaseError> {
+        let address = self.inner.lock().databases.get(&self.id).map(Held::leased_address);
+        let address = address.ok_or_else(|| LeaseError::NotLeased(String::new()))?;
+        self.inner.start_backend_in(&address, &self.params)
+    }
+
     /// The server has let the session begin.
     fn begun(&self, counter: impl FnOnce(&mut Counters) -> &mut u64) {
         let mut core = self.inner.lock();
@@ -299,7 +347,7 @@ impl LeasedSession {
                 self.begun(|counters| &mut counters.warm);
                 backend
             }
-            None => match self.inner.start_backend(name, &self.params) {
+            None => match self.start_backend() {
                 // The server may have crashed after the database was given its name, and before this session began.
                 Ok(_) if is_first && self.inner.has_crashed_since(self.id) => return Err(self.lost(name)),
                 Ok(backend) => {

@@ -3,10 +3,11 @@
 use server::literal;
 
 use crate::LeaseError;
+use crate::address::{DatabaseAddress, list_of};
 use crate::admin::{AdminPool, Prepared};
 use crate::wal::Lsn;
 
-/// What is read, of the row of `pg_database` with that oid ($1), in the cheapest words: `shobj_description()` plans a query at
+/// What is read, of the row of `pg_database` with that oid ($1) and name, in the cheapest words: `shobj_description()` plans a query at
 /// each call, and aggregates take longer than arrays. The row is read whole, whatever columns a major version has, but for what
 /// each copy has of its own and what VACUUM changes; that takes a microsecond more than six columns by name. A backend counts
 /// until nothing of it can follow in the log. Source: `src/backend/utils/activity/backend_status.c`.
@@ -27,14 +28,17 @@ macro_rules! columns {
 
 const STATS: Prepared = Prepared {
     name: "stats",
-    types: &["oid"],
-    sql: concat!("SELECT ", columns!(), " FROM pg_database WHERE oid = $1"),
+    types: &["oid", "name"],
+    sql: concat!("SELECT ", columns!(), " FROM pg_database WHERE oid = $1 AND datname = $2"),
 };
 /// The same while the database gets another name, as [`rename`](crate::template::rename) does it.
 pub(crate) const STATS_RENAMED: Prepared = Prepared {
     name: "stats_renamed",
-    types: &["oid", "name"],
-    sql: concat!("UPDATE pg_database SET datname = $2 WHERE oid = $1 RETURNING ", columns!()),
+    types: &["oid", "name", "name[]"],
+    sql: concat!(
+        "UPDATE pg_database SET datname = $2 WHERE oid = $1 AND datname = ANY ($3) RETURNING ",
+        columns!()
+    ),
 };
 
 /// What was read.
@@ -51,25 +55,37 @@ pub(crate) struct DatabaseStats {
 }
 
 impl DatabaseStats {
-    /// Reads it of the database with that oid.
+    /// Reads the statistics of a database.
     ///
     /// # Errors
-    /// [`LeaseError::NotLeased`] if there is none.
-    pub(crate) fn read(oid: u32, admin: &AdminPool) -> Result<Self, LeaseError> {
-        Self::read_by(&STATS, &[&oid.to_string()], admin)
+    /// [`LeaseError::NotLeased`] if SQL has dropped or renamed the database.
+    pub(crate) fn read(database: &DatabaseAddress, admin: &AdminPool) -> Result<Self, LeaseError> {
+        let DatabaseAddress { oid, name } = database;
+        Self::read_by(&STATS, &[&oid.to_string(), &literal(name)], name, admin)
     }
 
-    /// Gives the database another name, and reads what it is then: the end of a lease needs both.
+    /// Renames a database, and reads its statistics: the end of a lease needs both. `names` are those that it may have until then.
     ///
     /// # Errors
-    /// The same, and SQLSTATE 23505 if the name is taken.
-    pub(crate) fn rename_and_read(oid: u32, name: &str, admin: &AdminPool) -> Result<Self, LeaseError> {
-        Self::read_by(&STATS_RENAMED, &[&oid.to_string(), &literal(name)], admin)
+    /// [`LeaseError::NotLeased`] if SQL has dropped or renamed the database, SQLSTATE 23505 if the name is taken.
+    pub(crate) fn rename_and_read(
+        to: &DatabaseAddress,
+        names: &[String],
+        admin: &AdminPool,
+    ) -> Result<Self, LeaseError> {
+        let DatabaseAddress { oid, name } = to;
+        let arguments = [&*oid.to_string(), &literal(name), &list_of(names)];
+        Self::read_by(&STATS_RENAMED, &arguments, name, admin)
     }
 
-    fn read_by(statement: &Prepared, arguments: &[&str], admin: &AdminPool) -> Result<Self, LeaseError> {
+    fn read_by(
+        statement: &Prepared,
+        arguments: &[&str],
+        name: &str,
+        admin: &AdminPool,
+    ) -> Result<Self, LeaseError> {
         let (rows, mark) = admin.execute_and_mark("look at a database", statement, arguments)?;
-        let row = rows.into_iter().next().ok_or_else(|| LeaseError::NotLeased(arguments[0].to_owned()))?;
+        let row = rows.into_iter().next().ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
         let mut columns = row.into_iter();
         let mut next = || columns.next().flatten();
         Ok(Self {

@@ -11,12 +11,13 @@ use server::{literal, set_own};
 use storage::Entry;
 use sys::lock;
 
+use crate::address::{DatabaseAddress, list_of};
 use crate::admin::{AdminPool, MARK, Prepared, mark_of, number};
 use crate::attributes::Attributes;
 use crate::backend::{CatalogStamp, stamp, stamp_of};
 use crate::cached::{CachedCopy, CachedFiles, NotedRow};
 use crate::catalog::{Content, HORIZON, Seed, Table, TemplateCatalog, queries};
-use crate::drop::drop_database;
+use crate::drop::drop_named;
 use crate::eviction::{copy_without_sessions, evict};
 use crate::evidence::Evidence;
 use crate::wal::{FileChanges, Lsn, RelationFile};
@@ -249,20 +250,22 @@ impl Template {
                     return Err(error);
                 }
                 // A test may have terminated our connection. Whether the copy was made before is unknown.
-                drop_database(name, admin)?;
+                drop_named(name, admin)?;
                 copy_without_sessions(&self.database, &sql, admin)?;
             }
         }
         let result = self.complete(name, admin, evidence).and_then(|oid| {
             // Another database may have had its name.
             let is_other = evidence.source(oid).is_some_and(|source| source != self.oid);
-            if is_other || by_files == CachedCopy::Impossible && self.is_changed(evidence) {
+            // No client knows the copy yet: the log must tell of nothing but its making.
+            let is_touched = !evidence.take(oid).files.is_empty();
+            if is_other || is_touched || by_files == CachedCopy::Impossible && self.is_changed(evidence) {
                 return Err(LeaseError::Changed(self.name.clone()));
             }
             Ok(Some(oid))
         });
         if result.is_err() {
-            drop_database(name, admin)?;
+            drop_named(name, admin)?;
         }
         result
     }
@@ -291,7 +294,7 @@ impl Template {
         let complete = |how: String| admin.run("complete a copy", &format!("{how}; {sql}"));
         let mut rows = match self.attributes.as_ref().filter(|attributes| !attributes.are_usual()) {
             None => admin.run("complete a copy", &sql)?,
-            Some(attributes) => match complete(attributes.put_on(name)) {
+            Some(attributes) => match complete(attributes.put_on(&oid_of(name))) {
                 // A role has another name by now, or is gone.
                 Err(error) if !error.is_lost() => complete(complete_copy(&self.database, name))?,
                 completed => completed?,
@@ -338,15 +341,20 @@ fn close(template: &str, database: &str, admin: &AdminPool) -> Result<String, Le
     Ok(called)
 }
 
+/// An expression for the oid of the database that has that name.
+fn oid_of(name: &str) -> String {
+    format!("(SELECT oid FROM pg_database WHERE datname = {})", literal(name))
+}
+
 /// What a note is about: the files of this very entry, and how this pgfresh reads them.
 fn subject(entry: &Entry, major: u32) -> String {
     [&entry.identity(), env!("CARGO_PKG_VERSION"), &set_own(major, &[]), &queries(major)].join("\n")
 }
 
-/// Gives a database another name, and lets clients in, which [`HIDE`] may have stopped.
+/// Gives a database another name, and lets clients in, which [`HIDE`] may have stopped. `$3` are the names that it may have until then.
 macro_rules! name {
     () => {
-        "UPDATE pg_database SET datname = $2, datallowconn = true WHERE oid = $1 RETURNING "
+        "UPDATE pg_database SET datname = $2, datallowconn = true WHERE oid = $1 AND datname = ANY ($3) RETURNING "
     };
 }
 
@@ -360,28 +368,27 @@ pub(crate) const HIDE: Prepared = Prepared {
 
 /// Names a database in a server of that major version, and returns its stamp.
 pub(crate) const fn name_in(major: u32) -> &'static Prepared {
-    const TYPES: &[&str] = &["oid", "name"];
+    const TYPES: &[&str] = &["oid", "name", "name[]"];
     const BEFORE_15: Prepared =
         Prepared { name: "name", types: TYPES, sql: concat!(name!(), stamp!(before 15)) };
     const SINCE_15: Prepared = Prepared { name: "name", types: TYPES, sql: concat!(name!(), stamp!()) };
     if major < 15 { &BEFORE_15 } else { &SINCE_15 }
 }
 
-/// Gives the database with that oid another name, under any session that it has.
+/// Gives a database that address, under any session that it has. `names` are those that it may have until then.
 ///
 /// `ALTER DATABASE … RENAME` refuses that. Sessions follow: they know their database by its oid. Returns its stamp, and up
 /// to where the log is written.
 /// # Errors
-/// SQLSTATE 23505 if the name is taken, [`LeaseError::NotLeased`] if there is no such database.
+/// SQLSTATE 23505 if the name is taken, [`LeaseError::NotLeased`] if SQL has dropped or renamed the database.
 pub(crate) fn rename(
-    oid: u32,
-    name: &str,
+    DatabaseAddress { oid, name }: &DatabaseAddress,
+    names: &[String],
     options: &LeaseOptions,
     admin: &AdminPool,
 ) -> Result<(CatalogStamp, Lsn), LeaseError> {
-    let named = name_in(options.major);
-    let (rows, mark) =
-        admin.execute_and_mark("name a database", named, &[&oid.to_string(), &literal(name)])?;
+    let arguments = [&*oid.to_string(), &literal(name), &list_of(names)];
+    let (rows, mark) = admin.execute_and_mark("name a database", name_in(options.major), &arguments)?;
     if rows.is_empty() {
         return Err(LeaseError::NotLeased(name.to_owned()));
     }

@@ -6,6 +6,7 @@ use std::thread;
 use pgwire::encode;
 
 use super::*;
+use crate::address::DatabaseAddress;
 use crate::fake::{FakeLeases, POSITION, params, pid_of};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -173,11 +174,11 @@ fn a_backend_that_started_under_other_settings_is_given_to_nobody() {
 fn of_a_database_that_is_gone_nothing_is_read() {
     let fake = FakeLeases::open(HOUR);
     assert_eq!(
-        &*fake.leases.0.read_stamp(5).unwrap().0,
+        &*fake.leases.0.read_stamp(&DatabaseAddress::new(5, "db")).unwrap().0,
         &*stamp_of(&vec![vec![Some("as it was".to_owned())]], &fake.leases.0.options.data)
     );
     fake.server.lose_databases();
-    assert_eq!(&*fake.leases.0.read_stamp(5).unwrap().0, "");
+    assert_eq!(&*fake.leases.0.read_stamp(&DatabaseAddress::new(5, "db")).unwrap().0, "");
 }
 
 #[test]
@@ -364,14 +365,14 @@ fn those_that_wait_make_room_for_a_session_of_ours() {
     let fake = FakeLeases::open(HOUR);
     let pid = fake.leave_waiting("db", &params("a"));
     fake.server.refuse(&["53300", "53300"]);
-    assert!(fake.leases.0.admin.open("db").is_ok());
+    assert!(fake.leases.0.admin.open_named("db").is_ok());
     assert_eq!(fake.server.refusals(), 0);
     fake.server.expect_closed(pid);
     // What another thread has ended, or a client, is gone a moment later.
     fake.server.refuse(&["53300", "53300"]);
-    assert!(fake.leases.0.admin.open("db").is_ok());
+    assert!(fake.leases.0.admin.open_named("db").is_ok());
     fake.server.refuse(&["53300"; 1000]);
-    let error = fake.leases.0.admin.open("db").unwrap_err();
+    let error = fake.leases.0.admin.open_named("db").unwrap_err();
     assert_eq!(error.sqlstate(), "53300", "no room comes");
 }
 

@@ -225,7 +225,7 @@ impl LeaseTable {
                 };
             }
             Outcome::Doubt(reason) => reason,
-            Outcome::Vanished => "it was dropped by SQL",
+            Outcome::Vanished => "it was dropped or renamed by SQL",
             _ => "a statement of the reset failed",
         };
         *self.dropped.entry(reason).or_default() += 1;

@@ -1,8 +1,12 @@
 //! A deterministic simulation: random clients, a fake server that crashes, loses connections, is slow and refuses to
-//! rename, and a fake clock. After each event all promises of the table are checked.
+//! rename, SQL that renames, swaps, drops and creates databases, and a fake clock. After each event all promises of the table are
+//! checked.
 //!
 //! `PGFRESH_SIMULATION_EVENTS` and `PGFRESH_SIMULATION_SEED` say how long it runs and from where; a seed that fails is
 //! printed. Everything follows from the seed.
+
+mod random;
+mod server;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write as _;
@@ -11,51 +15,23 @@ use std::time::{Duration, Instant};
 use super::database::{Change, Closes, Database, Lease, Work};
 use super::line::NameState;
 use super::*;
+pub(super) use random::Random;
+use server::{Checks, Circumstances, Copy, FakeServer, Oid};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const TEMPLATES: [&str; 2] = ["app", "other"];
 const LINGERS: [u64; 4] = [0, 0, 5, 300];
 const CAPACITY: usize = 8;
+const CHECKS: Checks = Checks { sessions: true, statements: true };
 
-/// Numbers that follow from a seed. Source: xorshift64*.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    pub(super) fn below(&mut self, bound: usize) -> usize {
-        usize::try_from((self.next() >> 33) % bound as u64).unwrap()
-    }
-
-    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())].clone()
-    }
-
-    /// True once in so many times.
-    fn one_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-}
-
-/// What the fake server has.
-#[derive(Debug, Default, Clone)]
-struct Copy {
-    /// What it is called, if by a client's name.
-    name: Option<String>,
-    /// Whether it differs from its template.
-    dirty: bool,
-    /// Whether what differs is in a transaction that can be rolled back.
-    uncommitted: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Session {
+    /// Database of the table whose lease counts the session.
     database: DatabaseId,
+    /// The database name in its start-up message.
+    name: String,
+    /// Database that it is in, once it has begun.
+    inside: Option<Oid>,
     leaving: bool,
 }
 
@@ -72,11 +48,9 @@ struct Simulation {
     random: Random,
     now: Instant,
     table: LeaseTable,
-    server: BTreeMap<DatabaseId, Copy>,
+    server: FakeServer,
     /// What belongs to databases of the table.
     held: BTreeSet<DatabaseId>,
-    /// Databases made by SQL.
-    by_sql: BTreeSet<String>,
     sessions: Vec<Session>,
     tasks: Vec<Task>,
     /// Databases whose sessions are about to be told to end.
@@ -89,7 +63,7 @@ struct Simulation {
 }
 
 impl Simulation {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, checks: Checks) -> Self {
         let mut table = LeaseTable::new(CAPACITY);
         table.add_source(Source::Template("app".to_owned()), true);
         table.add_source(Source::Template("other".to_owned()), false);
@@ -98,9 +72,8 @@ impl Simulation {
             random: Random(seed | 1),
             now: Instant::now(),
             table,
-            server: BTreeMap::new(),
+            server: FakeServer::new(checks),
             held: BTreeSet::new(),
-            by_sql: BTreeSet::new(),
             sessions: Vec::new(),
             tasks: Vec::new(),
             closes: Vec::new(),
@@ -113,14 +86,15 @@ impl Simulation {
 
     fn step(&mut self) {
         match self.random.below(100) {
-            0..25 => self.request(),
-            25..40 => self.write(),
-            40..50 => self.client_goes(),
-            50..62 => self.session_ends(),
-            62..64 => self.sql(),
-            64 => self.raise(Event::Vacate),
-            65..75 => self.pass_time(),
-            75..83 => self.pull(),
+            0..22 => self.request(),
+            22..34 => self.write(),
+            34..43 => self.client_goes(),
+            43..55 => self.session_ends(),
+            55..58 => self.sql(),
+            58 => self.raise(Event::Vacate),
+            59..68 => self.pass_time(),
+            68..76 => self.pull(),
+            76..84 => self.enter(),
             _ => self.finish_a_task(),
         }
         self.check();
@@ -136,6 +110,9 @@ impl Simulation {
         }
         let gone = self.table.take_gone();
         self.held.retain(|id| !gone.contains(id));
+        for id in gone {
+            self.server.forget(id);
+        }
     }
 
     fn terms(&mut self) -> (Terms, Explicit) {
@@ -212,7 +189,7 @@ impl Simulation {
                 if let Want::Session { terms, explicit: Explicit { template: true, .. }, .. } = &waiter.want {
                     assert_eq!(lease.terms.template, terms.template, "{waiter:?} got {database:?}");
                 }
-                if let Some(copy) = self.server.get(id)
+                if let Some(copy) = self.server.copy(*id)
                     && copy.name.as_deref() == Some(&waiter.name)
                 {
                     assert!(
@@ -220,17 +197,22 @@ impl Simulation {
                         "{waiter:?} got a dirty {id:?}"
                     );
                 }
-                self.sessions.push(Session { database: *id, leaving: false });
+                let (database, name) = (*id, waiter.name);
+                self.sessions.push(Session { database, name, inside: None, leaving: false });
             }
             Answer::Done(Some(id)) if matches!(waiter.want, Want::Server) => {
                 // Its holder changes the server for a while; another event ends that.
                 self.tasks.push(Task { database: *id, kind: TaskKind::Close });
             }
             Answer::Done(Some(id)) if waiter.must_be_fresh => {
-                assert!(!self.server.get(id).is_some_and(|copy| copy.dirty), "{waiter:?} got a dirty {id:?}");
+                assert!(
+                    !self.server.copy(*id).is_some_and(|copy| copy.dirty),
+                    "{waiter:?} got a dirty {id:?}"
+                );
             }
             Answer::Done(None) if matches!(waiter.want, Want::Release) => {
-                let named = self.server.values().any(|copy| copy.name.as_deref() == Some(&waiter.name));
+                let has = |copy: &Copy| copy.name.as_deref() == Some(&waiter.name) && !copy.is_of_sql();
+                let named = self.server.databases.values().any(has);
                 assert!(
                     !named || self.table.holder(&waiter.name).is_some(),
                     "{waiter:?} was released and is there"
@@ -244,13 +226,37 @@ impl Simulation {
         if self.sessions.is_empty() {
             return;
         }
-        let session = self.random.pick(&self.sessions.clone());
+        let session = self.random.pick(&self.sessions);
+        let Some(inside) = session.inside else { return };
         let isolation = self.table.databases.get(session.database).map(|database| database.isolation);
         // The client is gone, and what it sent last may still be run.
-        if let Some(copy) = self.server.get_mut(&session.database) {
+        if let Some(copy) = self.server.databases.get_mut(&inside) {
             copy.uncommitted = isolation == Some(Isolation::Rollback) && (copy.uncommitted || !copy.dirty);
             copy.dirty = true;
         }
+    }
+
+    /// Begins a session that the table has promised. Meanwhile SQL may have given its name to another database.
+    fn enter(&mut self) {
+        let promised: Vec<_> =
+            (0..self.sessions.len()).filter(|at| self.sessions[*at].inside.is_none()).collect();
+        if promised.is_empty() {
+            return;
+        }
+        let at = self.random.pick(&promised);
+        let Session { database, name, leaving, .. } = self.sessions[at].clone();
+        let Some(isolation) = self.table.databases.get(database).map(|database| database.isolation) else {
+            self.sessions.swap_remove(at);
+            return;
+        };
+        let inside = self.server.enter(database, &name, isolation);
+        self.sessions[at].inside = inside;
+        if let Some(copy) = inside.and_then(|oid| self.server.databases.get(&oid)) {
+            assert_eq!(inside, Some(Oid::Made(database)), "a session with {name}");
+            return assert_eq!(copy.name.as_deref(), Some(&*name), "a session of {database:?}");
+        }
+        self.sessions.swap_remove(at);
+        self.raise(Event::Lost { database, leaving });
     }
 
     fn client_goes(&mut self) {
@@ -268,8 +274,13 @@ impl Simulation {
             return;
         }
         let at = self.random.below(self.sessions.len());
-        let Session { database, leaving } = self.sessions.swap_remove(at);
-        let is_gone = !self.server.contains_key(&database);
+        let Session { database, inside, leaving, .. } = self.sessions.swap_remove(at);
+        let is_gone = self.server.copy(database).is_none();
+        let isolation = self.table.databases.get(database).map(|database| database.isolation);
+        if let Some(inside) = inside.filter(|_| isolation == Some(Isolation::Clone) && self.random.one_in(2))
+        {
+            self.server.waiting.push((database, inside));
+        }
         let event = if is_gone || self.random.one_in(15) {
             Event::Lost { database, leaving }
         } else {
@@ -290,27 +301,23 @@ impl Simulation {
         let (ended, stay): (Vec<_>, _) =
             self.sessions.drain(..).partition(|session| session.database == id && !self.random.one_in(20));
         self.sessions = stay;
-        for Session { database, leaving } in ended {
+        for Session { database, leaving, .. } in ended {
             self.raise(Event::Disconnected { database, leaving });
         }
         self.raise(Event::Closed { database: id });
     }
 
-    /// What users do by SQL, with databases that belong to pgfresh too.
+    /// Does what users do by SQL. The session of a lease in rollback isolation is always in its database.
     fn sql(&mut self) {
-        let name = self.random.pick(&NAMES).to_owned();
-        let named =
-            self.server.iter().find(|(_, copy)| copy.name.as_deref() == Some(&name)).map(|(id, _)| *id);
-        match named {
-            None if self.by_sql.remove(&name) => {}
-            None if self.random.one_in(6) => {
-                self.by_sql.insert(name);
-            }
-            Some(id) if !self.sessions.iter().any(|session| session.database == id) => {
-                self.server.remove(&id);
-            }
-            None | Some(_) => {}
-        }
+        let (table, sessions) = (&self.table, &self.sessions);
+        let is_in_use = |oid: Oid| {
+            let is_rolled_back = |id| {
+                table.databases.get(id).is_some_and(|database| database.isolation == Isolation::Rollback)
+            };
+            sessions.iter().any(|session| session.inside == Some(oid))
+                || matches!(oid, Oid::Made(id) if is_rolled_back(id))
+        };
+        self.server.sql(&mut self.random, is_in_use);
     }
 
     fn pass_time(&mut self) {
@@ -353,58 +360,24 @@ impl Simulation {
     }
 
     fn run(&mut self, id: DatabaseId, kind: &TaskKind) -> Outcome {
-        let in_use = self.sessions.iter().any(|session| session.database == id);
         match kind {
             TaskKind::Create(_) if !self.calm && self.random.one_in(9) => return Outcome::PutOff,
-            TaskKind::Create(_) => {
-                _ = (self.held.insert(id), self.server.insert(id, Copy::default()));
-                return Outcome::Fresh(Proof::new());
-            }
+            TaskKind::Create(_) => _ = self.held.insert(id),
             TaskKind::Close => return Outcome::Done,
-            TaskKind::Drop => {
-                self.server.remove(&id);
-                return Outcome::Done;
-            }
             _ => {}
         }
-        let taken = |name: &String| {
-            let others =
-                self.server.iter().any(|(other, copy)| *other != id && copy.name.as_ref() == Some(name));
-            others || self.by_sql.contains(name)
+        let is_in = |session: &Session| session.database == id || session.inside == Some(Oid::Made(id));
+        let database = self.table.databases.get(id);
+        let in_use = self.sessions.iter().any(is_in);
+        let found = Circumstances {
+            is_lucky: self.calm || !self.random.one_in(6),
+            is_rolled_back: database.is_some_and(|database| database.isolation == Isolation::Rollback),
+            keeps_session: self.calm || !self.random.one_in(4),
         };
-        // The lease's own session has left something in its process.
-        let keeps_session = self.calm || !self.random.one_in(4);
-        let is_taken = matches!(kind, TaskKind::Name { to, .. } | TaskKind::Keep { to } if taken(to));
-        let is_rolled_back =
-            self.table.databases.get(id).is_some_and(|database| database.isolation == Isolation::Rollback);
-        let lucky = self.calm || !self.random.one_in(6);
-        let Some(copy) = self.server.get_mut(&id) else { return Outcome::Vanished };
-        match kind {
-            _ if is_taken => Outcome::NameTaken,
-            TaskKind::Name { to, isolation, .. } => {
-                copy.name = Some(to.clone());
-                // Its session is from before a client has set something.
-                if *isolation == Isolation::Rollback && !lucky { Outcome::Unfit } else { Outcome::Done }
-            }
-            TaskKind::Keep { to } => {
-                copy.name = Some(to.clone());
-                Outcome::Done
-            }
-            TaskKind::Unname => {
-                copy.name = None;
-                copy.uncommitted = false;
-                Outcome::Done
-            }
-            TaskKind::Reset { .. } if in_use || !lucky => Outcome::Doubt("chance"),
-            TaskKind::Reset { .. } => {
-                (copy.dirty, copy.uncommitted) = (false, false);
-                if copy.name.is_some() && is_rolled_back && !keeps_session {
-                    return Outcome::SessionSpent;
-                }
-                Outcome::Fresh(Proof::new())
-            }
-            TaskKind::Copy { .. } | TaskKind::Create(_) | TaskKind::Close | TaskKind::Drop => Outcome::Done,
+        if in_use && matches!(kind, TaskKind::Reset { .. }) {
+            return Outcome::Doubt("in use");
         }
+        self.server.run(id, kind, found)
     }
 
     /// All promises.
@@ -420,7 +393,7 @@ impl Simulation {
                 busy.contains(&id),
                 "{id:?} is said to be worked on, or is and is not said to be: {database:?}"
             );
-            if let Some(copy) = self.server.get(&id) {
+            if let Some(copy) = self.server.copy(id) {
                 self.check_copy(id, database, copy);
             }
             if let Some(name) = &database.name {
@@ -498,16 +471,16 @@ impl Simulation {
                     "a ready {id:?} has sessions"
                 );
                 assert!(
-                    copy.name.is_none() || database.isolation == Isolation::Rollback,
+                    copy.given.is_none() || database.isolation == Isolation::Rollback,
                     "{id:?} is ready and named"
                 );
             }
-            DatabaseState::Leased(_) => assert_eq!(copy.name, database.name, "{id:?}"),
+            DatabaseState::Leased(_) => assert_eq!(copy.given, database.name, "{id:?}"),
             // A name that the server knows it by is a name that the table knows it by.
-            _ if copy.name != database.name => {
+            _ if copy.given != database.name => {
                 let changes =
                     matches!(database.state, DatabaseState::Changing(_)) || database.work == Work::Running;
-                assert!(changes, "{id:?} is called {:?}, and {:?} in the table", copy.name, database.name);
+                assert!(changes, "{id:?} is called {:?}, and {:?} in the table", copy.given, database.name);
             }
             _ => {}
         }
@@ -516,7 +489,7 @@ impl Simulation {
     /// With no more clients and no more faults everything comes to its end.
     fn settle(&mut self) {
         self.calm = true;
-        while let Some(Session { database, leaving }) = self.sessions.pop() {
+        while let Some(Session { database, leaving, .. }) = self.sessions.pop() {
             self.raise(Event::Disconnected { database, leaving });
         }
         for name in NAMES {
@@ -530,7 +503,7 @@ impl Simulation {
             self.raise(Event::Tick);
             self.pull();
             self.finish_a_task();
-            while let Some(Session { database, leaving }) = self.sessions.pop() {
+            while let Some(Session { database, leaving, .. }) = self.sessions.pop() {
                 self.raise(Event::Disconnected { database, leaving });
             }
             self.check();
@@ -550,7 +523,8 @@ impl Simulation {
             leases.is_empty() || leases.iter().all(|lease| lease.terms.retained),
             "leases stay: {leases:?}"
         );
-        for id in self.server.keys() {
+        for oid in self.server.databases.keys() {
+            let Oid::Made(id) = oid else { continue };
             assert!(self.table.databases.get(*id).is_some(), "{id:?} was forgotten in the server");
         }
     }
@@ -566,6 +540,24 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
+fn play(seed: u64, length: u64, checks: Checks) -> BTreeMap<&'static str, u64> {
+    let mut simulation = Simulation::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15), checks);
+    for _ in 0..length {
+        simulation.step();
+    }
+    simulation.settle();
+    simulation.answered
+}
+
+/// A simulation that never fails proves nothing.
+#[test]
+fn a_missing_check_of_names_is_found() {
+    for checks in [Checks { sessions: false, ..CHECKS }, Checks { statements: false, ..CHECKS }] {
+        let fails = |seed| std::panic::catch_unwind(|| play(seed, 2_000, checks)).is_err();
+        assert!((1..=20).any(fails), "nothing came of {checks:?}");
+    }
+}
+
 /// Some hundred runs of some thousand events each: a fault is found close to its cause.
 #[test]
 fn whatever_clients_servers_and_clocks_do_no_database_is_dirty_and_nobody_is_forgotten() {
@@ -573,14 +565,7 @@ fn whatever_clients_servers_and_clocks_do_no_database_is_dirty_and_nobody_is_for
     let first = number("PGFRESH_SIMULATION_SEED").unwrap_or(1);
     let mut answered = BTreeMap::<&str, u64>::new();
     for seed in first..first + events.div_ceil(length) {
-        let run = std::panic::catch_unwind(|| {
-            let mut simulation = Simulation::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            for _ in 0..length {
-                simulation.step();
-            }
-            simulation.settle();
-            simulation.answered
-        });
+        let run = std::panic::catch_unwind(|| play(seed, length, CHECKS));
         match run {
             Ok(counts) => {
                 for (kind, count) in counts {

@@ -78,6 +78,9 @@ pub struct SharedChange {
     pub in_place: bool,
 }
 
+/// Reason to doubt each new database: SQL may have given it the oid of one that it has dropped. pgfresh takes the doubt from its own.
+const MADE: &str = "it was made by SQL";
+
 /// All that was read and not yet taken.
 #[derive(Debug, Default)]
 pub(super) struct UntakenChanges {
@@ -186,16 +189,19 @@ impl UntakenChanges {
         for file in ended.shared {
             self.share(SharedChange { file, from: database.or(only), in_place: false });
         }
-        self.start_empty(&ended.created);
+        self.forget(&ended.created);
+        for database in ended.created {
+            self.entry(database).doubt = Some(MADE);
+        }
     }
 
     /// Transactions were rolled back as one. What they have written stays reported; of what is shared, nothing is.
     pub(super) fn abort(&mut self, transactions: impl Iterator<Item = u32>) {
         let ended = self.transactions.end(transactions);
-        self.start_empty(&ended.created);
+        self.forget(&ended.created);
     }
 
-    fn start_empty(&mut self, databases: &[u32]) {
+    fn forget(&mut self, databases: &[u32]) {
         for database in databases {
             self.databases.remove(database);
             self.exempt.insert(*database);

@@ -1,0 +1,76 @@
+//! Addresses of databases, and the proof that a session is in the right one.
+//!
+//! The server finds a database by name, and SQL may give that name to another database at any moment. So pgfresh asks the server for
+//! the oid of a session's database before it uses the session. The session then stays in that database, whatever SQL calls it.
+
+use server::{AdminConnection, Rows, literal};
+
+use crate::LeaseError;
+
+/// Reads the database of the session that asks.
+const OWN_DATABASE: &str = "SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())";
+
+/// Oid of a database, and the name by which the server finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DatabaseAddress {
+    pub(crate) oid: u32,
+    pub(crate) name: String,
+}
+
+impl DatabaseAddress {
+    pub(crate) fn new(oid: u32, name: &str) -> Self {
+        Self { oid, name: name.to_owned() }
+    }
+
+    /// Makes sure that a new session of pgfresh is in this database.
+    ///
+    /// # Errors
+    /// [`LeaseError::NotLeased`] if SQL has given the name to another database.
+    pub(crate) fn expect_session(&self, session: &mut AdminConnection) -> Result<(), LeaseError> {
+        let rows = session.query(OWN_DATABASE);
+        let rows = rows.map_err(|source| LeaseError::Sql { verb: "look at a session", source })?;
+        self.expect(oid_in(&rows))
+    }
+
+    /// Makes sure that a session in the database with that oid is in this one. `None` stands for a session that has ended or that only
+    /// sends the log: it changes no database.
+    ///
+    /// # Errors
+    /// [`LeaseError::NotLeased`] if SQL has given the name to another database.
+    pub(crate) fn expect(&self, oid: Option<u32>) -> Result<(), LeaseError> {
+        if oid.is_none_or(|oid| oid == self.oid) {
+            Ok(())
+        } else {
+            Err(LeaseError::NotLeased(self.name.clone()))
+        }
+    }
+}
+
+/// Returns the oid in the first column of the first row, if there is one.
+pub(crate) fn oid_in(rows: &Rows) -> Option<u32> {
+    rows.first()?.first()?.as_deref()?.parse().ok()
+}
+
+/// Returns a literal of an array of names.
+pub(crate) fn list_of<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
+    let quoted = |name: &String| format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""));
+    literal(&format!("{{{}}}", names.into_iter().map(quoted).collect::<Vec<_>>().join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_quotes_whatever_is_in_names() {
+        let names = ["a", "b,c", "d\"e", "f\\g", "h'i", ""].map(str::to_owned);
+        assert_eq!(list_of(&names), r#"'{"a","b,c","d\"e","f\\g","h''i",""}'"#);
+    }
+
+    #[test]
+    fn a_session_elsewhere_is_refused() {
+        let address = DatabaseAddress::new(7, "db");
+        assert!(address.expect(Some(7)).is_ok() && address.expect(None).is_ok());
+        assert!(matches!(address.expect(Some(8)), Err(LeaseError::NotLeased(name)) if name == "db"));
+    }
+}

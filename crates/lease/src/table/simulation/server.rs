@@ -1,0 +1,257 @@
+//! A fake server: databases with names, which SQL may change at any moment, and sessions that find them by name.
+
+use std::collections::BTreeMap;
+
+use super::super::{DatabaseId, Outcome, Proof, Source, TaskKind};
+use super::{NAMES, Random};
+use crate::Isolation;
+
+/// Names that SQL gives besides those of clients.
+const OTHER_NAMES: [&str; 2] = ["y", "z"];
+
+/// Number of SQL's databases beyond which it drops one. Each takes a name that clients ask for.
+const MOST_OF_SQL: usize = 1;
+
+/// Identifies a database in the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Oid {
+    /// pgfresh has made it for one of its table.
+    Made(DatabaseId),
+    /// SQL has made it, or has renamed one that pgfresh has then forgotten.
+    OfSql(u64),
+}
+
+/// A database in the server.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Copy {
+    /// Its name, but for one of pgfresh's own.
+    pub(super) name: Option<String>,
+    /// The name that pgfresh has given it last. A database with another name belongs to SQL.
+    pub(super) given: Option<String>,
+    /// Whether it differs from its template.
+    pub(super) dirty: bool,
+    /// Whether what differs is in a transaction that can be rolled back.
+    pub(super) uncommitted: bool,
+    /// Whether it is in a leased server.
+    is_apart: bool,
+}
+
+impl Copy {
+    pub(super) fn is_of_sql(&self) -> bool {
+        self.name != self.given
+    }
+
+    fn give_name(&mut self, name: Option<String>) {
+        (self.name, self.given) = (name.clone(), name);
+    }
+}
+
+/// Circumstances of a task.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Circumstances {
+    /// Nothing gets in the way.
+    pub(super) is_lucky: bool,
+    /// The lease is in rollback isolation.
+    pub(super) is_rolled_back: bool,
+    /// The session of that lease can be used again.
+    pub(super) keeps_session: bool,
+}
+
+/// Checks that pgfresh makes, because SQL may have given a name to another database.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Checks {
+    /// pgfresh asks for the oid of a session's database before it uses the session.
+    pub(super) sessions: bool,
+    /// A statement changes a database only while that has a name that pgfresh has given it.
+    pub(super) statements: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct FakeServer {
+    pub(super) databases: BTreeMap<Oid, Copy>,
+    /// Backends that wait for the next client of a database of the table, and the database that each is in.
+    pub(super) waiting: Vec<(DatabaseId, Oid)>,
+    checks: Checks,
+    last: u64,
+}
+
+impl FakeServer {
+    pub(super) fn new(checks: Checks) -> Self {
+        Self { databases: BTreeMap::new(), waiting: Vec::new(), checks, last: 0 }
+    }
+
+    pub(super) fn copy(&self, id: DatabaseId) -> Option<&Copy> {
+        self.databases.get(&Oid::Made(id))
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<Oid> {
+        let has = |(_, copy): &(&Oid, &Copy)| !copy.is_apart && copy.name.as_deref() == Some(name);
+        self.databases.iter().find(has).map(|(oid, _)| *oid)
+    }
+
+    /// Begins a session of a lease: with a backend that waits, or with a new one. Returns the database that it is in.
+    pub(super) fn enter(&mut self, id: DatabaseId, name: &str, isolation: Isolation) -> Option<Oid> {
+        let made = Oid::Made(id);
+        if isolation != Isolation::Clone {
+            return self.databases.contains_key(&made).then_some(made);
+        }
+        let has_name = self.copy(id).is_some_and(|copy| copy.name.as_deref() == Some(name));
+        if let Some(at) = self.waiting.iter().position(|(of, _)| *of == id && has_name) {
+            return Some(self.waiting.swap_remove(at).1);
+        }
+        self.start(id, Some(name))
+    }
+
+    /// Starts a session that has to be in a database of the table, by name. `None` stands for the name that pgfresh itself uses.
+    fn start(&self, id: DatabaseId, name: Option<&str>) -> Option<Oid> {
+        let found = match name {
+            Some(name) => self.named(name)?,
+            None => self.copy(id).filter(|copy| copy.name.is_none()).map(|_| Oid::Made(id))?,
+        };
+        (!self.checks.sessions || found == Oid::Made(id)).then_some(found)
+    }
+
+    /// Leaves a database to SQL that pgfresh has forgotten.
+    pub(super) fn forget(&mut self, id: DatabaseId) {
+        self.waiting.retain(|(of, _)| *of != id);
+        if let Some(copy) = self.databases.remove(&Oid::Made(id)) {
+            assert!(copy.is_of_sql(), "{id:?} was forgotten in the server: {copy:?}");
+            self.insert_of_sql(Copy { given: None, ..copy });
+        }
+    }
+
+    fn insert_of_sql(&mut self, copy: Copy) {
+        self.last += 1;
+        self.databases.insert(Oid::OfSql(self.last), copy);
+    }
+
+    /// Does what users do by SQL with a database that has no session. pgfresh may have made it.
+    pub(super) fn sql(&mut self, random: &mut Random, is_in_use: impl Fn(Oid) -> bool) {
+        let of_sql: Vec<_> =
+            self.databases.keys().filter(|oid| matches!(oid, Oid::OfSql(_))).copied().collect();
+        if of_sql.len() > MOST_OF_SQL {
+            self.databases.remove(&random.pick(&of_sql));
+            return;
+        }
+        let free = |(oid, copy): (&Oid, &Copy)| (!copy.is_apart && !is_in_use(*oid)).then_some(*oid);
+        let all: Vec<_> = self.databases.iter().filter_map(free).collect();
+        let name = random.pick(&[&NAMES[..], &OTHER_NAMES].concat()).to_owned();
+        if all.is_empty() {
+            return self.insert_of_sql(Copy { name: Some(name), dirty: true, ..Copy::default() });
+        }
+        let (one, other) = (random.pick(&all), random.pick(&all));
+        let is_taken = self.named(&name).is_some();
+        // pgfresh closes waiting backends for a client that does such things.
+        self.waiting.retain(|(_, inside)| *inside != one && *inside != other);
+        match random.below(6) {
+            0 | 1 if !is_taken => self.rename(one, Some(name)),
+            2 => {
+                let [a, b] = [one, other].map(|oid| self.databases[&oid].name.clone());
+                self.rename(one, b);
+                self.rename(other, a);
+            }
+            3 if !is_taken => {
+                let copy = self.databases[&one].clone();
+                self.insert_of_sql(Copy { name: Some(name), given: None, ..copy });
+            }
+            4 => {
+                // Another database gets the name of one that is dropped.
+                let gone = self.databases.remove(&one);
+                let name = gone.and_then(|copy| copy.name).filter(|_| random.one_in(2));
+                if name.is_some() {
+                    self.insert_of_sql(Copy { name, dirty: true, ..Copy::default() });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn rename(&mut self, oid: Oid, name: Option<String>) {
+        if let Some(copy) = self.databases.get_mut(&oid) {
+            copy.name = name;
+        }
+    }
+
+    /// Runs a task on a database of the table.
+    pub(super) fn run(&mut self, id: DatabaseId, kind: &TaskKind, found: Circumstances) -> Outcome {
+        if let TaskKind::Create(source) = kind {
+            let is_apart = matches!(source, Source::Server(_));
+            self.databases.insert(Oid::Made(id), Copy { is_apart, ..Copy::default() });
+            return Outcome::Fresh(Proof::new());
+        }
+        // Each statement says which names the database may have.
+        let is_changed = |copy: &Copy| !copy.is_of_sql() || !self.checks.statements;
+        let is_there = self.copy(id).is_some_and(is_changed);
+        if *kind == TaskKind::Drop {
+            let dropped = if is_there { self.databases.remove(&Oid::Made(id)) } else { None };
+            assert!(
+                !dropped.as_ref().is_some_and(Copy::is_of_sql),
+                "{id:?} is SQL's, and dropped: {dropped:?}"
+            );
+            return Outcome::Done;
+        }
+        if let TaskKind::Name { to, .. } | TaskKind::Keep { to } = kind
+            && is_there
+            && self
+                .databases
+                .iter()
+                .any(|(oid, copy)| *oid != Oid::Made(id) && copy.name.as_ref() == Some(to))
+        {
+            return Outcome::NameTaken;
+        }
+        if !is_there {
+            return if matches!(kind, TaskKind::Reset { .. }) {
+                Outcome::Doubt("gone")
+            } else {
+                Outcome::Vanished
+            };
+        }
+        match kind {
+            TaskKind::Name { to, isolation, .. } => {
+                self.give_name(id, Some(to));
+                // Its session is from before a client has set something.
+                let is_unfit = *isolation == Isolation::Rollback && !found.is_lucky;
+                if is_unfit { Outcome::Unfit } else { Outcome::Done }
+            }
+            TaskKind::Keep { to } => {
+                self.give_name(id, Some(to));
+                Outcome::Done
+            }
+            TaskKind::Unname => {
+                self.give_name(id, None);
+                Outcome::Done
+            }
+            TaskKind::Reset { .. } if !found.is_lucky => Outcome::Doubt("chance"),
+            TaskKind::Reset { .. } => self.reset(id, found),
+            _ => Outcome::Done,
+        }
+    }
+
+    fn give_name(&mut self, id: DatabaseId, name: Option<&String>) {
+        if let Some(copy) = self.databases.get_mut(&Oid::Made(id)) {
+            copy.give_name(name.cloned());
+            copy.uncommitted &= copy.name.is_some();
+        }
+    }
+
+    /// Empties the database that one of its sessions is in. The log tells of the one that has the oid, and of no other.
+    fn reset(&mut self, id: DatabaseId, found: Circumstances) -> Outcome {
+        let waits = self.waiting.iter().find(|(of, _)| *of == id).map(|(_, inside)| *inside);
+        let name = self.copy(id).and_then(|copy| copy.name.clone());
+        let is_named = name.is_some();
+        let inside = if found.is_rolled_back {
+            Some(Oid::Made(id))
+        } else {
+            waits.or_else(|| self.start(id, name.as_deref()))
+        };
+        let Some(copy) = inside.and_then(|oid| self.databases.get_mut(&oid)) else {
+            return Outcome::Doubt("gone");
+        };
+        assert!(!copy.is_of_sql(), "the reset of {id:?} empties what is SQL's: {copy:?}");
+        (copy.dirty, copy.uncommitted) = (false, false);
+        if is_named && found.is_rolled_back && !found.keeps_session {
+            return Outcome::SessionSpent;
+        }
+        Outcome::Fresh(Proof::new())
+    }
+}
