@@ -8,6 +8,7 @@ mod greetings;
 mod growth;
 mod own;
 mod refused;
+mod renamed;
 mod told_to_end;
 
 use std::time::Duration;
