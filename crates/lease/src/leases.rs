@@ -25,7 +25,7 @@ use crate::options::LeaseOptions;
 use crate::processors::Processors;
 use crate::seats::{Seats, Shares};
 use crate::table::{Answer, Closing, Event, Source, Terms, WORKERS, Want};
-use crate::template::{Template, database_of};
+use crate::template::{Template, database_of, discard_statistics};
 use crate::{Isolation, LeaseError, TemplateDatabase};
 
 /// All leases of one server; clones are the same.
@@ -53,7 +53,6 @@ impl Leases {
         if let Some(session) = session {
             admin.adopt(session)?;
         }
-        let evidence = Evidence::open(options.data.clone(), &admin)?;
         let ServerFacts { jit, ends_idle, sessions } = look_around(&admin)?;
         let shares = Shares::of(sessions);
         let most_at_work = admin.bound(shares.at_work);
@@ -67,6 +66,9 @@ impl Leases {
         lock(&core).table.rules.clone_from(&options.names);
         let mut templates = Vec::new();
         for template in &options.templates {
+            if options.entry.is_none() {
+                discard_statistics(&template.database, &admin)?;
+            }
             templates.push(Template::take(template, options.entry.clone(), &options.data, &admin)?);
             let table = &mut lock(&core).table;
             table.add_source(Source::Template(template.name.clone()), templates.len() == 1);
@@ -74,6 +76,8 @@ impl Leases {
                 table.add_source(Source::Server(template.name.clone()), false);
             }
         }
+        // A worker of autovacuum in a template ended when the template was renamed: what it has done is in all copies.
+        let evidence = Evidence::open(options.data.clone(), &admin)?;
         let inner = Arc::new(Inner {
             options,
             admin,

@@ -16,15 +16,13 @@ use crate::admin::{AdminPool, MARK, Prepared, mark_of, number};
 use crate::attributes::Attributes;
 use crate::backend::{CatalogStamp, stamp, stamp_of};
 use crate::cached::{CachedCopy, CachedFiles, NotedRow};
-use crate::catalog::{Content, HORIZON, Seed, Table, TemplateCatalog, queries};
+use crate::catalog::{HORIZON, Seed, Table, TemplateCatalog, queries};
 use crate::drop::drop_named;
 use crate::eviction::{copy_without_sessions, evict};
 use crate::evidence::Evidence;
-use crate::wal::{FileChanges, Lsn, RelationFile};
+use crate::wal::{FileChanges, Lsn};
 use crate::{LeaseError, LeaseOptions, TemplateDatabase, note};
 
-/// Oids of `pg_statistic` and `pg_statistic_ext_data`. Source: `src/include/catalog`.
-const STATISTICS: [u32; 2] = [2619, 3429];
 /// How long the making of a server's second copy may take to begin, once the first is leased.
 const NEXT_COPY: Duration = Duration::from_millis(100);
 /// How long the end of a lease waits for such a copy. Without what is read in it the database is dropped.
@@ -306,21 +304,27 @@ impl Template {
         oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))
     }
 
-    /// Whether SQL has changed it since it was taken into service, by the log. `template1` may be changed, and autovacuum is no
-    /// change: it renews statistics.
+    /// Whether SQL has changed it since it was taken into service, by the log. `template1` may be changed. VACUUM changes no contents.
     fn is_changed(&self, evidence: &Evidence) -> bool {
         if !self.is_recyclable() {
             return false;
         }
-        let is_of_statistics = |file: u32| {
-            let content = self.catalog().and_then(|catalog| catalog.files.get(file));
-            matches!(content, Some(Content::Catalog(oid) | Content::CatalogValues(oid)) if STATISTICS.contains(&oid))
-        };
-        let is_change = |(file, change): (&RelationFile, &FileChanges)| {
-            change.is_of_contents() && !is_of_statistics(file.number)
-        };
-        evidence.changes(self.oid).files.iter().any(is_change)
+        evidence.changes(self.oid).files.values().any(FileChanges::is_of_contents)
     }
+}
+
+/// Discards what the server has counted of a database that a setup has just filled, and that becomes a template. Autovacuum goes by
+/// these counts: without them it never works in a database that nobody uses, so all copies of the template are alike.
+pub(crate) fn discard_statistics(database: &str, admin: &AdminPool) -> Result<(), LeaseError> {
+    if database == "template1" {
+        return Ok(());
+    }
+    let sql =
+        format!("UPDATE pg_database SET datallowconn = true WHERE datname = {} RETURNING oid", literal(database));
+    let oid = number(&text(&admin.run("open a template", &sql)?));
+    admin.ask(&DatabaseAddress::new(oid, database), "discard the statistics of a template", |session| {
+        session.query("SELECT pg_stat_reset()").map(drop)
+    })
 }
 
 /// Gives the database of a template its name in service, which is returned, refuses connections to it, and ends those that it has.

@@ -50,5 +50,5 @@ pub use package::{Client, Package};
 pub use preset::Preset;
 pub use printable::printable;
 pub use settings::Settings;
-pub use trim::trim;
+pub use trim::{discard_statistics, trim};
 pub use version::{MAJORS, Version, VersionRequest};

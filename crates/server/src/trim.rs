@@ -6,21 +6,41 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
-use storage::{Account, Attempt};
+use storage::{Account, Attempt, FileError};
 use sys::{Directory, FileKind};
 
 use crate::error::InitdbError;
 use crate::{Guard, Installation, log};
 
 /// What becomes of clusters here; it belongs into their fingerprints.
-pub(crate) const TRIMMED: &str = "with relation caches, without WAL and maps";
+pub(crate) const TRIMMED: &str = "with relation caches, without WAL, maps and statistics";
+
+/// Where a server keeps its statistics while it is shut down.
+const STATISTICS: &str = "pg_stat";
 
 /// Trims the cluster of what `guard` guards, which was shut down cleanly and holds nothing of a user's.
 pub fn trim(installation: &Installation, account: &Account, guard: &Guard) -> Result<(), InitdbError> {
     let data = guard.run().data();
     let folder = Directory::open(&data).attempt("open", &data)?;
     remove_maps(&folder).attempt("remove the maps of", &data)?;
+    discard_statistics(guard)?;
     reset_wal(installation, account, guard)
+}
+
+/// Removes what the server, which was shut down cleanly, has counted of its databases. Autovacuum goes by these counts: a server on a
+/// copy of the data would work in databases that nobody has used.
+pub fn discard_statistics(guard: &Guard) -> Result<(), FileError> {
+    let path = guard.run().data().join(STATISTICS);
+    let remove = || -> io::Result<()> {
+        let folder = Directory::open(&path)?;
+        for (name, kind) in folder.entries()? {
+            if kind != FileKind::Directory {
+                folder.remove_file(&name)?;
+            }
+        }
+        Ok(())
+    };
+    remove().attempt("remove the statistics in", &path)
 }
 
 /// Removes the maps of free space and of visibility: the server does without them, and writes them again as it finds some.

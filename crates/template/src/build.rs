@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use server::{Guard, Preset, Server, Settings};
+use server::{Guard, Preset, Server, Settings, discard_statistics};
 use storage::{Building, Entry, PlaceRequest};
 
 use crate::about::{self, About};
@@ -293,5 +293,7 @@ impl Provisioner {
 fn at_rest(server: Server) -> Result<Guard, ProvisionError> {
     // Everything written until now lies in segments that the checkpoint of the shutdown removes.
     server.session("postgres")?.query("SELECT pg_switch_wal()")?;
-    Ok(server.shut_down()?)
+    let guard = server.shut_down()?;
+    discard_statistics(&guard)?;
+    Ok(guard)
 }

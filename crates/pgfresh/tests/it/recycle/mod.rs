@@ -1,5 +1,6 @@
 //! The proof of recycling: whatever a session has done, the database that comes back equals one that nobody has used.
 
+mod autovacuum;
 mod cached;
 mod changed;
 mod encodings;
