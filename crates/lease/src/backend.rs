@@ -159,13 +159,16 @@ impl WaitingBackend {
         will_serve(&self.backend.stream, &self.backend.greeting)
     }
 
-    /// Has it run statements of ours.
-    pub(crate) fn lend(self, sql: &str) -> Result<(Self, Rows), SessionError> {
+    /// Has it do work of ours.
+    pub(crate) fn lend<T, E: From<SessionError>>(
+        self,
+        work: impl FnOnce(&mut AdminConnection) -> Result<T, E>,
+    ) -> Result<(Self, T), E> {
         let Self { params, backend: Backend { stream, greeting, seat }, stamp, since } = self;
         let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
-        let rows = session.query(sql)?;
+        let done = work(&mut session)?;
         let backend = Backend { stream: session.release()?, greeting, seat };
-        Ok((Self { params, backend, stamp, since }, rows))
+        Ok((Self { params, backend, stamp, since }, done))
     }
 }
 

@@ -15,8 +15,13 @@ use crate::computed::DEPENDENT;
 use crate::digest::{Digest, ROW, digest_of, rows_of};
 use crate::reach::MAY_LEAVE_TRACES;
 
-/// The largest table whose rows are kept in memory to be put back, in bytes on disk.
+/// Bytes on disk, TOAST included, of the largest table whose rows pgfresh keeps in memory to put them back.
 const LARGEST_SEED: u64 = 256 << 10;
+/// Most bytes of rows that pgfresh keeps of one table. The server may compress values on disk, and a row of many columns takes more
+/// bytes in a COPY.
+const LARGEST_ROWS: usize = 1 << 20;
+/// Most bytes of rows that pgfresh keeps of all tables of a template.
+const MOST_ROWS: usize = 16 << 20;
 /// Types whose binary form is read back as it was written, whatever a session has set. Those of a user's own are made of
 /// them, or are not in the list.
 const EXACT_TYPES: &str = "bool,bytea,char,name,int8,int2,int4,text,oid,json,float4,float8,money,bpchar,varchar,date,\
@@ -60,7 +65,7 @@ pub(crate) struct TemplateCatalog {
 pub(crate) struct Class {
     /// A digest without what TRUNCATE, VACUUM and ANALYZE change.
     pub(crate) digest: String,
-    /// What it tells the planner, as SQL sets it back.
+    /// Values of [`planner_columns`], separated by commas.
     pub(crate) planner: String,
     /// What [`select_in_place`] gives.
     pub(crate) in_place: String,
@@ -135,6 +140,8 @@ pub(crate) enum Content {
 pub(crate) struct Table {
     /// As SQL wants it in any session.
     pub(crate) name: String,
+    /// Oids of the table, its indexes, its TOAST table and the index of that.
+    pub(crate) relations: Vec<u32>,
     pub(crate) rows: Seed,
     /// Whether other tables refer to it, so that it cannot be truncated alone.
     pub(crate) referenced: bool,
@@ -191,12 +198,15 @@ pub(crate) const AS_STORED: &str =
 /// The tables, materialised views and sequences that are not the system's own. A relation that initdb has made has an
 /// oid below 16384. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind, \
-    getdatabaseencoding() = 'SQL_ASCII', pg_relation_size(c.oid), c.relpersistence = 'u', \
+    getdatabaseencoding() = 'SQL_ASCII', \
+    pg_relation_size(c.oid) + coalesce(pg_relation_size(nullif(c.reltoastrelid, 0)), 0) AS bytes, c.relpersistence = 'u', \
     c.oid IN (SELECT k.confrelid FROM pg_constraint k WHERE k.conrelid <> k.confrelid), \
     EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgenabled IN ('A', 'R')) \
-    OR EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_enabled IN ('A', 'R')) \
+    OR EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_enabled IN ('A', 'R')), \
+    array_to_string(ARRAY(SELECT c.oid UNION ALL SELECT c.reltoastrelid WHERE c.reltoastrelid <> 0 \
+      UNION ALL SELECT i.indexrelid FROM pg_index i WHERE i.indrelid IN (c.oid, c.reltoastrelid)), ',') \
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-    WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't' AND c.oid >= 16384";
+    WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't' AND c.oid >= 16384 ORDER BY bytes, c.oid";
 
 /// Tables whose rows or indexes may not be what they were when the rows are written once more: there is a type in them whose input
 /// depends on a session or is a user's own, or a column, an index or a check is computed by what a user can change or has written
@@ -252,14 +262,21 @@ const COMPRESSION: &str = "SELECT attrelid, string_agg(format('pg_column_compres
 /// belongs to, what the planner is told, what may be changed in place, and a digest of all that TRUNCATE, VACUUM and ANALYZE do
 /// not change. To read this of all of them takes milliseconds.
 pub(crate) fn select_classes(major: u32, condition: &str) -> String {
-    let frozen = if major < 18 { "" } else { ", ', relallfrozen = ', c.relallfrozen" };
+    let planner =
+        planner_columns(major).map(|column| format!("c.{column}")).collect::<Vec<_>>().join(", ', ', ");
     format!(
         "SELECT c.oid, CASE WHEN NOT c.relisshared THEN pg_relation_filenode(c.oid) END, c.relkind, coalesce(t.oid, c.oid), \
-         concat('relpages = ', c.relpages, ', reltuples = ', c.reltuples, ', relallvisible = ', c.relallvisible{frozen}), \
+         concat({planner}), \
          {}, md5(textin(jsonb_out(to_jsonb(c) - '{{relfilenode,relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid}}'::text[]))) \
          FROM pg_class c LEFT JOIN pg_class t ON c.relkind = 't' AND t.reltoastrelid = c.oid {condition}",
         in_place(major)
     )
+}
+
+/// Columns of `pg_class` that tell the planner how large a relation is.
+pub(crate) fn planner_columns(major: u32) -> impl Iterator<Item = &'static str> {
+    let since_18 = (major >= 18).then_some("relallfrozen");
+    ["relpages", "reltuples", "relallvisible"].into_iter().chain(since_18)
 }
 
 /// Of all rows of `pg_class` the file, and what may be changed in place, outside transactions, and is not the age of the oldest
@@ -290,7 +307,7 @@ const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE
 /// All that a catalog is read by, but for what is never noted, and what a session says before.
 pub(crate) fn queries(major: u32) -> String {
     let classes = select_classes(major, "");
-    let sizes = LARGEST_SEED.to_string();
+    let sizes = format!("{LARGEST_SEED} {LARGEST_ROWS} {MOST_ROWS}");
     let exact = [INEXACT, EXACT_TYPES, DEPENDENT, COMPRESSION, UNVALIDATED, PUBLISHES];
     [&[&classes, RELATIONS, AS_STORED][..], &exact, &[CATALOGS, MAY_LEAVE_TRACES, &sizes]].concat().join("\n")
 }
@@ -328,6 +345,11 @@ impl FileMap {
 
     pub(crate) fn get(&self, file: u32) -> Option<Content> {
         self.0.get(&file).map(|(_, content)| *content)
+    }
+
+    /// Returns whether a file belongs to a TOAST table.
+    pub(crate) fn is_toast(&self, file: u32) -> bool {
+        matches!(self.0.get(&file), Some((oid, Content::Table(owner))) if oid != owner)
     }
 
     /// Oids of tables and sequences whose file is another than in `before`. `None` if that is so of a catalog, whose new file
@@ -377,6 +399,7 @@ impl TemplateCatalog {
             _ => session.query(COMPRESSION)?.into_iter().filter_map(pair).collect(),
         };
         let mut sequences = Vec::new();
+        let mut room = MOST_ROWS;
         for row in session.query(RELATIONS)? {
             let mut columns = row.into_iter().map(Option::unwrap_or_default);
             let mut next = || columns.next().unwrap_or_default();
@@ -384,6 +407,7 @@ impl TemplateCatalog {
             let name = in_any_encoding(name, next() == "t")?;
             let (bytes, unlogged) = (next().parse::<u64>().unwrap_or(0), next() == "t");
             let (referenced, always_fires) = (next() == "t", next() == "t");
+            let relations = next().split(',').map(number).collect();
             if kind == "S" {
                 sequences.push((oid, name, unlogged));
                 continue;
@@ -393,10 +417,10 @@ impl TemplateCatalog {
                 _ if always_fires => Seed::Fixed(Reason::AlwaysFires),
                 _ if bytes == 0 => Seed::Empty,
                 _ if inexact.contains(&oid) => Seed::Fixed(Reason::Uncopied),
-                _ => seed(session, &name, bytes, compression.get(&oid))?,
+                _ => seed(session, &name, bytes, &mut room, compression.get(&oid))?,
             };
             let undeletable = publishes && kind == "r" && is_undeletable(session, &name)?;
-            catalog.tables.insert(oid, Table { name, rows, referenced, unlogged, undeletable });
+            catalog.tables.insert(oid, Table { name, relations, rows, referenced, unlogged, undeletable });
         }
         catalog.catalogs = read_catalogs(session)?;
         catalog.sequences = read_sequences(session, &sequences)?;
@@ -492,11 +516,12 @@ fn in_any_encoding(name: String, is_ascii: bool) -> Result<String, SessionError>
     Err(SessionError::Server { severity, sqlstate, message, detail: None })
 }
 
-/// The rows of a table that is not empty on disk.
+/// Reads the rows of a table that has some bytes on disk, if there is room for them, which they take.
 fn seed(
     session: &mut AdminConnection,
     name: &str,
     size: u64,
+    room: &mut usize,
     compression: Option<&String>,
 ) -> Result<Seed, SessionError> {
     if session.query(&format!("SELECT FROM ONLY {name} LIMIT 1"))?.is_empty() {
@@ -510,10 +535,23 @@ fn seed(
     {
         return Ok(Seed::Fixed(Reason::Uncopied));
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    let most = LARGEST_ROWS.min(*room);
     let copy = format!("{AS_STORED}; COPY {name} TO STDOUT (FORMAT binary)");
-    match session.copy_out(&copy, &mut |row| rows.extend_from_slice(row)) {
-        Ok(()) => Ok(Seed::Rows(rows)),
+    let mut keep = |row: &[u8]| {
+        bytes += row.len();
+        if bytes > most {
+            rows = Vec::new();
+        } else {
+            rows.extend_from_slice(row);
+        }
+    };
+    match session.copy_out(&copy, &mut keep) {
+        Ok(()) if bytes > most => Ok(Seed::Fixed(Reason::Large)),
+        Ok(()) => {
+            *room -= rows.len();
+            Ok(Seed::Rows(rows))
+        }
         // A type without binary output.
         Err(SessionError::Server { .. }) => Ok(Seed::Fixed(Reason::Uncopied)),
         Err(error) => Err(error),

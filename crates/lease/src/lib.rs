@@ -57,6 +57,7 @@ mod stats;
 mod status;
 mod table;
 mod template;
+mod vacuum;
 mod wal;
 
 pub use backend::Backend;

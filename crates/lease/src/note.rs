@@ -75,6 +75,7 @@ mod tests {
     fn catalog(rows: Seed) -> TemplateCatalog {
         let table = Table {
             name: "public.\"ä\"".to_owned(),
+            relations: vec![16384],
             rows,
             referenced: true,
             unlogged: false,

@@ -13,21 +13,24 @@ use server::{AdminConnection, Rows, SessionError, Setting, literal};
 
 use crate::LeaseError;
 use crate::address::DatabaseAddress;
-use crate::admin::{AdminPool, MARK, mark_of, union};
+use crate::admin::{AdminPool, MARK, mark_of, text, union};
 use crate::backend::WaitingBackend;
 use crate::catalog::{
     AS_STORED, Catalog, Class, Content, FileMap, Seed, Sequence, Table, TemplateCatalog, is_since, pair,
-    select_classes, select_in_place,
+    planner_columns, select_classes, select_in_place,
 };
 use crate::digest::{ROW, digest_of, rows_of};
 use crate::evidence::Evidence;
 use crate::growth::Growth;
 use crate::stats::DatabaseStats;
 use crate::table::Proof;
+use crate::vacuum::{count_filled, remove_pages, restore_planner};
 use crate::wal::{Changes, Lsn};
 
 /// How long a session that was just closed may take to be gone.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
+/// Rows of a table that one lease may have touched without its size being looked at.
+const FEW: u64 = 100;
 /// A table that grew beyond this is truncated, not emptied row by row; one that cannot be is a reason to drop.
 const BLOAT: u64 = 1 << 20;
 /// Reason not to reset a database that belongs to SQL.
@@ -95,6 +98,10 @@ struct Touched {
     large: BTreeSet<u32>,
     /// `pg_class` was changed, which TRUNCATE does.
     classes: bool,
+    /// The client has written values into TOAST tables.
+    toast: bool,
+    /// The reset has written sizes into `pg_class`.
+    sizes: bool,
     /// Other catalogs that were changed, and may be as before: a temporary table comes and goes.
     catalogs: BTreeSet<u32>,
     /// Those of them of which values were changed that are kept apart (TOAST).
@@ -207,6 +214,7 @@ fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRe
     for (file, change) in &changes.files {
         match files.get(file.number) {
             Some(Content::Table(oid)) => {
+                touched.toast |= files.is_toast(file.number);
                 *rows.entry(oid).or_default() += change.inserted + change.updated + change.deleted;
             }
             Some(Content::Sequence(oid)) => {
@@ -230,18 +238,15 @@ fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRe
             Some(Content::Index) | None => {}
         }
     }
-    let is_large = |(oid, count): &(&u32, &u64)| used.growth.is_to_be_measured(**oid, **count);
-    touched.large = rows.iter().filter(is_large).map(|(oid, _)| *oid).collect();
+    touched.large = rows.iter().filter(|(_, count)| **count > FEW).map(|(oid, _)| *oid).collect();
     if !used.growth.has_room_for(grown) {
         return Err(NotRecyclable::because("its catalogs grew too much"));
     }
-    if changes.committed {
-        touched.tables = rows.into_keys().collect();
-    } else {
-        // What was rolled back has left nothing but room that it takes.
+    // Transactions that were rolled back have left dead rows.
+    touched.tables = rows.into_keys().collect();
+    if !changes.committed {
         touched.classes = false;
         touched.catalogs.clear();
-        touched.tables.clone_from(&touched.large);
     }
     let has_definitions = touched.classes || !touched.catalogs.is_empty();
     if has_definitions && (opaque || rows_of_catalogs > MOST_OF_CATALOGS) {
@@ -377,12 +382,15 @@ fn settle_classes(
 
 /// Sets back what `pg_class` tells the planner, where it is not what the template's does.
 fn tell_planner(catalog: &TemplateCatalog, changed: &HashMap<u32, Class>) -> String {
+    let columns = planner_columns(catalog.major).collect::<Vec<_>>().join(", ");
     let mut sql = String::new();
     for (oid, class) in changed {
         if let Some(Class { planner, .. }) =
             catalog.classes.get(oid).filter(|before| before.planner != class.planner)
         {
-            sql.push_str(&format!("UPDATE pg_catalog.pg_class SET {planner} WHERE oid = {oid}; "));
+            sql.push_str(&format!(
+                "UPDATE pg_catalog.pg_class SET ({columns}) = ROW({planner}) WHERE oid = {oid}; "
+            ));
         }
     }
     sql
@@ -396,18 +404,15 @@ fn clean(
     touched: &mut Touched,
 ) -> Result<(Lsn, bool), NotRecyclable> {
     let catalog = used.catalog;
-    let unbounded = if catalog.major < 17 { "" } else { "SET LOCAL transaction_timeout = 0; " };
-    let mut sql = format!(
-        "BEGIN READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL session_replication_role = replica; \
-         SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '60s'; {unbounded}",
-    );
     let sizes = read_sizes(admin, used, touched)?;
-    let (mut seeded, mut truncates) = (Vec::new(), false);
+    // A table with another file has other TOAST, too, and unlogged tables are in no log.
+    let has_toast = touched.toast || touched.classes || !catalog.unlogged.0.is_empty();
+    let (mut undo, mut truncates) = (Undo::new(catalog, has_toast), false);
     for oid in &touched.tables {
         let Some(table) = catalog.tables.get(oid) else { continue };
         match &table.rows {
             Seed::Fixed(reason) => return Err(NotRecyclable::because(reason.why())),
-            Seed::Rows(rows) => seeded.push((table, rows)),
+            Seed::Rows(rows) => undo.seeded.push((table, rows)),
             Seed::Empty => {}
         }
         let grown = sizes.get(oid).is_some_and(|size| *size > BLOAT);
@@ -421,44 +426,99 @@ fn clean(
         }
         let must_truncate = grown || table.undeletable;
         truncates |= must_truncate;
-        let verb = if must_truncate { "TRUNCATE" } else { "DELETE FROM" };
-        sql.push_str(&format!("{verb} ONLY {}; ", table.name));
+        let verb = if must_truncate {
+            "TRUNCATE"
+        } else {
+            undo.emptied.push((*oid, table));
+            "DELETE FROM"
+        };
+        undo.sql.push_str(&format!("{verb} ONLY {}; ", table.name));
     }
     for oid in &touched.sequences {
         let Some(Sequence { last_value, is_called, .. }) = catalog.sequences.get(oid) else { continue };
         let sequence = format!("{oid}::pg_catalog.regclass");
-        sql.push_str(&format!("SELECT pg_catalog.setval({sequence}, {last_value}, {is_called}); "));
+        undo.sql.push_str(&format!("SELECT pg_catalog.setval({sequence}, {last_value}, {is_called}); "));
     }
     touched.classes |= truncates;
-    Ok((run_clean(admin, used, sql, &seeded)?, truncates))
+    touched.sizes = !undo.emptied.is_empty();
+    Ok((run_clean(admin, used, &undo)?, truncates))
+}
+
+/// Statements that return tables and sequences to the template's state.
+#[derive(Debug)]
+struct Undo<'a> {
+    catalog: &'a TemplateCatalog,
+    /// Begins a transaction that writes, whatever a client has set.
+    begin: String,
+    /// Deletes all rows of the tables, and sets sequences back.
+    sql: String,
+    /// Whether the client may have stored values in TOAST.
+    has_toast: bool,
+    /// Tables whose rows it deletes.
+    emptied: Vec<(u32, &'a Table)>,
+    /// Tables with rows in the template, and these.
+    seeded: Vec<(&'a Table, &'a Vec<u8>)>,
+}
+
+impl<'a> Undo<'a> {
+    fn new(catalog: &'a TemplateCatalog, has_toast: bool) -> Self {
+        let unbounded = if catalog.major < 17 { "" } else { "SET LOCAL transaction_timeout = 0; " };
+        let begin = format!(
+            "BEGIN READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL session_replication_role = replica; \
+             SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '60s'; {unbounded}",
+        );
+        Self { catalog, begin, has_toast, sql: String::new(), emptied: Vec::new(), seeded: Vec::new() }
+    }
+
+    /// Runs it. Returns up to where the log is written with it.
+    fn run(&self, session: &mut AdminConnection) -> Result<Lsn, NotRecyclable> {
+        let Self { catalog, begin, has_toast, sql, emptied, seeded } = self;
+        let end = format!("{begin}{MARK}; COMMIT");
+        // A session that has set a sequence would tell the next client where it stands.
+        let sql = format!("{begin}{sql}COMMIT; DISCARD SEQUENCES; ");
+        if emptied.is_empty() && seeded.is_empty() {
+            return Ok(mark_of(&session.query(&format!("{sql}{end}"))?));
+        }
+        session.query(&sql)?;
+        if !emptied.is_empty() {
+            // The template's rows may have values in TOAST.
+            let has_toast = *has_toast || !seeded.is_empty();
+            session.query(&remove_pages(emptied, has_toast, catalog.major))?;
+        }
+        let (filled, planner) = (count_filled(emptied), restore_planner(catalog, emptied));
+        // The mark follows the commit in the log.
+        let end = format!("{planner}COMMIT; {end}");
+        if seeded.is_empty() {
+            let rows = session.query(&format!("{begin}{filled}{end}"))?;
+            return expect_none(&rows).map(|()| mark_of(&rows));
+        }
+        expect_none(&session.query(&format!("{begin}{filled}{AS_STORED}"))?)?;
+        for (table, rows) in seeded {
+            let copy = format!("COPY {} FROM STDIN (FORMAT binary)", table.name);
+            session.copy_in(&copy, [&encode(b'd', rows)[..]])?;
+        }
+        Ok(mark_of(&session.query(&end)?))
+    }
+}
+
+/// Makes sure that the first of these rows says that no table has pages. A standby or a replication slot may still need some.
+fn expect_none(rows: &Rows) -> Result<(), NotRecyclable> {
+    if text(rows) == "0" {
+        return Ok(());
+    }
+    Err(NotRecyclable::because("its deleted rows could not be removed"))
 }
 
 /// Runs it in a session that waits for a client, if it does not matter in which: to empty tables and to set sequences
 /// depends on nothing that a client may have set, since all of it is qualified, and ASCII in any encoding. To write rows does.
-fn run_clean(
-    admin: &AdminPool,
-    used: &mut Used<'_>,
-    sql: String,
-    seeded: &[(&Table, &Vec<u8>)],
-) -> Result<Lsn, NotRecyclable> {
-    // A session that has set a sequence would tell the next client where it stands.
-    let end = format!("COMMIT; DISCARD SEQUENCES; BEGIN; SET LOCAL synchronous_commit = on; {MARK}; COMMIT");
+fn run_clean(admin: &AdminPool, used: &mut Used<'_>, undo: &Undo<'_>) -> Result<Lsn, NotRecyclable> {
     let waiting = used.waiting.iter().position(|waiting| waiting.backend.is_superuser());
-    if let Some(at) = waiting.filter(|_| seeded.is_empty() && used.session.is_none()) {
-        let (waiting, rows) = used.waiting.swap_remove(at).lend(&(sql + &end))?;
+    if let Some(at) = waiting.filter(|_| undo.seeded.is_empty() && used.session.is_none()) {
+        let (waiting, mark) = used.waiting.swap_remove(at).lend(|session| undo.run(session))?;
         used.waiting.push(waiting);
-        return Ok(mark_of(&rows));
+        return Ok(mark);
     }
-    let session = own_session(admin, used)?;
-    if seeded.is_empty() {
-        return Ok(mark_of(&session.query(&(sql + &end))?));
-    }
-    session.query(&format!("{sql}{AS_STORED}"))?;
-    for (table, rows) in seeded {
-        let copy = format!("COPY {} FROM STDIN (FORMAT binary)", table.name);
-        session.copy_in(&copy, [&encode(b'd', rows)[..]])?;
-    }
-    Ok(mark_of(&session.query(&end)?))
+    undo.run(own_session(admin, used)?)
 }
 
 /// Bytes on disk of the tables that may have grown, with the values that are kept apart.
@@ -494,7 +554,8 @@ fn check_own_changes(changes: &Changes, used: &Used<'_>, touched: &Touched) -> R
             Some(Content::Table(oid)) => touched.tables.contains(&oid),
             Some(Content::Sequence(oid)) => touched.sequences.contains(&oid),
             Some(Content::Index) => true,
-            Some(Content::Classes) | None => touched.classes,
+            Some(Content::Classes) => touched.classes || touched.sizes,
+            None => touched.classes,
             Some(Content::Catalog(_) | Content::CatalogValues(_)) => false,
         };
         if !is_ours {

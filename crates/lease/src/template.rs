@@ -12,7 +12,7 @@ use storage::Entry;
 use sys::lock;
 
 use crate::address::{DatabaseAddress, list_of};
-use crate::admin::{AdminPool, MARK, Prepared, mark_of, number};
+use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, text};
 use crate::attributes::Attributes;
 use crate::backend::{CatalogStamp, stamp, stamp_of};
 use crate::cached::{CachedCopy, CachedFiles, NotedRow};
@@ -304,7 +304,7 @@ impl Template {
         oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))
     }
 
-    /// Whether SQL has changed it since it was taken into service, by the log. `template1` may be changed. VACUUM changes no contents.
+    /// Returns whether the log has a change of contents since pgfresh took the template into service. `template1` may change.
     fn is_changed(&self, evidence: &Evidence) -> bool {
         if !self.is_recyclable() {
             return false;
@@ -319,8 +319,10 @@ pub(crate) fn discard_statistics(database: &str, admin: &AdminPool) -> Result<()
     if database == "template1" {
         return Ok(());
     }
-    let sql =
-        format!("UPDATE pg_database SET datallowconn = true WHERE datname = {} RETURNING oid", literal(database));
+    let sql = format!(
+        "UPDATE pg_database SET datallowconn = true WHERE datname = {} RETURNING oid",
+        literal(database)
+    );
     let oid = number(&text(&admin.run("open a template", &sql)?));
     admin.ask(&DatabaseAddress::new(oid, database), "discard the statistics of a template", |session| {
         session.query("SELECT pg_stat_reset()").map(drop)

@@ -15,7 +15,7 @@ use crate::{Guard, Installation, log};
 /// What becomes of clusters here; it belongs into their fingerprints.
 pub(crate) const TRIMMED: &str = "with relation caches, without WAL, maps and statistics";
 
-/// Where a server keeps its statistics while it is shut down.
+/// Folder in which a server that is shut down keeps its statistics.
 const STATISTICS: &str = "pg_stat";
 
 /// Trims the cluster of what `guard` guards, which was shut down cleanly and holds nothing of a user's.

@@ -7,9 +7,11 @@ mod encodings;
 mod expected;
 mod greetings;
 mod growth;
+mod order;
 mod own;
 mod refused;
 mod renamed;
+mod seeds;
 mod told_to_end;
 
 use std::time::Duration;
