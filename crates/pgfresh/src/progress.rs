@@ -121,19 +121,8 @@ fn describe(step: Step<'_>) -> Option<String> {
         }
         Step::WaitingForBaseImage => "waiting for the base image, which another process is making".to_owned(),
         Step::RebuildingDamaged => "the cached template is damaged; making it anew".to_owned(),
-        Step::Building { name, fingerprint, plan: BuildPlan::Incremental { parent, added }, .. } => {
-            format!("building template \"{name}\" ({fingerprint}) on {parent}: {}", incremental(added))
-        }
-        Step::Building { name, fingerprint, plan: BuildPlan::Full { reasons }, .. }
-            if !reasons.is_empty() =>
-        {
-            format!("building template \"{name}\" ({fingerprint}) in full: {}", some_of(reasons))
-        }
-        Step::Building { name, fingerprint, changes: [], .. } => {
-            format!("building template \"{name}\" ({fingerprint})")
-        }
-        Step::Building { name, fingerprint, changes, .. } => {
-            format!("rebuilding template \"{name}\" ({fingerprint}): {}", some_of(changes))
+        Step::Building { name, fingerprint, changes, plan } => {
+            building(&format!("template \"{name}\" ({fingerprint})"), changes, plan)
         }
         Step::RemovingDamagedParent { fingerprint } => {
             format!("the cached template {fingerprint} is damaged; removing it")
@@ -177,6 +166,19 @@ fn describe(step: Step<'_>) -> Option<String> {
             return None;
         }
     })
+}
+
+fn building(template: &str, changes: &[String], plan: &BuildPlan) -> String {
+    match plan {
+        BuildPlan::Incremental { parent, added } => {
+            format!("building {template} on {parent}: {}", incremental(added))
+        }
+        BuildPlan::Full { reasons } if !reasons.is_empty() => {
+            format!("building {template} in full: {}", some_of(reasons))
+        }
+        BuildPlan::Full { .. } if changes.is_empty() => format!("building {template}"),
+        BuildPlan::Full { .. } => format!("rebuilding {template}: {}", some_of(changes)),
+    }
 }
 
 fn waiting(name: &str, who: &str) -> String {
