@@ -16,9 +16,9 @@ pub(crate) struct Entry {
     pub(crate) parents: Vec<ObjectKey>,
     /// Whether it is a part of another object, which tells of its creation.
     pub(crate) is_part: bool,
-    /// The same columns of the tables from which its table inherits.
+    /// Columns of that name in the tables from which its table inherits.
     pub(crate) inherited_from: Vec<ObjectKey>,
-    /// Whether the rows include the one that makes the object, or the object is made of them.
+    /// Whether the object exists in this database: rows alone do not tell, because only those that differ are read.
     pub(crate) is_there: bool,
     /// A definition in SQL or in words. See `objects.sql`.
     pub(crate) definition: Option<String>,

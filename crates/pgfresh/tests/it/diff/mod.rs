@@ -1,5 +1,6 @@
 //! `pgfresh diff`: what it prints of a database is what was done in it.
 
+mod catalogs;
 mod generated;
 
 use std::fs;
