@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use server::printable;
 use storage::human_bytes;
-use template::{BuildPlan, Step};
+use template::{BuildPlan, CachedTemplate, Step};
 
 use crate::aside::aside;
 use crate::output::Verbosity;
@@ -113,7 +113,13 @@ fn fitting(line: &str, hint: &str, width: usize) -> String {
     fitting
 }
 
-/// The line that stays.
+fn evicted(shelved: &CachedTemplate) -> String {
+    let name = shelved.name().unwrap_or("base image");
+    let digits = &shelved.fingerprint[..8.min(shelved.fingerprint.len())];
+    format!("evicted template \"{name}\" ({digits}), {}", human_bytes(shelved.occupied))
+}
+
+/// Words the line that stays.
 fn describe(step: Step<'_>) -> Option<String> {
     Some(match step {
         Step::BuildingBaseImage(version) => {
@@ -147,24 +153,20 @@ fn describe(step: Step<'_>) -> Option<String> {
         Step::Built { name, bytes, took } => {
             format!("built template \"{name}\" in {took:.1} s, {}", human_bytes(bytes))
         }
-        Step::Evicted(shelved) => format!(
-            "evicted template \"{}\" ({}), {}",
-            shelved.name().unwrap_or("base image"),
-            &shelved.fingerprint[..8.min(shelved.fingerprint.len())],
-            human_bytes(shelved.occupied)
-        ),
+        Step::Evicted(shelved) => evicted(shelved),
         Step::Fetched { name, bytes, took } => {
             format!("fetched template \"{name}\" in {took:.1} s, {}", human_bytes(bytes))
         }
         Step::NotFetched { name, why } => format!("template \"{name}\" is built here: {why}"),
-        Step::Pushed { bytes: 0, .. } => return None,
+        Step::Pushed { bytes: 0, .. }
+        | Step::Running { .. }
+        | Step::Copying { .. }
+        | Step::Fetching { .. }
+        | Step::Pushing { .. } => return None,
         Step::Pushed { name, bytes, took } => {
             format!("pushed template \"{name}\" in {took:.1} s, {}", human_bytes(bytes))
         }
         Step::NotPushed { name, why } => format!("template \"{name}\" is not pushed: {why}"),
-        Step::Running { .. } | Step::Copying { .. } | Step::Fetching { .. } | Step::Pushing { .. } => {
-            return None;
-        }
     })
 }
 

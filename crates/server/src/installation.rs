@@ -34,8 +34,8 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Asks the binaries in directory `bin`, or recalls the answers of the very same file. A script in place of the server is asked
-    /// each time: another file may decide what it starts.
+    /// Asks the binaries in directory `bin`, or recalls the answers of the very same file. pgfresh asks a script in place of the
+    /// server each time, because another file may decide what the script starts.
     pub fn probe(bin: &Path, cache: &Cache) -> Result<Self, InstallationError> {
         let postgres = bin.join("postgres");
         let meta = fs::metadata(&postgres).attempt("examine", &postgres)?;

@@ -92,9 +92,17 @@ struct World {
 impl World {
     fn git(&self, folder: &Path, words: &[&str]) -> (bool, Vec<u8>) {
         let mut command = Command::new("git");
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"GIT_"))
-        {
-            command.env_remove(name);
+        // Hooks of git set these.
+        for name in [
+            "DIR",
+            "INDEX_FILE",
+            "WORK_TREE",
+            "COMMON_DIR",
+            "OBJECT_DIRECTORY",
+            "CONFIG_PARAMETERS",
+            "CONFIG_COUNT",
+        ] {
+            command.env_remove(format!("GIT_{name}"));
         }
         command
             .env("HOME", self.folder.path())
