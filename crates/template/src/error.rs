@@ -192,6 +192,20 @@ pub enum SetupError {
         /// The file.
         file: String,
     },
+    /// A file of SQL, or a dump, is compressed.
+    #[error("cannot run \"{file}\": it is compressed")]
+    Compressed {
+        /// The file.
+        file: String,
+        /// Words that unpack such a file to standard output.
+        unpack: &'static str,
+    },
+    /// A file of SQL begins a transaction and does not end it, so that its changes are lost.
+    #[error("\"{file}\" leaves a transaction open")]
+    OpenTransaction {
+        /// The file.
+        file: String,
+    },
     /// A program is missing.
     #[error("cannot restore \"{file}\": {program} is not there")]
     NoProgram {
@@ -287,6 +301,8 @@ impl SetupError {
             }
             Self::NeedsPsql { .. }
             | Self::DumpAsSql { .. }
+            | Self::Compressed { .. }
+            | Self::OpenTransaction { .. }
             | Self::NoProgram { .. }
             | Self::RunsEachTime { .. }
             | Self::NoSuperuser { .. }
@@ -302,17 +318,23 @@ impl SetupError {
                 "The setup insists on TLS: append \"?sslmode=disable\" to its URL, or use \"pgfresh run --tls\"."
                     .to_owned(),
             ),
-            Self::Failed { step, status, kept, .. } => Some(match (program_hint(step, *status), kept) {
+            Self::Failed { step, status, kept, last_lines, .. } => Some(match (step_hint(step, *status, last_lines), kept) {
                 (None, None) => {
                     "\"pgfresh template build --keep\" keeps the server to inspect it.".to_owned()
                 }
-                (Some(hint), None) => hint.to_owned(),
+                (Some(hint), None) => hint,
                 (hint, Some(kept)) => {
                     let hint = hint.map(|hint| format!("{hint} ")).unwrap_or_default();
                     format!("{hint}{kept}")
                 }
             }),
             Self::DumpAsSql { file } => Some(format!("Name it in dump = \"{file}\" (--dump).")),
+            Self::Compressed { file, unpack } => Some(format!(
+                "Unpack it, or let a setup do so: setup = \"{unpack} {file} | psql -Xq -v ON_ERROR_STOP=1\", inputs = [\"{file}\"]."
+            )),
+            Self::OpenTransaction { .. } => {
+                Some("End it with COMMIT in the same file: each file has a session of its own.".to_owned())
+            }
             Self::NeedsPsql { .. } | Self::NoProgram { .. } => {
                 Some("Install PostgreSQL's client programs (Debian: apt install postgresql-client).".to_owned())
             }
@@ -339,7 +361,21 @@ impl SetupError {
     }
 }
 
-/// What to do where the shell of a setup has not run its program; nothing is to be seen in the server then.
+/// Returns advice for a failure that needs no look at the server.
+fn step_hint(step: &str, status: ExitStatus, last_lines: &[String]) -> Option<String> {
+    let missing = last_lines.iter().find_map(|line| {
+        let (before, _) = line.split_once("\" does not exist")?;
+        before.split_once("database \"").map(|(_, database)| database)
+    });
+    match missing {
+        Some(database) if step == SETUP => Some(format!(
+            "Name the template \"{database}\" ([template.{database}] in pgfresh.toml), or let the setup connect to $PGDATABASE."
+        )),
+        _ => program_hint(step, status).map(str::to_owned),
+    }
+}
+
+/// Returns advice where the shell of a setup has not run its program, so that the server shows nothing.
 fn program_hint(step: &str, status: ExitStatus) -> Option<&'static str> {
     // Source: POSIX, 2.8.2.
     match status.code() {

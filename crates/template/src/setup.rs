@@ -38,6 +38,9 @@ const OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_namespace WHERE oid >= 16384 AND nspname !~ '^pg_(toast_)?temp_')
     + (SELECT count(*) FROM pg_extension WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_largeobject_metadata)";
+/// Fails in a transaction that has changed something and is still open; the error then contains [`OPEN`].
+const EXPECT_NO_TRANSACTION: &str = "SELECT CAST('pgfresh: the transaction is open: ' || pg_catalog.pg_current_xact_id_if_assigned()::text AS integer)";
+const OPEN: &str = "pgfresh: the transaction is open: ";
 /// How long one file of SQL may take when we run it ourselves.
 const SQL_TIMEOUT: Duration = Duration::from_hours(1);
 
@@ -245,13 +248,25 @@ impl Setup<'_> {
 
     fn run_sql(&self, file: &str) -> Result<Option<Broken>, ProvisionError> {
         let path = self.spec.folder.join(file);
-        if Format::of(&path).attempt("read", &path)? != Format::Plain {
-            return Err(SetupError::DumpAsSql { file: file.to_owned() }.into());
+        match Format::of(&path).attempt("read", &path)? {
+            Format::Plain => {}
+            Format::Compressed(unpack) => {
+                return Err(SetupError::Compressed { file: file.to_owned(), unpack }.into());
+            }
+            Format::Archive | Format::Tar => {
+                return Err(SetupError::DumpAsSql { file: file.to_owned() }.into());
+            }
         }
         let Some(psql) = self.installation.client("psql") else { return self.run_sql_ourselves(file) };
         let mut command = Command::new(psql);
-        command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file]);
-        self.run_program(&format!("psql with \"{file}\""), command, &self.address())
+        // psql would undo a transaction that is open at its end, and succeed.
+        command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file, "-c", EXPECT_NO_TRANSACTION]);
+        let broken = self.run_program(&format!("psql with \"{file}\""), command, &self.address())?;
+        let is_open = |line: &String| line.contains(OPEN);
+        if broken.is_some() && Self::last_lines(&Self::log(self.server)).iter().any(is_open) {
+            return Err(SetupError::OpenTransaction { file: file.to_owned() }.into());
+        }
+        Ok(broken)
     }
 
     /// One simple query: what psql understands beyond SQL is refused.
@@ -261,16 +276,22 @@ impl Setup<'_> {
         if let Some(line) = sql.lines().position(|line| line.starts_with('\\')) {
             return Err(SetupError::NeedsPsql { file: file.to_owned(), line: line + 1 }.into());
         }
-        AdminConnection::open(&self.server.run().socket_directory(), SUPERUSER, &self.spec.name, SQL_TIMEOUT)
-            .and_then(|mut session| session.query(&sql))
-            .map_err(|source| SetupError::Sql { file: file.to_owned(), source })?;
+        let failed = |source| SetupError::Sql { file: file.to_owned(), source };
+        let socket = self.server.run().socket_directory();
+        let mut session =
+            AdminConnection::open(&socket, SUPERUSER, &self.spec.name, SQL_TIMEOUT).map_err(failed)?;
+        session.query(&sql).map_err(failed)?;
+        let open = session.query("SELECT pg_catalog.pg_current_xact_id_if_assigned()").map_err(failed)?;
+        if open.into_iter().flatten().flatten().next().is_some() {
+            return Err(SetupError::OpenTransaction { file: file.to_owned() }.into());
+        }
         Ok(None)
     }
 
     fn restore(&self, dump: &str) -> Result<Option<Broken>, ProvisionError> {
         let path = self.spec.folder.join(dump);
         let format = Format::of(&path).attempt("read", &path)?;
-        if format == Format::Plain {
+        if matches!(format, Format::Plain | Format::Compressed(_)) {
             return self.run_sql(dump);
         }
         let program = self.installation.client("pg_restore");
@@ -379,7 +400,19 @@ enum Format {
     Archive,
     /// Restored with one.
     Tar,
+    /// Neither psql nor `pg_restore` reads it; the words unpack it to standard output.
+    Compressed(&'static str),
 }
+
+/// First bytes of compressed files, and the words that unpack one.
+const COMPRESSED: [(&[u8], &str); 6] = [
+    (b"\x1f\x8b", "gunzip -c"),
+    (b"\x28\xb5\x2f\xfd", "zstd -dc"),
+    (b"\xfd7zXZ\0", "xz -dc"),
+    (b"BZh", "bzip2 -dc"),
+    (b"\x04\x22\x4d\x18", "lz4 -dc"),
+    (b"PK\x03\x04", "unzip -p"),
+];
 
 impl Format {
     /// Looks at the first bytes. Source: `src/bin/pg_dump/pg_backup_archiver.c`, `_discoverArchiveFormat`.
@@ -392,7 +425,10 @@ impl Format {
         Ok(match &head[..] {
             head if head.starts_with(b"PGDMP") => Self::Archive,
             head if head.get(257..262) == Some(b"ustar") => Self::Tar,
-            _ => Self::Plain,
+            head => COMPRESSED
+                .iter()
+                .find(|(magic, _)| head.starts_with(magic))
+                .map_or(Self::Plain, |(_, unpack)| Self::Compressed(unpack)),
         })
     }
 }

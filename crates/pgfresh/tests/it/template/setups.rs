@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::{assert_fails, project};
-use crate::common::User;
+use crate::common::{User, finish, postgres};
 
 /// What is said of a setup that made nothing.
 const NOTHING: &str = "pgfresh: the setup of template \"app\" has made nothing in its database: see that it connects to \
@@ -82,4 +82,77 @@ fn a_setup_whose_program_cannot_be_run_is_called_that() {
         assert_fails(&kept, &[expected, "The incomplete server is in"]);
         scene.run(["sweep", "--kept"]);
     }
+}
+
+#[test]
+fn sql_files_that_leave_a_transaction_open_fail() {
+    let scene = project(User::Ourselves, "");
+    let open = "pgfresh: \"open.sql\" leaves a transaction open\n\
+        HINT:  End it with COMMIT in the same file: each file has a session of its own.\n";
+    scene.write("whole.sql", "BEGIN; CREATE TABLE whole (); COMMIT;");
+    // Without psql, too.
+    let bare = postgres(18);
+    let without_psql = |words: &[&str]| {
+        let mut command = scene.pgfresh([&["template", "build", "--postgres", &bare], words].concat());
+        command.env("PATH", "/nowhere");
+        finish(command)
+    };
+    scene.write("open.sql", "START TRANSACTION; SAVEPOINT a; CREATE TABLE lost (); RELEASE a;\n");
+    let before = ["--sql", "open.sql", "--sql", "whole.sql"];
+    let after = ["--sql", "whole.sql", "--sql", "open.sql"];
+    for files in [&before[..], &after, &["--dump", "open.sql"]] {
+        assert_fails(&scene.run([&["template", "build"], files].concat()), &[open]);
+    }
+    assert_fails(&without_psql(&after), &[open]);
+    scene.write("open.sql", "\\set AUTOCOMMIT off\nCREATE TABLE lost ();");
+    assert_fails(&scene.run(["template", "build", "--sql", "open.sql"]), &[open]);
+    // There is nothing to lose.
+    for text in [
+        "BEGIN; SELECT 1;",
+        "BEGIN; CREATE TABLE undone (); ROLLBACK;",
+        "\\set AUTOCOMMIT off\nCREATE TABLE kept ();\nCOMMIT;",
+    ] {
+        scene.write("open.sql", text);
+        let outcome = scene.run(["template", "build", "--sql", "open.sql"]);
+        assert_eq!(outcome.code, Some(0), "{text}: {outcome}");
+    }
+    assert_eq!(without_psql(&["--sql", "whole.sql"]).code, Some(0));
+}
+
+#[test]
+fn compressed_sql_files_are_named_with_a_remedy() {
+    let scene = project(User::Ourselves, "");
+    scene.write("plain.sql", "CREATE TABLE orders ();");
+    scene.shell(&[], "gzip -k plain.sql && bzip2 -k plain.sql");
+    for (name, unpack) in [("plain.sql.gz", "gunzip -c"), ("plain.sql.bz2", "bzip2 -dc")] {
+        let setup = format!("{unpack} {name} | psql -Xq -v ON_ERROR_STOP=1");
+        let hint =
+            format!("HINT:  Unpack it, or let a setup do so: setup = \"{setup}\", inputs = [\"{name}\"].\n");
+        for option in ["--sql", "--dump"] {
+            let outcome = scene.run(["run", option, name, "--", "true"]);
+            assert_fails(&outcome, &[&format!("pgfresh: cannot run \"{name}\": it is compressed\n{hint}")]);
+        }
+        let options = ["--setup", &setup, "--inputs", name];
+        assert_eq!(scene.query(&options, "SELECT to_regclass('orders')"), "orders");
+    }
+}
+
+#[test]
+fn a_setup_for_another_database_is_told_its_name() {
+    let scene = project(User::Ourselves, "");
+    let outcome = scene.run([
+        "template",
+        "build",
+        "--setup",
+        "psql -Xq -d hc -c 'SELECT 1'",
+        "--inputs",
+        "pgfresh.toml",
+    ]);
+    let hint = "HINT:  Name the template \"hc\" ([template.hc] in pgfresh.toml), or let the setup connect to $PGDATABASE.";
+    assert_fails(&outcome, &["database \"hc\" does not exist", hint]);
+    scene.write(
+        "pgfresh.toml",
+        "[template.hc]\nsetup = \"psql -Xq -d hc -c 'CREATE TABLE orders ()'\"\ninputs = 'pgfresh.toml'\n",
+    );
+    assert_eq!(scene.query(&[], "SELECT to_regclass('orders')"), "orders");
 }
