@@ -86,6 +86,25 @@ fn a_user_without_a_name_or_a_home_has_a_server_brought_by_npm() {
     }
 }
 
+#[test]
+fn a_missing_proc_is_named_with_a_remedy() {
+    if !is_root() {
+        eprintln!("Only root can take it away: not tested.");
+        return;
+    }
+    let scene = open_scene();
+    for what in ["run -- true", "url", "serve"] {
+        let outcome =
+            shell(&scene, &["unshare", "--mount"], &format!("umount -l /proc; exec \"$PGFRESH\" {what}"));
+        assert!(
+            outcome.stderr.ends_with(
+                "HINT:  Mount /proc (mount -t proc proc /proc): pgfresh starts its own program by it.\n"
+            ),
+            "{what}: {outcome}"
+        );
+    }
+}
+
 /// However little of it there is, there is a server, or one error that says what is short.
 fn assert_served_or_told(
     scene: &Scene,
