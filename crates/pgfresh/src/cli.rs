@@ -227,6 +227,7 @@ pub(crate) enum Command {
         until the server stops or until \"pgfresh release\".")]
     Url {
         /// The name of the database [default: a new name]
+        #[arg(value_parser = database)]
         name: Option<String>,
         /// The template to copy [default: the one that the server starts from]
         #[arg(long, value_name = "NAME")]
@@ -236,6 +237,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example: pgfresh reset scratch --close")]
     Reset {
         /// The database
+        #[arg(value_parser = database)]
         name: String,
         /// Close its connections first; without this, open connections are an error
         #[arg(long)]
@@ -248,6 +250,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example: pgfresh release scratch")]
     Release {
         /// The database
+        #[arg(value_parser = database)]
         name: String,
         /// Its test failed: a server with --keep-failed keeps the database
         #[arg(long)]
@@ -261,6 +264,7 @@ pub(crate) enum Command {
         pgfresh snapshot scratch as with_orders --save db/with_orders.dump")]
     Snapshot {
         /// The database; it must have no open connections
+        #[arg(value_parser = database)]
         name: String,
         /// The word "as"
         #[arg(value_parser = ["as", "AS"], hide_possible_values = true)]
@@ -413,6 +417,7 @@ pub(crate) struct ServiceArguments {
 #[command(after_help = "Examples:\n  pgfresh psql\n  pgfresh psql scratch -- -c 'SELECT version()'")]
 pub(crate) struct Psql {
     /// The database; created from the template if it does not exist [default: a new one, dropped afterwards]
+    #[arg(value_parser = database)]
     pub(crate) name: Option<String>,
     /// Arguments for psql
     #[arg(last = true, value_name = "ARGUMENT")]
@@ -426,6 +431,7 @@ pub(crate) struct Psql {
     not committed. \"+\" is inserted or created, \"~\" updated, \"-\" deleted. The exit code is 0, with differences or without.")]
 pub(crate) struct Diff {
     /// The database: a lease, or one that was kept of a failed test; also the name of that test
+    #[arg(value_parser = database)]
     pub(crate) name: String,
     /// Compare this table only, with or without its schema
     #[arg(long, value_name = "TABLE")]
@@ -551,6 +557,10 @@ fn number(bounds: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> +
         let number = text.parse().ok().filter(|number| bounds.contains(number));
         number.ok_or_else(|| format!("expected a number from {} to {}", bounds.start(), bounds.end()))
     }
+}
+
+fn database(name: &str) -> Result<String, String> {
+    if name.is_empty() { Err("it is empty".to_owned()) } else { Ok(name.to_owned()) }
 }
 
 fn span(text: &str) -> Result<Duration, String> {

@@ -36,13 +36,19 @@ impl FromStr for Variable {
         while let Some((before, after)) = rest.split_once('{') {
             let (word, after) = after.split_once('}').ok_or("a \"{\" is not closed")?;
             let known = PLACEHOLDERS.iter().find(|(name, _)| *name == word);
-            let (_, placeholder) = known.ok_or_else(|| format!("\"{{{word}}}\" is not known"))?;
+            let (_, placeholder) = known.ok_or_else(|| unknown(word))?;
             parts.push((before.to_owned(), Some(*placeholder)));
             rest = after;
         }
         parts.push((rest.to_owned(), None));
         Ok(Self { name: name.to_owned(), parts })
     }
+}
+
+/// Names all placeholders in the error of an unknown one.
+fn unknown(word: &str) -> String {
+    let names = PLACEHOLDERS.map(|(name, _)| format!("{{{name}}}"));
+    format!("\"{{{word}}}\" is not known: there are {}", names.join(", "))
 }
 
 impl Variable {
@@ -85,5 +91,10 @@ mod tests {
         for wrong in ["URL", "=x", "A={nothing}", "A={url"] {
             assert!(wrong.parse::<Variable>().is_err(), "{wrong}");
         }
+        let names = "{url}, {host}, {port}, {user}, {password}, {database}";
+        assert_eq!(
+            "A={urll}".parse::<Variable>().unwrap_err(),
+            format!("\"{{urll}}\" is not known: there are {names}")
+        );
     }
 }

@@ -70,6 +70,16 @@ fn check_installation(script: &str, expected: &str) {
 }
 
 #[test]
+fn an_empty_database_name_is_refused() {
+    for command in ["psql", "url", "diff", "reset", "release"] {
+        let scene = Scene::new(User::Ourselves);
+        let outcome = scene.run([command, ""]);
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""), "{outcome}");
+        assert!(outcome.stderr.contains("it is empty"), "{outcome}");
+    }
+}
+
+#[test]
 fn the_commands_own_exit_code_is_passed_through() {
     let scene = Scene::new(User::Ourselves);
     let scripts =

@@ -281,16 +281,29 @@ fn node(folder: &Folder<'_>) -> Option<Project> {
     })
 }
 
-/// What fits every project.
-fn any(_: &Folder<'_>) -> Project {
+/// Returns the project of a folder without files that pgfresh knows.
+fn any(folder: &Folder<'_>) -> Project {
+    let makefile = folder.first_of(&["GNUmakefile", "makefile", "Makefile"]);
+    let has_tests = |name| folder.text(name).lines().any(makes_test);
+    // A placeholder that CI refuses with a clear error until the user replaces it.
+    let command = if makefile.is_some_and(has_tests) { "make test" } else { "your-test-command" };
+    let note = format!("the image, steps that install the dependencies, and the command \"{command}\"");
     Project {
         kind: "a project of a kind that pgfresh does not know",
         image: "debian:12",
         github: &[],
         dependencies: Vec::new(),
-        command: "make test".to_owned(),
-        notes: commands(["the image, steps that install the dependencies, and the command \"make test\""]),
+        command: command.to_owned(),
+        notes: vec![note],
     }
+}
+
+/// Returns whether a line of a makefile is the rule of a target `test`.
+fn makes_test(line: &str) -> bool {
+    let rule = line.split_once(':').filter(|(_, rest)| !rest.starts_with('='));
+    rule.is_some_and(|(targets, _)| {
+        !targets.starts_with(['\t', '#', '.']) && targets.split_whitespace().any(|target| target == "test")
+    })
 }
 
 #[cfg(test)]
@@ -353,6 +366,21 @@ mod tests {
         assert_eq!(seen(&[("Cargo.toml", ""), ("Cargo.lock", "")]).2, "cargo test --locked");
         assert_eq!(command("go.mod"), "go test ./...");
         assert_eq!(command("mix.exs"), "mix test");
-        assert_eq!(command("README"), "make test");
+    }
+
+    #[test]
+    fn a_makefile_counts_only_with_its_own_tests() {
+        let command = |files: &[(&str, &str)]| seen(files).2;
+        assert_eq!(command(&[("README", "")]), "your-test-command");
+        for (makefile, expected) in [
+            ("all: test\n", "your-test-command"),
+            (".PHONY: test\n\ttest: x\n# test: x\ntest := 1\n", "your-test-command"),
+            (".PHONY: test\ntest: build\n\tprove\n", "make test"),
+            ("lint test::\n", "make test"),
+        ] {
+            for name in ["Makefile", "GNUmakefile"] {
+                assert_eq!(command(&[(name, makefile)]), expected, "{makefile}");
+            }
+        }
     }
 }
