@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from counterpart import Counterpart
@@ -36,6 +38,25 @@ def test_tests_and_workers_have_separate_databases(
 ) -> None:
     pytester.makepyfile(ISOLATED)
     pytester.runpytest_subprocess(*workers).assert_outcomes(passed=16)
+
+
+def test_readme_recipe_sets_libpq_variables(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    recipe = readme.partition("**Programs that read `PGHOST`")[2].split("```")[1]
+    for name in ["PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE"]:
+        monkeypatch.delenv(name, raising=False)
+    pytester.makeconftest(recipe.replace("python", "import pytest", 1))
+    pytester.makepyfile("""
+        import psycopg
+
+        def test_program(fresh_database):
+            with psycopg.connect("") as connection:
+                answer = connection.execute("SELECT current_database()").fetchone()
+            assert answer == (fresh_database.name,)
+        """)
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
 def test_marker_precedes_command_line_and_file(
