@@ -130,6 +130,7 @@ impl StubServer {
                 cursors.map(|name| row(&[Some("0"), Some(name), Some("f"), None])).collect()
             }
             "[constraints]" => vec![row(&[self.deferrable, None])],
+            "[settings]" => vec![row(&[Some("session_authorization"), Some("")])],
             _ => rows(word),
         };
         answers.push(encode(b'C', &[until_space(sql).as_bytes(), b"\0"].concat()));

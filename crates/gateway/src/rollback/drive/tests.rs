@@ -186,14 +186,12 @@ fn what_the_conversation_comes_to() {
     let states: Vec<u8> =
         frames(&told).filter(|frame| frame.tag == b'Z').map(|frame| frame.body[0]).collect();
     assert_eq!(states, *b"IITTTIIIITEIIII");
-    let theirs =
-        |sql: &&String| !sql.contains("pgfresh_") && !sql.contains("LEVEL") && !sql.contains("[look]");
+    let ours = ["pgfresh_", "LEVEL", "[look]", "[settings]", "[sources]"];
+    let theirs = |sql: &&String| !ours.iter().any(|word| sql.contains(word));
     let theirs: Vec<&str> = ran.iter().filter(theirs).map(String::as_str).collect();
     let expected = [
         "ROWS 1 30",
-        "[settings]",
         "[constraints]",
-        "[sources]",
         "fail",
         "INSERT",
         "SAVEPOINT a",
@@ -206,7 +204,6 @@ fn what_the_conversation_comes_to() {
         "COPY t FROM STDIN",
         "COPY broken FROM STDIN",
         "ROWS 1 1",
-        "[settings]",
     ];
     assert_eq!(theirs, expected);
 }
