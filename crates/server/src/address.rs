@@ -1,4 +1,4 @@
-//! How clients reach a database of ours: in one line, and in the variables that drivers know.
+//! Address of a database: as a URL, as a JDBC URL and as environment variables for drivers.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,42 +15,42 @@ pub(crate) const PORT: u16 = 5432;
 /// The server's own socket, in the directory that [`storage::RunDirectory::socket_directory`] names.
 pub const SOCKET: &str = ".s.PGSQL.5432";
 
-/// How to reach one database.
+/// Address of one database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// The directory of a unix socket, or a host.
+    /// Directory of a unix socket, or a host name or IP address.
     pub host: String,
-    /// On that host, or in the name of the socket.
+    /// TCP port, or the number in the socket's name.
     pub port: u16,
-    /// Whom to connect as.
+    /// User to connect as.
     pub user: &'static str,
-    /// With what, where that is asked for.
+    /// Password, if the server asks for one.
     pub password: Option<String>,
-    /// The database.
+    /// Name of the database.
     pub database: String,
 }
 
 impl Address {
-    /// `database` behind the unix socket `.s.PGSQL.PORT` in `directory`, as the superuser.
+    /// Returns the address of `database` behind the unix socket `.s.PGSQL.PORT` in `directory`, as the superuser.
     #[must_use]
     pub fn at_socket(directory: &Path, port: u16, database: &str) -> Self {
         let host = directory.display().to_string();
         Self { host, port, user: SUPERUSER, password: None, database: database.to_owned() }
     }
 
-    /// `database` behind `socket`, as the superuser.
+    /// Returns the address of `database` behind the TCP address `socket`, as the superuser.
     #[must_use]
     pub fn at(socket: SocketAddr, password: Option<String>, database: &str) -> Self {
         let (host, port) = (socket.ip().to_string(), socket.port());
         Self { host, port, user: SUPERUSER, password, database: database.to_owned() }
     }
 
-    /// In one line, as libpq and most drivers read it.
+    /// Returns the URL that libpq and most drivers read.
     #[must_use]
     pub fn url(&self) -> String {
         let (port, user, database) = (self.port, self.user, percent_encode(&self.database));
         if self.host.starts_with('/') {
-            // No host but in the query: some drivers' readers of URLs take none that is empty before an "@".
+            // The host is in the query: some drivers cannot read a URL with an empty host behind an "@".
             let host = percent_encode(&self.host);
             let password = self.password_after("&password=");
             return format!("postgresql:///{database}?host={host}&port={port}&user={user}{password}");
@@ -59,7 +59,7 @@ impl Address {
         format!("postgresql://{user}{password}@{}/{database}", self.authority())
     }
 
-    /// The same for the JVM.
+    /// Returns the JDBC URL of this database.
     #[must_use]
     pub fn jdbc_url(&self) -> String {
         let password = self.password_after("&password=");
@@ -67,25 +67,25 @@ impl Address {
         format!("jdbc:postgresql://{authority}/{database}?user={user}{password}")
     }
 
-    /// Where HTTP is, with the password as token: what `PGFRESH_CONTROL` says.
+    /// Returns the URL of pgfresh's HTTP interface with the password as token, the value of `PGFRESH_CONTROL`.
     #[must_use]
     pub fn control_url(&self) -> String {
         format!("http://{}@{}", self.password_after(":"), self.authority())
     }
 
-    /// The live page, for a browser, with the password as token.
+    /// Returns the URL of the live page for a browser, with the password as token.
     #[must_use]
     pub fn page_url(&self) -> String {
         self.http_url() + &self.password_after("?token=")
     }
 
-    /// Where HTTP is, without the password.
+    /// Returns the URL of pgfresh's HTTP interface without the password.
     #[must_use]
     pub fn http_url(&self) -> String {
         format!("http://{}/", self.authority())
     }
 
-    /// Reads what [`Self::control_url`] writes: the address and the password.
+    /// Parses the result of [`Self::control_url`] into its address and password.
     #[must_use]
     pub fn parse_control_url(text: &str) -> Option<(SocketAddr, String)> {
         let (password, address) = text.strip_prefix("http://:")?.trim_end_matches('/').rsplit_once('@')?;
@@ -93,20 +93,20 @@ impl Address {
         Some((address.parse().ok()?, password.into_owned()))
     }
 
-    /// The password, encoded, after `before`; nothing where there is none.
+    /// Returns `before` and the encoded password, or an empty text without a password.
     fn password_after(&self, before: &str) -> String {
         self.password
             .as_deref()
             .map_or_else(String::new, |password| format!("{before}{}", percent_encode(password)))
     }
 
-    /// Host and port; a colon in the host is told from that before the port.
+    /// Returns `HOST:PORT`, with brackets around a host that has a colon.
     fn authority(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// Puts the usual variables into the environment of `command`, and takes away those that would lead elsewhere.
+    /// Sets libpq's variables in the environment of `command`, and removes those that would lead to another server.
     pub fn describe_to(&self, command: &mut Command) {
         for name in MISLEADING {
             command.env_remove(name);
@@ -120,10 +120,10 @@ impl Address {
     }
 }
 
-/// All that is not unreserved. Source: RFC 3986, 2.3.
+/// Characters that are not unreserved. Source: RFC 3986, 2.3.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Percent-encodes all that may have a meaning in a URL.
+/// Percent-encodes each character that may have a meaning in a URL.
 #[must_use]
 pub fn percent_encode(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, RESERVED)

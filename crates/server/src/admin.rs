@@ -1,4 +1,4 @@
-//! The one way in which pgfresh asks a server for anything in SQL: simple queries over any connection, each with a bound.
+//! SQL connections of pgfresh itself: simple queries over any stream, each with a timeout.
 //!
 //! The server trusts every client that reaches its private directory; a gateway in front of it asks for a password.
 
@@ -12,43 +12,43 @@ use pgwire::{ErrorResponse, Frame, HEADER, StartupParams, TERMINATE, columns, en
 
 use crate::address::SOCKET;
 
-/// Bytes that there is room for when an answer is read, and when one has filled that.
+/// Free bytes in the buffer before a read: at first, and after a read that has filled the buffer.
 const CHUNK: usize = 8192;
 const LARGE_CHUNK: usize = 64 << 10;
 
-/// An open session. An idle one may be dropped: the server takes its end as the session's.
+/// Open session. Dropping an idle one ends it without an error in the server.
 #[derive(Debug)]
 pub struct AdminConnection<S = UnixStream> {
     stream: S,
     buffer: Vec<u8>,
-    /// What of the buffer has been read from the stream and not been dealt with.
+    /// Part of the buffer that the stream has filled and no caller has read yet.
     unread: Range<usize>,
 }
 
 /// Rows of text; `None` is NULL.
 pub type Rows = Vec<Vec<Option<String>>>;
 
-/// A name as SQL wants it.
+/// Quotes a name for SQL.
 #[must_use]
 pub fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A text as SQL wants it.
+/// Quotes a text for SQL.
 #[must_use]
 pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A session ended, or never came to be.
+/// Failure of a session, or of its start.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The socket failed, or the server took too long.
     #[error("could not {verb}")]
     Io {
-        /// What was tried.
+        /// Action that failed, after "could not".
         verb: &'static str,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The server answered with an error; the session is still good unless it was the first answer.
@@ -58,15 +58,15 @@ pub enum SessionError {
         severity: String,
         /// Five characters. Source: the manual's appendix A.
         sqlstate: String,
-        /// Its primary message.
+        /// Primary message of the server's error.
         message: String,
-        /// Its detail.
+        /// Detail of the server's error, if it has one.
         detail: Option<String>,
     },
 }
 
 impl SessionError {
-    /// The detail that the server gave.
+    /// Returns the detail that the server gave.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -78,7 +78,7 @@ impl SessionError {
         }
     }
 
-    /// Whether the session is over with it.
+    /// Whether the session has ended with this error.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {
@@ -87,7 +87,7 @@ impl SessionError {
         }
     }
 
-    /// Whether the server is about to be ready: it starts, or recovers from a crash.
+    /// Whether the server will be ready soon: it starts, or recovers from a crash.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         match self {
@@ -102,7 +102,7 @@ impl SessionError {
 }
 
 impl AdminConnection {
-    /// Connects to `database` as `user`, as any client does, through the socket in `directory`. No answer may take longer than `patience`.
+    /// Connects to `database` as `user` through the socket in `directory`. Each answer must come within `patience`.
     pub fn open(
         directory: &Path,
         user: &str,
@@ -113,7 +113,7 @@ impl AdminConnection {
         Self::open_with(directory, &params, database, patience)
     }
 
-    /// The same for a session that starts with `params`: for one of pgfresh's own, those of [`own_params`](crate::own_params).
+    /// Connects like [`Self::open`], but with the startup parameters `params`, for example [`own_params`](crate::own_params).
     pub fn open_with(
         directory: &Path,
         params: &StartupParams,
@@ -125,19 +125,19 @@ impl AdminConnection {
         Self::start(stream, params, database, None)
     }
 
-    /// Goes on with a session that another owner has started: idle, with nothing left to read.
+    /// Takes over an idle session that another owner has started, with nothing left to read.
     pub fn adopt(stream: UnixStream, patience: Duration) -> Result<Self, SessionError> {
         bound(&stream, Some(patience)).map_err(io("bound the wait for the server"))?;
         Ok(Self::on(stream))
     }
 
-    /// Whether the server has neither ended it nor said anything unasked.
+    /// Whether the session is open and the server has sent nothing unasked.
     #[must_use]
     pub fn is_alive(&mut self) -> bool {
         self.unread.is_empty() && sys::is_silent(&self.stream)
     }
 
-    /// Leaves the session to another owner, as [`Self::adopt`] took it.
+    /// Returns the stream of the idle session, for another owner. Reverses [`Self::adopt`].
     pub fn release(self) -> Result<UnixStream, SessionError> {
         if !self.unread.is_empty() {
             return Err(invalid("hand a session over", "the server has said more than it was asked"));
@@ -152,8 +152,8 @@ impl<S: Read + Write> AdminConnection<S> {
         Self { stream, buffer: Vec::new(), unread: 0..0 }
     }
 
-    /// Starts a session with `database` over a connection on which nothing has been said yet. Who asks for a password in the
-    /// clear gets `password`. The connection itself bounds how long an answer may take.
+    /// Starts a session with `database` over a new connection. Answers a server's request for a clear-text password with
+    /// `password`. The stream itself bounds the wait for each answer.
     pub fn start(
         stream: S,
         params: &StartupParams,
@@ -178,13 +178,13 @@ impl<S: Read + Write> AdminConnection<S> {
         }
     }
 
-    /// Runs one or more statements and returns the rows of all.
+    /// Runs one or more statements and returns the rows of all of them.
     pub fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {
         self.send_query(sql)?;
         self.rows()
     }
 
-    /// Runs `COPY … TO STDOUT`, and gives `take` each row that comes.
+    /// Runs `COPY … TO STDOUT`, and passes each row to `take`.
     pub fn copy_out(&mut self, sql: &str, take: &mut dyn FnMut(&[u8])) -> Result<(), SessionError> {
         self.send_query(sql)?;
         self.collect(&mut |frame| {
@@ -209,14 +209,14 @@ impl<S: Read + Write> AdminConnection<S> {
         self.collect(&mut |_| ())
     }
 
-    /// Holds no buffer until the next query.
+    /// Releases the buffer until the next query.
     pub fn shrink(&mut self) {
         if self.unread.is_empty() {
             (self.buffer, self.unread) = (Vec::new(), 0..0);
         }
     }
 
-    /// Says goodbye, as a driver does.
+    /// Sends `Terminate` and closes the connection, as drivers do.
     pub fn close(mut self) -> Result<(), SessionError> {
         self.send(TERMINATE)
     }
@@ -225,7 +225,7 @@ impl<S: Read + Write> AdminConnection<S> {
         self.send(&query(sql.as_bytes()))
     }
 
-    /// The rows that one query gives.
+    /// Reads the rows of one query.
     fn rows(&mut self) -> Result<Rows, SessionError> {
         let mut rows = Rows::new();
         self.collect(&mut |frame| {
@@ -239,7 +239,7 @@ impl<S: Read + Write> AdminConnection<S> {
 
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         let Err(error) = self.stream.write_all(message) else { return Ok(()) };
-        // One that has ended the session has said why.
+        // A server that has ended the session has sent the reason before.
         if is_end(error.kind()) {
             while let Ok(frame) = self.next() {
                 if frame.tag == b'E' {
@@ -250,7 +250,7 @@ impl<S: Read + Write> AdminConnection<S> {
         Err(io("write to the server")(timed_out(error)))
     }
 
-    /// Reads until the server is ready for more, and gives `take` what is neither an error nor that.
+    /// Reads until the server is ready for a query. Passes each frame but those of errors and readiness to `take`.
     fn collect(&mut self, take: &mut dyn FnMut(Frame<'_>)) -> Result<(), SessionError> {
         let mut failure = None;
         loop {
@@ -270,7 +270,7 @@ impl<S: Read + Write> AdminConnection<S> {
         }
     }
 
-    /// The server's next frame.
+    /// Reads the next frame from the server.
     fn next(&mut self) -> Result<Frame<'_>, SessionError> {
         loop {
             let Range { start, end } = self.unread;
@@ -289,8 +289,8 @@ impl<S: Read + Write> AdminConnection<S> {
         }
     }
 
-    /// Moves what is unread to the front of the buffer, which grows if it has no room for `needed` bytes in all or was filled by
-    /// the last read.
+    /// Moves unread bytes to the front of the buffer. The buffer grows if it cannot hold `needed` bytes, or if the last read has
+    /// filled it.
     fn make_room(&mut self, needed: usize) {
         let Range { start, end } = self.unread;
         let room = match self.buffer.len() {
@@ -305,7 +305,7 @@ impl<S: Read + Write> AdminConnection<S> {
         self.buffer.resize(room.max(needed).max(self.buffer.len()), 0);
     }
 
-    /// Reads once into the room behind what is unread.
+    /// Reads once into the free part of the buffer.
     fn read(&mut self) -> Result<(), SessionError> {
         let count = match uninterrupted(|| self.stream.read(&mut self.buffer[self.unread.end..])) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -316,13 +316,13 @@ impl<S: Read + Write> AdminConnection<S> {
     }
 }
 
-/// No single read or write takes longer than `patience`.
+/// Limits each single read and write to `patience`.
 fn bound(stream: &UnixStream, patience: Option<Duration>) -> io::Result<()> {
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)
 }
 
-/// The error of a socket whose bound is over, as what it means.
+/// Maps the error of an expired socket timeout to `TimedOut`.
 fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }

@@ -1,4 +1,4 @@
-//! Starting a server: copy, boot, ready, and the proof that it does what it was told.
+//! Starts a server: copies its data, runs the postmaster, waits until it is ready, and checks that its settings are in effect.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -17,74 +17,74 @@ use crate::guard::{PID_FILE, PID_FILE_SIZE};
 use crate::installation::UNKNOWN;
 use crate::{AdminConnection, Guard, Installation, Settings, inward, log, orphans, own};
 
-/// How long a new server may take for its first answer.
+/// Timeout for a new server's first answer.
 const ANSWER: Duration = Duration::from_secs(30);
-/// How much later than the pipe that tells of its end a postmaster may have a status.
+/// Timeout for a postmaster's exit status, after its handle has become readable.
 const STATUS: Duration = Duration::from_secs(1);
-/// Relation caches: what the first session in a database has read from its catalogs, with which the next ones start in half
-/// the time, also in copies of the database. A server removes them when it starts, since after a crash they may be out of date;
-/// those of a cluster that was shut down cleanly are not. Source: `RELCACHE_INIT_FILENAME` in `relcache.h`.
+/// Relation cache: catalog rows that the first session in a database has saved. The next sessions start in half the time with it,
+/// also in copies of the database. A server removes these files when it starts, since they may be out of date after a crash.
+/// Those of a cluster that was shut down cleanly are valid. Source: `RELCACHE_INIT_FILENAME` in `relcache.h`.
 const RELATION_CACHE: &str = "pg_internal.init";
-/// What a server does not look into before it is ready, and what it would remove until then.
+/// Files that pgfresh copies while the server boots: it opens none below `base/` before it is ready, and removes relation caches.
 const DEFERRED: Deferred<'_> = Deferred { below: "base/", last: Some(RELATION_CACHE) };
 
-/// Everything that a server is made of.
+/// Parameters of a server's start.
 #[derive(Debug, Clone, Copy)]
 pub struct Order<'a> {
     /// The binaries.
     pub installation: &'a Installation,
-    /// Whom it runs as.
+    /// Account that the server runs as.
     pub account: &'a Account,
-    /// Where its data live.
+    /// Place of the run directory.
     pub place: &'a Place,
-    /// What it is told.
+    /// Settings of the server.
     pub settings: &'a Settings,
-    /// A pgfresh that can be a guard; see [`Guard::over`].
+    /// Path of a pgfresh that can be a guard; see [`Guard::over`].
     pub program: &'a Path,
 }
 
-/// Where the data directory comes from.
+/// Source of the data directory.
 #[derive(Debug)]
 pub enum Data<'a> {
-    /// A copy of this.
+    /// pgfresh copies this entry of the cache.
     Copy(&'a Entry),
-    /// It is already there, in what this guards.
+    /// The run directory of this guard has one already.
     Made(Guard),
 }
 
-/// How long each step of a start took.
+/// Duration of each step of a start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Phases {
-    /// Run directory and guard, and the files that the server needs first.
+    /// Until the postmaster starts: run directory, guard, and the files that the server needs first.
     pub copy: Duration,
-    /// From the start of the postmaster until it says that it is ready; the other files are copied meanwhile.
+    /// Boot of the postmaster, until it is ready; pgfresh copies the other files meanwhile.
     pub boot: Duration,
-    /// What the rest of the copy took beyond that.
+    /// Rest of the copy, after the server was ready.
     pub rest: Duration,
-    /// First session and answer.
+    /// First session and first answer.
     pub ready: Duration,
 }
 
 impl Phases {
-    /// Of all steps.
+    /// Returns the duration of all steps.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.copy + self.boot + self.rest + self.ready
     }
 }
 
-/// How long a server may take.
+/// Timeouts of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
-    /// To be ready; crash recovery of a large snapshot may need it.
+    /// Until it is ready; crash recovery of a large snapshot may need most of it.
     pub(crate) boot: Duration,
-    /// To shut down immediately, before it is killed.
+    /// Immediate shutdown, before pgfresh kills it.
     pub(crate) immediate_stop: Duration,
-    /// To shut down cleanly: it writes all that is dirty.
+    /// Clean shutdown: the server writes all dirty pages.
     pub(crate) clean_stop: Duration,
-    /// The same where a crash does no harm.
+    /// Clean shutdown of a server that a crash would not harm.
     pub(crate) halt: Duration,
-    /// To end the processes that outlive its postmaster.
+    /// End of the processes that outlive the postmaster.
     pub(crate) stragglers: Duration,
 }
 
@@ -96,46 +96,46 @@ const TIMEOUTS: Timeouts = Timeouts {
     stragglers: Duration::from_millis(500),
 };
 
-/// A running server. Dropping it stops it and leaves nothing.
+/// Running server. Dropping it stops the server and removes its files.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) postmaster: Child,
-    /// Readable once the postmaster has ended.
+    /// Handle that is readable once the postmaster has ended.
     pub(crate) handle: ProcessHandle,
-    /// Its other end is held by all processes of the server: readable once they are gone.
+    /// Read end of a pipe whose write end all processes of the server hold: readable once they have ended.
     pub(crate) alive: OwnedFd,
     pub(crate) guard: Option<Guard>,
-    /// Ends what outlives the postmaster; see [`orphans::end_with`].
+    /// Thread that ends the processes that outlive the postmaster; see [`orphans::end_with`].
     pub(crate) orphans: Option<JoinHandle<()>>,
     pub(crate) timeouts: Timeouts,
     major: u32,
     phases: Phases,
     copied: Option<Copied>,
-    /// Bytes of its log that servers before it on the same data have written.
+    /// Bytes of the log that earlier servers on the same data have written.
     pub(crate) log_before: u64,
 }
 
-/// A server did not start again on its data.
+/// Failure of a server to start again on its data.
 #[derive(Debug)]
 pub struct NotStarted {
-    /// Why not.
+    /// Reason of the failure.
     pub error: StartError,
-    /// The data, for another attempt; none if its processes could not be ended, and so everything is removed.
+    /// Guard of the data, for another attempt. `None` if pgfresh could not end the processes, and therefore removed everything.
     pub guard: Option<Guard>,
 }
 
 impl Server {
-    /// Starts a server on `data` and waits for its first answer; `watch` hears now and then how many bytes of how many are
-    /// copied, if that takes long.
+    /// Starts a server on `data` and waits for its first answer. During a long copy, it calls `watch` with the bytes copied so far
+    /// and the bytes in all.
     ///
     /// # Errors
-    /// Nothing is left of the server then, whatever the error.
+    /// Every error removes all files and processes of the server.
     pub fn start(order: &Order<'_>, data: Data<'_>, watch: &dyn Fn(u64, u64)) -> Result<Self, StartError> {
         Self::start_and_connect(order, data, watch).map(|(server, _)| server)
     }
 
-    /// The same, and returns the session with the database `postgres` that had the answer: who goes on with it saves about
-    /// 3 ms for one more.
+    /// Starts a server like [`Self::start`], and returns also the session with the database `postgres` that had the first answer.
+    /// A caller that goes on with this session saves about 3 ms.
     pub fn start_and_connect(
         order: &Order<'_>,
         data: Data<'_>,
@@ -182,8 +182,8 @@ impl Server {
         Ok((server, session))
     }
 
-    /// Starts a server on the data of one that has ended, whichever way: it recovers them if need be. Whether it lets anyone
-    /// have a session is for clients to see: SQL may have changed that, and may change it back.
+    /// Starts a server on the data of one that has ended in any way, with crash recovery if necessary. It opens no session: SQL may
+    /// have forbidden them, and may allow them again.
     pub fn start_again(order: &Order<'_>, guard: Guard) -> Result<Self, Box<NotStarted>> {
         Self::start_again_within(&TIMEOUTS, order, guard)
     }
@@ -200,7 +200,7 @@ impl Server {
         }
     }
 
-    /// Starts the postmaster. From then on, dropping the server stops it, on every way out.
+    /// Starts the postmaster. From then on, dropping the server stops it, also after an error.
     fn launch(timeouts: &Timeouts, order: &Order<'_>, guard: Guard) -> Result<Self, Box<NotStarted>> {
         let log_before = log::length(&guard.run().log());
         let (postmaster, handle, alive) = match spawn(order, guard.run()) {
@@ -233,7 +233,7 @@ impl Server {
         Box::new(NotStarted { error, guard: ended.ok() })
     }
 
-    /// Waits for the word "ready" in the pid file, which the kernel tells us of, or for the end of the server.
+    /// Waits for the word "ready" in the pid file, by notifications of the kernel, or for the end of the server.
     fn wait_until_ready(&mut self, since: Instant) -> Result<(), StartError> {
         let data = self.run().data();
         let files = Directory::open(&data).attempt("open", &data)?;
@@ -259,7 +259,7 @@ impl Server {
         }
     }
 
-    /// Compares what is in effect with what was asked, in a session that it returns.
+    /// Checks that each setting has the requested value, in a session that it returns.
     fn prove(&self, order: &Order<'_>) -> Result<AdminConnection, StartError> {
         let mut session = self.session("postgres")?;
         let wanted: Vec<_> = order.settings.iter().filter(|(name, _)| !own::is_hidden(name)).collect();
@@ -281,77 +281,76 @@ impl Server {
         Ok(session)
     }
 
-    /// How to reach `database`, as the superuser, with nothing in the way.
+    /// Returns the address of `database` on the server's own socket, as the superuser.
     #[must_use]
     pub fn address(&self, database: &str) -> Address {
         Address::at_socket(&self.run().socket_directory(), PORT, database)
     }
 
-    /// Leads connections of the server's own processes, such as those of `dblink`, to `socket`, the gateway's. Its directory must be
-    /// closed to `account`, the server's.
+    /// Leads connections of the server's own processes, such as those of `dblink`, to the gateway's `socket`. The server's `account`
+    /// must have no access to the directory of `socket`.
     pub fn lead_inward_to(&self, socket: &Path, account: &Account) -> Result<(), FileError> {
         inward::lead_to(self.run(), socket, account)
     }
 
-    /// A session as the superuser, with the settings of any client. No trigger fires at its start.
+    /// Opens a superuser's session with the settings of any client. No login trigger fires.
     pub fn session(&self, database: &str) -> Result<AdminConnection, StartError> {
         let params = own::plain_params(self.major);
         Ok(AdminConnection::open_with(&self.run().socket_directory(), &params, database, ANSWER)?)
     }
 
-    /// Has a session in `database` write its relation cache, unless it has one.
+    /// Opens a session in `database`, so that the server writes the relation cache if the database has none.
     pub fn write_relation_cache(&self, database: &str) -> Result<(), StartError> {
         self.session(database).map(drop)
     }
 
-    /// The directory of its data, its socket and its log.
+    /// Returns the run directory: data, socket and log.
     #[must_use]
     #[allow(clippy::missing_panics_doc)]
     pub fn run(&self) -> &RunDirectory {
         self.guard.as_ref().expect("held until dropped").run()
     }
 
-    /// The process id of the postmaster.
+    /// Returns the process id of the postmaster.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.postmaster.id()
     }
 
-    /// Whether its postmaster is still there.
+    /// Whether the postmaster still runs.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         !sys::wait_readable(&self.handle, Duration::ZERO).unwrap_or(true)
     }
 
-    /// Whether its postmaster listens. The kernel ends that together with all that is open to a process, and its sessions notice;
-    /// that the process has ended it says shortly after.
+    /// Whether the postmaster still listens. The kernel closes a process's sockets, which its sessions notice, shortly before it
+    /// reports the end of the process.
     #[must_use]
     pub fn is_listening(&self) -> bool {
         UnixStream::connect(self.run().socket_directory().join(SOCKET)).is_ok()
     }
 
-    /// Calls `then`, in a thread of its own, when all processes of the server are gone, which is soon after the end of its
-    /// postmaster.
+    /// Calls `then` in a new thread when all processes of the server have ended, soon after the postmaster.
     pub fn when_gone(&self, then: impl FnOnce() + Send + 'static) -> Result<(), FileError> {
         orphans::tell_of_end(&self.alive, then).attempt("watch", Path::new("postmaster"))
     }
 
-    /// How long the steps of its start took.
+    /// Returns the duration of each step of the start.
     #[must_use]
     pub fn phases(&self) -> Phases {
         self.phases
     }
 
-    /// How its data came to it, if they were copied.
+    /// Returns how pgfresh copied the data; `None` if it started the server on existing data.
     #[must_use]
     pub fn copied(&self) -> Option<Copied> {
         self.copied
     }
 
-    /// Why it went away: the line of its log that says so, or the signal by which its postmaster ended.
+    /// Returns the reason of the server's end: a line of the log, or the postmaster's signal.
     #[must_use]
     pub fn why_gone(&self) -> String {
-        // The pipe that tells of the end closes shortly before there is a status.
+        // The handle becomes readable shortly before the exit status is available.
         let ended = sys::wait_readable(&self.handle, STATUS).and_then(|_| self.handle.exit_status());
         match ended {
             Ok(Some(status)) if status.signal().is_some() => format!("postmaster ended with {status}"),
@@ -360,19 +359,19 @@ impl Server {
         }
     }
 
-    /// The line of its log that tells of a crash, which it may have survived.
+    /// Returns the log line of a crash, which the server may have survived. `None` without a crash.
     #[must_use]
     pub fn last_crash(&self) -> Option<String> {
         log::last_crash(&self.run().log())
     }
 }
 
-/// Starts the postmaster. The handle is readable once it has ended, the pipe once all its children are gone as well.
+/// Starts the postmaster. The handle is readable once it has ended, the pipe once all its children have ended as well.
 fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle, OwnedFd), StartError> {
     let data = run.data();
-    // initdb has made one: only its text is new.
+    // initdb has made the file: pgfresh replaces its text.
     run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
-    // The locks tell that it is of a server that was killed; it would say of this one that it is ready.
+    // This pid file is from an earlier server that was killed, as the locks prove. Its "ready" would count for this one.
     let files = Directory::open(&data).attempt("open", &data)?;
     files.remove_file(PID_FILE).attempt("remove", &data.join(PID_FILE))?;
     let output = run.create_file("log", order.account)?;
@@ -381,11 +380,11 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle,
     let mut command = order.installation.postmaster(order.account);
     inward::lead_to_server(run)?;
     inward::describe_to(run, &mut command);
-    // The port is in the name of the socket.
+    // The server's socket has the port in its name.
     command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", &format!("port={PORT}"), "-c"]);
     let folder = run.socket_directory().display().to_string().replace('"', "\"\"");
     command.arg(format!("unix_socket_directories=\"{folder}\""));
-    // The log says why a server ended, and goes with the run directory.
+    // The log has the reason of an end, and lies in the run directory.
     command.args(["-c", "logging_collector=off", "-c", "log_destination=stderr"]);
     let second = output.try_clone().attempt("duplicate", &run.log())?;
     command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
@@ -394,24 +393,24 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle,
     inherited.extend(run.data_lock()?);
     sys::inherit(&mut command, inherited);
     let postmaster = command.spawn().attempt("run", &order.installation.bin().join("postgres"))?;
-    // Not reaped yet, so the number is still its own.
+    // pgfresh has not reaped the process yet, so the pid is still its own.
     let handle = ProcessHandle::of(&postmaster).attempt("watch", Path::new("postmaster"))?;
     Ok((postmaster, handle, alive.into()))
 }
 
-/// Whether the pid file's eighth line is "ready". Source: `src/include/utils/pidfile.h`, from version 10.
+/// Whether the eighth line of the pid file is "ready". Source: `src/include/utils/pidfile.h`, from version 10.
 fn says_ready(data: &Directory) -> bool {
     let text = data.read(PID_FILE, PID_FILE_SIZE).unwrap_or_default();
     text.split(|&byte| byte == b'\n').nth(7).is_some_and(|line| line.trim_ascii_end() == b"ready")
 }
 
-/// A setting's name as `SHOW` wants it: each part between dots quoted.
+/// Quotes a setting's name for `SHOW`, each part between dots by itself.
 fn quoted(name: &str) -> String {
     name.split('.').map(|part| format!("\"{part}\"")).collect::<Vec<_>>().join(".")
 }
 
-/// Whether the value was asked for that a setting has: our file, in another spelling (8192kB and 8MB), or the
-/// template by `ALTER SYSTEM`, `ALTER DATABASE` or `ALTER ROLE`.
+/// Whether an effective value that differs in text is intended: pgfresh's file sets it in another spelling (8192kB for 8MB), or
+/// the template does by `ALTER SYSTEM`, `ALTER DATABASE` or `ALTER ROLE`.
 fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, StartError> {
     let sql = format!(
         "SELECT source IN ('configuration file', 'database', 'user', 'database user') \
@@ -421,7 +420,7 @@ fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, Star
     Ok(rows.first().and_then(|row| row[0].as_deref()) == Some("t"))
 }
 
-/// Names the setting, where the last line of the log says that the server does not know one that was asked for.
+/// Replaces the error by one that names a requested setting, if the last line of the log says that the server does not know it.
 fn explain(error: StartError, order: &Order<'_>) -> StartError {
     let StartError::Exited { last_words: Some(line), .. } = &error else { return error };
     let Some((_, rest)) = line.split_once(&format!("{UNKNOWN} \"")) else { return error };

@@ -1,8 +1,8 @@
 //! The package tools that pgfresh starts: npm and pip, as the user has configured them, and blind to the project.
 //!
-//! A project's files must not be run because pgfresh looks for PostgreSQL in its folder. So a tool runs in `/`, where
-//! there is no `pip.py`, `sitecustomize.py` or `.npmrc`, Python runs with `-I`, and variables that make a tool load
-//! code or change what it does are taken away. What says how a registry is reached stays.
+//! pgfresh must not run files of a project when it looks for PostgreSQL in the project's folder. It therefore runs each tool in `/`,
+//! which has no `pip.py`, `sitecustomize.py` or `.npmrc`, and Python with `-I`. It removes variables that make a tool load code or
+//! change its behaviour, and leaves those that configure access to a registry.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,11 +19,10 @@ use crate::error::FetchError;
 use crate::installation::output_within;
 use crate::package::{Client, Package, Wheel};
 
-/// How long a client may take: tens of megabytes, over a line that may be slow.
+/// Timeout for a package tool: it downloads tens of megabytes, maybe over a slow line.
 const CLIENT_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Families of variables that say what a tool loads or does, each with those members that only say how a registry is
-/// reached.
+/// Families of variables that configure a tool. The listed members stay, because they only configure access to a registry.
 const FAMILIES: [(&str, &[&str]); 2] = [
     (
         "PIP_",
@@ -77,14 +76,14 @@ const LOADERS: [&str; 9] = [
 ];
 
 impl Client {
-    /// Whether it is installed.
+    /// Whether the tool is installed.
     pub(crate) fn is_there(self) -> bool {
         let output = output_within(self.command().arg("--version"), CLIENT_TIMEOUT);
         output.is_ok_and(|output| output.is_some_and(|output| output.status.success()))
     }
 
-    /// Lets it download the file of `package` below `folder`, which is empty, and returns that file. Nothing is unpacked.
-    /// It is one of those who work in `run`.
+    /// Downloads the file of `package` below the empty `folder`, and returns its path. Unpacks nothing. The process holds the lock of
+    /// `run`, so that the guard can end it.
     pub(crate) fn download(
         self,
         package: &Package,
@@ -96,7 +95,7 @@ impl Client {
         let mut command = self.command();
         match self {
             Self::Pip => {
-                // With the digest pip checks the file before it looks into it.
+                // pip checks the digest of the file before it reads the file.
                 let wanted = folder.join("requirements.txt");
                 let line =
                     format!("{}=={} --hash=sha512:{}\n", package.name, package.version, package.sha512);
@@ -118,8 +117,8 @@ impl Client {
         }
     }
 
-    /// Lets it unpack `file`, which is the one that was wanted, into `staging`, without a look at any registry and
-    /// without the scripts of the package. It is one of those who work in `run`.
+    /// Unpacks the checked `file` into `staging`, without access to a registry and without the package's scripts. The process holds
+    /// the lock of `run`, so that the guard can end it.
     pub(crate) fn unpack(
         self,
         package: &Package,
@@ -147,7 +146,7 @@ impl Client {
         Ok(())
     }
 
-    /// The tool itself, without anything of the project or of the environment that would make it load code.
+    /// Returns the command of the tool, without parts of the project or the environment that would make it load code.
     fn command(self) -> Command {
         let mut command = match self {
             Self::Pip => {
@@ -170,11 +169,11 @@ impl Client {
         command
     }
 
-    /// Runs it to its end. The guard of `run` ends it with us.
+    /// Runs the command to its end. If pgfresh ends, the guard of `run` ends the command.
     fn run(self, package: &Package, mut command: Command, run: &RunDirectory) -> Result<(), FetchError> {
         let lock = run.helper_lock()?.descriptor().attempt("duplicate", run.path())?;
         sys::inherit(&mut command, vec![lock]);
-        // The server's account reads what it brings, whatever mask we have.
+        // The server's account must read the new files, whatever pgfresh's umask.
         sys::let_others_read(&mut command);
         if self == Self::Npm && !can_cache() {
             command.env("npm_config_cache", run.path().join("npm-cache"));
@@ -203,7 +202,7 @@ impl Client {
     }
 }
 
-/// Whatever Python there is, the one wheel whose digest is known.
+/// Returns pip's options for the one wheel whose digest the table has, whichever Python is installed.
 fn wheel_options(package: &Package) -> Vec<&str> {
     let Some(Wheel { python, platform }) = &package.wheel else { return Vec::new() };
     vec!["--only-binary", ":all:", "--python-version", python, "--platform", platform]
@@ -221,12 +220,12 @@ fn is_harmless(name: &str) -> bool {
     })
 }
 
-/// The user's home directory, as the environment has it.
+/// Returns the user's home directory from the environment.
 fn home() -> Option<PathBuf> {
     env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
 }
 
-/// Whether npm can keep its cache where it wants to. A user of a container may have no home directory, or `/`.
+/// Whether npm can write to its cache. In a container, a user may have no home directory, or `/`.
 fn can_cache() -> bool {
     let configured =
         |(name, _): (OsString, OsString)| name.to_string_lossy().eq_ignore_ascii_case("npm_config_cache");
@@ -239,17 +238,17 @@ fn can_cache() -> bool {
     sys::expect_usable(if cache.exists() { &cache } else { &home }).is_ok()
 }
 
-/// `PATH` without entries that depend on where one is.
+/// Returns `PATH` without relative entries.
 fn absolute_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
     env::join_paths(folders).unwrap_or_default()
 }
 
-/// A link that npm leaves out, as every link; the package lists them.
+/// Symbolic link that a package lists, because npm extracts none.
 #[derive(Deserialize)]
 struct Link {
-    /// What it leads to, from the root of the package.
+    /// Target of the link, relative to the root of the package.
     source: String,
     target: String,
 }

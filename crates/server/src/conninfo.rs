@@ -1,27 +1,27 @@
-//! A connection string for a program of libpq's, without its password in the arguments: all users of the machine can read
-//! those, and only the user the environment.
+//! Moves the password of a connection string from a program's arguments to its environment. All users of the machine can read the
+//! arguments, and only the same user can read the environment.
 //!
-//! Source: `conninfo_parse` and `conninfo_uri_parse_options` in `src/interfaces/libpq/fe-connect.c`. What is read
-//! differently here could show a password, so whatever libpq would refuse is refused here.
+//! Source: `conninfo_parse` and `conninfo_uri_parse_options` in `src/interfaces/libpq/fe-connect.c`. A string that pgfresh reads
+//! differently from libpq could show its password, so pgfresh refuses all that libpq would refuse.
 
 use std::process::Command;
 
 /// Parameters besides the password that are secret, for which libpq has no variable.
 const SECRETS: [&str; 4] = ["sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"];
 
-/// Why a connection string is not passed on.
+/// Reason for which pgfresh does not pass on a connection string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionStringError {
-    /// It is none.
+    /// libpq could not read the text.
     #[error("cannot read the connection string: {0}")]
     Malformed(&'static str),
-    /// It has a secret that is not a password.
+    /// The string has a secret that is not a password.
     #[error("cannot use \"{0}\" in a connection string: other users of this machine could read it")]
     Secret(String),
 }
 
 impl ConnectionStringError {
-    /// What to do.
+    /// Returns advice for the user.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -37,7 +37,7 @@ impl ConnectionStringError {
     }
 }
 
-/// A URL, `name=value` pairs or the name of a database, as libpq takes them, with the password apart.
+/// Connection string as libpq takes it: a URL, `name=value` pairs or a database's name. The password is apart.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConnectionString {
     open: String,
@@ -51,10 +51,10 @@ impl std::fmt::Debug for ConnectionString {
 }
 
 impl ConnectionString {
-    /// Takes the password out of `text`.
+    /// Parses `text` and takes out its password.
     ///
     /// # Errors
-    /// libpq would not understand it either, or it has another secret.
+    /// libpq could not read the text either, or it has another secret.
     pub fn parse(text: &str) -> Result<Self, ConnectionStringError> {
         for scheme in ["postgresql://", "postgres://"] {
             if let Some(rest) = text.strip_prefix(scheme) {
@@ -71,10 +71,10 @@ impl ConnectionString {
         Ok(Self { open: text.to_owned(), password: None })
     }
 
-    /// Says to `command`, a client program of `PostgreSQL`, where to connect.
+    /// Adds the connection to the arguments and the environment of `command`, a client program of `PostgreSQL`.
     pub fn describe_to(&self, command: &mut Command) {
         command.arg(format!("--dbname={}", self.open));
-        // Without one, libpq looks at the user's own variables and files.
+        // Without a password here, libpq reads the user's own variables and files.
         if let Some(password) = &self.password {
             command.env("PGPASSWORD", password);
         }
@@ -95,7 +95,7 @@ fn parse_url(scheme: &str, rest: &str) -> Result<ConnectionString, ConnectionStr
         let (name, secret) = user.split_once(':').map_or((user, None), |(name, secret)| (name, Some(secret)));
         open.push_str(name);
         open.push('@');
-        // Of an empty one libpq thinks as of none.
+        // libpq ignores an empty password.
         password = secret.filter(|secret| !secret.is_empty()).map(decoded).transpose()?;
     }
     open.push_str(place);
@@ -113,7 +113,7 @@ fn parse_url(scheme: &str, rest: &str) -> Result<ConnectionString, ConnectionStr
     Ok(ConnectionString { open, password })
 }
 
-/// A password with a `/` that is not written as `%2F` looks like a host with a port; libpq would print it.
+/// Refuses hosts with an invalid port: a password with a `/` that is not written as `%2F` looks like one, and libpq would print it.
 fn check_ports(hosts: &str) -> Result<(), ConnectionStringError> {
     for host in hosts.split(',') {
         let port = match host.rsplit_once(']') {
@@ -127,7 +127,7 @@ fn check_ports(hosts: &str) -> Result<(), ConnectionStringError> {
     Ok(())
 }
 
-/// Notes the password, and returns whether it was that.
+/// Stores the value if it is the password, and returns whether it was.
 fn take(
     name: &str,
     value: impl FnOnce() -> Result<String, ConnectionStringError>,
@@ -143,7 +143,7 @@ fn take(
     Ok(name == "password")
 }
 
-/// Undoes `%XX`.
+/// Decodes `%XX`.
 fn decoded(text: &str) -> Result<String, ConnectionStringError> {
     let malformed = || ConnectionStringError::Malformed("\"%\" is not followed by two hexadecimal digits");
     let mut bytes = Vec::new();
@@ -180,7 +180,7 @@ fn parse_pairs(text: &str) -> Result<ConnectionString, ConnectionStringError> {
     Ok(ConnectionString { open: open.join(" "), password })
 }
 
-/// The value that `text` begins with, without its quotes and backslashes, and what follows.
+/// Returns the value at the begin of `text` without quotes and backslashes, and the rest of the text.
 fn value_of(text: &str) -> Result<(String, &str), ConnectionStringError> {
     let (quoted, text) = text.strip_prefix('\'').map_or((false, text), |text| (true, text));
     let mut value = String::new();

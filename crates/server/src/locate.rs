@@ -1,4 +1,4 @@
-//! Finding an installation: where the user says, on PATH, by `pg_config`, in the usual directories.
+//! Finds an installation: in the user's directory, on PATH, by `pg_config`, or in the usual directories.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::installation::{Installation, note, output_of, run_in};
 use crate::shim::{is_own_program, server_behind};
 use crate::version::VersionRequest;
 
-/// An installation and what led to it.
+/// Installation and the place in which pgfresh found it.
 #[derive(Debug, Clone)]
 pub struct Found {
     /// The binaries.
@@ -22,7 +22,7 @@ pub struct Found {
     pub source: String,
 }
 
-/// Directories in which packagers put majors side by side; `*` stands for anything.
+/// Directories in which packagers put majors side by side; `*` stands for any text.
 const USUAL: [&str; 8] = [
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -34,11 +34,11 @@ const USUAL: [&str; 8] = [
     "/usr/local/pgsql/bin",
 ];
 
-/// Finds the installation that is wanted.
+/// Finds the requested installation.
 ///
 /// # Errors
-/// None is there: the error lists where we looked. The first that is there but does not work is an error of its own
-/// only if nothing else will do.
+/// `NotFound` with the searched places if there is no such installation. The error of the first one that does not work, if no
+/// other one does.
 pub fn find(
     wanted: &VersionRequest,
     cache: &Cache,
@@ -46,10 +46,10 @@ pub fn find(
 ) -> Result<Installation, InstallationError> {
     let installation = match wanted {
         VersionRequest::Bin(bin) => {
-            // The binary itself, or the prefix above bin, is understood as well.
+            // The user may also name the binary itself, or the prefix above bin.
             let inner = bin.join("bin");
             let bin = if inner.join("postgres").exists() { &inner } else { bin };
-            // Its programs are run elsewhere than here.
+            // pgfresh runs the programs in another directory.
             let bin = std::path::absolute(bin).attempt("resolve", bin)?;
             let postgres = bin.join("postgres");
             let starts = |folder| server_behind(&postgres, Path::new(folder));
@@ -118,13 +118,13 @@ fn search(wanted: &VersionRequest, cache: &Cache) -> Result<Installation, Instal
     }
 }
 
-/// All installations that work, best known first.
+/// Returns all installations that work, each once, in the order of [`candidates`].
 #[must_use]
 pub fn list(cache: &Cache) -> Vec<Found> {
     let found = candidates(cache)
         .into_iter()
         .filter_map(|(bin, source)| Some(Found { installation: probe_here(&bin, cache).ok()?, source }));
-    // A version manager leads to what may also be in a usual directory.
+    // A version manager may lead to one of the usual directories.
     let mut seen = HashSet::new();
     found.filter(|found| seen.insert(found.installation.bin().to_owned())).collect()
 }
@@ -136,12 +136,12 @@ fn majors(cache: &Cache) -> Vec<u32> {
     majors
 }
 
-/// Where [`candidates`] looks, in words.
+/// Returns the places that [`candidates`] searches, as text.
 fn looked_at() -> String {
     format!("PATH, \"pg_config --bindir\", {}", USUAL.join(", "))
 }
 
-/// Directories with a `postgres` and an `initdb` in them, each once, with what led there.
+/// Returns directories with a `postgres` and an `initdb`, each once, with the place that led there.
 fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path: Vec<_> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
@@ -160,7 +160,7 @@ fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     let mut seen = HashSet::new();
     all.retain_mut(|(bin, _)| {
         let complete = ["postgres", "initdb"].iter().all(|program| bin.join(program).is_file());
-        // A link on PATH to a wrapper elsewhere is followed to the directory that also has the libraries.
+        // A link on PATH leads to the directory that also has the libraries.
         match (complete, bin.join("postgres").canonicalize()) {
             (true, Ok(real)) => {
                 if let Some(folder) = real.parent().filter(|folder| folder.join("initdb").is_file()) {
@@ -177,7 +177,7 @@ fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
 /// Returns the directory that `pg_config` names. The cache has the answer of a program and of Debian's script, which takes 3 ms;
 /// any other script may be a version manager's.
 fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> Option<PathBuf> {
-    // Debian's asks the newest of those that packages for developers have put into the usual directories.
+    // Debian's script asks the newest of those that packages for developers have put into the usual directories.
     let others = usual.iter().map(|(bin, _)| bin.join("pg_config")).filter(|path| path.exists());
     let others: Vec<_> = others.map(|path| path.display().to_string()).collect();
     let note = note("pg_config-1", program, &fs::metadata(program).ok()?, &others.join("\0"));
@@ -193,7 +193,7 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     let answer = String::from_utf8(output.ok()??.stdout).ok()?;
     let bin = Path::new(answer.trim());
     if constant && bin.is_absolute() {
-        // Asked again next time, if this fails.
+        // If this fails, pgfresh asks the program again next time.
         if let Err(error) = cache.remember(&note, answer.trim()) {
             tracing::debug!(%error, program = %program.display(), "could not note where a program's binaries are");
         }
@@ -201,7 +201,7 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     bin.is_absolute().then(|| bin.to_owned())
 }
 
-/// The directories that match a pattern with at most one `*` in it.
+/// Returns the directories that match a pattern with at most one `*`.
 fn expand(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once('*') else { return vec![pattern.into()] };
     let (folder, prefix) = before.rsplit_once('/').unwrap_or(("", before));

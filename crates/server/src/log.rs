@@ -1,4 +1,4 @@
-//! The server's own words, from the end of its log.
+//! Reads the reason of a server's end from the end of its log.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,29 +11,29 @@ use sys::ProcessHandle;
 
 use crate::error::InitdbError;
 
-/// As much of the log's end as is worth reading.
+/// Number of bytes at the log's end that pgfresh searches.
 const TAIL: i64 = 16 * 1024;
 
-/// The line that says why a server went away: the last FATAL or PANIC, else ERROR, else the last of all, those aside
-/// that tell of consequences. What stood in the first `before` bytes was said by servers before it.
+/// Returns the line with the reason of the server's end: the last FATAL or PANIC, else ERROR, else the last line. Ignores lines
+/// about consequences, and the first `before` bytes, which are from earlier servers.
 pub(crate) fn last_words(log: &Path, before: u64) -> Option<String> {
     let new = i64::try_from(length(log).saturating_sub(before)).ok()?;
     pick(&end_of_log(log, TAIL.min(new)).ok()?)
 }
 
-/// How many bytes are in a log; none before there is one.
+/// Returns the size of a log in bytes; 0 if it does not exist.
 pub(crate) fn length(log: &Path) -> u64 {
     fs::metadata(log).map_or(0, |file| file.len())
 }
 
-/// The line that tells of a crash: what the process said itself, or else by which signal it ended.
+/// Returns the line about a crash: the message of the process itself, or else the signal that ended it.
 pub(crate) fn last_crash(log: &Path) -> Option<String> {
     let log = end_of_log(log, TAIL).ok()?;
     let last = |words: &str| log.lines().rfind(|line| line.contains(words)).map(without_prefix);
     last("PANIC:  ").or_else(|| last("was terminated by signal"))
 }
 
-/// The last `most` bytes of a log.
+/// Returns the last `most` bytes of a log.
 pub fn end_of_log(log: &Path, most: i64) -> io::Result<String> {
     let mut file = File::open(log)?;
     file.seek(SeekFrom::End(-most)).or_else(|_| file.rewind().map(|()| 0))?;
@@ -42,15 +42,16 @@ pub fn end_of_log(log: &Path, most: i64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A shutdown at a crash is announced by each process, a bad setting by the file it is in: the reason stands before.
+/// Parts of lines that report a consequence. Each process reports the shutdown after a crash, and the server reports the file of a
+/// bad setting; the reason stands before them.
 const CONSEQUENCES: [&str; 4] =
     ["terminating connection", "the database system is", "contains errors", "database system is shut down"];
 
-/// How long initdb, and what works on its result, may take: half a minute on a slow disk.
+/// Timeout for initdb and the programs on its result: they take half a minute on a slow disk.
 const INITDB_TIMEOUT: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_mins(10) };
 
-/// Waits for the end of a program whose words go to the log of `run`, which is removed. What the program has started is for
-/// the guard to end.
+/// Waits for the end of a program whose output goes to the log of `run`, and removes that log. The guard ends the program's
+/// children.
 pub(crate) fn wait(program: &'static str, mut child: Child, run: &RunDirectory) -> Result<(), InitdbError> {
     let path = Path::new(program);
     let handle = ProcessHandle::of(&child).attempt("wait for", path)?;
@@ -80,7 +81,7 @@ fn pick(log: &str) -> Option<String> {
     Some(without_prefix(line))
 }
 
-/// A line without the time stamp and process id in front.
+/// Returns a line without its time stamp and process id.
 fn without_prefix(line: &str) -> String {
     let start =
         ["PANIC:  ", "FATAL:  ", "ERROR:  ", "LOG:  "].iter().find_map(|word| line.find(word)).unwrap_or(0);

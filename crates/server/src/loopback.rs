@@ -1,4 +1,4 @@
-//! A port of this machine that leads to a server's socket, for programs that know no other way: pgjdbc, sqlx.
+//! TCP port on loopback that leads to a server's socket, for programs that cannot use a socket: pgjdbc, sqlx.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use crate::Server;
 use crate::address::{Address, SOCKET};
 
-/// Connections that may wait to be looked at: a stranger's do not keep ours out. The kernel has a bound of its own.
+/// Length of the queue of new connections, so that those of other users do not fill it. The kernel may bound it further.
 const WAITING: i32 = 4096;
-/// How long we let be when no connection can be accepted: when we have too many files open, say.
+/// Pause after an error of `accept`, for example because pgfresh has too many files open.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Request for TLS. Source: the manual's "Message Formats", `SSLRequest`.
@@ -30,10 +30,10 @@ pub trait LoopbackEncryption: fmt::Debug + Send + Sync {
     fn lead(&self, client: TcpStream, server: UnixStream) -> io::Result<()>;
 }
 
-/// An open one; dropping it closes it to new connections.
+/// Open listener. Dropping it closes the port to new connections.
 ///
-/// There is no password: the kernel tells whose program is at the other end, and only those of our own user, or of root,
-/// get further. They could open the socket as well. A stranger's costs a question to the kernel, and no thread.
+/// It needs no password: the kernel knows which user has opened a connection, and the listener accepts those of pgfresh's own user
+/// and of root. Both could open the socket as well. Other connections cost one query of the kernel, and no thread.
 #[derive(Debug)]
 pub struct LoopbackListener {
     address: SocketAddr,
@@ -47,12 +47,12 @@ pub struct LoopbackListener {
 struct Way {
     socket: PathBuf,
     encryption: Option<Arc<dyn LoopbackEncryption>>,
-    /// Number of connections whose last words are a request for TLS, which the server has refused.
+    /// Number of connections whose last request was for TLS, which the server has refused.
     refused: Arc<AtomicUsize>,
 }
 
 impl LoopbackListener {
-    /// Opens one to `server`, which offers `encryption`; `None` where the kernel does not tell who connects.
+    /// Opens a port to `server`, which offers `encryption`. `None` if the kernel does not report the owners of connections.
     pub fn open(
         server: &Server,
         encryption: Option<Arc<dyn LoopbackEncryption>>,
@@ -64,7 +64,7 @@ impl LoopbackListener {
         let remote = ourselves.local_addr()?;
         let _met = loop {
             let (met, peer) = listener.accept()?;
-            // Strangers may have been quicker.
+            // Another user may have connected first.
             if peer == remote {
                 break met;
             }
@@ -89,7 +89,7 @@ impl LoopbackListener {
         self.refused.load(Ordering::Relaxed) > 0
     }
 
-    /// How to reach `database` by it, as the superuser.
+    /// Returns the address of `database` on this port, as the superuser.
     #[must_use]
     pub fn address(&self, database: &str) -> Address {
         Address::at(self.address, None, database)
@@ -99,7 +99,7 @@ impl LoopbackListener {
 impl Drop for LoopbackListener {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Relaxed);
-        // Wakes the thread that listens.
+        // Wakes the listening thread.
         let woken = TcpStream::connect(self.address).is_ok();
         if let Some(listening) = self.listening.take().filter(|_| woken)
             && listening.join().is_err()
@@ -122,7 +122,7 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Way, closing: &Atom
         let begun = Instant::now();
         if sys::is_our_neighbour(remote, address) {
             let way = way.clone();
-            // Without a thread, or whatever else goes wrong, both ends see the end of their connection.
+            // After any error, also without a thread, both ends see the end of their connection.
             let led = thread::Builder::new().spawn(move || {
                 if let Err(error) = way.lead(client) {
                     tracing::debug!(%error, "a connection over loopback has failed");
@@ -137,8 +137,8 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Way, closing: &Atom
     }
 }
 
-/// Resets a stranger's connection, so that it leaves nothing in the kernel's table of sockets. Looking at it took `cost`:
-/// where that is long, because the kernel has to be asked for all sockets, we take a break of three times that.
+/// Resets the connection of another user, so that the kernel's table of sockets has no entry of it. The check took `cost`. If the
+/// kernel had to list all sockets for it, the listener pauses for three times that.
 fn turn_away(client: TcpStream, cost: Duration) {
     if let Err(error) = sys::reset_at_end(&client) {
         tracing::debug!(%error, "could not reset a stranger's connection");
@@ -150,7 +150,7 @@ fn turn_away(client: TcpStream, cost: Duration) {
 }
 
 impl Way {
-    /// Passes all bytes on in both directions, until both have ended.
+    /// Forwards all bytes in both directions, until both have ended.
     fn lead(&self, client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
         let server = UnixStream::connect(&self.socket)?;
@@ -172,14 +172,14 @@ impl Way {
                 let _ = server.shutdown(Shutdown::Write);
             });
             let copied = io::copy(&mut &*server, &mut &*client);
-            // The client may have more to say, but the other side is gone.
+            // The client may still be sending, but the server has ended.
             let _ = client.shutdown(Shutdown::Both);
             copied.map(drop)
         })
     }
 }
 
-/// Reads from a client, and counts it as refused for as long as a request for TLS is the last that it has said.
+/// Reader of a client. It counts the client as refused while a request for TLS is the last that the client has sent.
 struct Heard<'a> {
     client: &'a TcpStream,
     refused: &'a AtomicUsize,

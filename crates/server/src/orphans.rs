@@ -1,7 +1,6 @@
-//! What outlives a postmaster that was killed: backends that are stopped, or in the middle of a long statement.
+//! Ends the processes that outlive a killed postmaster: backends that are stopped, or in the middle of a long statement.
 //!
-//! They would keep their sessions open, and clients that wait for an answer waiting. So they are ended, and each wait for the
-//! server ends with them, wherever it is.
+//! They would keep their sessions open, and their clients waiting. After their end, every wait for the server ends as well.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,16 +10,15 @@ use std::time::Duration;
 
 use sys::ProcessHandle;
 
-/// How long backends may take to see by themselves that their postmaster is gone.
+/// Time for backends to notice the end of their postmaster by themselves.
 const GRACE: Duration = Duration::from_millis(100);
-/// How long the thread sleeps at once.
+/// Longest single sleep of the thread.
 const LONGEST_SLEEP: Duration = Duration::from_hours(24);
 
-/// Ends all processes of a server soon after its postmaster, which `postmaster` is a handle of. `alive` is readable once
-/// they are gone, `lock` is the file that they hold, `account` whom they run as. An orderly end leaves none: then the
-/// postmaster is the last.
+/// Ends all processes of a server soon after its postmaster, whose handle is `postmaster`. The processes hold `lock` and run as
+/// `account`; `alive` is readable once they have ended. After an orderly shutdown the postmaster ends last, so none is left.
 ///
-/// Wait for the thread before another server is started on the same lock: it would be ended, too.
+/// Wait for the thread before you start another server on the same lock, because the thread would end that one, too.
 pub(crate) fn end_with(
     postmaster: &ProcessHandle,
     alive: &OwnedFd,
@@ -32,7 +30,7 @@ pub(crate) fn end_with(
     thread::Builder::new().name("orphans".to_owned()).spawn(move || {
         wait_for_end(&postmaster);
         if !sys::wait_readable(&alive, GRACE).unwrap_or(false) {
-            // What cannot be ended now is for the guard.
+            // The guard tries again.
             if let Err(error) = sys::end_holders(&lock, account, Duration::ZERO) {
                 tracing::warn!(%error, "could not end the processes of a server without its postmaster");
             }
@@ -40,7 +38,7 @@ pub(crate) fn end_with(
     })
 }
 
-/// Calls `then` when the other end of `alive` is closed.
+/// Calls `then` when the other end of `alive` closes.
 pub(crate) fn tell_of_end(alive: &OwnedFd, then: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let alive = alive.try_clone()?;
     thread::Builder::new().name("end of server".to_owned()).spawn(move || {

@@ -1,20 +1,19 @@
-//! What holds in each session of pgfresh's own, whatever a template, a role, a database or `ALTER SYSTEM` has set.
+//! Settings of pgfresh's own sessions, whatever a template, a role, a database or `ALTER SYSTEM` has set.
 //!
-//! These are start-up options: the server knows them before anything runs in the session, so also before triggers at the login,
-//! and no message is spent on them.
+//! They are startup options: the server applies them before login triggers run, and they need no extra message.
 
 use pgwire::StartupParams;
 
 use crate::SUPERUSER;
 
-/// The majors that know event triggers as a setting, which are those that have triggers at the login.
+/// First major with the setting `event_triggers`, and with login triggers.
 const TRIGGERS_FROM: u32 = 17;
-/// Triggers at the login are for clients: what they write would be in the template and in each copy.
+/// Disables login triggers, which are for clients: their writes would be in the template and in each copy.
 const NO_TRIGGERS: (&str, &str, u32) = ("event_triggers", "off", TRIGGERS_FROM);
 
-/// Names, values, and the first major that knows them; an older one refuses a session that asks for them. No bound ends the
-/// session, SQL means the same everywhere, and values have one text, by which they are compared. Commits are written to the log at
-/// once, so that what they follow can be read there.
+/// Names, values, and the first major that knows them; an older one would refuse the session. With them no timeout ends the
+/// session, SQL means the same everywhere, and each value has one text, so that texts can be compared. Commits reach the WAL at once,
+/// so that pgfresh can read them there.
 const OWN: [(&str, &str, u32); 27] = [
     NO_TRIGGERS,
     ("statement_timeout", "0", 0),
@@ -48,25 +47,25 @@ const OWN: [(&str, &str, u32); 27] = [
 /// A setting and its value.
 pub type Setting = (&'static str, &'static str);
 
-/// How a session of ours starts in a server of that `major`. Of `more`, which it needs besides, the last one counts.
+/// Returns the startup parameters of pgfresh's sessions in a server of `major`. If `more` repeats a setting, its last value counts.
 #[must_use]
 pub fn own_params(major: u32, more: &[Setting]) -> StartupParams {
     params(known(&OWN, major).chain(more.iter().copied()))
 }
 
-/// Makes a session of the superuser's what [`own_params`] starts, but for what happens at a start.
+/// Returns SQL that gives a superuser's session the settings of [`own_params`], except those that act only at the start.
 #[must_use]
 pub fn set_own(major: u32, more: &[Setting]) -> String {
     let set = |(name, value)| format!("SET {name} = '{value}'");
     known(&OWN, major).chain(more.iter().copied()).map(set).collect::<Vec<_>>().join("; ")
 }
 
-/// A session of the superuser's that finds what a client would, but fires no trigger at its start.
+/// Returns the startup parameters of a superuser's session with a client's settings, but without login triggers.
 pub(crate) fn plain_params(major: u32) -> StartupParams {
     params(known(&[NO_TRIGGERS], major))
 }
 
-/// Whether a session of [`plain_params`] does not show what the server was told of the setting.
+/// Whether a session of [`plain_params`] shows another value of the setting than a client's session.
 pub(crate) fn is_hidden(name: &str) -> bool {
     name.eq_ignore_ascii_case(NO_TRIGGERS.0)
 }

@@ -1,7 +1,7 @@
-//! The packages that pgfresh may download: exact versions and digests, in one table in the binary.
+//! Packages that pgfresh may download: exact versions and digests, in one table in the binary.
 //!
-//! `packages.json` is written by `scripts/pin-packages` and reviewed like code. A digest is that of the file that the
-//! registry serves, so it does not matter which registry, mirror or proxy the file comes from.
+//! `scripts/pin-packages` writes `packages.json`, and people review it like code. A digest is of the file that the registry serves,
+//! so any registry, mirror or proxy may serve it.
 
 use std::fs;
 use std::io;
@@ -10,21 +10,21 @@ use std::path::Path;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha512};
 
-/// Written by `scripts/pin-packages`.
+/// Table of packages as JSON.
 const TABLE: &str = include_str!("packages.json");
 
 /// A package tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Client {
-    /// Has packages with psql and all other programs.
+    /// Package tool of Python. Its packages have psql and all other programs.
     Pip,
-    /// Has all majors, the server's programs alone.
+    /// Package tool of Node.js. Its packages exist for all majors and have the server's programs only.
     Npm,
 }
 
 impl Client {
-    /// What it is called.
+    /// Returns the name of the tool.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Client {
         }
     }
 
-    /// Where its packages come from.
+    /// Returns the name of the tool's registry.
     #[must_use]
     pub fn registry(self) -> &'static str {
         match self {
@@ -43,29 +43,29 @@ impl Client {
     }
 }
 
-/// A package of a registry, as one file.
+/// Package in a registry, as one file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
-    /// Who downloads it.
+    /// Package tool that downloads it.
     pub client: Client,
-    /// For which processors, in Rust's words: `x86_64`, `aarch64`.
+    /// Processor architecture in Rust's words: `x86_64`, `aarch64`.
     architecture: String,
-    /// Its name in the registry.
+    /// Name in the registry.
     pub name: String,
-    /// Its version in the registry.
+    /// Version in the registry.
     pub version: String,
     /// SHA-512 of the file, in hex.
     pub sha512: String,
-    /// The file's size.
+    /// Size of the file.
     pub bytes: u64,
-    /// Of a wheel: which Python and which platform it is built for.
+    /// Target of a wheel; `None` for a package of npm.
     pub(crate) wheel: Option<Wheel>,
-    /// The servers in it.
+    /// Servers in the package.
     servers: Vec<Server>,
 }
 
-/// What a wheel is built for; its server programs run without any Python.
+/// Target of a wheel. Its server programs need no Python to run.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wheel {
@@ -73,13 +73,13 @@ pub(crate) struct Wheel {
     pub(crate) platform: String,
 }
 
-/// One of the servers in a package.
+/// One server in a package.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Server {
-    /// `18.4`.
+    /// Version, such as `18.4`.
     version: String,
-    /// Where its binaries are once the package is unpacked.
+    /// Directory of the binaries in the unpacked package.
     bin: String,
 }
 
@@ -90,7 +90,7 @@ impl Server {
 }
 
 impl Package {
-    /// The packages with a server of `major` for this machine, best first.
+    /// Returns the packages with a server of `major` for this machine, best first.
     pub(crate) fn of(major: u32) -> Vec<Self> {
         let mut packages = table();
         packages.retain(|package| {
@@ -101,25 +101,25 @@ impl Package {
         packages
     }
 
-    /// The version of its server of `major`, and where the binaries are.
+    /// Returns the version of the server of `major`, and the directory of its binaries.
     pub(crate) fn server(&self, major: u32) -> Option<(&str, &Path)> {
         let server = self.servers.iter().find(|server| server.is(major))?;
         Some((&server.version, Path::new(&server.bin)))
     }
 
-    /// The exact version of `PostgreSQL` that it brings for `major`.
+    /// Returns the exact version of `PostgreSQL` in the package for `major`.
     #[must_use]
     pub fn postgres(&self, major: u32) -> &str {
         self.server(major).map_or("", |(version, _)| version)
     }
 }
 
-/// All packages for all machines.
+/// Returns all packages for all machines.
 fn table() -> Vec<Package> {
     serde_json::from_str(TABLE).expect("a test reads the table")
 }
 
-/// SHA-512 of a file, in hex.
+/// Returns the SHA-512 of a file, in hex.
 pub(crate) fn sha512(file: &Path) -> io::Result<String> {
     let mut text = String::new();
     for byte in Sha512::digest(fs::read(file)?) {

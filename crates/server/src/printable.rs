@@ -1,7 +1,7 @@
-//! Names and values of a database, as they are shown: text that does nothing to a terminal.
+//! Prints names and values of a database without effects on the terminal.
 
-/// `text` on one line: what a terminal would not print as it is, such as control characters and changes of direction, is
-/// escaped.
+/// Returns `text` on one line. Escapes characters that a terminal would interpret, such as control characters and changes of
+/// direction.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
@@ -16,6 +16,6 @@ pub fn printable(text: &str) -> String {
 }
 
 fn is_printed(sign: char) -> bool {
-    // The standard library escapes what combines with the character before only at the begin of a text.
+    // The standard library escapes a combining character only at the begin of a text.
     matches!(sign, ' '..='~') || format!("x{sign}").escape_debug().nth(1) == Some(sign)
 }

@@ -1,7 +1,7 @@
-//! What a server is told: a preset of what throw-away servers need, and what the user wants otherwise.
+//! Settings of a server: those of a preset, and the user's own.
 //!
-//! They are written into a `postgresql.conf` of the server's own, so that `ALTER SYSTEM` in a test works; what makes
-//! the server private is given on its command line, where nothing can override it.
+//! pgfresh writes them into `postgresql.conf`, so that `ALTER SYSTEM` in a test works. The settings that keep the server private are
+//! on its command line, where nothing can override them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::Installation;
 use crate::error::SettingError;
 use crate::preset::{FAST, LEAN, LOCALE, PERSISTENT, Preset};
 
-/// What makes a server private. Users cannot set these.
+/// Settings that keep a server private. Users cannot set these.
 const PRIVATE: [&str; 14] = [
     "config_file",
     "data_directory",
@@ -27,15 +27,15 @@ const PRIVATE: [&str; 14] = [
     "unix_socket_permissions",
 ];
 
-/// The smallest and the largest `max_wal_size` we give, in MB.
+/// Smallest and largest `max_wal_size`, in MB.
 const WAL_MB: (u64, u64) = (64, 1024);
 
-/// Names and values, each name once.
+/// Names and values of settings, each name once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings(BTreeMap<String, String>);
 
 impl Settings {
-    /// The settings of `preset` that `installation` knows, for a server that may write `budget` bytes.
+    /// Returns the settings of `preset` that `installation` knows, for a server that may write `budget` bytes.
     #[must_use]
     pub fn preset(preset: Preset, installation: &Installation, budget: u64) -> Self {
         let fast: &[_] = if preset == Preset::Fast { &FAST } else { &[] };
@@ -45,14 +45,14 @@ impl Settings {
                 settings.0.insert((*name).to_owned(), (*value).to_owned());
             }
         }
-        // WAL may take a quarter of what is there.
+        // WAL may take a quarter of the free space.
         let wal = (budget / 4 / (1 << 20)).clamp(WAL_MB.0, WAL_MB.1);
         let wal = if wal == 1024 { "1GB".to_owned() } else { format!("{wal}MB") };
         settings.0.insert("max_wal_size".to_owned(), wal);
         settings
     }
 
-    /// The same for a server whose data stay: as durable as `PostgreSQL` is out of the box.
+    /// Returns the settings of a server with persistent data, as durable as `PostgreSQL` by default.
     #[must_use]
     pub fn persistent(installation: &Installation, budget: u64) -> Self {
         let mut settings = Self::preset(Preset::Durable, installation, budget);
@@ -60,11 +60,10 @@ impl Settings {
         settings
     }
 
-    /// Sets `name`, over what was set before.
+    /// Sets `name`, and replaces an earlier value.
     ///
     /// # Errors
-    /// The name is none, or belongs to what makes the server private. Whether the server knows it and likes the
-    /// value, it says itself.
+    /// The name is invalid, or keeps the server private. The server itself refuses unknown names and invalid values when it starts.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
         let name = name.trim().to_ascii_lowercase();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.';
@@ -81,12 +80,12 @@ impl Settings {
         Ok(())
     }
 
-    /// All of them, by name.
+    /// Returns all settings, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The text of a `postgresql.conf`.
+    /// Returns the text of a `postgresql.conf`.
     #[must_use]
     pub fn to_conf(&self) -> String {
         let mut text =

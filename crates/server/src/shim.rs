@@ -1,7 +1,7 @@
 //! Scripts and links in place of a server, such as those of asdf and mise: finds the server that they start.
 //!
-//! A version manager chooses the server by the current directory and by files that change. Nothing about its script or
-//! link tells which one that is; the process that it becomes does.
+//! A version manager chooses the server by the current directory and by files that change. Its script or link does not name the
+//! server, so pgfresh starts it and examines the process.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,7 +21,7 @@ pub(crate) fn is_own_program(path: &Path) -> bool {
     read.is_ok() && magic == *b"\x7fELF" && path.canonicalize().is_ok_and(keeps_its_name)
 }
 
-/// Returns the program file of the server that `postgres` starts in `folder`; `None` if none is seen.
+/// Returns the program file of the server that `postgres` starts in `folder`; `None` if it starts none in time.
 pub(crate) fn server_behind(postgres: &Path, folder: &Path) -> Option<PathBuf> {
     let seen = see_server(postgres, folder);
     seen.inspect_err(|error| tracing::debug!(%error, ?postgres, "could not see what a script starts")).ok()?
@@ -33,7 +33,7 @@ fn see_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     let mut command = Command::new(postgres);
     command.arg("--describe-config").current_dir(folder);
     let mut child = command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).spawn()?;
-    // Our copy of the writer's end.
+    // Closes pgfresh's copy of the write end.
     drop(command);
     let server = match sys::wait_readable(&output, START) {
         Ok(true) => find_server(child.id()),

@@ -1,4 +1,4 @@
-//! Stopping a server: at once when its data are thrown away, cleanly when they will be a template.
+//! Stops a server: immediately if its data are disposable, cleanly if they become a template or persist.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -11,14 +11,14 @@ use crate::error::StopError;
 use crate::guard::account_of;
 use crate::{Guard, Server, log};
 
-/// How long we remove files ourselves; the guard goes on.
+/// Time for which pgfresh removes files itself; the guard removes the rest.
 const TIDYING: Duration = Duration::from_millis(30);
 
 impl Server {
-    /// Stops it at once and removes everything; returns how long each took. On persistent data it shuts down cleanly, and
-    /// they stay.
+    /// Stops the server immediately and removes everything; returns the duration of both. With persistent data it shuts down cleanly, and
+    /// the data stay.
     ///
-    /// A large directory may still be on its way out when this returns; the guard sees to it.
+    /// The guard may still be removing a large directory when this returns.
     pub fn stop(mut self) -> Result<(Duration, Duration), FileError> {
         let begun = Instant::now();
         if self.run().persistent().is_some() {
@@ -28,7 +28,7 @@ impl Server {
             return Ok((stopped, begun.elapsed().saturating_sub(stopped)));
         }
         self.signal(Signal::QUIT);
-        // Most of the files can go while its processes do.
+        // pgfresh removes most of the files while the processes end.
         let removing = Removing::begin(&self.run().data(), "base");
         self.wait_for_end(self.timeouts.immediate_stop)?;
         let stopped = begun.elapsed();
@@ -37,18 +37,17 @@ impl Server {
         Ok((stopped, begun.elapsed().saturating_sub(stopped)))
     }
 
-    /// Shuts it down cleanly, so that nothing of what it answered for is lost, and keeps its run directory; returns
-    /// where that is now.
+    /// Shuts the server down cleanly, so that no committed data are lost, and keeps its run directory; returns the directory's new path.
     #[allow(clippy::missing_panics_doc)]
     pub fn keep(mut self) -> Result<PathBuf, FileError> {
         self.end(Signal::INT, self.timeouts.clean_stop)?;
         self.guard.take().expect("held until dropped").keep()
     }
 
-    /// Shuts it down cleanly and leaves the data directory at rest, still guarded.
+    /// Shuts the server down cleanly and returns the guard of its data directory.
     ///
     /// # Errors
-    /// It did not end, or not well: everything is removed then.
+    /// The server did not end, or reported an error. Everything has been removed then.
     #[allow(clippy::missing_panics_doc)]
     pub fn shut_down(mut self) -> Result<Guard, StopError> {
         let log = self.run().log();
@@ -61,8 +60,7 @@ impl Server {
         }
     }
 
-    /// Shuts it down as well as that goes, for a start on the same data. One that has ended by itself, or does not end, is as
-    /// after a crash. The guard stays.
+    /// Shuts the server down for a start on the same data. If it does not end cleanly, the data are as after a crash. The guard stays.
     #[allow(clippy::missing_panics_doc)]
     pub fn halt(mut self) -> Result<Guard, FileError> {
         self.signal(Signal::INT);
@@ -71,22 +69,22 @@ impl Server {
         Ok(self.guard.take().expect("held until dropped"))
     }
 
-    /// Ends it at once, so that its data are as after a loss of power: the next start recovers them. The guard stays.
+    /// Ends the server immediately, so that its data are as after a loss of power: the next start recovers them. The guard stays.
     #[allow(clippy::missing_panics_doc)]
     pub fn crash(mut self) -> Result<Guard, FileError> {
         self.end(Signal::QUIT, self.timeouts.immediate_stop)?;
         Ok(self.guard.take().expect("held until dropped"))
     }
 
-    /// Sends `signal` to the postmaster and waits until all its processes are gone; kills them if it has not ended after
-    /// `patience`. `None` means that it had to.
+    /// Sends `signal` to the postmaster and waits until all its processes have ended. After `patience`, it kills them and returns
+    /// `None`.
     fn end(&mut self, signal: Signal, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
         self.signal(signal);
         self.wait_for_end(patience)
     }
 
     fn signal(&self, signal: Signal) {
-        // One that was stopped (SIGSTOP) acts on the signal when it goes on.
+        // A stopped postmaster (SIGSTOP) acts on the signal only when it continues.
         for signal in [signal, Signal::CONT] {
             if let Err(error) = self.handle.signal(signal) {
                 tracing::debug!(%error, ?signal, "could not signal the postmaster");
@@ -94,7 +92,7 @@ impl Server {
         }
     }
 
-    /// Lets its processes go on that were stopped (SIGSTOP): they neither end nor answer before.
+    /// Continues stopped processes (SIGSTOP) of the server, which neither end nor answer before.
     pub fn resume(&self) {
         let children = sys::children_of(self.pid()).into_iter().filter_map(ProcessHandle::of_number);
         for error in children.map(|child| child.signal(Signal::CONT)).filter_map(Result::err) {
@@ -103,12 +101,12 @@ impl Server {
         self.signal(Signal::CONT);
     }
 
-    /// The second half of [`Self::end`].
+    /// Waits for the end of the server, as the second half of [`Self::end`].
     fn wait_for_end(&mut self, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
         let postmaster = Path::new("postmaster");
         let ended = sys::wait_readable(&self.handle, patience).attempt("wait for", postmaster)?;
-        // It waits for its children, but not for programs that SQL has started: `orphans` ends those soon. Whatever is
-        // left then is ended here.
+        // The postmaster waits for its children, but not for programs that SQL has started. `orphans` ends those soon, and this
+        // function the rest.
         let gone = ended
             && sys::wait_readable(&self.alive, self.timeouts.stragglers).attempt("wait for", postmaster)?;
         if !gone {
@@ -118,7 +116,7 @@ impl Server {
             sys::end_holders(&lock, account, Duration::ZERO).attempt("stop the holders of", &lock)?;
         }
         let status = self.postmaster.wait().attempt("wait for", postmaster)?;
-        // It would end a server that is started again on the same data, too.
+        // A running thread would also end a server that starts again on the same data.
         if self.orphans.take().is_some_and(|orphans| orphans.join().is_err()) {
             tracing::error!("the thread that ends what outlives a postmaster has panicked");
         }

@@ -1,5 +1,5 @@
-//! A stub of PostgreSQL for tests: a shell script in the place of `postgres`, told line by line what to do, and a thread that
-//! answers SQL on the server's socket.
+//! Stub of PostgreSQL for tests: a shell script in the place of `postgres` that runs the lines of a test, and a thread that answers
+//! SQL on the server's socket.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,14 +18,14 @@ use sys::ProcessHandle;
 use crate::boot::Timeouts;
 use crate::{Data, Guard, Installation, NotStarted, Order, SOCKET, Server, Settings, StartError};
 
-/// Names the run directory in a process of this test program that is a guard: see [`crate::guard`].
+/// Variable with the run directory of a guard, which is a process of this test program: see [`crate::guard`].
 pub(crate) const GUARDED: &str = "PGFRESH_TEST_GUARDED_DIRECTORY";
-/// The test that such a process runs.
+/// Test that a guard's process runs.
 const GUARD_TEST: &str = "guard::tests::this_process_is_a_guard";
-/// Longer than anything takes on a busy machine: who waits for so long waits for ever.
+/// Longer than any step takes on a busy machine: a wait that takes so long would never end.
 const HANG: Duration = Duration::from_secs(30);
 
-/// As short as it can be where it is meant to pass, so long that it never does where not.
+/// Timeouts for tests: short where a test waits for their end, and otherwise so long that they never end.
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     boot: HANG,
     immediate_stop: HANG,
@@ -35,7 +35,7 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
 };
 pub(crate) const SHORT: Duration = Duration::from_millis(100);
 
-/// What the script has at hand. `data` is the data directory, `stub` a folder of the test's.
+/// Functions for the scripts. `data` is the data directory, `stub` a folder of the test.
 const PRELUDE: &str = r#"
 case $1 in
 --version) echo 'postgres (PostgreSQL) 18.4'; exit;;
@@ -72,7 +72,7 @@ finish() {
 }
 "#;
 
-/// A place with a stub of PostgreSQL in it. Each test has one.
+/// Folder with a stub of PostgreSQL, a place and a cache. Each test has its own.
 pub(crate) struct Stub {
     folder: tempfile::TempDir,
     pub(crate) account: Account,
@@ -83,12 +83,12 @@ pub(crate) struct Stub {
 }
 
 impl Stub {
-    /// One whose postmaster does what the lines of `script` say.
+    /// Returns a stub whose postmaster runs the lines of `script`.
     pub(crate) fn new(script: &str) -> Self {
         Self::with_initdb(script, "")
     }
 
-    /// The same with an initdb that does what the lines of `initdb` say.
+    /// Returns a stub whose postmaster runs the lines of `script`, and whose initdb runs those of `initdb`.
     pub(crate) fn with_initdb(script: &str, initdb: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
@@ -102,7 +102,7 @@ impl Stub {
         fs::set_permissions(root.join("pids"), fs::Permissions::from_mode(0o666)).unwrap();
         write_program(&root.join("bin/postgres"), &format!("#!/bin/sh\n{PRELUDE}\n{script}\n"));
         write_program(&root.join("bin/initdb"), &format!("#!/bin/sh\n{initdb}\n"));
-        // The test program has no guard's `main`. Its standard output is the guard's sign of life, so nothing is printed.
+        // The test program has no `main` of a guard. The guard's standard output tells when it has finished, so the test prints nothing.
         let tests = std::env::current_exe().unwrap();
         let program = root.join("guard");
         let words = format!(
@@ -117,19 +117,19 @@ impl Stub {
         Self { folder, account, place, installation, program, settings: Settings::default() }
     }
 
-    /// Asks for a setting.
+    /// Sets a setting of the server.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.settings.set(name, value).unwrap();
     }
 
-    /// A guarded run directory with an empty data directory.
+    /// Returns a guarded run directory with an empty data directory.
     pub(crate) fn guard(&self) -> Guard {
         let guard = Guard::over(&self.place, &self.account, &self.program).unwrap();
         guard.run().create_data(&self.account).unwrap();
         guard
     }
 
-    /// A run directory with an empty data directory, which no guard watches.
+    /// Returns a run directory with an empty data directory and without a guard.
     pub(crate) fn unguarded(&self) -> RunDirectory {
         let (run, ()) = RunDirectory::create(&self.place, &self.account, |_| Ok(())).unwrap();
         run.create_data(&self.account).unwrap();
@@ -140,14 +140,14 @@ impl Stub {
         &self.installation
     }
 
-    /// Starts a server in what `guard` guards.
+    /// Starts a server in the run directory of `guard`.
     pub(crate) fn start_in(&self, guard: Guard, timeouts: &Timeouts) -> Result<Server, StartError> {
         let Self { account, place, installation, program, settings, .. } = self;
         let order = Order { installation, account, place, settings, program };
         Server::start_within(timeouts, &order, Data::Made(guard), &|_, _| ()).map(|(server, _)| server)
     }
 
-    /// Starts a server again that has ended.
+    /// Starts a server again on the data of one that has ended.
     pub(crate) fn start_again_in(
         &self,
         guard: Guard,
@@ -163,7 +163,7 @@ impl Stub {
         self.start_in(self.guard(), timeouts)
     }
 
-    /// Starts a server that answers SQL, with what it says of settings.
+    /// Starts a server that answers SQL; `answers` are values of settings.
     pub(crate) fn start_up(
         &self,
         timeouts: &Timeouts,
@@ -172,7 +172,7 @@ impl Stub {
         self.start_up_in(self.guard(), timeouts, answers)
     }
 
-    /// The same in what `guard` guards.
+    /// Starts a server that answers SQL in the run directory of `guard`; `answers` are values of settings.
     pub(crate) fn start_up_in(
         &self,
         guard: Guard,
@@ -181,41 +181,41 @@ impl Stub {
     ) -> Result<Server, StartError> {
         let backend = serve_one_session(guard.run(), answers);
         let server = self.start_in(guard, timeouts);
-        // No client has connected to it where the start failed before.
+        // If the start failed before, no client has connected to the backend.
         if server.is_ok() {
             backend.join().unwrap();
         }
         server
     }
 
-    /// The processes that the stub has started, with itself: those that there still are.
+    /// Returns those processes of the stub that still run.
     pub(crate) fn processes(&self) -> Vec<ProcessHandle> {
         let pids = fs::read_to_string(self.folder.path().join("pids")).unwrap();
         assert!(!pids.is_empty(), "the stub has not run");
         pids.lines().filter_map(|pid| ProcessHandle::of_number(pid.parse().unwrap())).collect()
     }
 
-    /// How many processes the stub has started in its life.
+    /// Returns the number of processes that the stub has started so far.
     pub(crate) fn count(&self) -> usize {
         fs::read_to_string(self.folder.path().join("pids")).unwrap().lines().count()
     }
 
-    /// Every process of the stub's has ended, or does so now.
+    /// Waits until every process of the stub has ended.
     pub(crate) fn expect_ended(&self, context: &str) {
         for process in self.processes() {
             assert!(sys::wait_readable(&process, HANG).unwrap(), "{context}: a process is left");
         }
     }
 
-    /// No process is left, and no file.
+    /// Waits until no process and no file is left.
     pub(crate) fn expect_nothing_left(&self, context: &str) {
         self.expect_ended(context);
-        // The guard may still be at it.
+        // The guard may still be at work.
         wait_until(context, || left_in(self.place.root()).is_empty());
     }
 }
 
-/// What is in a folder.
+/// Returns the paths in a folder.
 pub(crate) fn left_in(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
@@ -229,8 +229,8 @@ pub(crate) fn wait_until(context: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Writes a program. Another process writes it at last: a child that another test starts at this moment has all our files
-/// open until it runs its own program, and a program that is open for writing cannot be run.
+/// Writes a program, by another process. A child that another test starts at this moment inherits all files that this process has
+/// open, and the kernel runs no program that is open for writing.
 fn write_program(path: &Path, text: &str) {
     let draft = path.with_extension("draft");
     fs::write(&draft, text).unwrap();
@@ -238,11 +238,11 @@ fn write_program(path: &Path, text: &str) {
     assert!(Command::new("cp").arg("-p").args([&draft, path]).status().unwrap().success());
 }
 
-/// Plays the backend of the one session that a start needs.
+/// Plays the backend for the one session of a start.
 fn serve_one_session(run: &RunDirectory, answers: &[(&str, &str)]) -> JoinHandle<()> {
     let socket = run.socket_directory().join(SOCKET);
     if socket.exists() {
-        // That of a server before.
+        // Removes the socket of an earlier server.
         fs::remove_file(&socket).unwrap();
     }
     let listener = UnixListener::bind(socket).unwrap();
@@ -267,7 +267,7 @@ fn answer(mut stream: &UnixStream, answers: &BTreeMap<String, String>) {
             let value = match answers.get(statement) {
                 Some(value) => value.as_str(),
                 None if statement == "SELECT 1" => "1",
-                // Whether the value comes from where it may come from.
+                // Answer to the query whether the value's source is allowed.
                 None => "f",
             };
             let length = u32::try_from(value.len()).unwrap().to_be_bytes();

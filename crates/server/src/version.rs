@@ -1,18 +1,18 @@
-//! Versions of `PostgreSQL`, and which one is asked for.
+//! Versions of `PostgreSQL`, and requests for one.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The majors that pgfresh is tested with. A newer one is used as well.
+/// Majors that the tests cover. pgfresh also uses newer ones.
 pub const MAJORS: std::ops::RangeInclusive<u32> = 13..=18;
 
-/// A version, as `17.10`.
+/// Version, such as `17.10`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// Decides what is on disk and on the wire.
+    /// Major, which decides the format of files and of the protocol.
     pub major: u32,
-    /// Fixes only.
+    /// Minor, which only fixes faults.
     pub minor: u32,
 }
 
@@ -22,16 +22,16 @@ impl fmt::Display for Version {
     }
 }
 
-/// Where numbers begin that cannot be a major: a version without its dot (1810), a year.
+/// Number from which a request cannot be a major, such as a version without its dot (1810) or a year.
 const NO_MAJOR: u32 = 100;
 
-/// What the user asks for.
+/// Version that the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum VersionRequest {
-    /// The first one on PATH, else the newest.
+    /// The first server on PATH, else the newest.
     #[default]
     Any,
-    /// One of this major.
+    /// A server of this major.
     Major(u32),
     /// The binaries in this directory.
     Bin(PathBuf),

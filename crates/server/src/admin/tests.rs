@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A connection on which the server says these pieces, whatever it is asked, and nothing more: then it is silent.
+/// Connection on which the server sends these pieces, whatever it reads, and is silent afterwards.
 #[derive(Debug, Default)]
 struct Script {
     pieces: VecDeque<Vec<u8>>,

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use super::*;
 use crate::stub::{SHORT, Stub, TIMEOUTS};
 
-/// A start of what does `script` fails; nothing is left.
+/// Starts a postmaster that runs `script`. Expects an error and no leftover.
 fn failure(script: &str, timeouts: &Timeouts) -> StartError {
     let stub = Stub::new(script);
     let error = stub.start(timeouts).expect_err(script);
@@ -115,7 +115,7 @@ fn a_server_is_ready_once_its_pid_file_says_so_however_it_is_written() {
     }
 }
 
-/// However much of the pid file is written: only the whole word says that the server is ready.
+/// Only the complete word says that the server is ready, however much of the pid file is there.
 #[test]
 fn a_pid_file_that_is_half_written_does_not_say_ready() {
     let folder = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ fn a_server_that_is_ready_and_does_not_answer_is_an_error() {
                 assert_eq!(error.to_string(), "could not use the new server");
                 assert_eq!(error.detail().unwrap(), "The server has ended, or has closed the connection.");
             }
-            // It may be seen that it has ended before it is seen that it was ready.
+            // pgfresh may notice the end before the word "ready".
             StartError::Exited { .. } if script.contains("exit") || script.contains("kill") => {}
             other => panic!("{script}: {other:?}"),
         }

@@ -7,14 +7,14 @@ use sys::{Lock, Signal};
 use super::*;
 use crate::stub::{GUARDED, Stub, left_in, wait_until};
 
-/// What `main` does in a guard: other tests start this program with just this test.
+/// Plays `main` in a guard: other tests start this program with just this test.
 #[test]
 #[ignore = "it is the guard of other tests"]
 fn this_process_is_a_guard() {
     outlive_owner(&PathBuf::from(env::var_os(GUARDED).expect("other tests start it")));
 }
 
-/// Runs the stub's postmaster under the server's lock, and waits until it has said what it has started.
+/// Runs the stub's postmaster under the server's lock, and waits until it has reported its processes.
 fn spawn(stub: &Stub, guard: &Guard, processes: usize) -> Child {
     let guarded = guard.guarded_command().unwrap();
     let mut command = guarded.command(stub.installation(), "postgres", &stub.account).unwrap();
@@ -45,7 +45,7 @@ fn an_owner_whose_guard_was_killed_cleans_up_itself() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     drop(guard);
-    // No other process does it any more: all is gone at once.
+    // The owner removes everything itself, before the drop returns.
     assert_eq!(left_in(stub.place.root()), Vec::<PathBuf>::new());
     stub.expect_ended("a killed guard");
     child.wait().unwrap();
@@ -86,7 +86,7 @@ fn a_guard_waits_for_the_owner_s_lock() {
     let mut guard = stub.guard();
     let mut child = spawn(&stub, &guard, 1);
     drop(guard.process.lifeline.take());
-    // It cannot have removed anything as long as the lock is held; its end would be seen.
+    // The guard holds `done` open until it has removed everything, so it still waits for the lock.
     assert!(!sys::wait_readable(&guard.process.done, REMOVAL_TIMEOUT).unwrap());
     assert!(guard.run().data().is_dir());
     assert_eq!(stub.processes().len(), 1);

@@ -8,7 +8,7 @@ use crate::boot::Timeouts;
 use crate::guard::PID_FILE;
 use crate::stub::{SHORT, Stub, TIMEOUTS};
 
-/// A server that is up, with a backend and a grandchild, and does `traps` when it is told to end.
+/// Starts a server with a backend and a grandchild, whose postmaster handles signals as `traps` says.
 fn up(traps: &str, timeouts: &Timeouts) -> (Stub, Server) {
     let stub = Stub::new(&format!("{traps}\nbackend; grandchild; pid_file 8 ready; serve"));
     let server: Result<Server, StartError> = stub.start_up(timeouts, &[]);
@@ -48,7 +48,7 @@ fn a_clean_shutdown_leaves_the_data_under_guard() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);
     fs::write(server.run().data().join("table"), "rows").unwrap();
     let guard = server.shut_down().unwrap();
-    // A backend and a grandchild have outlived it.
+    // A backend and a grandchild have outlived the postmaster.
     stub.expect_ended("shut down");
     let data = guard.run().data();
     assert_eq!(fs::read_to_string(data.join("table")).unwrap(), "rows");
@@ -84,7 +84,7 @@ fn a_shutdown_that_is_not_clean_is_an_error_and_leaves_nothing() {
 
 #[test]
 fn a_postmaster_that_does_not_shut_down_is_ended() {
-    // One leaves on the next signal, one on none.
+    // One ends on the next signal, the other on none.
     for traps in ["trap '' INT; trap 'finish 0' QUIT", "trap '' INT QUIT TERM"] {
         let (stub, server) = up(traps, &Timeouts { clean_stop: SHORT, ..TIMEOUTS });
         let error = server.shut_down().unwrap_err();
@@ -134,7 +134,7 @@ fn a_crash_keeps_the_data_as_they_are() {
     }
 }
 
-/// What ends the processes that a postmaster leaves is over before another server can be started on the same data.
+/// The thread that ends leftover processes has finished before another server can start on the same data.
 #[test]
 fn a_server_that_is_started_again_after_a_crash_is_let_be() {
     let stub = Stub::new("trap 'kill -9 $$' QUIT\nbackend; grandchild; pid_file 8 ready; serve");
@@ -168,7 +168,7 @@ fn a_server_that_is_halted_keeps_its_data_whatever_it_does() {
     }
 }
 
-/// It would neither act on the signal nor end before.
+/// A stopped postmaster would neither act on the signal nor end.
 #[test]
 fn a_postmaster_that_is_stopped_goes_on_to_end() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);
@@ -179,7 +179,7 @@ fn a_postmaster_that_is_stopped_goes_on_to_end() {
     stub.expect_nothing_left("stopped");
 }
 
-/// The pid file of one that was killed still says "ready".
+/// The pid file of a killed server still says "ready".
 #[test]
 fn a_server_that_does_not_start_again_says_why_and_leaves_its_data_for_another_attempt() {
     let stub = Stub::new(
@@ -227,7 +227,7 @@ fn the_end_of_all_processes_is_told_once() {
     server.when_gone(move || sender.send(()).unwrap()).unwrap();
     assert!(told.try_recv().is_err() && server.is_alive());
     sys::ProcessHandle::of_number(server.pid()).unwrap().kill();
-    // A backend and a grandchild outlive the postmaster; they are ended soon.
+    // A backend and a grandchild outlive the postmaster, and a thread ends them soon.
     told.recv().unwrap();
     assert!(told.recv().is_err());
     assert!(!server.is_alive());
