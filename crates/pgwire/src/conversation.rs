@@ -1,29 +1,29 @@
-//! What is known of a session from the headers of its messages: where one begins, and whether anything is owed.
+//! State of a session, from the headers of its messages: where a message begins, and whether the server owes an answer.
 
 use crate::frame::{FrameDecoder, FramePrefix};
 
-/// Bytes of a statement that are shown at once, however many pieces it comes in; of a longer one at least as many.
+/// Bytes of a statement that a caller sees at once, however many pieces it comes in. A caller sees at least as many of a longer one.
 const STATEMENT: usize = 1024;
 
-/// Both directions of a session.
+/// State of both directions of a session.
 #[derive(Debug)]
 pub struct Conversation {
     client: FrameDecoder,
     server: FrameDecoder,
-    /// Messages to which the server owes a ReadyForQuery, less those that it has sent. It may never pay some, those it
-    /// skips after an error or in a COPY: then the session is not idle in our eyes, which is safe.
+    /// Number of messages that need a ReadyForQuery, less those that the server has sent. The server skips some after an error or in a
+    /// COPY. The session then never counts as idle, which is safe.
     owed: u64,
-    /// The client has sent messages of the extended protocol that no Sync has followed yet.
+    /// Whether the client has sent messages of the extended protocol without a Sync after them.
     unsynchronized: bool,
-    /// What the last ReadyForQuery said: I, T or E; 0 where it means nothing.
+    /// Status in the last ReadyForQuery: I, T or E; 0 in replication.
     status: u8,
-    /// The tag of the server's last message.
+    /// Tag of the server's last message.
     last: u8,
 }
 
 impl Conversation {
-    /// The conversation of a session whose greeting has been read. In one of replication, messages mean other things:
-    /// it is never idle.
+    /// Returns the conversation of a session after its startup response. A replication session is never idle, because messages have
+    /// another meaning in it.
     #[must_use]
     pub fn new(replication: bool) -> Self {
         Self {
@@ -36,8 +36,8 @@ impl Conversation {
         }
     }
 
-    /// Takes note of what the client says, and shows each frame to `see`: a statement once its first kilobyte is there, of
-    /// others as much as is there. Returns how many bytes are to be passed on: all, or those before a Terminate.
+    /// Reads bytes from the client, and calls `see` for each frame: for a statement after its first kilobyte, for others at once.
+    /// Returns how many bytes the caller must forward: all, or those before a Terminate.
     pub fn client_says(&mut self, bytes: &[u8], mut see: impl FnMut(FramePrefix<'_>)) -> usize {
         let Self { client, owed, unsynchronized, .. } = self;
         let wanted = |tag| if matches!(tag, b'Q' | b'P') { STATEMENT } else { 0 };
@@ -48,14 +48,14 @@ impl Conversation {
                     *owed += 1;
                     *unsynchronized = false;
                 }
-                // CopyData, CopyDone and CopyFail are part of the statement that asked for them.
+                // CopyData, CopyDone and CopyFail belong to the statement that has started the COPY.
                 b'd' | b'c' | b'f' => {}
                 _ => *unsynchronized = true,
             }
         })
     }
 
-    /// Takes note of what the server says.
+    /// Reads bytes from the server.
     pub fn server_says(&mut self, bytes: &[u8]) {
         let Self { server, owed, status, last, .. } = self;
         let status_of_ready = |tag| usize::from(tag == b'Z');
@@ -68,39 +68,39 @@ impl Conversation {
         });
     }
 
-    /// Whether the client has said Terminate.
+    /// Whether the client has sent Terminate.
     #[must_use]
     pub fn is_terminated(&self) -> bool {
         self.client.has_ended()
     }
 
-    /// Whether nothing is owed, in no transaction: another client may go on from here.
+    /// Whether the server owes nothing and no transaction is open, so that another client may use the session.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let between = self.client.is_between() && self.server.is_between();
         between && self.owed == 0 && !self.unsynchronized && self.status == b'I' && self.last != b'E'
     }
 
-    /// Whether the client's last message is not complete, or never can be: a server that closes the connection then has
-    /// refused its length, which it does without a word.
+    /// Whether the client's last message is incomplete, or has an invalid length: then a server that closes the connection has refused
+    /// the length, which it does without a message.
     #[must_use]
     pub fn is_within_message(&self) -> bool {
         !self.client.is_between()
     }
 
-    /// Whether a message of ours may follow what the server has said.
+    /// Whether the server's last frame is complete, so that pgfresh may send the client a message.
     #[must_use]
     pub fn may_interject(&self) -> bool {
         self.server.is_between()
     }
 
-    /// Whether the server has said an error since it was last ready.
+    /// Whether the server has sent an error since the last ReadyForQuery.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.last == b'E'
     }
 
-    /// Whether the server's last message was an error: if it has gone away since, it has said why.
+    /// Whether the server's last message is an error, and therefore the reason for a closed connection.
     #[must_use]
     pub fn ends_in_error(&self) -> bool {
         self.server.is_between() && self.last == b'E'
@@ -181,7 +181,7 @@ mod tests {
         prop::collection::vec(one, 0..9).prop_map(|messages| messages.concat())
     }
 
-    /// All that a conversation tells, after the chunks that `ends` cut.
+    /// Returns all results of a conversation whose bytes come in pieces of `chunk`.
     fn told(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, bool, bool) {
         let mut talk = Conversation::new(false);
         let passed = client.chunks(chunk).map(|chunk| talk.client_says(chunk, |_| ())).sum();

@@ -1,58 +1,58 @@
-//! `ErrorResponse`: read and written.
+//! Reads and writes `ErrorResponse`.
 
 use std::borrow::Cow;
 
 use crate::frame::{encode, split_zero};
 
-/// An error as a server words it.
+/// Error in the form of PostgreSQL's protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorResponse {
     /// ERROR, FATAL or PANIC.
     pub severity: Cow<'static, str>,
     /// Five characters. Source: the manual's appendix A.
     pub sqlstate: Cow<'static, str>,
-    /// The primary message.
+    /// Primary message.
     pub message: Cow<'static, str>,
-    /// What is behind it.
+    /// Detail, such as the cause.
     pub detail: Option<Cow<'static, str>>,
-    /// What to do.
+    /// Advice for the user.
     pub hint: Option<Cow<'static, str>>,
 }
 
 impl ErrorResponse {
-    /// An error that ends the session.
+    /// Returns an error that ends the session.
     pub fn fatal(sqlstate: impl Into<Cow<'static, str>>, message: impl Into<Cow<'static, str>>) -> Self {
         let (sqlstate, message) = (sqlstate.into(), message.into());
         Self { severity: "FATAL".into(), sqlstate, message, detail: None, hint: None }
     }
 
-    /// What the client sent is not the protocol.
+    /// Returns a protocol violation, for invalid bytes of a client.
     pub fn violation(message: impl Into<Cow<'static, str>>) -> Self {
         Self::fatal("08P01", message)
     }
 
-    /// Adds what to do.
+    /// Adds advice for the user.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds what is behind it.
+    /// Adds a detail.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// Reads the body of one; fields that are not there are empty.
+    /// Reads the body of an error. Missing fields are empty.
     #[must_use]
     pub fn read(body: &[u8]) -> Self {
         let mut error = Self::default();
         for (code, value) in Self::fields(body) {
             let text = || String::from_utf8_lossy(value).into_owned().into();
             match code {
-                // Not translated, unlike S.
+                // Unlike S, V has the severity untranslated.
                 b'V' => error.severity = text(),
                 b'C' => error.sqlstate = text(),
                 b'M' => error.message = text(),
@@ -64,7 +64,7 @@ impl ErrorResponse {
         error
     }
 
-    /// The fields of a body: code and value.
+    /// Returns the fields of a body: code and value.
     pub fn fields(body: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
         let mut rest = body;
         std::iter::from_fn(move || {
@@ -75,7 +75,7 @@ impl ErrorResponse {
         })
     }
 
-    /// The frame.
+    /// Returns the frame of the error.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(128);
@@ -98,7 +98,7 @@ impl ErrorResponse {
         encode(b'E', &body)
     }
 
-    /// The same for a client of protocol 1 or 2, which knows no fields.
+    /// Returns the error for a client of protocol 1 or 2, as one line without fields.
     #[must_use]
     pub fn to_old_bytes(&self) -> Vec<u8> {
         let text: Vec<u8> = self.message.bytes().filter(|byte| *byte != 0).collect();

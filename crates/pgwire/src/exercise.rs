@@ -1,4 +1,4 @@
-//! What must hold for any bytes that a client or a server sends: the fuzzer and an ordinary test try it.
+//! Invariants of the parsers for any bytes from a client or a server. The fuzzer and an ordinary test check them.
 
 use std::time::Instant;
 
@@ -7,10 +7,10 @@ use crate::{
     password,
 };
 
-/// Has every parser read `bytes`.
+/// Runs every parser on `bytes`.
 ///
 /// # Panics
-/// If one of them does what it must not.
+/// If a parser breaks an invariant.
 pub fn exercise(bytes: &[u8]) {
     read_packet(bytes);
     let params = StartupParams::read(3 << 16, [b"options\0", bytes, b"\0"].concat());
@@ -42,8 +42,8 @@ fn read_packet(bytes: &[u8]) {
         StartupPacket::Cancel(key) => assert_eq!(key.len() + 8, length),
         StartupPacket::Startup(startup) => {
             assert!(startup.params.parameters().len() < length && startup.database.len() < length);
-            // What the server gets is read by it as we have read it, if it is not made too long by a name that was
-            // left out.
+            // A server reads the forwarded packet as pgfresh has read the original one. The packet may be too long, because the
+            // client may have left out the database's name.
             let again = startup.params.startup_message(&startup.database);
             match StartupPacket::read(&again) {
                 Ok(Some((StartupPacket::Startup(again), _))) => assert_eq!(again, startup),
@@ -53,7 +53,7 @@ fn read_packet(bytes: &[u8]) {
     }
 }
 
-/// All that a conversation tells in the end, and how many bytes of the client's were passed on.
+/// Returns all results of a conversation, and the number of the client's bytes to forward.
 fn converse(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, bool, bool) {
     let mut talk = Conversation::new(false);
     let passed = client.chunks(chunk).map(|chunk| talk.client_says(chunk, |_| ())).sum();
@@ -62,7 +62,7 @@ fn converse(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, b
     (passed, talk.is_terminated(), talk.is_idle(), talk.may_interject(), talk.ends_in_error())
 }
 
-/// What was run, as one who follows a session tells it: statement, whether it ran, its error, and whether a transaction is open.
+/// Returns the completed statements: text, whether it ran, its error, and whether a transaction is open.
 fn follow(client: &[u8], server: &[u8], chunk: usize) -> Vec<(String, bool, Option<String>, Option<bool>)> {
     let (mut follow, mut done, now) = (StatementTracker::default(), Vec::new(), Instant::now());
     let mut tell = |told| {

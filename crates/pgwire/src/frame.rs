@@ -3,28 +3,28 @@
 /// Bytes of a frame's header: tag and length.
 pub const HEADER: usize = 5;
 
-/// A whole frame.
+/// Complete frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is.
+    /// Type of the message.
     pub tag: u8,
-    /// All that follows its header.
+    /// Bytes after the header.
     pub body: &'a [u8],
 }
 
-/// A length that no message has: nothing is known of where messages begin any more.
+/// Invalid length of a message, after which nobody can tell where the next message begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid message length")]
 pub struct MalformedFrame;
 
 impl<'a> Frame<'a> {
-    /// The frame that `bytes` begin with, and its length, header included; `None` if it is not complete yet.
+    /// Returns the frame at the begin of `bytes`, and its length with the header; `None` if it is incomplete.
     pub fn first(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, MalformedFrame> {
         let Some((tag, length)) = Self::header(bytes)? else { return Ok(None) };
         Ok(bytes.get(HEADER..length).map(|body| (Self { tag, body }, length)))
     }
 
-    /// Tag and length, header included, of the frame that `bytes` begin with; `None` if its header is not complete yet.
+    /// Returns the tag and the length with the header of the frame at the begin of `bytes`; `None` if the header is incomplete.
     pub fn header(bytes: &[u8]) -> Result<Option<(u8, usize)>, MalformedFrame> {
         let Some([tag, length @ ..]) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length);
@@ -32,7 +32,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The whole frames in `bytes`, up to the first that is malformed or not complete.
+/// Returns the complete frames in `bytes`, up to the first that is malformed or incomplete.
 pub fn frames(bytes: &[u8]) -> impl Iterator<Item = Frame<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -42,7 +42,7 @@ pub fn frames(bytes: &[u8]) -> impl Iterator<Item = Frame<'_>> {
     })
 }
 
-/// The bytes of a frame.
+/// Encodes a frame.
 #[must_use]
 pub fn encode(tag: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
@@ -53,40 +53,40 @@ pub fn encode(tag: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What comes before the first zero byte, and what comes behind it: all and nothing if there is none.
+/// Splits at the first zero byte, which neither part has. Without a zero byte, the second part is empty.
 #[must_use]
 pub fn split_zero(bytes: &[u8]) -> (&[u8], &[u8]) {
     until_zero(bytes).unwrap_or((bytes, &[]))
 }
 
-/// The same; `None` if there is none.
+/// Splits at the first zero byte, which neither part has; `None` without a zero byte.
 pub(crate) fn until_zero(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     Some((&bytes[..end], &bytes[end + 1..]))
 }
 
-/// What has come of a frame.
+/// Begin of a frame in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FramePrefix<'a> {
-    /// What it is.
+    /// Type of the message.
     pub tag: u8,
-    /// The length of its body in bytes.
+    /// Length of the body in bytes.
     pub length: usize,
-    /// The begin of its body: at least as much as was wanted of it, or all.
+    /// Begin of the body: at least as much as the caller wanted, or all.
     pub body: &'a [u8],
 }
 
-/// Cuts one direction of a session into frames, in chunks of any size, and keeps nothing but what is wanted.
+/// Cuts one direction of a session into frames, from chunks of any size. It stores only the part of a body that a caller wants.
 #[derive(Debug, Default)]
 pub struct FrameDecoder {
     header: [u8; HEADER],
-    /// How much of the header has been seen.
+    /// Number of header bytes that have come.
     seen: usize,
-    /// Bytes of the body that are still to come.
+    /// Number of body bytes that have not come yet.
     left: usize,
-    /// Bytes of the body that its reader wants to see at once, until it has seen them.
+    /// Number of body bytes that the caller wants at once; `None` after it has got them.
     wanted: Option<usize>,
-    /// Those of them that have come, if they come in pieces.
+    /// Part of the wanted bytes that has come, if they come in several chunks.
     kept: Vec<u8>,
     end: Option<u8>,
     is_malformed: bool,
@@ -94,14 +94,14 @@ pub struct FrameDecoder {
 }
 
 impl FrameDecoder {
-    /// One that stops before the first frame with the tag `end`.
+    /// Returns a decoder that stops before the first frame with the tag `end`.
     #[must_use]
     pub fn ending_with(end: u8) -> Self {
         Self { end: Some(end), ..Self::default() }
     }
 
-    /// Shows `see` each frame in `bytes` as soon as `wanted` bytes of its body are there (all, if it has fewer). Returns how
-    /// many bytes come before the end: all, if it is not there.
+    /// Calls `see` for each frame in `bytes` as soon as `wanted` bytes of its body are there (all, if it has fewer). Returns the number
+    /// of bytes before the end, or of all bytes without an end.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -121,7 +121,7 @@ impl FrameDecoder {
                 self.seen = 0;
             }
             let Some(first) = bytes.get(at) else { return at };
-            // Known by its first byte, so that nothing of it is passed on.
+            // The first byte identifies the end frame, so the caller forwards none of it.
             if self.seen == 0 && self.end == Some(*first) {
                 self.has_ended = true;
                 return at;
@@ -143,7 +143,7 @@ impl FrameDecoder {
         if self.has_ended { 0 } else { bytes.len() }
     }
 
-    /// Shows the frame if enough of its body is there with `more` of it.
+    /// Calls `see` if `more` completes the wanted part of the body.
     fn show(&mut self, more: &[u8], see: &mut impl FnMut(FramePrefix<'_>)) {
         let Some(wanted) = self.wanted else { return };
         let (tag, length) = (self.header[0], self.kept.len() + self.left);
@@ -161,19 +161,19 @@ impl FrameDecoder {
         self.wanted = None;
     }
 
-    /// Whether a frame ends here, and another may begin.
+    /// Whether a frame ends here, so that another may begin.
     #[must_use]
     pub fn is_between(&self) -> bool {
         !self.is_malformed && self.seen == 0
     }
 
-    /// Whether a length was impossible.
+    /// Whether a frame had an invalid length.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         self.is_malformed
     }
 
-    /// Whether the frame that is the end has begun.
+    /// Whether the end frame has begun.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.has_ended
@@ -189,7 +189,7 @@ mod tests {
     /// Tag, length and begin of a frame.
     type Seen = (u8, usize, Vec<u8>);
 
-    /// What a decoder shows of `bytes` in chunks: tags, lengths, and as much of each body as was wanted.
+    /// Decodes `bytes` in chunks. Returns each frame's tag, length and wanted part of the body.
     fn shown(bytes: &[u8], chunk: usize, wanted: usize) -> (Vec<Seen>, usize, bool) {
         let (mut decoder, mut seen, mut passed) = (FrameDecoder::ending_with(b'X'), Vec::new(), 0);
         for bytes in bytes.chunks(chunk) {

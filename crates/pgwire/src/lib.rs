@@ -6,8 +6,8 @@
 //! ```
 //!
 //! [`FrameDecoder`] cuts a stream into frames without keeping them; [`Frame::first`] reads whole frames from a buffer.
-//! [`StatementTracker`] tells from the frames of a session which statement ran when; [`SqlLexer`] cuts SQL into tokens,
-//! [`NormalizedStatement`] is a statement without its values, and [`QueryRuns`] tells whether one is run over and over.
+//! [`StatementTracker`] finds the statements of a session and their times in its frames. [`SqlLexer`] cuts SQL into tokens,
+//! [`NormalizedStatement`] is a statement without its values, and [`QueryRuns`] finds repeated queries.
 //!
 //! Source: the manual's chapter "Frontend/Backend Protocol", 3.0 and 3.2.
 

@@ -1,4 +1,4 @@
-//! The messages that pgfresh reads or writes itself.
+//! Messages that pgfresh itself reads or writes.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -6,22 +6,22 @@ use crate::ErrorResponse;
 use crate::frame::{Frame, HEADER, encode};
 use crate::startup::CANCEL;
 
-/// The answer to a request for encryption that is declined.
+/// Answer that declines encryption.
 pub const NOT_ENCRYPTED: &[u8] = b"N";
-/// The answer to a request for TLS that is granted: its handshake comes next.
+/// Answer that grants TLS, whose handshake comes next.
 pub const ENCRYPTED: &[u8] = b"S";
-/// The request for a password in the clear.
+/// Request for a clear-text password.
 pub const PASSWORD_REQUEST: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
 /// Terminate.
 pub const TERMINATE: &[u8] = b"X\0\0\0\x04";
-/// A query that makes a session forget all that it was told.
+/// Query that resets the settings and temporary objects of a session.
 pub const DISCARD_ALL: &[u8] = b"Q\0\0\0\x10DISCARD ALL\0";
 
-/// The longest password that may be right: a secret is far shorter.
+/// Longest password that pgfresh reads, in bytes: its secrets are far shorter.
 const LONGEST_PASSWORD: usize = 4096;
 
-/// Reads a `PasswordMessage` from the beginning of `bytes`. Returns where the password is, and the length of the whole;
-/// `None` if it is not complete yet.
+/// Reads a `PasswordMessage` from the beginning of `bytes`. Returns the range of the password, and the length of the message;
+/// `None` if it is incomplete.
 pub fn password(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse> {
     let bounds = HEADER + 1..=LONGEST_PASSWORD;
     let Some(end) = answer_length(bytes, "password response", bounds, "invalid length of password packet")?
@@ -35,7 +35,7 @@ pub fn password(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResp
     }
 }
 
-/// The length of the `p` message that `bytes` begin with, whichever of those it is; `None` if its header is not complete.
+/// Returns the length of the `p` message at the begin of `bytes`, of either kind; `None` if its header is incomplete.
 pub(crate) fn answer_length(
     bytes: &[u8],
     what: &str,
@@ -55,8 +55,8 @@ pub(crate) fn answer_length(
     }
 }
 
-/// Where in a greeting the cancel key is: process id (4 bytes) and secret. A greeting is what the server says until it
-/// is ready, complete frames all; one without a key is from a server that cannot be interrupted.
+/// Returns the range of the cancel key, process id (4 bytes) and secret, in a server's startup response. The response must be
+/// complete. `None` if the server has sent no key, so that nobody can cancel its queries.
 #[must_use]
 pub fn cancel_key(greeting: &[u8]) -> Option<Range<usize>> {
     let mut at = 0;
@@ -69,26 +69,26 @@ pub fn cancel_key(greeting: &[u8]) -> Option<Range<usize>> {
     }
 }
 
-/// The CancelRequest for a process id and secret.
+/// Returns the CancelRequest for a process id and secret.
 #[must_use]
 pub fn cancel_request(key: &[u8]) -> Vec<u8> {
     let length = u32::try_from(8 + key.len()).unwrap_or(u32::MAX);
     [&length.to_be_bytes(), &CANCEL.to_be_bytes(), key].concat()
 }
 
-/// Whether a client may send a frame with that tag in a session. Source: `SocketBackend`.
+/// Whether a client may send a frame with this tag in a session. Source: `SocketBackend`.
 #[must_use]
 pub fn is_frontend_tag(tag: u8) -> bool {
     b"QFPBEDCSHXdcf".contains(&tag)
 }
 
-/// The Query that runs `sql`.
+/// Returns the Query that runs `sql`.
 #[must_use]
 pub fn query(sql: &[u8]) -> Vec<u8> {
     encode(b'Q', &[sql, b"\0"].concat())
 }
 
-/// The values of a `DataRow`'s body; `None` is NULL. What is malformed ends it.
+/// Returns the values in the body of a `DataRow`; `None` is NULL. The iterator ends at malformed data.
 pub fn columns(row: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = row.get(2..).unwrap_or_default();
     std::iter::from_fn(move || {

@@ -1,19 +1,19 @@
-//! What a server says to a client that speaks a newer protocol than it does: before it asks who that is.
+//! Server's answers to a client with a newer protocol, before the server asks for a password.
 
 use crate::frame::{Frame, encode};
 use crate::{ErrorResponse, StartupParams};
 
-/// The newest protocol that a server of that major speaks.
+/// Returns the newest protocol that a server of `major` speaks.
 fn newest(major: u32) -> u32 {
     if major >= 18 { 3 << 16 | 2 } else { 3 << 16 }
 }
 
-/// The `NegotiateProtocolVersion` of a server of that major, if it has one for this kind of session. Source:
+/// Returns the `NegotiateProtocolVersion` of a server of `major`, or `None` if it sends none for these parameters. Source:
 /// `ProcessStartupPacket`.
 #[must_use]
 pub fn negotiation(params: &StartupParams, major: u32) -> Option<Vec<u8>> {
     let version = params.version().min(newest(major));
-    // No protocol extension is known to any server yet.
+    // No server has an extension of the protocol yet.
     let names = params.iter().map(|(name, _)| name);
     let unknown: Vec<_> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
     if version == params.version() && unknown.is_empty() {
@@ -27,7 +27,7 @@ pub fn negotiation(params: &StartupParams, major: u32) -> Option<Vec<u8>> {
     Some(encode(b'v', &body))
 }
 
-/// What a server of that major says to a client of a protocol that it does not speak. Source: `ProcessStartupPacket`.
+/// Returns the error of a server of `major` for a protocol that it does not speak. Source: `ProcessStartupPacket`.
 #[must_use]
 pub fn unsupported_protocol(version: u32, major: u32) -> Vec<u8> {
     let (asked, minor, newest) = (version >> 16, version & 0xffff, newest(major) & 0xffff);
@@ -39,7 +39,7 @@ pub fn unsupported_protocol(version: u32, major: u32) -> Vec<u8> {
     if asked < 3 { error.to_old_bytes() } else { error.to_bytes() }
 }
 
-/// A greeting without the server's own negotiation, with which it begins if it has one.
+/// Removes the server's own negotiation from the begin of a startup response.
 #[must_use]
 pub fn without_negotiation(mut greeting: Vec<u8>) -> Vec<u8> {
     if let Ok(Some((b'v', length))) = Frame::header(&greeting) {

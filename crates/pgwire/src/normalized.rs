@@ -1,20 +1,20 @@
-//! Statements as people think of them: what kind, and which ones are the same but for their values.
+//! Statements without their values: their kind, and a text that equal statements share.
 
 use std::fmt;
 
 use crate::sql::{SqlLexer, TokenKind};
 
-/// The longest text that is kept of a statement, in bytes.
+/// Length limit for the text of a statement, in bytes.
 const LONGEST: usize = 1000;
 
-/// What a statement does, as far as its first words tell.
+/// Kind of a statement, by its first words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StatementKind {
     /// Empties tables.
     Truncate,
-    /// Creates, alters or drops what is in a database.
+    /// Creates, alters or drops objects in a database.
     Ddl,
-    /// Creates, alters or drops databases themselves.
+    /// Creates, alters or drops databases.
     Database,
     /// Adds rows.
     Insert,
@@ -24,22 +24,22 @@ pub enum StatementKind {
     Delete,
     /// Reads rows.
     Select,
-    /// Rows in bulk.
+    /// Copies rows in bulk.
     Copy,
-    /// Makes a transaction's work last.
+    /// Commits a transaction.
     Commit,
-    /// Begins or undoes a transaction or a part of it.
+    /// Begins or rolls back a transaction or a savepoint.
     Transaction,
-    /// Vacuum, analyze, checkpoint and the like.
+    /// VACUUM, ANALYZE, CHECKPOINT and the like.
     Maintenance,
-    /// Settings, notifications, locks, procedures, and what has no other name.
+    /// Settings, notifications, locks, procedures, and all other statements.
     Other,
-    /// A session is being started.
+    /// Starts a session.
     Connect,
 }
 
 impl StatementKind {
-    /// What people call it.
+    /// Returns the name that reports show.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,24 +66,24 @@ impl fmt::Display for StatementKind {
     }
 }
 
-/// A statement without its values.
+/// Statement without its values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NormalizedStatement {
-    /// What it does.
+    /// Kind of the statement.
     pub kind: StatementKind,
-    /// One line; `?` stands for every value.
+    /// Text on one line; `?` stands for each value.
     pub text: String,
     /// Whether it empties whole tables: `TRUNCATE`, or `DELETE` without `WHERE`.
     pub clears: bool,
 }
 
 impl NormalizedStatement {
-    /// Reads what a client has sent, which may be cut off anywhere. Of several statements in one message, the first that
-    /// neither begins a transaction nor sets anything counts for all.
+    /// Reads a client's statement, which may be cut off anywhere. If a message has several statements, the first that neither
+    /// belongs to transaction control nor is of kind `Other` counts for all.
     #[must_use]
     pub fn read(sql: &str) -> Self {
         let mut tokens = tokens(sql);
-        // With or without its end it is the same statement.
+        // Statements with and without a semicolon at the end are equal.
         while tokens.pop_if(|token| token.is(";")).is_some() {}
         let parts =
             tokens.split(|token| *token == OperatorToken::Symbol(";")).filter(|part| !part.is_empty());
@@ -98,7 +98,7 @@ impl NormalizedStatement {
         Self { kind, text: spell(&tokens), clears }
     }
 
-    /// What was never answered, for its session was ended before.
+    /// Returns a placeholder for a statement without an answer, because its session ended before.
     #[must_use]
     pub fn interrupted() -> Self {
         Self {
@@ -108,21 +108,21 @@ impl NormalizedStatement {
         }
     }
 
-    /// A session's start, of which the server shows no statement.
+    /// Returns a placeholder for a session's start, which has no statement.
     #[must_use]
     pub fn connecting() -> Self {
         Self { kind: StatementKind::Connect, text: "(a session is being started)".to_owned(), clears: false }
     }
 }
 
-/// A token as it is compared and shown.
+/// Token for comparison and output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OperatorToken<'a> {
-    /// A key word or an identifier.
+    /// Key word or identifier.
     Word(&'a str),
-    /// A constant or a parameter.
+    /// Constant or parameter.
     Value,
-    /// Anything else: an operator, or one character.
+    /// Operator, or any other single character.
     Symbol(&'a str),
 }
 
@@ -136,11 +136,11 @@ impl OperatorToken<'_> {
     }
 }
 
-/// What operators are made of. Source: the manual's "Lexical Structure", less what begins a comment.
+/// Characters of operators. Source: the manual's "Lexical Structure".
 const OPERATOR: &[u8] = b"+-*/<>=~!@#%^&|`?:";
 
-/// The tokens of `sql` with the signs of an operator in one, and with what stands right behind a number as a part of it:
-/// its digits may be letters, too.
+/// Returns the tokens of `sql`. Joins the signs of an operator, and joins a number with the word right behind it: its digits may be
+/// letters, too.
 fn tokens(sql: &str) -> Vec<OperatorToken<'_>> {
     let mut lexer = SqlLexer::new(sql.as_bytes(), true);
     let mut tokens = Vec::new();
@@ -201,7 +201,7 @@ fn kind_of(tokens: &[OperatorToken<'_>]) -> StatementKind {
     }
 }
 
-/// What comes behind the subqueries of `WITH`, which are all in parentheses.
+/// Returns the kind of the statement behind the subqueries of `WITH`, which are all in parentheses.
 fn kind_of_with(tokens: &[OperatorToken<'_>]) -> StatementKind {
     let mut depth = 0_usize;
     for token in tokens {
@@ -222,7 +222,7 @@ fn kind_of_with(tokens: &[OperatorToken<'_>]) -> StatementKind {
     StatementKind::Select
 }
 
-/// One line, in which `?` stands for values, `(?, …)` for lists of them, and such lists for rows of such lists.
+/// Writes one line with `?` for values, `(?, …)` for lists of them, and one such list for several rows of them.
 fn spell(tokens: &[OperatorToken<'_>]) -> String {
     let mut words: Vec<&str> = Vec::with_capacity(tokens.len());
     let mut index = 0;
@@ -233,7 +233,7 @@ fn spell(tokens: &[OperatorToken<'_>]) -> String {
         }
         let after_savepoint = index > 0 && tokens[index - 1].is_word("savepoint");
         words.push(match token {
-            // Drivers number them.
+            // Drivers number savepoints.
             OperatorToken::Word(_) if after_savepoint => "?",
             OperatorToken::Value => "?",
             OperatorToken::Word(text) | OperatorToken::Symbol(text) => text,
@@ -257,7 +257,7 @@ fn spell(tokens: &[OperatorToken<'_>]) -> String {
         if !glued {
             text.push(' ');
         }
-        // A quoted name may have anything in it.
+        // A quoted name may contain any character.
         text.extend(word.chars().map(|letter| if letter.is_control() { ' ' } else { letter }));
         before = word;
         if text.len() > LONGEST {
@@ -269,7 +269,7 @@ fn spell(tokens: &[OperatorToken<'_>]) -> String {
     text
 }
 
-/// Whether it is the sign of a number and not between two operands.
+/// Whether the token is the sign of a number, and not an operator between two operands.
 fn is_sign(tokens: &[OperatorToken<'_>], index: usize) -> bool {
     let sign = tokens[index].is("-") || tokens[index].is("+");
     let before = index.checked_sub(1).map(|before| tokens[before]);
@@ -277,7 +277,7 @@ fn is_sign(tokens: &[OperatorToken<'_>], index: usize) -> bool {
     sign && first && tokens.get(index + 1) == Some(&OperatorToken::Value)
 }
 
-/// How many tokens make up the type that a value is cast to, if it is: `::numeric(10, 2)[]`, `::timestamp with time zone`.
+/// Returns the number of tokens in a cast: `::numeric(10, 2)[]`, `::timestamp with time zone`. 0 if there is no cast.
 fn cast(tokens: &[OperatorToken<'_>]) -> usize {
     const MORE: [&str; 6] = ["varying", "precision", "with", "without", "time", "zone"];
     let [OperatorToken::Symbol("::"), OperatorToken::Word(_), rest @ ..] = tokens else { return 0 };
@@ -290,7 +290,7 @@ fn cast(tokens: &[OperatorToken<'_>]) -> usize {
     length + cast(&tokens[length..])
 }
 
-/// `(?), (?), (?)` becomes `(?), …`, and so do longer rows.
+/// Replaces `(?), (?), (?)` by `(?), …`, also with longer rows.
 fn collapse_rows<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let rows: [&[&str]; 2] = [&["(", "?", ")"], &["(", "?", ",", "…", ")"]];
     let mut kept = Vec::with_capacity(words.len());
@@ -315,7 +315,7 @@ fn collapse_rows<'a>(words: &[&'a str]) -> Vec<&'a str> {
     kept
 }
 
-/// Words behind which a parenthesis stands apart.
+/// Whether a space comes between the word and a parenthesis.
 fn is_key_word(word: &str) -> bool {
     const WORDS: &str = "in values and or not as from where on using select returning set exists over join";
     WORDS.split(' ').any(|known| word.eq_ignore_ascii_case(known))
@@ -421,7 +421,7 @@ mod tests {
         fn any_text_can_be_read(sql in "[a-z'\"$;()/*\\\\,.0-9 \n-]{0,60}|\\PC{0,40}") {
             let statement = NormalizedStatement::read(&sql);
             prop_assert!(!statement.text.contains('\n'));
-            // What is cut off in the middle can be read as well.
+            // A statement that is cut off in the middle is readable as well.
             let end = sql.floor_char_boundary(sql.len() / 2);
             let _ = NormalizedStatement::read(&sql[..end]);
         }

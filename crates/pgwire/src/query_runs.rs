@@ -1,34 +1,34 @@
-//! The runs of one query, and what of it was run over and over.
+//! Counts the runs of one query, and finds out whether the query or its values repeat.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::sql::{SqlLexer, TokenKind};
 
-/// Runs of one query from which on it counts as run over and over.
+/// Number of runs from which a query counts as repeated.
 const MANY: u64 = 5;
-/// Different values of one query that are told apart.
+/// Number of different values of one query that are counted separately.
 const VALUES: usize = 1000;
 
-/// What of a query is repeated.
+/// Repeated part of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepeatedPart {
-    /// The query, with other values each time: one query could do. This is called an N+1.
+    /// The query, with other values each time: one query could replace all of them. This is called an N+1.
     Query,
     /// The query with its values.
     Values,
 }
 
-/// How often one query ran, and with which values.
+/// Number of runs of one query, in all and for each set of values.
 #[derive(Debug, Clone, Default)]
 pub struct QueryRuns {
     count: u64,
-    /// How many times each value was met.
+    /// Number of runs for each digest of values.
     values: HashMap<u64, u64>,
 }
 
 impl QueryRuns {
-    /// Counts one run. `values` stands for what was bound; `text` is what was sent, which has the values that were not.
+    /// Counts one run. `values` is a digest of bound values; `text` is the statement's text, which has the other values.
     pub fn add(&mut self, values: Option<u64>, text: &str) {
         self.count += 1;
         let values = digest(values, text);
@@ -37,13 +37,13 @@ impl QueryRuns {
         }
     }
 
-    /// How often it ran.
+    /// Returns the number of runs.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// What of it was repeated, if that was often enough.
+    /// Returns the part of the query that was repeated, if it was repeated often enough.
     #[must_use]
     pub fn repeated(&self) -> Option<RepeatedPart> {
         if self.values.len() as u64 >= MANY {
@@ -53,7 +53,7 @@ impl QueryRuns {
     }
 }
 
-/// Stands for the values of a run: those that were bound, and those in its text. Comments are none, which may have a number each time.
+/// Returns a digest of a run's values, bound ones and those in its text. It ignores comments, which may have a number each time.
 fn digest(bound: Option<u64>, text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     bound.hash(&mut hasher);
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn values_in_the_text_count_in_both_protocols() {
-        // A query of the extended protocol that binds nothing binds the same each time.
+        // A query of the extended protocol without parameters has equal bound values each time.
         for bound in [None, Some(7)] {
             let repeated = |text: &dyn Fn(u64) -> String| {
                 let mut runs = QueryRuns::default();

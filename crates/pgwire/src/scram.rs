@@ -1,14 +1,14 @@
-//! SCRAM-SHA-256, the server's side: a client proves that it knows the secret, and so do we, without either saying it.
+//! SCRAM-SHA-256 for servers: client and pgfresh each prove that they know the secret, and neither sends it.
 //!
 //! ```text
 //! server  AuthenticationSASL           SCRAM-SHA-256-PLUS, SCRAM-SHA-256
 //! client  SASLInitialResponse          n,,n=USER,r=NONCE
-//! server  AuthenticationSASLContinue   r=NONCE+OURS,s=SALT,i=4096
-//! client  SASLResponse                 c=biws,r=NONCE+OURS,p=PROOF
+//! server  AuthenticationSASLContinue   r=NONCE+SERVER,s=SALT,i=4096
+//! client  SASLResponse                 c=biws,r=NONCE+SERVER,p=PROOF
 //! server  AuthenticationSASLFinal      v=SIGNATURE
 //! ```
-//! Over TLS the client may bind the exchange to the server's certificate (SCRAM-SHA-256-PLUS): it begins with
-//! `p=tls-server-end-point,,`, and its proof holds for no other certificate.
+//! Over TLS the client may bind the exchange to the server's certificate (SCRAM-SHA-256-PLUS). Its first message then begins with
+//! `p=tls-server-end-point,,`, and its proof is valid for no other certificate.
 //!
 //! Source: RFC 5802, RFC 5929, RFC 7677; the manual's chapter on SASL authentication.
 
@@ -23,19 +23,19 @@ use crate::ErrorResponse;
 use crate::frame::{HEADER, encode, until_zero};
 use crate::message::answer_length;
 
-/// As the server's own `scram_iterations`. Ours is a random secret for which one would do; clients demand more.
+/// Default of the server's `scram_iterations`. One would do for a random secret, but clients demand more.
 const ITERATIONS: u32 = 4096;
 const MECHANISM: &[u8] = b"SCRAM-SHA-256";
-/// The same, bound to the server's certificate.
+/// Mechanism that binds the exchange to the server's certificate.
 const BOUND_MECHANISM: &[u8] = b"SCRAM-SHA-256-PLUS";
-/// What the client begins with then.
+/// Begin of the client's first message in the bound mechanism.
 const BOUND_HEADER: &str = "p=tls-server-end-point,,";
-/// The longest message of a client.
+/// Longest message of a client, in bytes.
 const LONGEST: usize = 4096;
 
 type Key = [u8; 32];
 
-/// What it takes to check a proof; the secret cannot be had from it.
+/// Keys to check a proof; nobody can compute the secret from them.
 #[derive(Clone)]
 pub struct Verifier {
     salt: [u8; 16],
@@ -43,18 +43,18 @@ pub struct Verifier {
     server: Key,
 }
 
-/// An exchange in which the client has said its nonce.
+/// Exchange after the client's first message.
 pub struct Exchange<'a> {
     verifier: &'a Verifier,
-    /// What its last message must repeat, in base64: the beginning of its first, and the digest that it is bound to.
+    /// Binding that the client's last message must repeat, in base64: the begin of its first message, and the certificate's digest.
     binding: String,
     nonce: String,
-    /// The first messages of both, as they are signed.
+    /// First messages of both sides, as the proofs sign them.
     signed: String,
 }
 
 impl Verifier {
-    /// Of that secret, which is ASCII; takes some milliseconds.
+    /// Derives the keys of `secret`, which is ASCII, in some milliseconds.
     #[must_use]
     pub fn new(secret: &str, salt: [u8; 16]) -> Self {
         let mut block = sign(secret.as_bytes(), &[&salt[..], &1_u32.to_be_bytes()]);
@@ -67,8 +67,8 @@ impl Verifier {
         Self { salt, stored: Sha256::digest(client).into(), server: sign(&salted, &[b"Server Key"]) }
     }
 
-    /// Reads what the client begins with. Returns our answer; `nonce` is our part of it, fresh and printable, and
-    /// `certificate` the digest of the one that the client has seen, where binding to it was offered.
+    /// Reads the client's first message. Returns the server's answer. `nonce` is the server's part of the nonce, fresh and printable.
+    /// `certificate` is the digest of the server's certificate, or `None` without channel binding.
     pub fn begin(
         &self,
         message: &[u8],
@@ -78,10 +78,10 @@ impl Verifier {
         let malformed = || ErrorResponse::violation("malformed SCRAM message");
         let invalid = || ErrorResponse::violation("client selected an invalid SASL authentication mechanism");
         let (mechanism, response) = until_zero(message).ok_or_else(invalid)?;
-        // The header of GS2: no channel binding (n), or none because we offer none (y); no other identity.
+        // The header of GS2 has no channel binding (n), or none because the server offers none (y), and no other identity.
         let (headers, bound_to): (&[&str], &[u8]) = match (mechanism, certificate) {
             (MECHANISM, None) => (&["n,,", "y,,"], b""),
-            // A client that says y has not heard our offer: there is a third party on the way.
+            // The client says y although the server has offered channel binding: somebody between them has removed the offer.
             (MECHANISM, Some(_)) => (&["n,,"], b""),
             (BOUND_MECHANISM, Some(digest)) => (&[BOUND_HEADER], digest),
             _ => return Err(invalid()),
@@ -101,7 +101,7 @@ impl Verifier {
 }
 
 impl Exchange<'_> {
-    /// Reads the client's proof. Returns ours, or nothing if its secret is not ours.
+    /// Checks the client's proof. Returns the server's proof, or `None` if the client has another secret.
     pub fn finish(self, message: &[u8]) -> Result<Option<Vec<u8>>, ErrorResponse> {
         let malformed = || ErrorResponse::violation("malformed SCRAM message");
         let text = std::str::from_utf8(message).map_err(|_| malformed())?;
@@ -111,7 +111,7 @@ impl Exchange<'_> {
         if nonce != self.nonce {
             return Err(malformed());
         }
-        // The client has seen another certificate than ours: it talks to a third party.
+        // The client has seen another certificate: it talks to somebody in between.
         if binding != self.binding {
             return Err(ErrorResponse::violation("SCRAM channel binding check failed"));
         }
@@ -120,22 +120,22 @@ impl Exchange<'_> {
         let signed = format!("{},{rest}", self.signed);
         let mut key = sign(&self.verifier.stored, &[signed.as_bytes()]);
         key.iter_mut().zip(proof).for_each(|(byte, proof)| *byte ^= proof);
-        // Compared as digests: takes as long whatever is wrong with it.
+        // Comparing digests takes as long for every wrong proof.
         let right = blake3::hash(&Sha256::digest(key)) == blake3::hash(&self.verifier.stored);
         let signature = sign(&self.verifier.server, &[signed.as_bytes()]);
         Ok(right.then(|| authentication(12, format!("v={}", STANDARD.encode(signature)).as_bytes())))
     }
 }
 
-/// The request for such an exchange, with the offer to bind it to our certificate or without.
+/// Returns the request for such an exchange, with or without an offer of channel binding.
 #[must_use]
 pub fn sasl_request(offers_binding: bool) -> Vec<u8> {
     let bound: &[&[u8]] = if offers_binding { &[BOUND_MECHANISM, b"\0"] } else { &[] };
     authentication(10, &[bound.concat(), MECHANISM.to_vec(), b"\0\0".to_vec()].concat())
 }
 
-/// Reads a SASL response from the beginning of `bytes`. Returns where its content is, and the length of the whole; `None`
-/// if it is not complete yet.
+/// Reads a SASL response from the beginning of `bytes`. Returns the range of its content, and the length of the message; `None` if
+/// it is incomplete.
 pub fn sasl_response(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse> {
     let Some(end) =
         answer_length(bytes, "SASL response", HEADER..=LONGEST, "invalid length of SASL response")?
@@ -145,13 +145,13 @@ pub fn sasl_response(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, Erro
     Ok((bytes.len() >= end).then_some((HEADER..end, end)))
 }
 
-/// An Authentication message.
+/// Encodes an Authentication message.
 fn authentication(code: u32, content: &[u8]) -> Vec<u8> {
     encode(b'R', &[&code.to_be_bytes(), content].concat())
 }
 
 fn sign(key: &[u8], parts: &[&[u8]]) -> Key {
-    // A key of any length will do.
+    // HMAC accepts a key of any length.
     let mut hmac = Hmac::<Sha256>::new_from_slice(key).unwrap_or_else(|_| unreachable!());
     for part in parts {
         hmac.update(part);
@@ -175,7 +175,7 @@ mod tests {
         [mechanism, b"\0", &u32::try_from(text.len()).unwrap().to_be_bytes(), text.as_bytes()].concat()
     }
 
-    /// The example of RFC 7677, section 3: user "user", password "pencil".
+    /// Example of RFC 7677, section 3: user "user", password "pencil".
     #[test]
     fn the_standards_own_example_is_understood() {
         let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap().try_into().unwrap();
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// The last message of a client that knows the secret of `verifier` and has seen `certificate`.
+    /// Returns the last message of a client that knows the secret of `verifier` and has seen `certificate`.
     fn last(
         verifier: &Verifier,
         exchange: &Exchange<'_>,
@@ -238,7 +238,7 @@ mod tests {
             let last = last(&verifier, &exchange, client, BOUND_HEADER, seen);
             assert_eq!(exchange.finish(last.as_bytes()).is_ok_and(|proof| proof.is_some()), admitted);
         }
-        // Without a certificate there is nothing to bind to; with one, no client may say that there was no offer.
+        // Without a certificate, no binding is possible. With one, a client must not claim that the server has offered none.
         assert!(verifier.begin(&first, "def", None).is_err());
         assert!(verifier.begin(&initial("y,,n=,r=abc"), "def", Some(b"ours")).is_err());
         assert!(verifier.begin(&initial("p=tls-server-end-point,,n=,r=abc"), "def", Some(b"ours")).is_err());

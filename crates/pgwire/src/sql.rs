@@ -1,47 +1,47 @@
-//! Cuts SQL into tokens as the server does. Nothing is understood, and nothing is copied.
+//! Cuts SQL into tokens as the server does, without parsing or copying it.
 //!
 //! Source: `scan.l` of PostgreSQL 13 to 18.
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
-    /// A key word or a name without quotes.
+    /// Key word, or name without quotes.
     Word,
-    /// A name in double quotes, with them.
+    /// Name in double quotes, with the quotes.
     QuotedName,
-    /// A literal in quotes or between dollars, with these and with the letter before it (B, E, N, X or U&).
+    /// Literal in quotes or between dollars, with these and with the letter before it (B, E, N, X or U&).
     Text,
-    /// A number, with its point and its exponent.
+    /// Number, with its point and its exponent.
     Number,
-    /// A dollar sign and digits.
+    /// Dollar sign and digits.
     Parameter,
     /// Any other byte.
     Sign,
 }
 
-/// A token and its text.
+/// Token and its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// What it is.
+    /// Kind of the token.
     pub kind: TokenKind,
-    /// Its bytes as they are written.
+    /// Bytes of the token in the statement.
     pub text: &'a [u8],
 }
 
 impl Token<'_> {
-    /// Whether it is that word, given in small letters.
+    /// Whether the token is `word`, a word in small letters.
     #[must_use]
     pub fn is_word(&self, word: &[u8]) -> bool {
         self.kind == TokenKind::Word && self.text.eq_ignore_ascii_case(word)
     }
 
-    /// Whether it is a name or a key word.
+    /// Whether the token is a name or a key word.
     #[must_use]
     pub fn is_name(&self) -> bool {
         matches!(self.kind, TokenKind::Word | TokenKind::QuotedName)
     }
 
-    /// Whether it is that byte by itself.
+    /// Whether the token is the single byte `sign`.
     #[must_use]
     pub fn is_sign(&self, sign: u8) -> bool {
         self.kind == TokenKind::Sign && self.text[0] == sign
@@ -57,19 +57,19 @@ pub struct SqlLexer<'a> {
 }
 
 impl<'a> SqlLexer<'a> {
-    /// `standard_strings`: whether a backslash means nothing in a plain literal (`standard_conforming_strings`).
+    /// Returns a lexer. `standard_strings`: whether a plain literal has no escapes (`standard_conforming_strings`).
     #[must_use]
     pub fn new(sql: &'a [u8], standard_strings: bool) -> Self {
         Self { sql, at: 0, standard_strings }
     }
 
-    /// How many bytes have been read.
+    /// Returns the number of bytes read so far.
     #[must_use]
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// The next token; white space and comments are skipped.
+    /// Returns the next token. Skips white space and comments.
     pub fn token(&mut self) -> Option<Token<'a>> {
         self.skip_blank(true);
         let start = self.at;
@@ -120,7 +120,7 @@ impl<'a> SqlLexer<'a> {
         self.skip_while(|byte| byte.is_ascii_digit());
     }
 
-    /// Goes behind a number of which the first digit was read, or the point before it if `has_point`. Two points are none.
+    /// Reads a number after its first digit, or after the point before that if `has_point`. Two points do not belong to a number.
     fn number(&mut self, has_point: bool) -> TokenKind {
         self.skip_digits();
         if !has_point && self.peek(0) == b'.' && self.peek(1) != b'.' {
@@ -135,7 +135,7 @@ impl<'a> SqlLexer<'a> {
         TokenKind::Number
     }
 
-    /// Skips white space and comments, those between `/*` and `*/` only if `blocks`. Returns whether a line has ended.
+    /// Skips white space and comments, `/* … */` only if `blocks`. Returns whether it has skipped the end of a line.
     fn skip_blank(&mut self, blocks: bool) -> bool {
         let mut ended = false;
         loop {
@@ -151,7 +151,7 @@ impl<'a> SqlLexer<'a> {
         }
     }
 
-    /// Comments nest.
+    /// Skips a comment, and the comments in it.
     fn skip_comment(&mut self) {
         let mut depth = 0_u32;
         while self.at < self.sql.len() {
@@ -166,8 +166,7 @@ impl<'a> SqlLexer<'a> {
         }
     }
 
-    /// Goes behind a literal of which the first quote was read. It may go on behind the end of a line, with the same
-    /// meaning of backslashes.
+    /// Reads a literal after its first quote. It may continue after the end of a line, with the same meaning of backslashes.
     fn literal(&mut self, backslashes: bool) -> TokenKind {
         loop {
             self.until(b'\'', backslashes);
@@ -180,7 +179,7 @@ impl<'a> SqlLexer<'a> {
         }
     }
 
-    /// Goes behind the closing quote; a doubled one is none.
+    /// Reads up to the closing quote. A doubled quote is part of the text.
     fn until(&mut self, quote: u8, backslashes: bool) {
         while self.at < self.sql.len() {
             let byte = self.peek(0);
@@ -196,7 +195,7 @@ impl<'a> SqlLexer<'a> {
         }
     }
 
-    /// Goes behind `$1` or `$tag$…$tag$`, if the sign that was read begins one.
+    /// Reads `$1` or `$tag$…$tag$`, or the sign alone.
     fn dollar(&mut self) -> TokenKind {
         if self.peek(0).is_ascii_digit() {
             self.skip_digits();
@@ -242,9 +241,9 @@ mod tests {
                 "12.5e3::int8 .5E-1 1.e+2 1e 1..2",
                 &["12.5e3", ":", ":", "int8", ".5E-1", "1.e+2", "1", "e", "1", ".", ".2"],
             ),
-            // What comes behind the point of a parameter is an attribute, of a number a name by itself.
+            // A name behind a parameter's point is an attribute, and one behind a number's point is a name by itself.
             ("$1.a 1.a a.5", &["$1", ".", "a", "1.", "a", "a", ".5"]),
-            // A literal goes on behind a line's end, an E'…' with its backslashes.
+            // A literal continues after the end of a line, E'…' with its backslashes.
             ("E'a' -- b\n '\\'c' d", &["E'a' -- b\n '\\'c'", "d"]),
             ("E'a' '\\' d", &["E'a'", "'\\'", "d"]),
             ("'a'\n'b'", &["'a'\n'b'"]),

@@ -1,4 +1,4 @@
-//! The first thing that a client says: a packet without a tag.
+//! First packet of a client, which has no tag.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,42 +7,42 @@ use std::sync::Arc;
 use crate::ErrorResponse;
 use crate::frame::until_zero;
 
-/// The longest start-up packet. Source: `MAX_STARTUP_PACKET_LENGTH`.
+/// Longest startup packet. Source: `MAX_STARTUP_PACKET_LENGTH`.
 const LONGEST: usize = 10_000;
-/// Codes that are no version: 1234 in the upper half, and 5678 and on in the lower. Source: `pqcomm.h`.
+/// Codes in place of a version: 1234 in the upper half, and 5678 and on in the lower. Source: `pqcomm.h`.
 pub(crate) const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
 
-/// What a client opens with.
+/// Startup packet of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StartupPacket {
-    /// It wants TLS; then it will open anew.
+    /// Request for TLS, after which the client sends another packet.
     SslRequest,
-    /// It wants GSSAPI encryption; then it will open anew.
+    /// Request for GSSAPI encryption, after which the client sends another packet.
     GssRequest,
-    /// It wants the session with this process id and secret to be interrupted.
+    /// Request to cancel the query of the session with this process id and secret.
     Cancel(Vec<u8>),
-    /// It wants a session.
+    /// Request for a session.
     Startup(Startup),
-    /// It wants one of another protocol than 3.
+    /// Request for a session in another protocol than 3.
     Unsupported(u32),
 }
 
-/// A request for a session.
+/// Request for a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Startup {
-    /// All that it said, less the database.
+    /// All parameters but the database.
     pub params: StartupParams,
-    /// The database: by default called as the user.
+    /// Name of the database, by default the user's name.
     pub database: String,
-    /// Whether it will speak of replication rather than of queries.
+    /// Whether the client wants a replication session.
     pub replication: bool,
 }
 
-/// What a client asks for at the start of a session, less the database: sessions with equal parameters are interchangeable
-/// until the first message. They are equal if they mean the same, however it is spelled. They are read once, and cheap to clone,
-/// compare and hash.
+/// Parameters of a client's session, without the database. Sessions with equal parameters are interchangeable until the first
+/// message. Parameters are equal if they mean the same, even if they are written differently. They are parsed once, and cheap to
+/// clone, compare and hash.
 #[derive(Clone)]
 pub struct StartupParams(Arc<Read>);
 
@@ -50,24 +50,24 @@ struct Read {
     version: u32,
     parameters: Vec<u8>,
     settings: Vec<Setting>,
-    /// Whether these are all there is in `options`.
+    /// Whether `options` has only settings.
     is_all: bool,
-    /// Of what they mean.
+    /// Hash of the meaning.
     hash: u64,
 }
 
-/// What parameters mean.
+/// Meaning of parameters, for comparison.
 #[derive(PartialEq, Eq, Hash)]
 struct Meaning<'a> {
     version: u32,
     user: Option<&'a [u8]>,
     replication: Option<&'a [u8]>,
-    /// Of which not all is known to be settings.
+    /// Value of `options`, if it has more than settings.
     options: Option<&'a [u8]>,
     settings: &'a [Setting],
 }
 
-/// The name and the value of a setting.
+/// Name and value of a setting.
 type Setting = (Vec<u8>, Vec<u8>);
 
 impl fmt::Debug for StartupParams {
@@ -84,7 +84,7 @@ impl fmt::Debug for StartupParams {
 impl PartialEq for StartupParams {
     fn eq(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.0, &other.0);
-        // Most are of the same driver.
+        // Most clients use one driver, so that their bytes are equal.
         let is_same = || ours.version == theirs.version && ours.parameters == theirs.parameters;
         ours.hash == theirs.hash && (is_same() || ours.meaning() == theirs.meaning())
     }
@@ -99,15 +99,15 @@ impl Hash for StartupParams {
 }
 
 impl StartupParams {
-    /// Those names and values, in protocol 3.0.
+    /// Returns parameters with these names and values, in protocol 3.0.
     #[must_use]
     pub fn new<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let parameters = parameters.into_iter().flat_map(|(name, value)| [name, "\0", value, "\0"]);
         Self::read(3 << 16, parameters.collect::<String>().into_bytes())
     }
 
-    /// The protocol `version` as the client sent it, big-endian: 0x00030000 or another of 3; and all other `parameters` as it sent
-    /// them, in its order: name, zero, value, zero, …
+    /// Reads the client's protocol `version`, 0x00030000 or another of 3, and its `parameters` without the database: name, zero, value,
+    /// zero, … in the client's order.
     #[must_use]
     pub fn read(version: u32, parameters: Vec<u8>) -> Self {
         let mut read = Read { version, parameters, settings: Vec::new(), is_all: true, hash: 0 };
@@ -118,37 +118,37 @@ impl StartupParams {
         Self(Arc::new(read))
     }
 
-    /// The protocol's version, as the client sent it.
+    /// Returns the protocol version that the client has sent.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.0.version
     }
 
-    /// Names and values as the client sent them, each with a zero behind it.
+    /// Returns the names and values that the client has sent, each with a zero behind it.
     #[must_use]
     pub fn parameters(&self) -> &[u8] {
         &self.0.parameters
     }
 
-    /// Names and values, in the client's order.
+    /// Returns names and values in the client's order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.0.iter()
     }
 
-    /// The role that the session begins as.
+    /// Returns the role of the session.
     #[must_use]
     pub fn user(&self) -> Option<&[u8]> {
         self.0.last(b"user")
     }
 
-    /// The settings that the session begins with, with names in small letters, in the order in which the server sets them: first
-    /// those in `options`.
+    /// Returns the settings of the session, with names in small letters, in the order in which the server sets them: first those in
+    /// `options`.
     #[must_use]
     pub fn settings(&self) -> &[Setting] {
         &self.0.settings
     }
 
-    /// Whether the session may begin with a value for the setting of that `name`, in small letters.
+    /// Whether the parameters may set the setting `name`, which is in small letters.
     #[must_use]
     pub fn may_set(&self, name: &[u8]) -> bool {
         let says = |text: &[u8]| text.windows(name.len()).any(|window| window.eq_ignore_ascii_case(name));
@@ -156,19 +156,19 @@ impl StartupParams {
         self.settings().iter().any(|(setting, _)| setting == name) || in_words()
     }
 
-    /// Whether they are of a session that speaks of replication rather than of queries. A value that is none the server refuses.
+    /// Whether the parameters start a replication session. An invalid value counts, too; the server refuses it.
     #[must_use]
     pub fn is_replication(&self) -> bool {
         self.0.last(b"replication").is_some_and(|value| !is_false(value))
     }
 
-    /// Whether they are of a session that speaks of replication, or could be.
+    /// Whether the parameters have `replication`, with any value.
     #[must_use]
     pub fn has_replication(&self) -> bool {
         self.iter().any(|(name, _)| name == b"replication")
     }
 
-    /// The start-up message of a session with `database`.
+    /// Returns the startup message of a session with `database`.
     #[must_use]
     pub fn startup_message(&self, database: &str) -> Vec<u8> {
         let length = 4 + 4 + self.parameters().len() + b"database\0".len() + database.len() + 2;
@@ -189,20 +189,20 @@ impl Read {
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
     }
 
-    /// The settings, and whether they are all there is in `options`.
+    /// Returns the settings, and whether `options` has only settings.
     fn read_settings(&self) -> (Vec<Setting>, bool) {
         let (mut settings, is_all) = self.last(b"options").map_or((Vec::new(), true), read_options);
         let others =
             self.iter().filter(|(name, _)| !matches!(*name, b"" | b"user" | b"replication" | b"options"));
         settings.extend(others.map(|(name, value)| {
-            // The names of extensions of the protocol are no settings.
+            // Names of protocol extensions are not settings.
             let is_extension = name.starts_with(b"_pq_.");
             (if is_extension { name.to_vec() } else { name.to_ascii_lowercase() }, value.to_vec())
         }));
         (settings, is_all)
     }
 
-    /// The value of `options`, if not all of it is known to be settings.
+    /// Returns the value of `options`, if it has more than settings.
     fn unread_options(&self) -> Option<&[u8]> {
         self.last(b"options").filter(|_| !self.is_all)
     }
@@ -217,14 +217,14 @@ impl Read {
         }
     }
 
-    /// The value that counts of a parameter that is no setting.
+    /// Returns the last value of a parameter, which is the valid one. Only for parameters that are not settings.
     fn last(&self, parameter: &[u8]) -> Option<&[u8]> {
         self.iter().filter(|(name, _)| *name == parameter).last().map(|(_, value)| value)
     }
 }
 
 impl StartupPacket {
-    /// Reads a packet from the beginning of `bytes`. Returns it and its length; `None` if it is not complete yet.
+    /// Reads a packet from the beginning of `bytes`. Returns it and its length; `None` if it is incomplete.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, ErrorResponse> {
         let Some(length) = number(bytes) else { return Ok(None) };
         let length = length as usize;
@@ -246,7 +246,7 @@ impl StartupPacket {
     }
 }
 
-/// The number in the first four bytes, if they are there.
+/// Returns the number in the first four bytes; `None` if there are fewer.
 fn number(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
@@ -284,7 +284,7 @@ fn startup(version: u32, body: &[u8]) -> Result<Startup, ErrorResponse> {
     Ok(Startup { replication: params.is_replication(), params, database })
 }
 
-/// Whether a truth value is false. Source: `parse_bool`, which takes any beginning of a word that is of no other.
+/// Whether a boolean is false. Source: `parse_bool`, which accepts each unique prefix of a word.
 fn is_false(value: &[u8]) -> bool {
     let word = value.to_ascii_lowercase();
     match &*word {
@@ -294,8 +294,8 @@ fn is_false(value: &[u8]) -> bool {
     }
 }
 
-/// The settings in the value of `options`, and whether that is all there is in it. What is no setting is for the server to understand
-/// or to refuse. Source: `process_postgres_switches`, `ParseLongOption`.
+/// Returns the settings in the value of `options`, and whether it has only settings. The server understands or refuses the rest.
+/// Source: `process_postgres_switches`, `ParseLongOption`.
 fn read_options(options: &[u8]) -> (Vec<Setting>, bool) {
     let words = split(options);
     let mut words = words.iter();
@@ -318,7 +318,7 @@ fn read_options(options: &[u8]) -> (Vec<Setting>, bool) {
     (settings, is_all)
 }
 
-/// Words between white space; a backslash keeps the next byte from being any. Source: `pg_split_opts`.
+/// Splits at white space; a backslash makes the next byte part of a word. Source: `pg_split_opts`.
 fn split(text: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
@@ -380,7 +380,7 @@ mod tests {
         }
     }
 
-    /// Parameters of a client that says these, as the values of `options` or by themselves.
+    /// Returns parameters of a client with these names and values.
     fn saying(parameters: &[(&str, &str)]) -> StartupParams {
         StartupParams::new([("user", "me")].iter().chain(parameters).copied())
     }
@@ -406,7 +406,7 @@ mod tests {
             saying(&[("options", "-c pgfresh.linger=0")]),
             saying(&[("options", r"-c pgfresh.linger=0 -c datestyle=ISO,\ mdy")]),
             saying(&[("options", r"-c pgfresh.linger=0 -c datestyle=ISO,\ MDY -e")]),
-            // The first is an argument of the switch.
+            // The first setting is an argument of the switch.
             saying(&[("options", r"-d -cx=1 -c pgfresh.linger=0 -c datestyle=ISO,\ MDY")]),
             saying(&[("options", r"-d --x=1 -c pgfresh.linger=0 -c datestyle=ISO,\ MDY")]),
             saying(&[("pgfresh.linger", "0"), ("datestyle", "ISO, MDY"), ("user", "you")]),

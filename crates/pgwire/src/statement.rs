@@ -1,8 +1,8 @@
-//! What a session runs, from its messages: which statement, when the server has begun with it, when it was done.
+//! Follows the statements of a session by its messages: their text, begin and end.
 //!
-//! The server takes messages one after the other, so a statement begins when it was sent or when the one before is done,
-//! whichever is later. It ends with its CommandComplete, or with the ReadyForQuery behind it: what a Sync commits is part
-//! of the statement before it. No more is kept than what a statement begins with.
+//! The server handles one message after the other. A statement therefore begins when the client has sent it, or when the one before
+//! is complete. It ends with its CommandComplete, or with the ReadyForQuery behind it: the commit of a Sync is part of the statement
+//! before it. The tracker stores only the begin of a statement.
 //! Source: the manual's "Message Flow", 13 to 18.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,111 +13,111 @@ use std::time::Instant;
 use crate::ErrorResponse;
 use crate::frame::{FrameDecoder, FramePrefix, split_zero};
 
-/// Bytes of a statement that are kept: as many as the server shows of it in `pg_stat_activity`.
+/// Bytes of a statement that the tracker stores, as many as `pg_stat_activity` shows.
 const TEXT: usize = 1023;
-/// Bytes of a name that are kept, and of an error.
+/// Bytes that the tracker stores of a name, and of an error.
 const NAME: usize = 256;
-/// Bytes of what is bound by which values are told apart.
+/// Bytes of bound values that go into their digest.
 const VALUES: usize = 1024;
 /// Bytes of a command tag.
 const TAG: usize = 64;
-/// Steps that may be on their way, and names that are remembered: no client needs as many.
+/// Limit for steps without an answer, and for stored names, which no client reaches.
 const MOST: usize = 5000;
 
-/// What is told of a session.
+/// Event of a session.
 #[derive(Debug, PartialEq)]
 pub enum StatementEvent {
-    /// The client has asked for something while the server had nothing to do.
+    /// The client has sent a request to an idle server.
     Requested,
-    /// A statement is done.
+    /// A statement has completed.
     Completed(Completed),
 }
 
-/// A statement that is done.
+/// Completed statement.
 #[derive(Debug, PartialEq)]
 pub struct Completed {
-    /// Its text, as far as it is kept; empty where it is not known.
+    /// Begin of its text; empty if the tracker does not know it.
     pub statement: Arc<str>,
-    /// When the server began with it.
+    /// Time at which the server began with it.
     pub begun: Instant,
-    /// Whether it ran: it has not if it was only prepared, or if more was fetched of what it gives.
+    /// Whether it ran, rather than only being prepared, or returning more rows of an earlier run.
     pub ran: bool,
-    /// Stands for the values that were bound; `None` in a Query, and for a statement in a batch.
+    /// Digest of the bound values; `None` in a Query, and for a statement in a batch.
     pub values: Option<u64>,
-    /// Rows that it returned or changed, as its command tags say.
+    /// Rows that it returned or changed, by its command tags.
     pub rows: u64,
-    /// Why it failed, if it did.
+    /// Reason of a failure.
     pub error: Option<StatementError>,
-    /// If the server has nothing to do any more: whether a transaction is open.
+    /// Whether a transaction is open, if the server is idle now; `None` if it is still at work.
     pub rests: Option<bool>,
 }
 
-/// Why a statement failed.
+/// Reason for which a statement failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementError {
-    /// Its SQLSTATE.
+    /// SQLSTATE of the error.
     pub sqlstate: String,
-    /// Its primary message; of a very long one the begin.
+    /// Primary message of the error, or the begin of a very long one.
     pub message: String,
 }
 
-/// What the server has been sent and is to answer.
+/// Client's request without a complete answer.
 #[derive(Debug)]
 enum Step {
-    /// A Query: up to its ReadyForQuery.
+    /// Query, up to its ReadyForQuery.
     Query(Arc<str>),
-    /// As many Executes, each up to its CommandComplete; with each, its portal was bound or is gone on with.
+    /// Portal, and the number of equal Executes in a row, each up to its CommandComplete.
     Execute(Execution, usize),
-    /// A Sync: up to its ReadyForQuery. With it, what was prepared last.
+    /// Sync, up to its ReadyForQuery, with the statement that was prepared last.
     Sync(Arc<str>),
 }
 
-/// What a portal runs.
+/// Statement and values of a portal.
 #[derive(Debug, Clone, Default)]
 struct Portal {
     statement: Arc<str>,
     values: Option<u64>,
 }
 
-/// What an Execute runs, and whether its portal was bound just before.
+/// Portal of an Execute, and whether the client had bound it just before.
 #[derive(Debug, Clone)]
 struct Execution {
     portal: Portal,
     bound: bool,
 }
 
-/// Both directions of a session.
+/// Tracker of both directions of a session.
 #[derive(Debug, Default)]
 pub struct StatementTracker {
     client: FrameDecoder,
     server: FrameDecoder,
-    /// What names stand for.
+    /// Prepared statements by name.
     prepared: HashMap<Vec<u8>, Arc<str>>,
     portals: HashMap<Vec<u8>, Portal>,
-    /// Something was bound that was not executed yet.
+    /// Whether the client has bound a portal and not executed it yet.
     bound: bool,
     steps: VecDeque<Step>,
-    /// What was prepared, bound or executed last.
+    /// Portal that the client has prepared, bound or executed last.
     last: Portal,
-    /// What was executed and is still to be committed.
+    /// Executed portal whose commit is still to come.
     executed: Option<Execution>,
-    /// Of what is executed.
+    /// Rows of the statement that runs.
     rows: u64,
     error: Option<StatementError>,
-    /// When the server began with what it does; nothing while it has nothing to do.
+    /// Time at which the server began with its present work; `None` while it is idle.
     since: Option<Instant>,
-    /// The client has sent messages that no Sync has followed yet.
+    /// Whether the client has sent messages without a Sync after them.
     unsynchronized: bool,
 }
 
 impl StatementTracker {
-    /// Whether it is not known any more where messages begin, or too much is owed.
+    /// Whether the tracker has lost the frames' boundaries, or the server owes too many answers.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.client.is_malformed() || self.server.is_malformed() || self.steps.len() > MOST
     }
 
-    /// Takes note of what the client says `now`.
+    /// Reads bytes that the client has sent at `now`.
     pub fn client_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
         let mut client = std::mem::take(&mut self.client);
         let wanted = |tag| match tag {
@@ -171,7 +171,7 @@ impl StatementTracker {
         self.last = self.portals.get(portal).unwrap_or(&self.last).clone();
         let bound = std::mem::take(&mut self.bound);
         match self.steps.back_mut() {
-            // Of a batch of a million rows.
+            // One entry stands for a batch of a million rows.
             Some(Step::Execute(Execution { portal, bound: true }, count))
                 if bound && Arc::ptr_eq(&portal.statement, &self.last.statement) =>
             {
@@ -182,8 +182,7 @@ impl StatementTracker {
         }
     }
 
-    /// The data were those of the statement that was sent last. What the server reads in the midst of a COPY it leaves
-    /// unanswered, a Sync too.
+    /// Ends the COPY of the statement that the client has sent last. The server answers no message within a COPY, not even a Sync.
     fn ends_copy(&mut self) {
         let copy = self.steps.iter().rposition(|step| !matches!(step, Step::Sync(_)));
         if let Some(at) = copy.filter(|at| matches!(self.steps[*at], Step::Execute(..))) {
@@ -191,7 +190,7 @@ impl StatementTracker {
         }
     }
 
-    /// Takes note of what the server says `now`.
+    /// Reads bytes that the server has sent at `now`.
     pub fn server_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
         let mut server = std::mem::take(&mut self.server);
         let wanted = |tag| match tag {
@@ -227,7 +226,7 @@ impl StatementTracker {
         }
     }
 
-    /// After an error the server skips all up to the next Sync.
+    /// Handles an error, after which the server skips all messages up to the next Sync.
     fn fails(&mut self, body: &[u8]) {
         let ErrorResponse { sqlstate, message, .. } = ErrorResponse::read(body);
         self.error = Some(StatementError { sqlstate: sqlstate.into_owned(), message: message.into_owned() });
@@ -268,7 +267,7 @@ impl StatementTracker {
     }
 }
 
-/// The begin of a statement; half a letter at its end is left out.
+/// Returns the begin of a statement, without an incomplete character at its end.
 fn text(bytes: &[u8]) -> Arc<str> {
     let bytes = &bytes[..bytes.len().min(TEXT)];
     match std::str::from_utf8(bytes) {
@@ -287,14 +286,15 @@ fn remember<T: Clone>(names: &mut HashMap<Vec<u8>, T>, name: &[u8], meaning: &T)
     names.insert(name.to_vec(), meaning.clone());
 }
 
-/// The same for the same bytes, as far as they are kept.
+/// Returns a digest of the first [`VALUES`] bytes.
 fn digest(values: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(&values[..values.len().min(VALUES)]);
     hasher.finish()
 }
 
-/// The rows of a command tag: its last word, if that is a number. Source: the manual's "Message Formats", CommandComplete.
+/// Returns the row count in a command tag: its last word, if that is a number. Source: the manual's "Message Formats",
+/// CommandComplete.
 fn rows(tag: &[u8]) -> u64 {
     let tag = std::str::from_utf8(split_zero(tag).0).unwrap_or_default();
     tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
@@ -313,7 +313,7 @@ mod tests {
         [&[tag], &length.to_be_bytes()[..], body].concat()
     }
 
-    /// Messages by their tags: what a statement or name needs comes behind a colon, parts of it separated by a comma.
+    /// Encodes messages from their tags. A colon precedes a message's text, and commas separate the parts of the text.
     fn messages(words: &str) -> Vec<u8> {
         let one = |word: &str| {
             let (tag, body) = word.split_once(':').unwrap_or((word, ""));
@@ -328,7 +328,7 @@ mod tests {
         words.split(' ').filter(|word| !word.is_empty()).flat_map(one).collect()
     }
 
-    /// Plays a talk, in chunks of so many bytes: `tell` gets the number of each turn and what is told in it.
+    /// Plays a dialogue in chunks. Calls `tell` with the number of each turn and its events.
     fn play(talk: &str, chunk: usize, begin: Instant, mut tell: impl FnMut(usize, StatementEvent)) {
         let mut follow = StatementTracker::default();
         for (turn, words) in talk.split_inclusive(['>', '<']).skip(1).enumerate() {
@@ -345,8 +345,8 @@ mod tests {
         }
     }
 
-    /// What is told of a talk: `>` before what the client says, `<` before what the server says, a millisecond each.
-    /// `STATEMENT FROM..TO`, `-` before what did not run, its error, and `idle` or `open` if the server has nothing to do.
+    /// Returns the events of a dialogue, in which `>` precedes a client's and `<` a server's turn, a millisecond each. Form:
+    /// `STATEMENT FROM..TO`, `-` before a statement that did not run, its error, and `idle` or `open` if the server is idle.
     fn told_in(talk: &str, chunk: usize) -> Vec<String> {
         let (begin, mut told) = (Instant::now(), Vec::new());
         play(talk, chunk, begin, |turn, event| match event {
@@ -365,7 +365,7 @@ mod tests {
         told_in(talk, usize::MAX)
     }
 
-    /// Of each statement of a talk: whether values were bound, which (numbered as they come), and its rows.
+    /// Returns each statement of a dialogue, with the number of its bound values in order of appearance, and its rows.
     fn runs(talk: &str) -> Vec<(String, Option<usize>, u64)> {
         let (mut seen, mut runs) = (Vec::new(), Vec::new());
         play(talk, 3, Instant::now(), |_, event| {
@@ -391,7 +391,7 @@ mod tests {
         let select = |values, rows| ("SELECT".to_owned(), values, rows);
         let runs_of = runs(&talk.join(" "));
         assert_eq!(runs_of[1..], [select(Some(0), 3), select(Some(1), 1), select(Some(0), 3)]);
-        // In a batch no run waits for the one before.
+        // In a batch, no run waits for the run before.
         let batch = "> P:s,INSERT B:,s,1 E:, B:,s,2 E:, S < 1 2 C:INSERT_0_1 2 C:INSERT_0_1 Z:I";
         assert_eq!(runs(batch), [("INSERT".to_owned(), None, 1), ("INSERT".to_owned(), None, 1)]);
         let text = ("a;_b".replace('_', " "), None, 7);
@@ -443,7 +443,7 @@ mod tests {
     fn a_sync_in_the_midst_of_a_copy_is_never_answered() {
         let talk = "> P:,COPY B:, E:, S < 1 2 G:x > d:xxxx c S < C:COPY Z:I > Q:b < C:b Z:I";
         assert_eq!(told(talk), ["asked 0", "COPY 0..3 idle", "asked 4", "b 4..5 idle"]);
-        // The data of another statement, sent before the first is answered.
+        // The client sends the data of the second statement before the server answers the first.
         let talk = "> P:,a B:, E:, S Q:COPY d:xxxx c Q:b < 1 2 C:a Z:I < G:x C:COPY Z:I < C:b Z:I";
         assert_eq!(told(talk), ["asked 0", "a 0..1", "COPY 1..2", "b 2..3 idle"]);
     }

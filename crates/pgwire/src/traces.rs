@@ -1,14 +1,14 @@
-//! What a session leaves in its backend that DISCARD ALL does not undo, judged by what the client has sent.
+//! Decides whether a session leaves state in its backend that DISCARD ALL does not reset, from the client's statements.
 //!
-//! The judgement is a list of what is allowed: each statement begins with a known word, and each function that it calls is
-//! a built-in one that is known to leave nothing. Everything else leaves traces, and so does what could not be read: in
-//! doubt the backend is closed. Functions, types and views of the template are not known here.
+//! Lists name the allowed words at the begin of a statement, and the built-in functions that leave no state. All other statements
+//! count as leaving state, also those that the parser cannot read: pgfresh then closes the backend. The lists have no functions,
+//! types and views of a template.
 //!
-//! | left behind by | seen as |
+//! | state | recognised by |
 //! |---|---|
 //! | libraries: LOAD, functions in C or PL, dictionaries of text search, JIT settings | a word or function that is not allowed, `@@` |
-//! | `setseed()`, `SET seed`, settings with a dot, replication origins, `set_config()` | the same |
-//! | SQL in a string: DO, `query_to_xml()`, `ts_stat()` | the same |
+//! | `setseed()`, `SET seed`, settings with a dot, replication origins, `set_config()` | a word or function that is not allowed |
+//! | SQL in a string: DO, `query_to_xml()`, `ts_stat()` | a word or function that is not allowed |
 //! | `(0.5).setseed`, UPDATE of `pg_settings` | attributes, and catalogs in a statement that writes |
 //! | the schema of temporary tables | CREATE, SELECT INTO |
 
@@ -20,20 +20,20 @@ use crate::frame::until_zero;
 use crate::{FramePrefix, SqlLexer, Token, TokenKind};
 use names::{ATTRIBUTE_PREFIXES, ATTRIBUTES, FUNCTIONS, KEYWORDS, SETTINGS, TEXT_SEARCH};
 
-/// The longest message that is looked at, in bytes.
+/// Longest message that the check reads, in bytes.
 const LONGEST: usize = 64 << 10;
-/// The longest name there is, in bytes. Source: `NAMEDATALEN`.
+/// Longest name in PostgreSQL, in bytes. Source: `NAMEDATALEN`.
 const NAME: usize = 63;
 
-/// Whether one session has left anything, for good.
+/// Whether one session has left state in its backend. It never changes back.
 #[derive(Debug, Clone, Default)]
 pub struct SessionTraces {
     left: bool,
 }
 
 impl SessionTraces {
-    /// Begins with what the server has said at the start of the session: text is only understood if it is ASCII-safe, and
-    /// if a backslash means nothing in a plain literal.
+    /// Returns the initial state of a session, from the server's startup response. The check understands only text in an ASCII-safe
+    /// encoding, with `standard_conforming_strings`.
     #[must_use]
     pub fn of_session(greeting: &[u8]) -> Self {
         let has = |setting: &[u8]| greeting.windows(setting.len()).any(|window| window == setting);
@@ -41,7 +41,7 @@ impl SessionTraces {
         Self { left: !(encoding && has(b"standard_conforming_strings\0on\0")) }
     }
 
-    /// Takes note of a frame of the client's, as much of its body as is there.
+    /// Checks a frame of the client, of which `body` may be only the begin.
     pub fn client_says(&mut self, FramePrefix { tag, length, body }: FramePrefix<'_>) {
         if self.left || !matches!(tag, b'Q' | b'P' | b'F') {
             return;
@@ -58,7 +58,7 @@ impl SessionTraces {
         self.left = !text.is_some_and(leaves_nothing);
     }
 
-    /// Whether a backend cannot be told from a new one after DISCARD ALL.
+    /// Whether the backend equals a new one after DISCARD ALL.
     #[must_use]
     pub fn leaves_nothing(&self) -> bool {
         !self.left
@@ -78,7 +78,7 @@ pub fn leaves_nothing(sql: &[u8]) -> bool {
     !(statements.writes && statements.names_catalog)
 }
 
-/// A name in small letters, unless it was quoted.
+/// Name in small letters, unless it was quoted.
 struct Folded {
     bytes: [u8; NAME],
     length: usize,
@@ -86,7 +86,7 @@ struct Folded {
 }
 
 impl Folded {
-    /// A name that is too long is nothing, like one with a quote in it: no built-in one is such.
+    /// Returns an empty name for one that is too long or has a quote, as no built-in name does.
     fn new(token: Token<'_>) -> Self {
         let quoted = token.kind == TokenKind::QuotedName;
         let text = token.text;
@@ -104,7 +104,7 @@ impl Folded {
         &self.bytes[..self.length]
     }
 
-    /// The name as a key word; nothing if it was quoted.
+    /// Returns the name as a key word; empty if it was quoted.
     fn word(&self) -> &[u8] {
         if self.quoted { b"" } else { self.as_bytes() }
     }
@@ -114,13 +114,13 @@ impl Folded {
     }
 }
 
-/// Reads statements; what returns an [`Option`] returns `None` as soon as something leaves traces.
+/// Parser of statements. Functions that return an [`Option`] return `None` as soon as a statement leaves state.
 struct Statements<'a> {
     lexer: SqlLexer<'a>,
     next: Option<Token<'a>>,
-    /// A word was seen that changes data.
+    /// Whether the statement has a word that changes data.
     writes: bool,
-    /// Something that may be a catalog was named: to change `pg_settings` is to change settings.
+    /// Whether the statement names a possible catalog: changing `pg_settings` changes settings.
     names_catalog: bool,
 }
 
@@ -135,7 +135,7 @@ impl<'a> Statements<'a> {
         std::mem::replace(&mut self.next, self.lexer.token())
     }
 
-    /// Takes the next token if it is that sign.
+    /// Takes the next token if it is `sign`.
     fn takes(&mut self, sign: u8) -> bool {
         let is = self.next_is(sign);
         if is {
@@ -148,19 +148,19 @@ impl<'a> Statements<'a> {
         self.next.is_some_and(|token| token.is_sign(sign))
     }
 
-    /// The next token, if it is a name or a word.
+    /// Returns the next token, if it is a name or a word.
     fn name(&self) -> Option<Folded> {
         self.next.filter(Token::is_name).map(Folded::new)
     }
 
-    /// Takes the next word; nothing if it is none.
+    /// Takes the next word; `None` if the next token is not a word.
     fn word(&mut self) -> Option<Folded> {
         let word = self.name().filter(|name| !name.quoted)?;
         self.take();
         Some(word)
     }
 
-    /// One statement and the semicolon behind it.
+    /// Reads one statement and the semicolon behind it.
     fn statement(&mut self) -> Option<()> {
         if self.takes(b';') {
             return Some(());
@@ -207,11 +207,11 @@ impl<'a> Statements<'a> {
         }
     }
 
-    /// EXPLAIN, from behind that word: options, and the statement.
+    /// Reads the rest of EXPLAIN: options, and the statement.
     fn explain(&mut self) -> Option<()> {
         if self.takes(b'(') {
             self.until_closed()?;
-            // It was a query in parentheses.
+            // The parentheses were those of a query.
             if self.next.is_none() || self.takes(b';') {
                 return Some(());
             }
@@ -222,7 +222,7 @@ impl<'a> Statements<'a> {
         self.statement()
     }
 
-    /// What is in a parenthesis, from behind its sign, and the sign of its end.
+    /// Reads the content of a parenthesis and its closing sign.
     fn until_closed(&mut self) -> Option<()> {
         let mut open = 1_u32;
         let mut last = Last::default();
@@ -240,7 +240,7 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// COPY from behind its table: no program, and no encoding, which would load a library.
+    /// Reads the rest of COPY after its table. Refuses programs, and encodings, which would load a library.
     fn copy(&mut self) -> Option<()> {
         let mut last = Last::default();
         while self.next.is_some() && !self.takes(b';') {
@@ -252,7 +252,7 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// SET or RESET, from behind that word.
+    /// Reads the rest of SET or RESET.
     fn setting(&mut self) -> Option<()> {
         let mut name = self.word()?;
         if matches!(name.word(), b"session" | b"local") {
@@ -282,7 +282,7 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// The value that a setting is given, in small letters and without quotes; nothing if there is none.
+    /// Reads a setting's value, in small letters and without quotes; empty without a value.
     fn value(&mut self) -> Folded {
         if self.name().is_some_and(|name| name.word() == b"to") || self.next_is(b'=') {
             self.take();
@@ -293,7 +293,7 @@ impl<'a> Statements<'a> {
         Folded::new(Token { kind: TokenKind::Word, text: plain })
     }
 
-    /// The rest of a statement, from any place in it.
+    /// Reads the rest of a statement.
     fn body(&mut self) -> Option<()> {
         let mut last = Last::default();
         while self.next.is_some() && !self.takes(b';') {
@@ -302,12 +302,12 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// A name that is followed by a parenthesis without being called.
+    /// Reads a name with a parenthesis behind it that is not a call.
     fn declared(&mut self) -> Option<()> {
         self.part(&mut Last { declares: true, ..Last::default() })
     }
 
-    /// The next token, or a name with all its parts.
+    /// Reads the next token, or a name with all its parts.
     fn part(&mut self, last: &mut Last) -> Option<()> {
         let Last { declares, colon, writes } = std::mem::take(last);
         let token = self.take()?;
@@ -348,8 +348,8 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// What comes behind the point after `first`, or after a value: more parts of a name, or attributes of the value,
-    /// which may be functions.
+    /// Reads the names behind the point after `first`, or after a value: more parts of a name, or attributes of the value, which may be
+    /// functions.
     fn attributes(&mut self, first: Option<Token<'_>>, declares: bool) -> Option<()> {
         let in_catalog = first.is_some_and(|first| Folded::new(first).as_bytes() == b"pg_catalog");
         self.names_catalog |= !in_catalog && first.is_some_and(is_catalog);
@@ -375,7 +375,7 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// A call of a built-in function, of which the parenthesis comes next.
+    /// Checks the call of a built-in function, whose parenthesis comes next.
     fn call(&self, name: &Folded) -> Option<()> {
         if name.is_in(FUNCTIONS) {
             return Some(());
@@ -384,9 +384,9 @@ impl<'a> Statements<'a> {
         let argument = ahead.token()?.text.strip_prefix(b"'")?.strip_suffix(b"'")?;
         let ends = |token: Token<'_>| token.is_sign(b',') || token.is_sign(b')');
         let harmless = match name.as_bytes() {
-            // One with a dot may belong to a library.
+            // A setting with a dot may belong to a library.
             b"current_setting" => !argument.contains(&b'.') && ends(ahead.token()?),
-            // The dictionaries of other configurations are in libraries.
+            // Other configurations use dictionaries in libraries.
             _ if name.is_in(TEXT_SEARCH) => {
                 let mut next = ahead.token()?;
                 if next.is_sign(b':') && ahead.token()?.is_sign(b':') && ahead.token()?.text == b"regconfig" {
@@ -400,7 +400,7 @@ impl<'a> Statements<'a> {
     }
 }
 
-/// What a word means wherever it stands.
+/// Meaning of a word, wherever it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     Nothing,
@@ -437,19 +437,19 @@ impl Meaning {
     }
 }
 
-/// A name without its quotes.
+/// Returns a name without its opening quote.
 fn bare(token: Token<'_>) -> &[u8] {
     token.text.strip_prefix(b"\"").unwrap_or(token.text)
 }
 
-/// Whether it may be the name of a catalog, or of a view of one.
+/// Whether the token may be the name of a catalog, or of a view of one.
 fn is_catalog(token: Token<'_>) -> bool {
     bare(token).get(..3).is_some_and(|prefix| prefix.eq_ignore_ascii_case(b"pg_"))
 }
 
-/// Whether a name that follows a value and a point may call a function that leaves something.
+/// Whether a name behind a value and a point may call a function that leaves state.
 fn is_attribute(token: Token<'_>) -> bool {
-    // Most names are none: only then they are looked up.
+    // The first letter spares most names the search.
     let [first, _, _, ..] = bare(token) else { return false };
     if !matches!(first.to_ascii_lowercase(), b'b' | b'd' | b'f' | b'l' | b'p' | b's' | b't' | b'w') {
         return false;
@@ -459,14 +459,14 @@ fn is_attribute(token: Token<'_>) -> bool {
         || ATTRIBUTE_PREFIXES.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
 }
 
-/// What the token before means for the next one.
+/// Meaning of a token for the next one.
 #[derive(Default)]
 struct Last {
-    /// A name that comes next is not called, though a parenthesis follows: it is that of a table, a type, an alias or a
-    /// prepared statement.
+    /// Whether a name that comes next is not called, although a parenthesis follows: it names a table, a type, an alias or a prepared
+    /// statement.
     declares: bool,
-    /// It was a colon; after two comes a type.
+    /// Whether the token was a colon; a type comes after two.
     colon: bool,
-    /// INTO may come next, since it names no new table.
+    /// Whether INTO may come next, because it names no new table.
     writes: bool,
 }

@@ -1,8 +1,8 @@
 //! Names that [`super::SessionTraces`] knows. All lists are sorted.
 
-/// Built-in functions that leave nothing in the backend: they are part of PostgreSQL itself (language `internal` or `sql`, so no
-/// library is loaded), run no SQL that is handed to them, and change no state of the session but what DISCARD ALL sets
-/// back (sequences, advisory locks). Source: `pg_proc` of 13, 15 and 18; expressions like COALESCE are with them.
+/// Built-in functions that leave no state in the backend. They are part of PostgreSQL itself (language `internal` or `sql`, so the
+/// server loads no library). They run no SQL from their arguments, and change no state of the session but what DISCARD ALL resets
+/// (sequences, advisory locks). Source: `pg_proc` of 13, 15 and 18; expressions like COALESCE are with them.
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[&str] = &[
     "abs", "acos", "acosd", "acosh", "age", "any_value", "array_agg", "array_append", "array_cat",
@@ -108,8 +108,8 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "width_bucket",
 ];
 
-/// Key words and types that may stand before a parenthesis and are not called. None of them is a function that would
-/// leave something, so it does not matter where they stand. What is in [`FUNCTIONS`] too is only there.
+/// Key words and types that may stand before a parenthesis without a call. No function that leaves state has one of these names, so
+/// their position does not matter. Words that are also in [`FUNCTIONS`] are only there.
 #[rustfmt::skip]
 pub(super) const KEYWORDS: &[&str] = &[
     "all", "and", "any", "array", "as", "asc", "bernoulli", "between", "bigint", "by", "case", "cast",
@@ -126,9 +126,9 @@ pub(super) const KEYWORDS: &[&str] = &[
     "zone",
 ];
 
-/// Settings that RESET ALL, which is part of DISCARD ALL, sets back, and that load nothing while they are set. Not here:
-/// what loads libraries (`jit`, `session_preload_libraries`, `dynamic_library_path`), what RESET ALL leaves out (`seed`), what
-/// changes how SQL is read, and what no test sets.
+/// Settings that RESET ALL, a part of DISCARD ALL, resets, and that load nothing while they are set. The list leaves out settings that
+/// load libraries (`jit`, `session_preload_libraries`, `dynamic_library_path`), `seed`, which RESET ALL leaves, settings that change how
+/// the server reads SQL, and settings that no test uses.
 #[rustfmt::skip]
 pub(super) const SETTINGS: &[&str] = &[
     "application_name", "array_nulls", "bytea_output", "check_function_bodies", "client_min_messages",
@@ -160,8 +160,8 @@ pub(super) const SETTINGS: &[&str] = &[
     "work_mem", "xmlbinary", "xmloption",
 ];
 
-/// Functions of one argument that leave something: `value.name` calls them without a parenthesis. Those of a common
-/// beginning are in [`ATTRIBUTE_PREFIXES`].
+/// Functions of one argument that leave state: `value.name` calls them without a parenthesis. [`ATTRIBUTE_PREFIXES`] has those
+/// with a common beginning.
 #[rustfmt::skip]
 pub(super) const ATTRIBUTES: &[&str] = &[
     "fmgr_c_validator", "pg_backup_start", "pg_backup_stop", "pg_cancel_backend",
@@ -170,14 +170,14 @@ pub(super) const ATTRIBUTES: &[&str] = &[
     "to_tsvector", "ts_debug", "ts_rewrite", "ts_stat", "websearch_to_tsquery",
 ];
 
-/// How names of others begin.
+/// Beginnings of the names of further such functions.
 #[rustfmt::skip]
 pub(super) const ATTRIBUTE_PREFIXES: &[&str] = &[
     "binary_upgrade_", "dblink", "lo_", "pg_create_", "pg_drop_", "pg_logical_",
     "pg_replication_origin_", "pg_stat_reset", "plpgsql_",
 ];
 
-/// Functions that leave nothing if their first argument is the configuration `simple`.
+/// Functions that leave no state if their first argument is the configuration `simple`.
 pub(super) const TEXT_SEARCH: &[&str] = &[
     "json_to_tsvector",
     "jsonb_to_tsvector",

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use super::names::{ATTRIBUTE_PREFIXES, ATTRIBUTES, FUNCTIONS, KEYWORDS, SETTINGS, TEXT_SEARCH};
 use super::*;
 
-/// One statement a line, after its verdict.
+/// Table of statements: one a line, after its verdict.
 const STATEMENTS: &str = include_str!("statements.txt");
 
-/// What a server says at the start of a session, as far as it counts.
+/// Relevant part of a server's startup response.
 const GREETING: &[u8] =
     b"S\0\0\0\x19client_encoding\0UTF8\0S\0\0\0\x23standard_conforming_strings\0on\0Z\0\0\0\x05I";
 
@@ -66,7 +66,7 @@ fn a_message_is_judged_only_if_it_is_whole() {
         let mut traces = SessionTraces::of_session(GREETING);
         traces.client_says(FramePrefix { tag, length, body });
         assert_eq!(traces.leaves_nothing(), clean, "{}", body.escape_ascii());
-        // What has been left stays.
+        // State that a session has left stays.
         traces.client_says(FramePrefix { tag: b'Q', length: query.len(), body: query });
         assert_eq!(traces.leaves_nothing(), clean);
     }
@@ -82,7 +82,7 @@ fn only_text_that_can_be_read_is_trusted() {
     }
 }
 
-/// Calls of functions that leave something: the name, and the arguments.
+/// Calls of functions that leave state: the name, and the arguments.
 const FORBIDDEN: &[(&str, &str)] = &[
     ("set_config", "'app.user', 'x', false"),
     ("setseed", "0.5"),
@@ -97,7 +97,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("mine", "1"),
 ];
 
-/// Ways to write a name.
+/// Draws a way to write a name.
 fn spelled() -> impl Strategy<Value = fn(&str) -> String> {
     prop::sample::select(vec![
         str::to_owned as fn(&str) -> String,
@@ -116,7 +116,7 @@ fn blank() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["", " ", "\n", "\t", "/* '( */", "-- '$$\n", "/*/**/ ; */", "--\r"])
 }
 
-/// Statements in which `{}` is an expression.
+/// Statements in which `{}` stands for an expression.
 const AROUND: &[&str] = &[
     "SELECT {}",
     "SELECT 1, {} AS x",
@@ -177,11 +177,11 @@ proptest! {
         if casts {
             call = format!("{call}::varchar(3)");
         }
-        // Not what is in quotes: that is data.
+        // A quoted text is data, so its letters must stay.
         let frame = if upper && !around.contains(['\'', '"', '$']) { around.to_uppercase() } else { (*around).to_owned() };
         let sql = frame.replace("{}", &call);
         prop_assert!(!leaves_nothing(sql.as_bytes()), "{}", sql);
-        // The frame alone is harmless.
+        // The frame alone leaves no state.
         let clean = frame.replace("{}", "lower('x')");
         prop_assert!(leaves_nothing(clean.as_bytes()), "{}", clean);
     }
@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// `cargo test --release -p gateway verdict_takes -- --ignored --nocapture`
+/// Run it with `cargo test --release -p pgwire verdict_takes -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn a_verdict_takes_less_than_a_microsecond() {
@@ -217,7 +217,7 @@ fn a_verdict_takes_less_than_a_microsecond() {
     let join = "SELECT u.id, u.name, count(*) AS n FROM users u LEFT JOIN posts p ON p.user_id = u.id WHERE u.email = $1 AND p.deleted_at IS NULL GROUP BY u.id, u.name ORDER BY n DESC LIMIT 10";
     for sql in ["BEGIN", "SELECT 1", "SELECT id, word FROM item WHERE id = $1", insert, join] {
         assert!(leaves_nothing(sql.as_bytes()));
-        // The least of many: others use the machine, too.
+        // The shortest time counts, because other programs use the machine, too.
         let batch = |_| {
             let begun = Instant::now();
             for _ in 0..1000 {
