@@ -1,4 +1,4 @@
-//! Programs that visit all databases of a server, while leases come and go: none of them meets a database that it cannot enter.
+//! Programs that visit all databases of a server while leases begin and end can connect to each database that they find.
 
 use std::panic::resume_unwind;
 use std::process::Command;
@@ -8,11 +8,11 @@ use std::thread;
 use crate::common::gateway::Gateway;
 use crate::common::{Outcome, finish, ground, on_every_major, wait_until};
 
-/// How often each program runs.
+/// Number of runs of each program.
 const ROUNDS: u32 = 3;
-/// The major of the programs. `pg_dumpall` refuses a newer server.
+/// Major of the programs. `pg_dumpall` refuses a newer server.
 const PROGRAMS: u32 = 15;
-/// Lists the databases that a client may enter, as the programs do.
+/// Query that lists the databases to visit, as the programs do.
 const LIST: &str = "SELECT datname FROM pg_database WHERE datallowconn ORDER BY 1";
 
 on_every_major! {

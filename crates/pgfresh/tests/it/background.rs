@@ -1,4 +1,4 @@
-//! The background server: one for all who ask, as long as it is wanted, and nothing of it afterwards.
+//! Background server: programs of one project share it, and it ends without leftovers when it is idle.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,14 +16,14 @@ use crate::common::{Outcome, Scene, User, collect, end_of, ground, line_of, wait
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// `pgfresh url` with `options`, which must succeed.
+/// Runs `pgfresh url` with `options`, which must succeed.
 fn url(scene: &Scene, options: &[&str]) -> String {
     let outcome = scene.run([&["url"], options].concat());
     assert_eq!(outcome.code, Some(0), "{outcome}");
     outcome.stdout.trim().to_owned()
 }
 
-/// Where the server is, without the database.
+/// Returns the URL of the server, without the database.
 fn server_of(url: &str) -> String {
     url.rsplit_once('/').expect("a URL").0.to_owned()
 }
@@ -42,11 +42,11 @@ fn status(scene: &Scene) -> Option<Value> {
 const SCHEMA: &str = "CREATE TABLE one (id int);";
 const OTHER_SCHEMA: &str = "CREATE TABLE two (id int);";
 
-/// Of a template whose setup goes on until there is a file "go".
+/// Configuration of a template whose setup runs until the file "go" exists.
 const WAITING: &str =
     "[template]\nsetup = \"touch begun; while [ ! -e go ]; do sleep 0.01; done\"\ninputs = [\"input\"]\n";
 
-/// A project of its own, so that no other test's server is joined.
+/// Makes a project for one test, so that it joins no server of another test.
 fn project(user: User) -> Scene {
     with_template(Scene::new(user))
 }
@@ -57,7 +57,7 @@ fn with_template(scene: Scene) -> Scene {
     scene
 }
 
-/// A client that keeps the server until its standard input ends, and the URL that it was told.
+/// Starts a client that keeps the server until its standard input ends. Returns it with the URL that it printed.
 fn holder(scene: &Scene) -> (Child, String) {
     let mut command = scene.pgfresh(["serve", "--shared"]);
     let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -65,7 +65,7 @@ fn holder(scene: &Scene) -> (Child, String) {
     (holder, url)
 }
 
-/// What lies in the cache of the servers of this project.
+/// Returns the number of this project's servers in the cache.
 fn slots(scene: &Scene) -> usize {
     let about = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("about")).unwrap_or_default();
     let entries = fs::read_dir(scene.cache.join("servers")).into_iter().flatten().flatten();
@@ -218,7 +218,7 @@ fn it_goes_by_itself_when_nobody_has_been_there_for_a_while() {
     let scene = project(User::Ourselves);
     url(&scene, &["--idle", "2s"]);
     assert_eq!(slots(&scene), 1);
-    // Who looks at the servers of another project is no client of this one.
+    // `pgfresh status` in another project is no client of this server.
     let other = project(User::Ourselves);
     wait_until("the end of an idle server", || {
         assert!(status(&other).is_none());
@@ -234,7 +234,7 @@ fn one_whose_slot_is_removed_goes_once_it_is_unused_and_leaves_the_next_one_alon
     let slot = asked(&scene).pop_first().unwrap();
     let about: Value = serde_json::from_slice(&fs::read(slot.join("about")).unwrap()).unwrap();
     fs::remove_dir_all(&slot).unwrap();
-    // It has the same key, and so the same place.
+    // The next server has the same key, and so the same place.
     let next = url(&scene, &["--idle", "1min"]);
     assert_ne!(server_of(&next), server_of(&first));
     let directory = PathBuf::from(about["log"].as_str().unwrap()).parent().unwrap().to_owned();
@@ -244,7 +244,7 @@ fn one_whose_slot_is_removed_goes_once_it_is_unused_and_leaves_the_next_one_alon
     scene.assert_nothing_left("after the slot was removed");
 }
 
-/// Someone reads what a debugger shows, for longer than a server waits for its next client.
+/// Simulates a person at a debugger, who needs longer than the server's idle time.
 #[test]
 fn it_stays_as_long_as_a_session_is_open_however_idle_that_is() {
     let open = |isolation: &str| {
@@ -259,7 +259,7 @@ fn it_stays_as_long_as_a_session_is_open_however_idle_that_is() {
         (scene, psql)
     };
     let sessions = ["clone", "rollback"].map(open);
-    // The servers look a few times whether they are wanted.
+    // The servers check several times whether they have been idle for long enough.
     thread::sleep(Duration::from_secs(5));
     for (scene, psql) in sessions {
         assert_eq!(slots(&scene), 1);
@@ -286,7 +286,7 @@ fn a_changed_template_has_another_server_and_the_former_goes_once_it_is_unused()
     assert!(psql(&former, "TABLE one") && psql(&latter, "TABLE two"));
     drop(holder.stdin.take());
     end_of(&mut holder, "the former's holder");
-    // Who asks again and again is a client, for whom it stays.
+    // Each query would keep the server alive, so the test pauses between them.
     wait_until("the end of the former", || {
         std::thread::sleep(std::time::Duration::from_secs(2));
         !psql(&former, "TABLE one")
@@ -311,7 +311,7 @@ fn who_goes_back_to_a_former_one_joins_it_again() {
     stop(&scene);
 }
 
-/// A former server goes by itself once it has no client; at that very moment it is asked for again.
+/// A former server ends when it has no client. A new request may come at that moment.
 #[test]
 fn who_goes_to_and_fro_between_templates_always_has_a_server() {
     let scene = project(User::Ourselves);
@@ -392,7 +392,7 @@ fn the_database_of_a_failed_test_outlives_its_run_until_it_is_stopped() {
     }
 }
 
-/// Names of tests as they come over HTTP, percent-encoded, and as they are shown.
+/// Names of tests, percent-encoded as in HTTP requests, and as pgfresh prints them.
 const TESTS: [(&str, &str); 6] = [
     ("tests%2Ftest_x.py%3A%3Atest_y%5B1%5D", "tests/test_x.py::test_y[1]"),
     ("tests%2Ftest_x.py%3A%3Atest_y%2F1", "tests/test_x.py::test_y/1"),
@@ -447,7 +447,7 @@ fn each_kept_database_is_listed_with_its_test_however_that_is_called() {
         assert!(asked.unwrap().status.success(), "{url}");
     }
     let path = status(&scene).unwrap()["log"].as_str().map(PathBuf::from);
-    // The server that goes on with the data keeps more under names of their own.
+    // The server that continues with the data gives the databases that it keeps unused names.
     let (secret, rest) = urls[0].trim_start_matches("postgresql://postgres:").split_once('@').unwrap();
     let control = format!("http://:{secret}@{}", rest.split_once('/').unwrap().0);
     for _ in 0..2 {
@@ -462,12 +462,12 @@ fn each_kept_database_is_listed_with_its_test_however_that_is_called() {
     stop(&scene);
 }
 
-/// What `GET /v1/databases/NAME` says of the database at `url`.
+/// Returns the answer of `GET /v1/databases/NAME` about the database at `url`.
 fn told_of(url: &str) -> String {
     ask(url, "GET", url.rsplit_once('/').unwrap().1)
 }
 
-/// What a request about a database is answered by the server of `url`.
+/// Returns the answer of the server of `url` to a request about the database `name`.
 fn ask(url: &str, method: &str, name: &str) -> String {
     let (secret, rest) = url.trim_start_matches("postgresql://postgres:").split_once('@').unwrap();
     let (address, _) = rest.split_once('/').unwrap();
@@ -481,7 +481,7 @@ fn ask(url: &str, method: &str, name: &str) -> String {
     answer
 }
 
-/// The projects of `scene`'s cache that have asked for a server and got one, or wait for it, or just did.
+/// Returns the slots in `scene`'s cache with a lock of a starting server, past or present.
 fn asked(scene: &Scene) -> BTreeSet<PathBuf> {
     let entries = fs::read_dir(scene.cache.join("servers")).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.join("start.lock").exists()).collect()
@@ -574,7 +574,7 @@ fn what_keeps_it_from_starting_is_said() {
 #[test]
 fn whoever_comes_while_it_goes_finds_it_or_the_next_one() {
     let scene = project(User::Ourselves);
-    // It goes as soon as it can, again and again, while others come.
+    // The server ends as soon as it can, again and again, while new clients come.
     for round in 0..rounds(4) {
         let outcomes: Vec<_> = (0..4)
             .map(|_| {

@@ -1,4 +1,4 @@
-//! `pgfresh bench`: that every contender is timed, that the results go where they are wanted, and that nothing stays.
+//! `pgfresh bench` times every contender, writes the results to the requested files, and leaves nothing behind.
 
 use std::fs;
 use std::io::Read;
@@ -18,7 +18,7 @@ fn json(outcome: &Outcome) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}\n{outcome}"))
 }
 
-/// The row of a table whose first column has that text.
+/// Returns the row of a table whose first column has this text.
 fn row<'a>(report: &'a Value, title: &str, column: &str, what: &str) -> &'a Value {
     let tables = report["tables"].as_array().unwrap();
     let table = tables.iter().find(|table| table["title"] == title);
@@ -30,7 +30,7 @@ fn number(value: &Value) -> f64 {
     value["value"].as_f64().unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// How many values each contender has, by phase.
+/// Returns the number of values of each contender, by phase.
 fn counts(report: &Value) -> Vec<usize> {
     let samples = report["samples"].as_array().unwrap();
     let phases = samples.iter().flat_map(|sample| sample["phases"].as_array().unwrap());
@@ -43,7 +43,7 @@ fn wait_for(file: &Path, text: &str) {
     wait_until(&what, || fs::read_to_string(file).is_ok_and(|content| content.contains(text)));
 }
 
-/// What lies in the run directories of that place.
+/// Returns the contents of the run directories in that place.
 fn left_in(place: &Path) -> Vec<PathBuf> {
     let folders = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
     folders(place).flat_map(|root| folders(&root)).collect()
@@ -52,7 +52,7 @@ fn left_in(place: &Path) -> Vec<PathBuf> {
 #[test]
 fn of_a_fleet_with_a_remote_one_shard_builds() {
     let scene = Scene::new(User::Ourselves);
-    // On a busy machine it takes longer than other tests.
+    // On a busy machine, the benchmark takes longer than other tests.
     let words = ["bench", "fleet", "--shards", "2", "--seconds", "1", "--json"];
     let output = scene.pgfresh(words).stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success());
@@ -61,7 +61,7 @@ fn of_a_fleet_with_a_remote_one_shard_builds() {
     let builds = |way| row(&report, title, "way", way)["set-ups"].as_str().unwrap().to_owned();
     assert_eq!(builds("every shard migrates"), "2");
     assert_eq!(builds("every shard restores a dump"), "0");
-    // On a machine that is too busy for a download a shard builds, and says so.
+    // A shard on a machine that is too busy for a download builds the template and reports it.
     let notes = report["notes"].as_array().unwrap();
     let refused = notes.iter().filter(|note| note.as_str().unwrap().contains(" is built here: ")).count();
     let built: usize =
@@ -96,7 +96,7 @@ fn every_way_to_clean_up_is_timed_on_every_major() {
 
 #[test]
 fn transactions_are_counted_on_every_server_with_one_two_and_three_clients() {
-    // At once, for each takes a second for each of 42 turns.
+    // The majors run at once, because each takes a second for each of 42 turns.
     thread::scope(|scope| {
         for major in some_of([MAJORS[0], MAJORS[2]]) {
             scope.spawn(move || count_transactions(major));
@@ -129,7 +129,7 @@ fn count_transactions(major: u32) {
     assert!((number(&published["clients: 3"]) - 12.27).abs() < 0.01, "{published}");
 }
 
-/// As root, too, whose servers run as another account than the programs that start them.
+/// Also runs as root, whose servers run as another account than the programs that start them.
 #[test]
 fn starts_are_timed_beside_those_by_hand() {
     for &user in User::all() {
@@ -149,7 +149,7 @@ fn resets_are_timed_for_each_number_of_tables_and_each_that_was_written_to() {
         let words =
             ["bench", "fresh", "--tables=5,120", "--rounds", "3", "--json", "--postgres", postgres.as_str()];
         let report = json(&scene.run(words));
-        // Of five tables not ten and not a hundred can be written to.
+        // Neither ten nor a hundred of five tables can be written to.
         assert_eq!(counts(&report), [3; 8], "{report}");
         let rows = report["tables"][0]["rows"].as_array().unwrap();
         let shown: Vec<_> = rows.iter().map(|row| (&row["tables"], &row["written to"])).collect();
@@ -294,7 +294,7 @@ fn a_signal_between_two_runs_of_a_suite_ends_it() {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let turns = || fs::read_to_string(scene.directory.join("turns")).unwrap_or_default().len();
     wait_until("the first run", || turns() > 0);
-    // The next server does not start so fast.
+    // The next server needs longer than this to start.
     thread::sleep(Duration::from_millis(20));
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let outcome = collect(child);
@@ -318,7 +318,7 @@ fn files_have_the_finished_rounds_and_an_interrupt_shows_them() {
         wait_for(&page, "pgfresh: rollback isolation");
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let outcome = collect(child);
-        // What there is of it says how far it is.
+        // stderr has nothing but progress.
         let is_progress = |line: &str| line.starts_with("pgfresh: ") && line.contains("rounds");
         assert!(outcome.code == Some(130) && outcome.stderr.lines().all(is_progress), "{outcome}");
         assert!(outcome.stdout.contains("A test and its clean-up, in turn"), "{outcome}");
@@ -345,7 +345,7 @@ fn what_ends_before_the_first_round_shows_no_tables() {
     for words in [["bench", "start"], ["doctor", "--quick"]] {
         let mut command = scene.pgfresh(words);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // As soon as a signal is caught.
+        // Send the signal as soon as pgfresh catches it.
         let status = format!("/proc/{}/status", child.id());
         wait_until("the handler", || {
             let status = fs::read_to_string(&status).unwrap();

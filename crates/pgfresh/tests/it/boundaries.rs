@@ -1,20 +1,20 @@
-//! What only some files may name: the operating system in `sys`, the files of PostgreSQL from `server` on, the environment
-//! where settings are resolved.
+//! Only `sys` names the operating system, only crates from `server` on name PostgreSQL's files, and only settings read the
+//! environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Words of the operating system.
+/// Words of the operating system's interfaces.
 const SYSTEM: &[&str] = &["rustix", "libc::", "std::os::linux", "\"/proc", "\"/sys/"];
 
-/// Files that name it all the same.
+/// Files that may name the operating system.
 const EXEMPT: &[(&str, &str)] = &[
     ("bench/src/floor.rs", "the floor beside pgfresh's own copy shares no code with it"),
     ("bench/src/proxy/forwarder.rs", "the floor beside the gateway, for the same reason"),
     ("profile/src/recorder.rs", "says where the procfs is that `machine` reads; tests make others"),
 ];
 
-/// Names of files and directories that PostgreSQL gives.
+/// Names of PostgreSQL's files and directories.
 const FILES: &[&str] =
     &["PGSQL", "postmaster.pid", "postgresql.conf", "pg_hba.conf", "pg_wal\"", "PG_VERSION", "pg_control"];
 
@@ -24,7 +24,7 @@ const BELOW_SERVER: &[&str] = &["sys", "storage", "pgwire", "report"];
 /// Calls that read the environment.
 const ENVIRONMENT: &[&str] = &["env::var"];
 
-/// Where it is read, and why not with the settings, which are resolved once.
+/// Files that read the environment, and why they do it apart from the settings.
 const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("pgfresh/src/settings/mod.rs", "settings: what clap does not read of PGFRESH_*"),
     (
@@ -109,8 +109,8 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Each line of code that names one of `words`, in the source files below `crates` that `is_checked`: not comments, and
-/// not tests, which stand at the end of a file.
+/// Returns each line of code that names one of `words`, in the source files below `crates` that `is_checked`. Skips comments, and
+/// tests, which stand at the end of a file.
 fn occurrences(crates: &Path, words: &[&str], is_checked: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for path in sources(crates) {

@@ -1,5 +1,4 @@
-//! Budgets: that the statements of each test are counted, of that test and of nothing else, and that a test beyond its
-//! budget is told of.
+//! Budgets: pgfresh counts the statements of each test, and of nothing else, and reports a test that exceeds its budget.
 
 use serde_json::{Value, json};
 
@@ -31,7 +30,7 @@ fn statements(gateway: &Gateway, name: &str, budget: &str) -> Value {
     seen
 }
 
-/// Text and count of each statement.
+/// Returns text and count of each statement.
 fn lines(seen: &Value) -> Vec<(&str, u64)> {
     let line = |line: &'_ Value| line["count"].as_u64().unwrap();
     seen["statements"]
@@ -94,7 +93,7 @@ fn a_record_has_what_the_clients_of_a_lease_have_run(major: u32) {
     }
 }
 
-/// Sends a message of the extended protocol for each word: a tag, and behind a colon what it says, with a comma for each zero.
+/// Sends messages of the extended protocol: tags and bodies.
 fn send(connection: &mut crate::common::connection::Connection, words: &[(u8, &[u8])]) {
     for (tag, body) in words {
         connection.send(*tag, body).unwrap();
@@ -109,7 +108,7 @@ fn pipelined_and_copied_rows_are_counted(major: u32) {
     let gateway = start(major, &[]);
     lease(&gateway, &json!({ "name": "orders", "record": true }));
     let mut one = gateway.connect("orders", "").unwrap();
-    // One value in text, which is the digit.
+    // Binds one value in text format, the digit.
     let bind = |digit: u8| [&b"\0insert\0\0\0\0\x01\0\0\0\x01"[..], &[digit], b"\0\0"].concat();
     let binds: Vec<_> = (b'1'..=b'7').map(bind).collect();
     let mut words: Vec<(u8, &[u8])> =
@@ -120,7 +119,7 @@ fn pipelined_and_copied_rows_are_counted(major: u32) {
     words.push((b'S', b""));
     send(&mut one, &words);
     until_ready(&mut one);
-    // One select after the other, each with another value.
+    // Sends one select after the other, each with another value.
     send(&mut one, &[(b'P', b"select\0SELECT title FROM books WHERE author = $1::int\0\0\0"), (b'S', b"")]);
     until_ready(&mut one);
     for digit in b'1'..=b'6' {
@@ -145,7 +144,7 @@ fn pipelined_and_copied_rows_are_counted(major: u32) {
     one.close();
 }
 
-/// A query whose values are in its text, by the simple protocol and by the extended one, which binds nothing then.
+/// A query has its values in its text. The extended protocol then binds no values.
 #[test]
 fn values_in_the_text_make_an_n_plus_one_in_both_protocols() {
     let gateway = start(15, &[]);
@@ -175,7 +174,7 @@ fn a_reset_begins_another_test(major: u32) {
         let mut one = gateway.connect("orders", "").unwrap();
         one.rows("INSERT INTO books VALUES (1, 'one')").unwrap();
         one.rows("INSERT INTO books VALUES (2, 'two')").unwrap();
-        // One that cannot be reset is still the same test.
+        // A database that cannot be reset stays with its test.
         let (status, refused) =
             gateway.http("POST", "/v1/databases/orders/reset", r#"{"test": "one", "statements": 1}"#);
         assert_eq!((status, &refused["error"]["code"]), (409, &json!("55006")), "{refused}");
@@ -188,7 +187,7 @@ fn a_reset_begins_another_test(major: u32) {
             (vec![("INSERT INTO books VALUES (?, …)", 2)], Value::Null)
         );
         assert!(over["message"].as_str().unwrap().starts_with("2 statements, 1 allowed\n"), "{over}");
-        // What the clean-up ran counts for no test.
+        // The statements of the clean-up count for no test.
         assert_eq!(statements(&gateway, "orders", "")["count"], 0);
         let mut two = gateway.connect_in_time("orders", "");
         assert_eq!(two.value("SELECT count(*) FROM books").unwrap(), "12");
@@ -198,7 +197,7 @@ fn a_reset_begins_another_test(major: u32) {
         two.wait_for_end();
         let (status, gone) = gateway.http("GET", "/v1/databases/orders/statements", "");
         assert_eq!((status, &gone["error"]["code"]), (404, &json!("3D000")));
-        // Another lease of that name has nothing of it, and is not recorded.
+        // Another lease of that name has no statements of the first, and no record.
         let mut three = gateway.connect_in_time("orders", "");
         three.rows("SELECT 1").unwrap();
         let (status, unrecorded) = gateway.http("GET", "/v1/databases/orders/statements", "");
@@ -246,7 +245,7 @@ fn a_leased_server_is_measured_and_several_sessions_at_once_are_one_test() {
         assert_eq!(gateway.reset("orders").0, 204);
         assert_eq!(statements(&gateway, "orders", "")["count"], 0);
     }
-    // What runs while the lease ends is of no other test.
+    // A statement during the end of a lease belongs to no later test.
     let mut one = gateway.connect_in_time("orders", "");
     one.send(b'Q', b"SELECT pg_sleep(60)\0").unwrap();
     assert_eq!(gateway.http("DELETE", "/v1/databases/orders?test=last&statements=0", "").0, 204);
@@ -274,7 +273,7 @@ fn wrong_budgets_are_refused_before_anything_is_done() {
     assert_eq!(statements(&gateway, "orders", "")["count"], 0);
 }
 
-/// Runs `script` with that table of budgets; `SQL NAME` is psql with that database.
+/// Runs `script` with `budget` as the table of budgets. In it, `SQL NAME` is psql with that database.
 fn run(scene: &Scene, budget: &str, script: &str) -> crate::common::Outcome {
     scene.write("pgfresh.toml", &format!("[budget]\n{budget}\n"));
     let script = script.replace("SQL", &format!("{} -XAtq -d", ground::psql()));
@@ -295,7 +294,7 @@ fn a_run_tells_of_the_tests_beyond_their_budget_and_fails() {
         test_many: 6 statements, 3 allowed; one query ran 6 times with different values, 5 allowed\n\
         \x20     6 × SELECT ? AS one (N+1)\n";
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(1), told), "{outcome}");
-    // What has failed already keeps its code, and all are told of.
+    // A run that has failed keeps its exit code, and reports all tests.
     let outcome = run(&scene, "statements = 1", &format!("{script}; exit 7"));
     assert_eq!(outcome.code, Some(7), "{outcome}");
     assert!(outcome.stderr.starts_with("pgfresh: 3 tests exceeded their budget\n"), "{outcome}");
@@ -345,7 +344,7 @@ fn wrong_values_in_the_file_give_one_clear_error() {
 #[test]
 fn hundreds_of_leases_are_each_measured() {
     let gateway = start(15, &[]);
-    // More than are kept of those that are over.
+    // pgfresh keeps the records of fewer leases that have ended.
     for number in 0..520 {
         let name = format!("d{number}");
         let mut one = gateway.connect(&name, "-cpgfresh.record=on -cpgfresh.linger=0").unwrap();

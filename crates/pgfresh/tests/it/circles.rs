@@ -1,5 +1,5 @@
-//! No circle of imports between the files of a crate: whoever reads one need not have read all the others. A module and
-//! its own children may import each other; together they are one purpose.
+//! The files of a crate import each other without circles, so that a reader of one need not know all the others. A module and
+//! its own children may import each other, because they have one purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,10 +9,10 @@ use syn::visit::{self, Visit};
 
 use crate::house::is_of_tests;
 
-/// A module's path below its crate; the crate itself is empty.
+/// Path of a module below its crate; empty for the crate itself.
 type Module = Vec<String>;
 
-/// The modules of one crate.
+/// Modules of one crate.
 #[derive(Default)]
 struct Crate {
     files: BTreeMap<Module, syn::File>,
@@ -31,7 +31,7 @@ fn no_files_import_each_other_in_a_circle() {
     assert!(found.is_empty(), "files that import each other:\n{}", found.join("\n"));
 }
 
-/// A check that finds nothing proves nothing until it has found something.
+/// Proves that the check finds circles.
 #[test]
 fn a_circle_that_is_planted_is_found() {
     let planted = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ fn a_circle_that_is_planted_is_found() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    // By a path in an expression, by a re-export, and through a child; what only tests import does not count.
+    // The circles go through a path in an expression, a re-export and a child. Imports of tests do not count.
     write("lib.rs", "mod a; mod b; mod c; mod d; pub use c::Thing;");
     write("a.rs", "use crate::b::{self, inner::{Other, more}}; fn f() {}");
     write("b/mod.rs", "mod inner; fn f() -> crate::Thing { inner::g() }");
@@ -70,7 +70,7 @@ impl Crate {
         found
     }
 
-    /// Each circle once, by the names of its modules, beginning and ending with the same.
+    /// Returns each circle once, as module names, with the first one repeated at the end.
     fn circles(&self) -> Vec<Vec<String>> {
         let edges: BTreeMap<&Module, BTreeSet<Module>> =
             self.files.iter().map(|(module, file)| (module, self.imports(module, file))).collect();
@@ -87,7 +87,7 @@ impl Crate {
         found
     }
 
-    /// The modules that a file imports something of, but for its parents and children.
+    /// Returns the modules that a file imports items of, without its parents and children.
     fn imports(&self, module: &Module, file: &syn::File) -> BTreeSet<Module> {
         let mut paths = Paths::default();
         paths.visit_file(file);
@@ -95,7 +95,7 @@ impl Crate {
         resolved.filter(|other| !other.starts_with(module) && !module.starts_with(other)).collect()
     }
 
-    /// The module in which what a path names is.
+    /// Returns the module that has the item of a path.
     fn resolve(&self, module: &Module, path: &[String]) -> Option<Module> {
         let (mut at, mut rest) = match path.first()?.as_str() {
             "crate" => (Module::new(), &path[1..]),
@@ -118,7 +118,7 @@ impl Crate {
         Some(at)
     }
 
-    /// The module that `module` re-exports `name` of.
+    /// Returns the module that `module` re-exports `name` of.
     fn origin(&self, module: &Module, name: &str) -> Option<Module> {
         let uses = self.files.get(module)?.items.iter().filter_map(|item| match item {
             syn::Item::Use(item) if !matches!(item.vis, syn::Visibility::Inherited) => Some(&item.tree),
@@ -142,7 +142,7 @@ fn module_of(path: &Path) -> Module {
     steps
 }
 
-/// The shortest way from `start` back to it.
+/// Returns the shortest way from `start` back to it.
 fn shortest_circle(start: &Module, edges: &BTreeMap<&Module, BTreeSet<Module>>) -> Option<Vec<Module>> {
     let mut ways = vec![vec![start.clone()]];
     let mut seen = BTreeSet::new();
@@ -185,7 +185,7 @@ impl<'ast> Visit<'ast> for Paths {
     }
 }
 
-/// Writes each path of a tree of imports out.
+/// Expands a tree of imports into paths.
 fn flatten(tree: &syn::UseTree, before: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
     let mut end = |name: String| paths.push(before.iter().cloned().chain([name]).collect());
     match tree {

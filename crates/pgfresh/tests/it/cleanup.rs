@@ -1,7 +1,7 @@
-//! Nothing is left behind, whatever dies, by whatever signal, at whatever moment.
+//! pgfresh leaves nothing behind, whichever process ends, at any moment and by any signal.
 //!
-//! Each loop kills as often as [`kills`] says, as each user we can be, at moments spread over a whole life: before the
-//! guard, during the copy, the boot, the command, the stop, and after the end.
+//! Each loop kills [`kills`] times as each available user, at moments spread over a whole life. These are before the guard, during
+//! the copy, the boot, the command and the stop, and after the end.
 
 use std::fs;
 use std::io::Read;
@@ -18,16 +18,16 @@ use crate::common::terminal::Terminal;
 use crate::common::{Scene, User, end_of, ground, wait_until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// Kills in one loop as one user.
+/// Number of kills in one loop for one user.
 fn kills() -> u32 {
     rounds(7)
 }
 
-/// A pgfresh at work, in a process group of its own.
+/// Running pgfresh with its own process group.
 struct Life<'a> {
     scene: &'a Scene,
     child: Child,
-    /// Whether its command lasts until standard input ends.
+    /// Whether its command runs until standard input ends.
     endless: bool,
     context: String,
 }
@@ -41,20 +41,20 @@ impl Life<'_> {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Sends pgfresh `signal`; false if it has ended before.
+    /// Sends `signal` to pgfresh; false if it has ended before.
     fn signal(&mut self, signal: Signal) -> bool {
         !self.is_over() && kill_process(self.pid(), signal).is_ok()
     }
 
-    /// Lets its command end, and waits for that.
+    /// Lets the command end, and waits for that.
     fn finish(&mut self) {
         drop(self.child.stdin.take());
         end_of(&mut self.child, &self.context);
     }
 }
 
-/// Lets pgfresh live until `kill` has hit it [`kills`] times as each user. `kill` waits for its end, and returns
-/// whether it found what it was to kill.
+/// Starts pgfresh until `kill` has succeeded [`kills`] times for each user. `kill` waits for pgfresh's end, and returns whether it
+/// found its victim.
 fn kill_at_random(kill: impl Fn(&mut Life<'_>) -> bool) {
     for &user in User::all() {
         let scene = Scene::new(user);
@@ -78,7 +78,7 @@ fn kill_at_random(kill: impl Fn(&mut Life<'_>) -> bool) {
     }
 }
 
-/// How long a life lasts that nobody disturbs, and a little more.
+/// Returns the duration of an undisturbed life, and a little more.
 fn life_span(scene: &Scene) -> Duration {
     let live = || {
         let begun = Instant::now();
@@ -136,7 +136,7 @@ fn after_sigkill_of_the_postmaster_and_of_pgfresh() {
     });
 }
 
-/// Nobody is left who could clear away at once: the next start does, or a sweep, when the dead are really dead.
+/// No process is left that could clean up at once. The next start or a sweep does, when the killed processes have ended.
 #[test]
 fn after_sigkill_of_the_guard_and_of_pgfresh_at_the_next_start() {
     kill_at_random(|life| {
@@ -152,7 +152,7 @@ fn after_sigkill_of_the_guard_and_of_pgfresh_at_the_next_start() {
     });
 }
 
-/// Sends `signal` at random moments: pgfresh dies of it before it has a command, and ends as its command does later.
+/// Sends `signal` at random moments: before its command runs, pgfresh ends by the signal, and later it ends as its command does.
 fn signal_at_random(signal: Signal) {
     kill_at_random(|life| {
         let hit = life.signal(signal);
@@ -180,8 +180,8 @@ fn after_sighup() {
     signal_at_random(Signal::HUP);
 }
 
-/// Lets pgfresh live on a terminal with an endless command, [`kills`] times as each user, as the terminal's first
-/// process or below a shell, until `disturb` does something to the terminal.
+/// Runs pgfresh on a terminal with an endless command, [`kills`] times for each user, as the terminal's first process or below a
+/// shell, until `disturb` acts on the terminal.
 fn on_a_terminal(disturb: impl Fn(Terminal) -> Option<Terminal>) {
     for &user in User::all() {
         let scene = Scene::new(user);
@@ -194,7 +194,7 @@ fn on_a_terminal(disturb: impl Fn(Terminal) -> Option<Terminal>) {
             let mut command = Command::new("setsid");
             command.arg("--ctty");
             if below_a_shell {
-                // The last command keeps the shell from becoming pgfresh.
+                // The last command prevents the shell from replacing itself by pgfresh.
                 command.args(["sh", "-c", "\"$@\"; exit", "sh"]);
             }
             command.arg(ground::program()).args(["run", "--", "sleep", "600"]);
@@ -211,7 +211,7 @@ fn on_a_terminal(disturb: impl Fn(Terminal) -> Option<Terminal>) {
     }
 }
 
-/// Whether that process, or its first child, has become a pgfresh.
+/// Whether the process, or its first child, runs pgfresh.
 fn runs_pgfresh(pid: u32, child: bool) -> bool {
     let pid = if child {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -239,7 +239,7 @@ fn after_the_terminal_was_closed() {
     });
 }
 
-/// A client of `serve` may die at any moment; the kernel closes its end of the pipe.
+/// A client of `serve` may end at any moment, and the kernel then closes its end of the pipe.
 #[test]
 fn after_the_lifeline_of_serve_was_closed() {
     for &user in User::all() {
@@ -305,7 +305,7 @@ fn psql_leaves_no_lease_whenever_it_is_killed() {
     for round in 0..6 {
         let mut command = scene.pgfresh(["psql", "--", "-qc", "SELECT pg_sleep(600)"]);
         let mut psql = command.stderr(Stdio::null()).spawn().unwrap();
-        // One is killed within psql in any case.
+        // The first round kills psql while it has a lease.
         let leased = || !scene.run(["status", "--json"]).stdout.contains("\"leases\":[]");
         if round == 0 {
             wait_until("psql to have a lease", leased);

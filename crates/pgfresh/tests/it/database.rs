@@ -1,4 +1,4 @@
-//! Databases handed out: that a name gives a fresh copy, that copies do not see each other, and what becomes of them.
+//! Leased databases: a name gives a fresh copy, copies are independent, and a reset or a drop follows the lease.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl LeaseFixture {
         Ok((AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap(), guard))
     }
 
-    /// Waits, with a bound, until no database of that name is left.
+    /// Waits until no database of that name is left, for a bounded time.
     fn wait_until_gone(&self, name: &str) {
         for _ in 0..2000 {
             let left = self.admin(&format!("SELECT FROM pg_database WHERE datname = '{name}'"));
@@ -90,7 +90,7 @@ fn databases_made_and_dropped_by_sql_are_what_plain_postgres_makes_of_them() {
     fixture.admin("DROP DATABASE by_sql");
     let (mut session, _guard) = fixture.connect("by_sql").unwrap();
     assert_eq!(one(&mut session, "SELECT count(*) FROM item"), "1");
-    // Dropped under a lease: the next session gets a new one.
+    // Drops the database of a lease: the next session gets a new one.
     fixture.admin("DROP DATABASE by_sql WITH (FORCE)");
     let (mut session, _guard) = fixture.connect("by_sql").unwrap();
     assert_eq!(one(&mut session, "SELECT count(*) FROM item"), "1");
@@ -99,7 +99,7 @@ fn databases_made_and_dropped_by_sql_are_what_plain_postgres_makes_of_them() {
 #[test]
 fn a_release_with_sessions_in_it_is_no_reason_not_to_recycle() {
     let fixture = fixture(SETUP);
-    // The template's shape is known once a copy is ready.
+    // pgfresh has read the template when a copy is ready.
     while fixture.leases.status().ready[0].1 == 0 {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -110,13 +110,13 @@ fn a_release_with_sessions_in_it_is_no_reason_not_to_recycle() {
     std::thread::scope(|scope| {
         let leases = &fixture.leases;
         let release = scope.spawn(|| leases.release("held"));
-        // It ends the sessions, the one that was left too; ours is counted out when we hear of it.
+        // The release ends both sessions; the guard of the open one goes when the test notices the end.
         let mut session = AdminConnection::adopt(open.backend.stream, WAIT_TIMEOUT).unwrap();
         while session.query("SELECT pg_sleep(0.01)").is_ok() {}
         drop(open.guard);
         release.join().unwrap().unwrap();
     });
-    // The name is free at once; the database is made ready in the background.
+    // The name is free at once, and a background thread resets the database.
     let mut status = fixture.leases.status();
     while status.recycled.0 == 0 && status.dropped.is_empty() {
         std::thread::sleep(Duration::from_millis(1));
@@ -170,7 +170,7 @@ fn what_a_test_changes_for_all_others_is_named_with_its_database() {
     let (mut session, guard) = fixture.connect("innocent").unwrap();
     session.query("INSERT INTO item VALUES (2)").unwrap();
     drop((session, guard));
-    // With its end it is no suspect any more.
+    // A session that has ended changes nothing later.
     while fixture.leases.status().recycled.0 == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -262,7 +262,7 @@ fn a_name_that_is_made_up_is_none_that_sql_has_taken() {
         name.strip_prefix("fresh_").unwrap().parse::<u64>().unwrap()
     };
     let first = next(&fixture);
-    // Copies that are made meanwhile take numbers, too.
+    // pgfresh makes copies in the background, which take numbers, too.
     for number in first + 1..first + 12 {
         fixture.admin(&format!("CREATE DATABASE fresh_{number}"));
     }

@@ -1,4 +1,4 @@
-//! What a new connection is: faults 7 and 8.
+//! New connections: settings of roles are the current ones, and nothing of earlier sessions remains.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::common::depth::rounds;
 use crate::common::gateway::Gateway;
 use crate::common::on_every_major;
 
-/// How often, and after what pause, a session tries what another one that ends may still keep from it.
+/// Number and pause of a session's attempts at an action that an ending session may still prevent.
 const RETRIES: u32 = 100;
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -18,7 +18,7 @@ on_every_major! {
     a_new_session_has_nothing_of_an_earlier_one
 }
 
-/// Fault 7.
+/// Settings of a role that another session changes.
 fn settings_of_roles_are_those_in_force_when_a_session_begins(major: u32) {
     const WORK_MEM: &str = "SHOW work_mem";
     let gateway = Gateway::clean(major, &[]);
@@ -41,10 +41,10 @@ fn settings_of_roles_are_those_in_force_when_a_session_begins(major: u32) {
     findings.assert_none();
 }
 
-/// Whether a random number is the first after `setseed(0.42)`: before 15, and from 15 on.
+/// Query whether a random number is the first after `setseed(0.42)`: before 15, and from 15 on.
 const RANDOM: [&str; 2] = ["SELECT random() = 0.5699319181861568", "SELECT random() = 0.742944875302392"];
 
-/// Something that a session does, and how to tell that it is not in a session that did it.
+/// Action of a session, and a query that tells whether a session is free of its effect.
 struct Trace {
     done: String,
     probe: &'static str,
@@ -56,7 +56,7 @@ impl Trace {
         Self { done: done.into(), probe, clean: clean.into() }
     }
 
-    /// All that `DISCARD ALL` leaves.
+    /// Returns all effects that `DISCARD ALL` leaves.
     fn all(gateway: &Gateway) -> Vec<Self> {
         let folder = gateway.socket_directory().display().to_string();
         let dblink =
@@ -65,7 +65,7 @@ impl Trace {
         gateway.direct("postgres", "SELECT pg_replication_origin_create('origin')").unwrap();
         let libraries = "SELECT count(*) FROM pg_settings WHERE name LIKE 'auto_explain.%'";
         vec![
-            // A new session gives this number, too, but in 1 of 10^15 cases.
+            // In 1 of 10^15 cases, a new session gives this number, too.
             Self::new("SELECT setseed(0.42)", RANDOM[usize::from(gateway.major >= 15)], "f"),
             Self::new("LOAD 'auto_explain'", libraries, "0"),
             Self::new(dblink, "SELECT dblink_get_connections() IS NULL", "t"),
@@ -97,7 +97,7 @@ impl Trace {
     }
 }
 
-/// Fault 8, for a session with another name, with the same after a reset over HTTP, and with one that asks for a reset.
+/// Tries a session with another name, one with the same name after a reset over HTTP, and one that asks for a reset.
 fn a_new_session_has_nothing_of_an_earlier_one(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     gateway.direct("postgres", "CREATE ROLE guest").unwrap();
@@ -116,8 +116,8 @@ fn a_new_session_has_nothing_of_an_earlier_one(major: u32) {
 
 fn play(gateway: &Gateway, trace: &Trace, round: u32, findings: &mut Findings) {
     let probe = trace.probe;
-    // A replication origin is one session's at a time, and an ended backend takes a moment to give it up. Only probes
-    // count: that it cannot be done again is no proof that it is left over.
+    // Only one session can use a replication origin, and an ended backend takes a moment to release it. Only the query counts: a
+    // failed action proves no leftover.
     let leave = |session: Option<Connection>| {
         let Some(mut session) = session else { return };
         for _ in 0..RETRIES {

@@ -1,4 +1,4 @@
-//! What is in a database: faults 1, 4 and 11.
+//! Data of a clean database: its rows, their storage, and the planner's statistics.
 
 use super::{BRIEF, CHANGES, Findings, LASTING, STATE};
 use crate::common::gateway::Gateway;
@@ -11,7 +11,7 @@ on_every_major! {
     rows_come_back_as_they_were_stored
 }
 
-/// Start-up options that change how values are written or read.
+/// Startup options that change how the server writes or reads values.
 const OPTIONS: [&str; 10] = [
     "client_encoding=LATIN1",
     "client_encoding=SQL_ASCII",
@@ -25,19 +25,19 @@ const OPTIONS: [&str; 10] = [
     "session_replication_role=replica",
 ];
 
-/// Fault 1.
+/// Includes sessions whose settings change how values are written.
 fn rows_are_restored_whatever_the_client_has_set(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());
     for option in OPTIONS {
-        // A reset in the middle of a lease.
+        // Resets in the middle of a lease.
         let mut session = gateway.connect("lasting", &format!("{LASTING} -c {option}")).unwrap();
         session.rows("SET search_path = public").and_then(|_| session.rows(CHANGES)).unwrap();
         session.close();
         let (status, answer) = gateway.reset("lasting");
         assert_eq!(status, 204, "{answer}");
         findings.note(format!("reset after {option}"), gateway.connect("lasting", LASTING), STATE);
-        // The end of a lease: sooner or later another name gets that database.
+        // Ends the lease, after which one of the later names gets that database.
         for round in 0..6 {
             let context = format!("name {round} after {option}");
             findings.note(context, gateway.connect(&format!("{option}_{round}"), BRIEF), STATE);
@@ -51,7 +51,7 @@ fn rows_are_restored_whatever_the_client_has_set(major: u32) {
     toast_compression_is_kept(&gateway);
 }
 
-/// Fault 1: the method of compression is a property of the stored value, from 14 on.
+/// From 14 on, the compression method is a property of the stored value.
 fn toast_compression_is_kept(gateway: &Gateway) {
     const METHOD: &str = "SELECT pg_column_compression(body) FROM packed";
     if gateway.major < 14 || gateway.direct("postgres", "SET default_toast_compression = lz4").is_err() {
@@ -67,7 +67,7 @@ fn toast_compression_is_kept(gateway: &Gateway) {
     findings.assert_none();
 }
 
-/// Fault 4.
+/// A client may switch off the statistics by which pgfresh could find changes.
 fn counting_that_is_switched_off_hides_no_change(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());
@@ -105,7 +105,7 @@ fn counting_that_is_switched_off_hides_no_change(major: u32) {
     findings.assert_none();
 }
 
-/// Fault 11.
+/// A reset restores the planner's statistics together with the rows.
 fn planner_statistics_are_those_of_the_template(major: u32) {
     const STATISTICS: &str = "SELECT md5(string_agg(s, ' ' ORDER BY s)) FROM (SELECT concat_ws(',', relname, relpages, \
         reltuples, relallvisible) s FROM pg_class UNION ALL SELECT t::text FROM pg_statistic t) t";
@@ -126,8 +126,7 @@ fn planner_statistics_are_those_of_the_template(major: u32) {
     findings.assert_none();
 }
 
-/// Fault 11: XML with a declaration, generated columns whose function has changed since, and a table of the user's in
-/// `information_schema`.
+/// Tries XML with a declaration, generated columns whose function has changed since, and a user's table in `information_schema`.
 fn rows_come_back_as_they_were_stored(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());
@@ -147,7 +146,7 @@ fn rows_come_back_as_they_were_stored(major: u32) {
     findings.assert_none();
 }
 
-/// What is expected of a clean database is what the template's SQL says.
+/// Checks that the expected state of a clean database is the content of the template's SQL.
 #[test]
 fn the_state_that_is_compared_is_the_templates() {
     for major in majors() {

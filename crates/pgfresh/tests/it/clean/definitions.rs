@@ -1,4 +1,4 @@
-//! What definitions do to a reset and to its proof: a template's, which run while rows are restored, and a client's.
+//! Definitions and resets: a template's functions, which run while rows are restored, and a client's own.
 
 use super::{BRIEF, LASTING};
 use crate::common::gateway::Gateway;
@@ -12,7 +12,7 @@ on_every_major! {
     a_backend_that_ran_a_clients_function_is_not_the_next_clients
 }
 
-/// It depends on the session what such a function says, which claims that it does not.
+/// The functions depend on the session's time zone and on other functions, although they are declared immutable.
 fn an_index_or_a_check_over_a_function_is_that_of_the_template(major: u32) {
     let template = "ALTER DATABASE app SET timezone = 'Asia/Tokyo'; SET timezone = 'Asia/Tokyo'; \
         CREATE FUNCTION day_of(timestamptz) RETURNS date IMMUTABLE LANGUAGE sql AS 'SELECT $1::date'; \
@@ -44,7 +44,7 @@ fn an_index_or_a_check_over_a_function_is_that_of_the_template(major: u32) {
     }
 }
 
-/// They depend on settings, and on the configuration of text search, though the server says that they do not.
+/// The functions depend on settings and on the configuration of text search, although the server declares them immutable.
 fn what_built_in_functions_compute_is_what_it_was_in_the_template(major: u32) {
     const NUMBER: &str = "'0.30000000000000004'::float8";
     let template = format!(
@@ -87,7 +87,7 @@ fn what_built_in_functions_compute_is_what_it_was_in_the_template(major: u32) {
     }
 }
 
-/// Nor do casts to text that depend on nothing else.
+/// Also tries casts to text that depend on nothing else.
 fn text_search_as_initdb_has_made_it_keeps_no_table_from_being_reset(major: u32) {
     let template = "CREATE TABLE words (v text, t tsvector GENERATED ALWAYS AS (to_tsvector('english', v)) STORED); \
         CREATE TABLE found (v jsonb); CREATE INDEX ON found ((v->>'a')); CREATE INDEX ON found (((v->>'b')::int)); \
@@ -104,7 +104,7 @@ fn text_search_as_initdb_has_made_it_keeps_no_table_from_being_reset(major: u32)
     assert_eq!(status["dropped"], serde_json::json!({}), "{status}");
 }
 
-/// A row that is cast to text by a client's own function can say that it is not there.
+/// A client defines a cast from a row type to text that could hide the row from a comparison.
 fn a_clients_casts_hide_nothing(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (id int)", &[]);
     let hide = |catalog: &str, shown: &str| {
@@ -130,7 +130,7 @@ fn a_clients_casts_hide_nothing(major: u32) {
     }
 }
 
-/// It was defined, used by another session, and dropped: nothing of it is left but what that session has.
+/// Another session defines, uses and drops the function, so that only that session's memory still has it.
 fn a_backend_that_ran_a_clients_function_is_not_the_next_clients(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (id int)", &[]);
     for early in ["a", "b", "c"] {

@@ -1,4 +1,4 @@
-//! How a session and a lease may end: faults 2, 3, 5, 6 and 12.
+//! Ends of sessions and leases, by a reset, a crash, a timeout, a termination or a disconnection, leave no data.
 
 use std::thread;
 use std::time::Duration;
@@ -23,12 +23,12 @@ on_every_major! {
     a_name_whose_lease_does_not_linger_is_clean_with_each_session
 }
 
-/// Rounds in which a race is given a chance.
+/// Number of rounds in which a race may happen.
 fn rounds() -> u32 {
     depth::rounds(15)
 }
 
-/// Fault 2, with the reset by a connection and over HTTP.
+/// Tries the reset by a connection and over HTTP.
 fn a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());
@@ -45,7 +45,7 @@ fn a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database(major: u32) {
         let mut session = gateway.connect_in_time("b", "-c pgfresh.linger=200ms");
         session.rows(CHANGES).unwrap();
         session.close();
-        // The lease ends just before, while or just after it is reset.
+        // The lease ends just before, during or just after the reset.
         thread::sleep(Duration::from_millis(185) + random.moment(Duration::from_millis(30)));
         let (status, answer) = gateway.reset("b");
         if !matches!(status, 204 | 404) {
@@ -61,7 +61,7 @@ fn a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database(major: u32) {
     findings.assert_none();
 }
 
-/// Fault 3.
+/// Backends of several sessions change data before one of them crashes.
 fn a_crashed_backend_hides_no_change(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());
@@ -70,12 +70,12 @@ fn a_crashed_backend_hides_no_change(major: u32) {
             (0..4).map(|other| gateway.connect_in_time(&format!("other_{round}_{other}"), BRIEF)).collect();
         let mut session = gateway.connect_in_time("crashed", LASTING);
         for session in others.iter_mut().chain([&mut session]) {
-            // What was not written when the server crashed is not there in any case.
+            // A crash would lose changes that are not in the WAL yet.
             session.rows("SET synchronous_commit = on").and_then(|_| session.rows(CHANGES)).unwrap();
         }
         let _ = session.rows("COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'");
         drop((session, others));
-        // The postmaster may hear of it only now, and then ends these sessions, too.
+        // The postmaster may notice the crash only now, and then it ends these sessions, too.
         wait_until("a session that is not ended with the others", || {
             let mut session = gateway.connect_in_time("crashed", LASTING);
             let answers = session.rows("SELECT 1").is_ok();
@@ -93,9 +93,9 @@ fn a_crashed_backend_hides_no_change(major: u32) {
     findings.assert_none();
 }
 
-/// Fault 5: the server ends idle sessions, those of pgfresh as well.
+/// The server ends idle sessions, also those of pgfresh.
 fn sessions_that_time_out_leave_no_data(major: u32) {
-    // Before 14 there is no such setting.
+    // Versions before 14 have no such setting.
     if major < 14 {
         return;
     }
@@ -107,7 +107,7 @@ fn sessions_that_time_out_leave_no_data(major: u32) {
         let Some(mut session) = findings.note(&name, session, STATE) else { continue };
         let _ = session.rows(CHANGES).and_then(|_| session.rows("CREATE TABLE dirty ()"));
         session.close();
-        // So long that every session, and then the lease, has ended.
+        // By then every session, and the lease, has ended.
         thread::sleep(Duration::from_secs(6));
         for later in 0..3 {
             let context = format!("session {later} in round {round}");
@@ -121,7 +121,7 @@ fn sessions_that_time_out_leave_no_data(major: u32) {
     findings.assert_none();
 }
 
-/// Fault 6.
+/// A client ends all other backends, also those that wait for a client.
 fn terminating_all_other_sessions_harms_no_later_one(major: u32) {
     const TERMINATE: &str =
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()";
@@ -129,7 +129,7 @@ fn terminating_all_other_sessions_harms_no_later_one(major: u32) {
     let mut findings = Findings::new(gateway.clean_state());
     for round in 0..4 {
         let mut session = gateway.connect_in_time("cleaner", LASTING);
-        // So that there are backends that wait for a client.
+        // Makes backends that wait for a client.
         for name in 0..3 {
             let name = format!("before_{round}_{name}");
             findings.note(&name, gateway.connect(&name, BRIEF), STATE);
@@ -150,7 +150,7 @@ fn terminating_all_other_sessions_harms_no_later_one(major: u32) {
     findings.assert_none();
 }
 
-/// Fault 12.
+/// A new session with the name of an ended lease is a new lease.
 fn a_name_whose_lease_does_not_linger_is_clean_with_each_session(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let expected = gateway.clean_state();
@@ -167,7 +167,7 @@ fn a_name_whose_lease_does_not_linger_is_clean_with_each_session(major: u32) {
                         continue;
                     };
                     session.rows(CHANGES).unwrap();
-                    // As drivers do it: a Terminate message, and no wait for its effect.
+                    // Drivers send Terminate and do not wait for its effect.
                     session.send(b'X', b"").unwrap();
                 }
                 findings
@@ -184,7 +184,7 @@ fn a_name_whose_lease_does_not_linger_is_clean_with_each_session(major: u32) {
     all.assert_none();
 }
 
-/// Recovery empties unlogged tables, those of the template and of databases that are ready among them.
+/// Recovery empties unlogged tables, also in the template and in ready databases.
 fn a_crash_empties_no_unlogged_table_of_a_later_database(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut session = gateway.connect_in_time("crash", BRIEF);
@@ -196,8 +196,8 @@ fn a_crash_empties_no_unlogged_table_of_a_later_database(major: u32) {
     }
 }
 
-/// A database is given its name after a backend has been killed, and before the postmaster hears of that: its first session
-/// begins after the recovery.
+/// Names a database after a backend was killed, and before the postmaster notices that. The database's first session begins after
+/// the recovery.
 fn a_crash_that_is_noticed_late_empties_no_unlogged_table(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut witness = gateway.connect_in_time("witness", LASTING);
@@ -211,7 +211,7 @@ fn a_crash_that_is_noticed_late_empties_no_unlogged_table(major: u32) {
     kill_process(backend, Signal::KILL).unwrap();
     let count = thread::scope(|scope| {
         let later = scope.spawn(|| {
-            // No backend waits that has this.
+            // No waiting backend has this setting.
             let mut session = gateway.connect_in_time("later", &format!("{LASTING} -c work_mem=1234kB"));
             session.value("SELECT count(*) FROM unlogged_seed").unwrap()
         });
@@ -223,7 +223,7 @@ fn a_crash_that_is_noticed_late_empties_no_unlogged_table(major: u32) {
     assert_eq!(count, "2", "on PostgreSQL {major}");
 }
 
-/// Its rows are too many to be put back: each database is a new copy, until a crash has emptied the template's.
+/// The table has too many rows for a reset. Each database is a new copy, until a crash has emptied the template's table.
 fn a_large_unlogged_table_is_whole_in_each_database(major: u32) {
     let template = "CREATE UNLOGGED TABLE large AS SELECT generate_series(1, 20000) id";
     let gateway = Gateway::start(major, template, &[]);

@@ -1,7 +1,7 @@
-//! Every lease is clean: what a session has done, in whatever way it ended, is not there for the next holder of the
-//! database, and a new session is truly new.
+//! Every lease is clean: the next holder of a database sees no effect of earlier sessions, however they ended, and a new session
+//! equals the first one.
 //!
-//! Black box: clients of `pgfresh serve` and `pgfresh run` over the wire and HTTP, nothing of what is inside.
+//! The tests are clients of `pgfresh serve` and `pgfresh run` over PostgreSQL's protocol and HTTP, and call no function of pgfresh.
 
 mod connections;
 mod data;
@@ -17,15 +17,15 @@ use std::fmt::Display;
 use crate::common::connection::{Connection, SqlError};
 use crate::common::gateway::Gateway;
 
-/// Tables that a clean database has empty or filled with known values.
+/// Template with tables that are empty or have known values.
 const TEMPLATE: &str = include_str!("template.sql");
 
-/// A lease that ends with its last session.
+/// Options of a lease that ends with its last session.
 const BRIEF: &str = "-c pgfresh.linger=0";
-/// A lease that outlives its sessions.
+/// Options of a lease that outlives its sessions.
 const LASTING: &str = "-c pgfresh.linger=60s";
 
-/// All rows and parameters that the faults of this file have changed, as one text.
+/// Query for all rows and parameters that the tests of this module change, as one text.
 const STATE: &str = "SELECT pg_catalog.concat_ws(' ', (SELECT count(*) FROM t), \
     (SELECT string_agg(id || '=' || v, ',' ORDER BY id) FROM seed), \
     (SELECT string_agg(extract(epoch FROM at) || '/' || day || '/' || extract(epoch FROM span) || '/' \
@@ -36,25 +36,25 @@ const STATE: &str = "SELECT pg_catalog.concat_ws(' ', (SELECT count(*) FROM t), 
     (SELECT count(*) FROM information_schema.extra), \
     (SELECT last_value || '/' || is_called FROM ticket), (SELECT last_value || '/' || is_called FROM used))";
 
-/// Touches each table and the sequence.
+/// Statements that change each table and the sequence.
 const CHANGES: &str = "INSERT INTO t VALUES ('dirty'); UPDATE seed SET v = '1' WHERE id = 3; \
     UPDATE moment SET id = 2; UPDATE packed SET id = 2; UPDATE document SET id = 2; \
     UPDATE priced SET amount = 1; INSERT INTO information_schema.extra VALUES (1); SELECT nextval('ticket'); \
     SELECT nextval('used')";
 
 impl Gateway {
-    /// One with the template of this file.
+    /// Starts a gateway with the template of this module.
     fn clean(major: u32, options: &[&str]) -> Self {
         Self::start(major, TEMPLATE, options)
     }
 
-    /// The state of a database that no session has changed.
+    /// Returns the state of a database that no session has changed.
     fn clean_state(&self) -> String {
         self.connect_in_time("untouched", BRIEF).value(STATE).unwrap()
     }
 }
 
-/// What was found where a clean database, or a session, was promised.
+/// Results that differ from those of a clean database or session.
 struct Findings {
     expected: String,
     rounds: u32,
@@ -66,7 +66,7 @@ impl Findings {
         Self { expected: expected.into(), rounds: 0, wrong: Vec::new() }
     }
 
-    /// Notes what a new session says to `sql`, or why there is none; returns the session.
+    /// Adds the result of `sql` in a new session, or the error that prevented the session; returns the session.
     fn note(
         &mut self,
         context: impl Display,
@@ -86,7 +86,7 @@ impl Findings {
         }
     }
 
-    /// Fails if anything else than what was expected has been found.
+    /// Fails if a result differs from the expected one.
     #[track_caller]
     fn assert_none(self) {
         let shown: Vec<_> = self.wrong.iter().take(6).map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Rollback isolation: fault 9.
+//! Rollback isolation: leases are clean, and statements of pgfresh have no visible effect.
 
 use super::BRIEF;
 use crate::common::connection::Connection;
@@ -13,7 +13,7 @@ on_every_major! {
     parameters_are_reported_where_a_server_reports_them
 }
 
-/// A rollback lease that ends with its session.
+/// Options of a rollback lease that ends with its session.
 const ROLLBACK: &str = "-c pgfresh.isolation=rollback -c pgfresh.linger=0";
 
 fn a_rollback_lease_has_no_sequence_value_of_an_earlier_one(major: u32) {
@@ -30,7 +30,7 @@ fn a_rollback_lease_has_no_sequence_value_of_an_earlier_one(major: u32) {
     }
 }
 
-/// TRUNCATE gives a sequence another file than the template's has. Its role is no superuser, so that only the log tells of it.
+/// TRUNCATE gives a sequence another file than in the template. The role is no superuser, so that pgfresh reads it in the log only.
 fn a_sequence_with_another_file_is_set_back_after_a_rollback_lease(major: u32) {
     let template = "CREATE ROLE plain LOGIN; CREATE TABLE t (id serial); GRANT ALL ON t, t_id_seq TO plain";
     let gateway = Gateway::start(major, template, &[]);
@@ -52,8 +52,8 @@ fn a_sequence_with_another_file_is_set_back_after_a_rollback_lease(major: u32) {
     }
 }
 
-/// A plain server copies the rows of a cursor WITH HOLD at the end of its transaction; here there is none. The error is the
-/// server's own, with a hint, and is in docs/isolation.md.
+/// A plain server copies the rows of a cursor WITH HOLD at the end of its transaction, and rollback isolation cannot. The error is
+/// the server's own, with a hint, and docs/isolation.md describes it.
 fn a_held_cursor_in_the_way_is_an_error_with_a_hint_in_rollback_isolation(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut session = gateway.connect_in_time("cursor", ROLLBACK);
@@ -105,7 +105,7 @@ fn parameters_are_reported_where_a_server_reports_them(major: u32) {
     }
 }
 
-/// The messages that a query gets: their tags, and of ParameterStatus and ReadyForQuery what they say.
+/// Returns the messages that answer a query: tags, and the content of ParameterStatus and ReadyForQuery.
 fn messages(session: &mut Connection, sql: &str) -> Vec<String> {
     session.send(b'Q', format!("{sql}\0").as_bytes()).unwrap();
     let mut said = Vec::new();

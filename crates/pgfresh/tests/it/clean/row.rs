@@ -1,5 +1,5 @@
-//! A database's own row in `pg_database`, which a superuser can change from within it: nothing of that is there for the next
-//! client of the database.
+//! Row of a database in `pg_database`, which a superuser can change from within the database. The next client sees the template's
+//! values.
 
 use super::{BRIEF, Findings};
 use crate::common::gateway::Gateway;
@@ -10,13 +10,13 @@ on_every_major! {
     what_refreshing_a_collation_version_changes_does_not_stay
 }
 
-/// What each database has of its own, and what changes by itself.
+/// Columns that differ between databases, or change by themselves.
 const OWN: [&str; 4] = ["oid", "datname", "datfrozenxid", "datminmxid"];
 
-/// Names later leases after each change: among them is one of the database that was changed, if it was not dropped.
+/// Number of later leases after each change. One of them gets the changed database, unless it was dropped.
 const LATER: usize = 4;
 
-/// Another value of a column than any that it has in a template.
+/// Returns a value of a column that no template has.
 fn other_value(column: &str) -> &'static str {
     match column {
         "datdba" => "'pg_monitor'::regrole",
@@ -48,7 +48,7 @@ fn each_column_of_a_databases_row_is_that_of_the_template(major: u32) {
     let columns: Vec<String> =
         gateway.direct("postgres", columns).unwrap().into_iter().flatten().flatten().collect();
     let mut findings = Findings::new(gateway.connect_in_time("untouched", BRIEF).value(&row).unwrap());
-    // The files of a database are in its tablespace: with another one it cannot be used at all.
+    // The files of a database are in its tablespace, so a database with another tablespace is unusable.
     let is_changed = |column: &&String| !OWN.contains(&column.as_str()) && *column != "dattablespace";
     for column in columns.iter().filter(is_changed) {
         let change = format!(
@@ -66,12 +66,12 @@ fn each_column_of_a_databases_row_is_that_of_the_template(major: u32) {
     findings.assert_none();
 }
 
-/// Before 15 a database has no such version.
+/// Versions before 15 store no collation version.
 fn what_refreshing_a_collation_version_changes_does_not_stay(major: u32) {
     if major < 15 {
         return;
     }
-    // As after an upgrade of the system's C library, of which a template in the cache does not hear.
+    // Simulates an upgrade of the system's C library after the setup of the template.
     let template = "UPDATE pg_database SET datcollate = 'C', datctype = 'C', datcollversion = '9' \
         WHERE datname = current_database()";
     let gateway = Gateway::start(major, template, &[]);

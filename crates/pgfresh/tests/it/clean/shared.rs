@@ -1,4 +1,4 @@
-//! What all databases of a server share: faults 10 and 13.
+//! Objects that all databases of a server share: they go with their lease, or pgfresh reports them.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,17 +14,17 @@ on_every_major! {
     each_change_of_what_all_share_is_reported
 }
 
-/// How many subscriptions and slots a database has.
+/// Query for the number of a database's subscriptions and slots.
 const OWN: &str = "SELECT (SELECT count(*) FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid \
     WHERE datname = current_database()) + (SELECT count(*) FROM pg_replication_slots WHERE database = current_database())";
 
-/// Fault 10.
+/// A lease ends although its database has a subscription.
 fn a_subscription_goes_with_its_lease(major: u32) {
     let create = "CREATE SUBSCRIPTION s CONNECTION 'dbname=nowhere' PUBLICATION p WITH (connect = false)";
     goes_with_its_lease(&Gateway::clean(major, &[]), create);
 }
 
-/// Fault 10.
+/// A lease ends although its database has a logical slot.
 fn a_logical_slot_goes_with_its_lease(major: u32) {
     let create = "SELECT pg_create_logical_replication_slot('slot', 'pgoutput')";
     goes_with_its_lease(&Gateway::clean(major, &["--set", "wal_level=logical"]), create);
@@ -53,7 +53,7 @@ fn goes_with_its_lease(gateway: &Gateway, create: &str) {
     findings.assert_none();
 }
 
-/// The name of a slot is that of the whole server: it must be free again. A dropped database may take a moment.
+/// Waits until the name of a slot, which is unique in the server, is free again. Dropping the database may take a moment.
 fn wait_until_gone(gateway: &Gateway) {
     let left = "SELECT (SELECT count(*) FROM pg_subscription) + (SELECT count(*) FROM pg_replication_slots)";
     wait_until("subscriptions and slots to be gone", || {
@@ -61,7 +61,7 @@ fn wait_until_gone(gateway: &Gateway) {
     });
 }
 
-/// Fault 13, in the first moment of a lease, with one that lingers, and with one that has ended.
+/// Tries the first moment of a lease, a lingering lease, and an ended one.
 fn a_role_made_in_a_runs_last_moment_is_reported(major: u32) {
     let scene = Scene::new(User::Ourselves);
     let create = "CREATE ROLE left_behind";
@@ -81,7 +81,7 @@ fn a_role_made_in_a_runs_last_moment_is_reported(major: u32) {
     assert_eq!(outcome.stderr, "", "nothing was changed: nothing is reported");
 }
 
-/// What all databases share, each with what it belongs to. The first of some is what the others change.
+/// Changes of shared objects: first major with them, name of their kind, and SQL. Some change objects of an earlier entry.
 const CHANGES: [(u32, &str, &str); 19] = [
     (13, "roles", "CREATE ROLE one; CREATE ROLE two; CREATE ROLE admin"),
     (13, "roles", "ALTER ROLE one VALID UNTIL '2030-01-01'"),
@@ -113,7 +113,7 @@ fn each_change_of_what_all_share_is_reported(major: u32) {
     };
     let mut missed = Vec::new();
     for (number, (since, what, change)) in CHANGES.iter().enumerate() {
-        // There are tablespaces within the data directory from 15 on, which need no other.
+        // From 15 on, tablespaces can be within the data directory, which needs no other directory.
         if major < *since || major < 15 && change.contains("allow_in_place_tablespaces") {
             continue;
         }
@@ -132,7 +132,7 @@ fn each_change_of_what_all_share_is_reported(major: u32) {
     assert!(missed.is_empty(), "not reported on PostgreSQL {major}: {missed:#?}");
 }
 
-/// How long a change may take to be noticed: until its lease has ended.
+/// Timeout for pgfresh to notice a change, after the end of its lease.
 const WAIT: Duration = Duration::from_secs(2);
 
 fn within(bound: Duration, mut is_so: impl FnMut() -> bool) -> bool {

@@ -1,45 +1,45 @@
-//! A client that says exactly what a test wants said, byte by byte.
+//! Client that sends the exact bytes of a test.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 use pgwire::ErrorResponse;
-/// A message with a tag.
+/// Encodes a message with a tag.
 pub(crate) use pgwire::encode as message;
 
 use super::WAIT_TIMEOUT;
 
-/// A message of the server's: its tag and its body.
+/// Message of the server: tag and body.
 pub(crate) type Message = (u8, Vec<u8>);
 
-/// A session, or the beginning of one.
+/// Session, or the beginning of one.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
-    /// Process id and secret.
+    /// Process id and secret for a CancelRequest.
     pub(crate) key: Vec<u8>,
-    /// The settings that the server has reported at first.
+    /// Bodies of the server's first ParameterStatus messages.
     pub(crate) reported: Vec<Vec<u8>>,
 }
 
-/// What an error says: its SQLSTATE and its message.
+/// SQLSTATE and message of an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) sqlstate: String,
     pub(crate) message: String,
 }
 
-/// A simple query.
+/// Encodes a simple query.
 pub(crate) fn query(sql: &str) -> Vec<u8> {
     pgwire::query(sql.as_bytes())
 }
 
-/// A packet without a tag.
+/// Encodes a packet without a tag.
 pub(crate) fn packet(code: u32, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 8).unwrap();
     [&length.to_be_bytes(), &code.to_be_bytes(), body].concat()
 }
 
-/// The start-up message of a session with `database`, and other parameters.
+/// Encodes the startup message of a session with `database` and other parameters.
 pub(crate) fn startup(database: &str, parameters: &[(&str, &str)]) -> Vec<u8> {
     let mut body = format!("user\0postgres\0database\0{database}\0");
     for (name, value) in parameters {
@@ -50,7 +50,7 @@ pub(crate) fn startup(database: &str, parameters: &[(&str, &str)]) -> Vec<u8> {
 }
 
 impl Client {
-    /// A connection on which nothing has been said yet.
+    /// Opens a connection and sends nothing.
     pub(crate) fn knock(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
@@ -59,7 +59,7 @@ impl Client {
         Self { stream, key: Vec::new(), reported: Vec::new() }
     }
 
-    /// A session that is ready for queries, or the error that ended it.
+    /// Opens a session that is ready for queries, or returns the error that ended it.
     pub(crate) fn open(address: &str, password: &str, startup: &[u8]) -> Result<Self, Failure> {
         let mut client = Self::knock(address);
         client.say(startup);
@@ -72,7 +72,7 @@ impl Client {
         client.greeted().map(|()| client)
     }
 
-    /// Reads until the server is ready for the first query.
+    /// Reads the startup response, until the server is ready for the first query.
     pub(crate) fn greeted(&mut self) -> Result<(), Failure> {
         for message in self.until_ready() {
             match message.0 {
@@ -89,7 +89,7 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// The next message; a tag of 0 is the end.
+    /// Reads the next message; its tag is 0 at the end of the connection.
     pub(crate) fn read(&mut self) -> Message {
         let mut header = [0; 5];
         if let Err(error) = self.stream.read_exact(&mut header) {
@@ -103,7 +103,7 @@ impl Client {
         (tag, body)
     }
 
-    /// All messages up to a ReadyForQuery, or to an error that is the end.
+    /// Reads all messages up to a ReadyForQuery, or up to an error that ends the session.
     pub(crate) fn until_ready(&mut self) -> Vec<Message> {
         let mut messages = Vec::new();
         loop {
@@ -116,13 +116,13 @@ impl Client {
         }
     }
 
-    /// Asks, and gets all that is said to it.
+    /// Sends a query, and returns all messages of the answer.
     pub(crate) fn ask(&mut self, sql: &str) -> Vec<Message> {
         self.say(&query(sql));
         self.until_ready()
     }
 
-    /// The one value that a query has for an answer, or the error.
+    /// Returns the only value of a query's result, or the error.
     pub(crate) fn value(&mut self, sql: &str) -> Result<String, Failure> {
         let messages = self.ask(sql);
         if let Some(error) = messages.iter().find(|message| message.0 == b'E') {
@@ -132,7 +132,7 @@ impl Client {
         Ok(row.map(|(_, row)| String::from_utf8_lossy(&row[6..]).into_owned()).unwrap_or_default())
     }
 
-    /// Ends the session as a driver does, and waits until the gateway has taken note.
+    /// Ends the session as a driver does, and waits until the gateway closes the connection.
     pub(crate) fn close(mut self) {
         self.say(&message(b'X', b""));
         let mut rest = Vec::new();
@@ -140,7 +140,7 @@ impl Client {
     }
 }
 
-/// What an ErrorResponse says.
+/// Returns the SQLSTATE and message of an ErrorResponse.
 pub(crate) fn failure(message: &Message) -> Failure {
     assert_eq!(message.0, b'E', "{message:?}");
     let error = ErrorResponse::read(&message.1);

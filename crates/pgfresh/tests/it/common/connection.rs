@@ -1,7 +1,7 @@
-//! A connection to PostgreSQL, over TCP through the gateway or over a unix socket to the server itself.
+//! Connection to PostgreSQL, over TCP through the gateway or over a unix socket to the server itself.
 //!
-//! It speaks the protocol itself, so that a test can break off at any byte, and sees each ParameterStatus and each
-//! ReadyForQuery. Every wait is bounded by [`ANSWER_TIMEOUT`].
+//! It implements the protocol itself, so that a test can stop at any byte, and sees each ParameterStatus and each ReadyForQuery.
+//! [`ANSWER_TIMEOUT`] bounds every wait.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -12,31 +12,31 @@ use std::time::Duration;
 
 use pgwire::{ErrorResponse, columns, encode};
 
-/// How long an answer may take, on a busy machine and while a server recovers from a crash.
+/// Timeout for an answer, on a busy machine and while a server recovers from a crash.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The code of protocol 3.0 in a StartupMessage.
+/// Code of protocol 3.0 in a StartupMessage.
 const PROTOCOL_3_0: u32 = 0x0003_0000;
-/// The code of a CancelRequest.
+/// Code of a CancelRequest.
 const CANCEL_REQUEST: u32 = 80_877_102;
 
 /// Rows of text; `None` is NULL.
 pub(crate) type Rows = Vec<Vec<Option<String>>>;
 
-/// Where a server or a gateway listens.
+/// Address of a server or a gateway.
 #[derive(Debug, Clone)]
 pub(crate) enum Address {
-    /// A gateway, with the password that it asks for.
+    /// Gateway with a password.
     Tcp {
         /// Host and port.
         address: String,
         password: String,
     },
-    /// A server's own socket, which trusts.
+    /// Server's own socket, which needs no password.
     Unix(PathBuf),
 }
 
-/// An error of the server's, or of the connection with SQLSTATE 08006.
+/// Error of the server, or of the connection with SQLSTATE 08006.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SqlError {
     pub(crate) sqlstate: String,
@@ -59,15 +59,15 @@ trait Stream: Read + Write + Send {}
 impl Stream for TcpStream {}
 impl Stream for UnixStream {}
 
-/// An open session.
+/// Open session.
 pub(crate) struct Connection {
     stream: Box<dyn Stream>,
     address: Address,
-    /// Process id and secret.
+    /// Process id and secret for a CancelRequest.
     key: Vec<u8>,
-    /// What the server has said of its parameters, in the order of arrival.
+    /// Parameters that the server has reported, in the order of arrival.
     pub(crate) parameters: Vec<(String, String)>,
-    /// The status of the last ReadyForQuery: `I`, `T` or `E`.
+    /// Status in the last ReadyForQuery: `I`, `T` or `E`.
     pub(crate) status: char,
 }
 
@@ -98,14 +98,13 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Runs one or more statements and returns the rows of all, or the first error. It answers requests for COPY data
-    /// with none.
+    /// Runs one or more statements and returns the rows of all, or the first error. Answers each request for COPY data with no rows.
     pub(crate) fn rows(&mut self, sql: &str) -> Result<Rows, SqlError> {
         self.send(b'Q', format!("{sql}\0").as_bytes())?;
         self.collect()
     }
 
-    /// The first value of the first row; empty for NULL and for no row.
+    /// Returns the first value of the first row; empty for NULL and for no row.
     pub(crate) fn value(&mut self, sql: &str) -> Result<String, SqlError> {
         Ok(self.rows(sql)?.into_iter().flatten().next().flatten().unwrap_or_default())
     }
@@ -150,7 +149,7 @@ impl Connection {
         loop {
             let (tag, body) = match self.read() {
                 Ok(message) => message,
-                // What a server says before it hangs up counts more than that it does.
+                // An error from the server tells more than the end of the connection.
                 Err(error) => return Err(failure.unwrap_or(error)),
             };
             match tag {
@@ -194,7 +193,7 @@ fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
     }
 }
 
-/// A packet without a tag.
+/// Encodes a packet without a tag.
 fn packet(code: u32, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 8).unwrap();
     [&length.to_be_bytes(), &code.to_be_bytes(), body].concat()
@@ -204,7 +203,7 @@ fn text(value: Option<&[u8]>) -> Option<String> {
     value.map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
-/// Name and value of a ParameterStatus.
+/// Returns name and value of a ParameterStatus.
 fn parameter(body: &[u8]) -> Option<(String, String)> {
     let mut words = body.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     Some((words.next()?, words.next()?))

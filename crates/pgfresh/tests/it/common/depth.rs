@@ -1,13 +1,13 @@
-//! How much is tried of what could be tried without end.
+//! Number of cases that endless tests try.
 //!
-//! `PGFRESH_TEST_DEPTH` is a whole number from 1, which it is by itself: quick enough for each change. Each run draws anew
-//! what it tries, so runs add up. From [`ALL`] on, what is finite is tried in full; cases that are generated grow without bound.
+//! `PGFRESH_TEST_DEPTH` is a whole number from 1. The default 1 is quick enough for each change. Each run draws its cases at random,
+//! so several runs cover more. From [`ALL`] on, tests try every case of a finite set; generated cases grow without bound.
 
 use std::sync::OnceLock;
 
 use super::random::Random;
 
-/// The depth from which nothing finite is left out.
+/// Depth from which tests try every case of a finite set.
 const ALL: u32 = 10;
 
 fn depth() -> u32 {
@@ -21,12 +21,12 @@ fn depth() -> u32 {
     })
 }
 
-/// The number of rounds, cases or kills: `usual` at a depth of 1, and so many times as many.
+/// Returns the number of rounds, cases or kills: `usual` times the depth.
 pub(crate) fn rounds(usual: u32) -> u32 {
     usual * depth()
 }
 
-/// What to try of `all`, in their order: at a depth of 1 a tenth of them, drawn at random, but at least one.
+/// Draws cases from `all` and keeps their order: a tenth of them at a depth of 1, but at least one.
 pub(crate) fn some_of<T>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut all: Vec<_> = all.into_iter().collect();
     let kept = (all.len() * depth().min(ALL) as usize).div_ceil(ALL as usize);

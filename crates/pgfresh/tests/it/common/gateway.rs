@@ -1,4 +1,4 @@
-//! A `pgfresh serve` with a template, reached as clients reach it, and its PostgreSQL server, reached past the gateway.
+//! Running `pgfresh serve` with a template, and direct access to its PostgreSQL server.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use super::connection::{Address, Connection, Rows, SqlError};
 use super::serve::Serve;
 use super::{Scene, User, WAIT_TIMEOUT, postgres, wait_until};
 
-/// A running `pgfresh serve`. Dropping it ends it and proves that it leaves nothing.
+/// Running `pgfresh serve`. Dropping it stops it and proves that it leaves nothing.
 pub(crate) struct Gateway {
     pub(crate) serve: Serve,
     pub(crate) major: u32,
 }
 
 impl Gateway {
-    /// Starts one with PostgreSQL `major`, a template that `sql` makes, and `options`.
+    /// Starts a gateway with PostgreSQL `major`, a template from `sql`, and `options`.
     pub(crate) fn start(major: u32, sql: &str, options: &[&str]) -> Self {
         let scene = Scene::new(User::Ourselves);
         scene.write("template.sql", sql);
@@ -24,29 +24,29 @@ impl Gateway {
         Self { serve: Serve::at(scene, words), major }
     }
 
-    /// Where clients connect.
+    /// Returns the address of the gateway.
     pub(crate) fn address(&self) -> Address {
         Address::Tcp { address: self.serve.address(), password: self.serve.secret().to_owned() }
     }
 
-    /// Where the server listens.
+    /// Returns the address of the server itself.
     pub(crate) fn server(&self) -> Address {
         Address::Unix(self.socket_directory().join(".s.PGSQL.5432"))
     }
 
-    /// Where the server's socket is.
+    /// Returns the directory of the server's socket.
     pub(crate) fn socket_directory(&self) -> PathBuf {
         Path::new(self.serve.ready["log"].as_str().unwrap()).with_file_name("socket")
     }
 
-    /// A session with `database`, with words for its `options`.
+    /// Opens a session with `database` and these `options`.
     pub(crate) fn connect(&self, database: &str, options: &str) -> Result<Connection, SqlError> {
         let parameters = [("options", options)];
         let used = if options.is_empty() { &parameters[..0] } else { &parameters[..] };
         Connection::open(&self.address(), database, used)
     }
 
-    /// Like [`Self::connect`], again and again until it succeeds, which it must in time.
+    /// Connects like [`Self::connect`], repeatedly until it succeeds, which it must within the timeout.
     pub(crate) fn connect_in_time(&self, database: &str, options: &str) -> Connection {
         let mut opened = None;
         wait_until(&format!("a session with {database}"), || {
@@ -56,7 +56,7 @@ impl Gateway {
         opened.unwrap()
     }
 
-    /// Runs `sql` in a new session on `database` that does not go through the gateway.
+    /// Runs `sql` in a new session on `database` that bypasses the gateway.
     pub(crate) fn direct(&self, database: &str, sql: &str) -> Result<Rows, SqlError> {
         let mut connection = Connection::open(&self.server(), database, &[])?;
         let rows = connection.rows(sql);
@@ -64,17 +64,17 @@ impl Gateway {
         rows
     }
 
-    /// Waits until the server takes connections, as it does some time after a crash.
+    /// Waits until the server accepts connections, as after a crash.
     pub(crate) fn wait_for_server(&self) {
         wait_until("the server to take connections", || self.direct("postgres", "SELECT 1").is_ok());
     }
 
-    /// What HTTP answers: the status code and the body.
+    /// Sends an HTTP request. Returns status code and body.
     pub(crate) fn http(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         self.try_http(method, path, body).unwrap()
     }
 
-    /// The same where it may have ended.
+    /// Sends an HTTP request to a gateway that may have ended.
     pub(crate) fn try_http(&self, method: &str, path: &str, body: &str) -> Result<(u16, Value), ureq::Error> {
         let url = format!("http://{}{path}", self.serve.address());
         let token = format!("Bearer {}", self.serve.secret());
@@ -93,7 +93,7 @@ impl Gateway {
         self.http("POST", &format!("/v1/databases/{database}/reset"), r#"{"close_sessions": true}"#)
     }
 
-    /// What `/v1/status` says.
+    /// Returns the body of `/v1/status`.
     pub(crate) fn status(&self) -> Value {
         self.http("GET", "/v1/status", "").1
     }

@@ -1,4 +1,4 @@
-//! What all scenes stand on, made once and removed when the process ends, however it ends.
+//! Folders and programs of all scenes, made once. They go when the process ends in any way.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -14,7 +14,7 @@ struct Ground {
     disk: PathBuf,
     memory: PathBuf,
     program: PathBuf,
-    /// Removes the folders when its standard input closes, which the kernel sees to.
+    /// Process that removes the folders when its standard input closes, as the kernel does at this process's end.
     _janitor: Child,
 }
 
@@ -26,7 +26,7 @@ fn ground() -> &'static Ground {
         let memory = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
         let (disk, memory) = (folder_in(Path::new("/var/tmp")), folder_in(&memory));
         let program = disk.join("pgfresh");
-        // By a child: see `Scene::write_program`.
+        // A child copies it: see `Scene::write_program`.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_pgfresh")).arg(&program).status().unwrap();
         assert!(copied.success(), "could not copy the binary to \"{}\"", program.display());
         let mut janitor = Command::new("sh");
@@ -37,29 +37,29 @@ fn ground() -> &'static Ground {
     })
 }
 
-/// Prints the message of each panic at once: the test runner prints it after all tests, where a log may be cut.
+/// Prints the message of each panic at once. The test runner prints it after all tests, where a log may have been cut.
 fn say_why_at_once() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |why| {
-        // The runner captures what `eprintln!` writes, but not this.
+        // The test runner captures the output of `eprintln!`, but not this.
         let _ = writeln!(io::stderr(), "{why}");
         usual(why);
     }));
 }
 
-/// A new folder that everybody may pass through.
+/// Makes a new folder that every user may pass through.
 fn folder_in(parent: &Path) -> PathBuf {
     let folder = tempfile::Builder::new().prefix("pgfresh-test-").tempdir_in(parent).unwrap().keep();
     User::Ourselves.give(&folder);
     folder
 }
 
-/// The binary under test.
+/// Returns the binary under test.
 pub(crate) fn program() -> &'static Path {
     &ground().program
 }
 
-/// A working directory and a place, both of one name, for one scene of `user`.
+/// Makes a working directory and a place of the same name, for one scene of `user`.
 pub(crate) fn folders(user: User) -> (PathBuf, PathBuf) {
     let make = |parent: &Path| {
         let folder =
@@ -70,7 +70,7 @@ pub(crate) fn folders(user: User) -> (PathBuf, PathBuf) {
     (make(&ground().disk), make(&ground().memory))
 }
 
-/// The cache that all scenes of `user` share, with the base image of the installation that is found first.
+/// Returns the cache of all scenes of `user`, with the base image of the default installation.
 pub(crate) fn cache(user: User) -> PathBuf {
     static COPIED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     let shared = ground().disk.join(format!("cache-{}", user.uid()));
@@ -82,13 +82,13 @@ pub(crate) fn cache(user: User) -> PathBuf {
     shared
 }
 
-/// Makes `target` a cache of `user` that has the same base image and nothing else.
+/// Makes `target` a cache of `user` that has only the same base image.
 pub(crate) fn copy_base_cache(user: User, target: &Path) {
     let copied = Command::new("cp").arg("-a").arg(base_cache(user)).arg(target).status().unwrap();
     assert!(copied.success(), "could not copy the cache to \"{}\"", target.display());
 }
 
-/// A cache with the base image alone: once it is made, it is only read.
+/// Makes a cache that has only the base image, and that tests only copy afterwards.
 fn base_cache(user: User) -> PathBuf {
     static READY: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     let cache = ground().disk.join(format!("base-{}", user.uid()));
@@ -106,7 +106,7 @@ fn base_cache(user: User) -> PathBuf {
     cache
 }
 
-/// The psql of the installation that is found first.
+/// Returns the psql of the default installation.
 pub(crate) fn psql() -> &'static str {
     static PSQL: OnceLock<String> = OnceLock::new();
     PSQL.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The leases of a server without a gateway before it.
+//! Leases of a server without a gateway.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use template::{Provisioner, ServerOptions, Started, TemplateSpec};
 use super::watchdog::Watchdog;
 use super::{User, WAIT_TIMEOUT, ground, wait_until};
 
-/// A server with a template database `app`, and its leases, which are closed before it stops.
+/// Server with a template database `app`, and its leases, which close before it stops.
 pub(crate) struct LeaseFixture {
     pub(crate) leases: Leases,
     pub(crate) started: Started,
@@ -29,18 +29,18 @@ impl Drop for LeaseFixture {
 }
 
 impl LeaseFixture {
-    /// `setup` is run in the template.
+    /// Starts a server and runs `setup` in the template.
     pub(crate) fn new(options: ServerOptions, setup: &str, linger: Duration, paranoid: bool) -> Self {
         let provisioner = provisioner(options, &ground::cache(User::Ourselves));
         let mut started = provisioner.start(&|_| ()).unwrap();
         admin(&started, "postgres").query("CREATE DATABASE app").unwrap();
         admin(&started, "app").query(setup).unwrap();
-        // It is in no cache now.
+        // The cache has no template of this content.
         started.entry = None;
         Self::open(&provisioner, started, "app", linger, paranoid)
     }
 
-    /// One without a template but `template1`, as initdb has made it.
+    /// Starts a server whose only template is `template1`, as initdb has made it.
     pub(crate) fn without_template(options: ServerOptions, linger: Duration) -> Self {
         let provisioner = provisioner(options, &ground::cache(User::Ourselves));
         let started = provisioner.start(&|_| ()).unwrap();
@@ -48,7 +48,7 @@ impl LeaseFixture {
         Self::open(&provisioner, started, "template1", linger, false)
     }
 
-    /// The same on a template that was made of `sql` and `setup` in the cache, and that an `earlier` server has started from.
+    /// Starts a server on a cached template from `sql` and `setup`, from which an `earlier` server has already started.
     pub(crate) fn noted(
         options: ServerOptions,
         sql: &str,
@@ -71,7 +71,7 @@ impl LeaseFixture {
         let provisioner = provisioner(options, &cache);
         let open = || Self::open(&provisioner, provisioner.start(&|_| ()).unwrap(), "app", linger, false);
         let first = open();
-        // The template is read in the second copy, before a client comes.
+        // pgfresh reads the template during the second copy, before a client comes.
         wait_until("two ready databases", || first.leases.status().ready[0].1 > 1);
         earlier(&first);
         drop(first);
@@ -99,13 +99,13 @@ impl LeaseFixture {
             provisioner: None,
         };
         let leases = Leases::open(options, None).unwrap();
-        // Sessions are counted.
+        // The tests count sessions, so this one must end.
         started.session = None;
         let watchdog = Watchdog::new(&started.server.run().data());
         Self { leases, started, _watchdog: watchdog }
     }
 
-    /// Has a client come and go with `params`, which none was noted to come with before.
+    /// Connects and disconnects a client with `params`, which the cache has no note of yet.
     pub(crate) fn note(&self, params: &StartupParams) {
         let entry = self.started.entry.as_ref().expect("it is a copy of an entry");
         let before = entry.recall("clients");

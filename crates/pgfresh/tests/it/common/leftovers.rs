@@ -1,4 +1,4 @@
-//! What a dead pgfresh may have left: processes, run directories, locks, half entries, shared memory.
+//! Leftovers of a dead pgfresh: processes, run directories, locks, incomplete cache entries, shared memory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,22 +10,22 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Scene, User};
 
-/// Within this everything is gone, whatever died and however busy the machine is. `kills` tells how soon that is on a quiet one.
+/// Timeout for the removal of everything, on a busy machine. `kills` measures the time on a quiet one.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
-/// A process, as `/proc` shows it.
+/// Process, as `/proc` shows it.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
     pub(crate) parent: i32,
-    /// With spaces between the words.
+    /// Command line with spaces between the words.
     pub(crate) command: String,
 }
 
 impl Process {
     pub(crate) fn read(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold anything.
+        // The name in parentheses may contain any character.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
@@ -34,20 +34,20 @@ impl Process {
         (!matches!(state, "Z" | "X")).then_some(Self { pid, parent, command })
     }
 
-    /// Ends it at once. It must be one that we, or a pgfresh of ours, have started.
+    /// Kills the process, which must be one that this test or its pgfresh has started.
     pub(crate) fn kill(&self) -> bool {
         Pid::from_raw(self.pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
     }
 }
 
-/// All process numbers.
+/// Returns all process ids.
 fn pids() -> impl Iterator<Item = i32> {
     let ours = i32::try_from(std::process::id()).unwrap();
     let entries = fs::read_dir("/proc").unwrap().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(move |&pid| pid != ours)
 }
 
-/// The processes, but for ourselves, whose command line, environment, working directory or open files mention `path`.
+/// Returns the processes whose command line, environment, working directory or open files mention `path`, without this one.
 pub(crate) fn processes_about(path: &Path) -> Vec<Process> {
     let word = path.to_str().unwrap();
     let file = |pid: i32, name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
@@ -56,7 +56,7 @@ pub(crate) fn processes_about(path: &Path) -> Vec<Process> {
     let leads = |link: PathBuf| fs::read_link(link).is_ok_and(|to| mentions(to.as_os_str().as_bytes()));
     let about = |&pid: &i32| {
         let command = text(pid, "cmdline");
-        // The kernel's own, and the dead, have none.
+        // Kernel threads and zombies have no command line.
         if command.is_empty() {
             return false;
         }
@@ -69,7 +69,7 @@ pub(crate) fn processes_about(path: &Path) -> Vec<Process> {
     pids().filter(about).filter_map(Process::read).collect()
 }
 
-/// The children of process `parent`.
+/// Returns the children of process `parent`.
 pub(crate) fn children_of(parent: u32) -> Vec<Process> {
     let parent = i32::try_from(parent).unwrap();
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
@@ -77,17 +77,17 @@ pub(crate) fn children_of(parent: u32) -> Vec<Process> {
     children.filter(|child| child.parent == parent).collect()
 }
 
-/// The guard of pgfresh process `owner`, once there is one.
+/// Returns the guard of pgfresh process `owner`, once it exists.
 pub(crate) fn guard_of(owner: u32) -> Option<Process> {
     children_of(owner).into_iter().find(|child| child.command.contains("guard-run-directory"))
 }
 
-/// The postmaster of pgfresh process `owner`, once there is one.
+/// Returns the postmaster of pgfresh process `owner`, once it exists.
 pub(crate) fn postmaster_of(owner: u32) -> Option<Process> {
     children_of(owner).into_iter().find(|child| child.command.contains("/postgres -D "))
 }
 
-/// Whether a process, be it one that dies or one that has not yet become another program, holds an owner's lock.
+/// Whether any process holds an owner's lock, also one that is ending or has not yet executed another program.
 pub(crate) fn is_owned(place: &Path) -> bool {
     pids().any(|pid| {
         let mut files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
@@ -98,23 +98,23 @@ pub(crate) fn is_owned(place: &Path) -> bool {
     })
 }
 
-/// Kills what a failed test has left running: the next one shall not suffer from it.
+/// Kills the processes that a failed test has left, so that they do not disturb the next one.
 pub(crate) fn end_processes(place: &Path) {
     for process in processes_about(place) {
         process.kill();
     }
 }
 
-/// What one scene had: that its remains can be told from those of others, who use the same machine.
+/// Processes and memory of one scene, to distinguish its leftovers from those of other programs on the machine.
 #[derive(Default)]
 pub(crate) struct History {
-    /// Run directories of others, where servers live that have no place of their own.
+    /// Run directories of other scenes in the usual places.
     foreign: BTreeSet<PathBuf>,
-    /// System V segments of others.
+    /// System V segments that existed before.
     old: BTreeSet<i64>,
-    /// All processes that were seen so far.
+    /// All processes that the scene has had so far.
     processes: BTreeSet<i32>,
-    /// POSIX segments that they had mapped.
+    /// POSIX segments that the processes had mapped.
     posix: BTreeSet<PathBuf>,
 }
 
@@ -124,7 +124,7 @@ impl History {
         Self { foreign: run_directories(&usual_roots(user)), old, ..Self::default() }
     }
 
-    /// Remembers `processes`, and what shared memory they have.
+    /// Adds `processes`, and their shared memory.
     pub(crate) fn note(&mut self, processes: &[Process]) {
         for process in processes {
             self.processes.insert(process.pid);
@@ -135,7 +135,7 @@ impl History {
         }
     }
 
-    /// A line for everything of the scene that is still there.
+    /// Returns a line for each leftover of the scene.
     pub(crate) fn leftovers(&mut self, scene: &Scene) -> Vec<String> {
         let mut left = Vec::new();
         let alive = processes_about(&scene.place);
@@ -149,7 +149,7 @@ impl History {
         }
         let images = fs::read_dir(scene.cache.join("images")).into_iter().flatten().flatten();
         for path in images.map(|entry| entry.path()) {
-            // What another test builds is no leftover, nor what it has built since the directory was read.
+            // An entry that another test builds, or has completed since this read the directory, is no leftover.
             if path.extension().is_some()
                 && processes_about(&path.with_extension("lock")).is_empty()
                 && path.symlink_metadata().is_ok()
@@ -160,12 +160,12 @@ impl History {
         let mut roots = usual_roots(scene.user);
         roots.push(scene.cache.join(format!("pgfresh-{}", scene.user.uid())));
         for path in run_directories(&roots).difference(&self.foreign) {
-            // Others' servers live there too, and come and go.
+            // Servers of other scenes begin and end there, too.
             if processes_about(path).is_empty() && path.symlink_metadata().is_ok() {
                 left.push(format!("directory {} with {:?}", path.display(), names_in(path)));
             }
         }
-        // Process numbers come around again.
+        // The kernel reuses process ids.
         let ours = |(id, maker): &(i64, i32)| self.processes.contains(maker) && !self.old.contains(id);
         left.extend(
             segments()
@@ -184,19 +184,19 @@ fn names_in(folder: &Path) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Where a server lives, or a cluster is made, that has no place of its own.
+/// Returns the folders with run directories of scenes without their own place.
 fn usual_roots(user: User) -> Vec<PathBuf> {
     ["/dev/shm", "/tmp", "/var/tmp"].map(|place| format!("{place}/pgfresh-{}", user.uid()).into()).to_vec()
 }
 
-/// Run directories and short names of such, but those that were kept on purpose.
+/// Returns run directories and links to them, without those that pgfresh keeps for people.
 fn run_directories(roots: &[PathBuf]) -> BTreeSet<PathBuf> {
     let entries = roots.iter().flat_map(|root| fs::read_dir(root).into_iter().flatten().flatten());
     let name = |path: &PathBuf| path.file_stem().and_then(|stem| stem.to_str().map(str::len)) == Some(8);
     entries.map(|entry| entry.path()).filter(name).collect()
 }
 
-/// All System V segments and who made them. Source: proc(5).
+/// Returns all System V segments and their creators. Source: proc(5).
 fn segments() -> Vec<(i64, i32)> {
     let table = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
     let segment = |line: &str| {

@@ -1,10 +1,10 @@
-//! Machines made of files.
+//! Simulated machines, made of files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Writes a stand-in for the machine: `folder` lies on a partition of the disk that `files` describe.
+/// Writes the files of a machine on which `folder` lies on a partition of the disk that `files` describe.
 pub(crate) fn machine(root: &Path, folder: &Path, files: &[(&str, &str)]) {
     let put = |path: &str, text: &str| {
         let path = root.join(path);

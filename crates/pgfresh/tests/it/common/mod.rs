@@ -1,13 +1,13 @@
-//! What the tests of the binary share: a scene to run it on, whom to run it as, and the proof that nothing stays.
+//! Parts that the tests of the binary share: scenes, users, and the proof that nothing stays.
 //!
 //! ```text
-//! /var/tmp/pgfresh-test-X/pgfresh          the binary, where everybody can reach it
+//! /var/tmp/pgfresh-test-X/pgfresh          the binary, where all users can run it
 //! /var/tmp/pgfresh-test-X/base-UID         a cache with a base image, built once for each user
 //! /var/tmp/pgfresh-test-X/cache-UID        a copy of it, shared by the tests of that user
-//! /var/tmp/pgfresh-test-X/scene-Y          a test's own working directory
-//! /dev/shm/pgfresh-test-X/scene-Y          a test's own place
+//! /var/tmp/pgfresh-test-X/scene-Y          working directory of one test
+//! /dev/shm/pgfresh-test-X/scene-Y          place of one test
 //! ```
-//! A scene goes with its test, the folders above go with the process, even if that is killed.
+//! A scene ends with its test. The folders above end with the process, even if it is killed.
 
 pub(crate) mod client;
 pub(crate) mod connection;
@@ -38,20 +38,20 @@ use std::time::{Duration, Instant};
 use leftovers::{History, children_of};
 use watchdog::Watchdog;
 
-/// How long anything may take that does end; on a busy machine too.
+/// Timeout for all that must end, on a busy machine.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The majors that tests run on: the oldest, Debian's, the newest.
+/// Majors that tests run on: the oldest, Debian's, the newest.
 pub(crate) const MAJORS: [u32; 3] = [13, 15, 18];
 
-/// Those that a test tries in this run: as many of [`MAJORS`] as [`depth`] says. A test that fails shows which.
+/// Returns the majors to test in this run, a part of [`MAJORS`] that depends on [`depth`]. Prints them for a failing test.
 pub(crate) fn majors() -> Vec<u32> {
     let majors = depth::some_of(MAJORS);
     println!("on PostgreSQL {majors:?}");
     majors
 }
 
-/// A test of every function that is named, on some or all of [`MAJORS`]: `majors::name`.
+/// Makes a test `majors::NAME` of each named function, on some or all of [`MAJORS`].
 macro_rules! on_every_major {
     ($($promise:ident)*) => {
         mod majors {
@@ -64,9 +64,9 @@ macro_rules! on_every_major {
 }
 pub(crate) use on_every_major;
 
-/// The words for `--postgres` that get `major`: a search for Debian's, a path for those that `make test` installs.
+/// Returns the value of `--postgres` for `major`: a number for Debian's, a path for those that `make test` installs.
 ///
-/// A missing installation is a failure, never a reason to test less.
+/// Fails without the installation, so that no test is skipped.
 pub(crate) fn postgres(major: u32) -> String {
     if major == 15 {
         return "15".to_owned();
@@ -84,25 +84,25 @@ pub(crate) fn postgres(major: u32) -> String {
     bin
 }
 
-/// Whom pgfresh runs as.
+/// User that runs pgfresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum User {
-    /// As whom the tests run.
+    /// User of the tests.
     Ourselves,
-    /// An ordinary user, which root can be as well.
+    /// Ordinary user, which root can switch to.
     Nobody,
 }
 
-/// The user and group number of `nobody`.
+/// User and group id of `nobody`.
 const NOBODY: u32 = 65_534;
 
 impl User {
-    /// All that we can be: one, or as root two.
+    /// Returns the available users: both as root, otherwise only the user of the tests.
     pub(crate) fn all() -> &'static [Self] {
         if is_root() { &[Self::Ourselves, Self::Nobody] } else { &[Self::Ourselves] }
     }
 
-    /// The user's number.
+    /// Returns the user id.
     pub(crate) fn uid(self) -> u32 {
         match self {
             Self::Ourselves => rustix::process::geteuid().as_raw(),
@@ -110,7 +110,7 @@ impl User {
         }
     }
 
-    /// Gives `path` to this user; everybody may pass through it.
+    /// Gives `path` to this user, and lets all users pass through it.
     pub(crate) fn give(self, path: &Path) {
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(path, fs::Permissions::from_mode(0o711)).unwrap();
@@ -119,7 +119,7 @@ impl User {
         }
     }
 
-    /// Lets the child of `command` run as this user.
+    /// Makes the child of `command` run as this user.
     pub(crate) fn put_on(self, command: &mut Command) {
         if self == Self::Nobody {
             command.uid(NOBODY).gid(NOBODY);
@@ -127,17 +127,17 @@ impl User {
     }
 }
 
-/// Whether we may be anybody.
+/// Whether the tests run as root.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A user, a working directory, a place and a cache: where a test lets pgfresh run, and sees all that it leaves.
+/// User, working directory, place and cache of a pgfresh in a test, with a check for leftovers.
 pub(crate) struct Scene {
     pub(crate) user: User,
-    /// The working directory, on disk. The user's own.
+    /// Working directory, on disk and owned by the user.
     pub(crate) directory: PathBuf,
-    /// Also in the environment of all processes, under a name that pgfresh does not know: so they can be found.
+    /// Place. Each process has it in a variable that pgfresh does not know, so that the test finds the process.
     pub(crate) place: PathBuf,
     pub(crate) cache: PathBuf,
     history: Mutex<History>,
@@ -145,13 +145,13 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// A new scene with the cache that all scenes of this user share, in which the base image is already.
+    /// Makes a scene with the cache of all scenes of this user, which has the base image.
     pub(crate) fn new(user: User) -> Self {
         let cache = ground::cache(user);
         Self::with_cache(user, cache)
     }
 
-    /// A new scene with an empty cache of its own.
+    /// Makes a scene with an empty cache.
     pub(crate) fn with_empty_cache(user: User) -> Self {
         let mut scene = Self::with_cache(user, PathBuf::new());
         scene.cache = scene.directory.join("cache");
@@ -164,7 +164,7 @@ impl Scene {
         Self { user, directory, place, cache, history: Mutex::new(History::begin(user)), _watchdog: watchdog }
     }
 
-    /// A pgfresh with `arguments`, at this scene. It reads nothing, and knows nothing of our own environment.
+    /// Returns a command for pgfresh with `arguments` in this scene, with empty standard input and environment.
     pub(crate) fn pgfresh<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(ground::program());
         command.args(arguments);
@@ -172,7 +172,7 @@ impl Scene {
         command
     }
 
-    /// Puts user, directory and environment of this scene on `command`, which will be a pgfresh.
+    /// Sets user, directory and environment of `command`, which runs a pgfresh.
     pub(crate) fn set(&self, command: &mut Command) {
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
@@ -189,19 +189,19 @@ impl Scene {
         self.user.put_on(command);
     }
 
-    /// Runs a pgfresh with `arguments` to its end.
+    /// Runs pgfresh with `arguments` to its end.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Outcome {
         finish(self.pgfresh(arguments))
     }
 
-    /// Runs `pgfresh run` with `options` for a shell that runs `script`, which must succeed; returns what it wrote.
+    /// Runs `pgfresh run` with `options` for a shell with `script`, which must succeed; returns its output.
     pub(crate) fn shell(&self, options: &[&str], script: &str) -> String {
         let outcome = self.run([&["run"], options, &["--", "sh", "-euc", script]].concat());
         assert!(outcome.code == Some(0), "{script}\n{outcome}");
         outcome.stdout
     }
 
-    /// Runs `sql` with psql under `pgfresh run` with `options`; returns the rows as text, unaligned.
+    /// Runs `sql` with psql under `pgfresh run` with `options`; returns the rows as unaligned text.
     pub(crate) fn query(&self, options: &[&str], sql: &str) -> String {
         let psql = ground::psql();
         let outcome = self.run([&["run"], options, &["--", psql, "-XAtqc", sql]].concat());
@@ -209,7 +209,7 @@ impl Scene {
         outcome.stdout.trim_end().to_owned()
     }
 
-    /// Makes a file in the working directory, the user's own.
+    /// Writes a file in the working directory, owned by the user.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.directory.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -217,8 +217,8 @@ impl Scene {
         path
     }
 
-    /// Makes a program of shell lines. A child writes it: a file that we ourselves had open for writing could be so
-    /// still, in a child of another thread, when it is to be run.
+    /// Writes a program of shell lines, by another process. A child of another thread could inherit the file while it is open for
+    /// writing, and then the kernel would not run the program.
     pub(crate) fn write_program(&self, name: &str, script: &str) -> PathBuf {
         let path = self.directory.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -228,7 +228,7 @@ impl Scene {
         path
     }
 
-    /// Lets `moment` pass and watches what pgfresh process `owner` starts meanwhile.
+    /// Waits for `moment`, and meanwhile records the processes that pgfresh process `owner` starts.
     pub(crate) fn watch(&self, owner: u32, moment: Duration) {
         let begun = Instant::now();
         while let Some(left) = moment.checked_sub(begun.elapsed()) {
@@ -237,12 +237,12 @@ impl Scene {
         }
     }
 
-    /// What is left here of all that ran, a line for each.
+    /// Returns a line for each leftover in this scene.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         self.history.lock().unwrap().leftovers(self)
     }
 
-    /// Fails unless soon nothing is left of all that ran here: no process, directory, lock or segment.
+    /// Fails unless all processes, directories, locks and segments of this scene go within [`BOUND`](leftovers::BOUND).
     pub(crate) fn assert_nothing_left(&self, context: impl fmt::Display) {
         let begun = Instant::now();
         loop {
@@ -273,7 +273,7 @@ impl Drop for Scene {
     }
 }
 
-/// How a process ended and what it said.
+/// Exit status and output of a process.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
@@ -295,7 +295,7 @@ pub(crate) fn finish(mut command: Command) -> Outcome {
     collect(command.spawn().unwrap())
 }
 
-/// Waits for the end of `child` and reads what it still writes.
+/// Waits for the end of `child` and reads the rest of its output.
 pub(crate) fn collect(child: Child) -> Outcome {
     let pid = rustix::process::Pid::from_child(&child);
     let (sender, receiver) = mpsc::channel();
@@ -313,7 +313,7 @@ pub(crate) fn collect(child: Child) -> Outcome {
     }
 }
 
-/// Reads one line of what a child says, and not a byte more.
+/// Reads one line of a child's output, and no byte more.
 pub(crate) fn line_of(mut pipe: impl Read) -> String {
     let mut line = Vec::new();
     while line.last() != Some(&b'\n') {

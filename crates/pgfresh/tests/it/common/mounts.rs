@@ -1,10 +1,10 @@
-//! File systems that only one process tree sees, and that go with it.
+//! File systems that only one process tree sees, and that end with it.
 
 use std::process::Command;
 
 use super::{Outcome, Scene, User, finish, ground, is_root};
 
-/// A scene in which root can mount, or none for anybody else, who is told.
+/// Returns a scene in which root can mount. For other users, prints that it skips the test, and returns `None`.
 pub(crate) fn scene() -> Option<Scene> {
     if is_root() {
         return Some(Scene::with_empty_cache(User::Ourselves));
@@ -13,8 +13,8 @@ pub(crate) fn scene() -> Option<Scene> {
     None
 }
 
-/// Runs pgfresh with `arguments` after the shell lines in `mount`, in a mount namespace of its own. What the shell finds
-/// below `$MOUNTED` afterwards, if it is still there two seconds later, is added to standard output.
+/// Runs pgfresh with `arguments` after the shell lines in `mount`, in a new mount namespace. The output ends with the files of
+/// pgfresh below `$MOUNTED` that still exist two seconds later.
 pub(crate) fn run(scene: &Scene, mount: &str, arguments: &[&str]) -> Outcome {
     let script = format!(
         "{mount}

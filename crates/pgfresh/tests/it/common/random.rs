@@ -1,18 +1,18 @@
-//! Numbers that differ from run to run.
+//! Random numbers that differ from run to run.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// A source of random numbers.
+/// Source of random numbers.
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// One that nobody has seen before.
+    /// Returns a source with a random seed.
     pub(crate) fn new() -> Self {
         Self(RandomState::new().hash_one(0))
     }
 
-    /// Any number. Source: `SplitMix64`, Steele et al. 2014.
+    /// Returns any number. Source: `SplitMix64`, Steele et al. 2014.
     pub(crate) fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,7 +20,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Some time up to `longest`.
+    /// Returns a duration up to `longest`.
     pub(crate) fn moment(&mut self, longest: Duration) -> Duration {
         let span = u64::try_from(longest.as_nanos()).unwrap().max(1);
         Duration::from_nanos(self.number() % span)
@@ -28,22 +28,22 @@ impl Random {
 }
 
 impl Random {
-    /// One that gives the same numbers again.
+    /// Returns a source that repeats its numbers for an equal seed.
     pub(crate) fn seeded(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A number from 0 up to, but not including, `bound`.
+    /// Returns a number from 0 up to, but not including, `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.number() % u64::try_from(bound).unwrap()).unwrap()
     }
 
-    /// Whether something happens that does so in `percent` of all cases.
+    /// Returns true in `percent` of all cases.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `choices`.
+    /// Returns one of `choices`.
     pub(crate) fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }

@@ -1,4 +1,4 @@
-//! A client's half of SCRAM, for tests that say all else byte by byte.
+//! Client's half of SCRAM, for tests that write all other bytes themselves.
 
 use std::io::{Read, Write};
 
@@ -19,7 +19,7 @@ pub(crate) fn prove(stream: &mut (impl Read + Write), password: &str) {
     scram.finish(&request(stream, 12)).unwrap();
 }
 
-/// Reads a message that asks for authentication, with this code; returns what follows the code.
+/// Reads a request for authentication with this code; returns the bytes after the code.
 fn request(stream: &mut impl Read, code: u8) -> Vec<u8> {
     let mut header = [0; 9];
     stream.read_exact(&mut header).unwrap();

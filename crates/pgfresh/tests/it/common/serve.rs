@@ -1,4 +1,4 @@
-//! A `pgfresh serve` and how to reach it. Tests add what they ask of it.
+//! Running `pgfresh serve` and its address. Modules of tests add requests.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use super::{Scene, end_of};
 
-/// Ends with this, and leaves nothing.
+/// Running `pgfresh serve`, which ends with this and leaves nothing.
 pub(crate) struct Serve {
     pub(crate) child: Child,
-    /// What it printed.
+    /// Line that it has printed when it was ready.
     pub(crate) ready: Value,
     ended: bool,
-    /// Goes last: it proves that nothing is left.
+    /// Scene, whose drop comes last and proves that nothing is left.
     _scene: Scene,
 }
 
@@ -33,12 +33,12 @@ impl Serve {
         format!("127.0.0.1:{}", self.ready["port"])
     }
 
-    /// Password and token.
+    /// Returns the secret that is password and token.
     pub(crate) fn secret(&self) -> &str {
         self.ready["password"].as_str().unwrap()
     }
 
-    /// Ends it; returns whether all was well.
+    /// Ends it; returns whether it succeeded.
     pub(crate) fn end(&mut self) -> bool {
         self.ended = true;
         drop(self.child.stdin.take());

@@ -1,4 +1,4 @@
-//! A terminal of our own, with nobody at it.
+//! Pseudo-terminals for tests.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-/// A pseudo-terminal. Dropping it closes it: the line is cut.
+/// Pseudo-terminal. Dropping it hangs up.
 pub(crate) struct Terminal {
     keyboard: File,
     name: String,
@@ -24,7 +24,7 @@ impl Terminal {
         Self { keyboard: keyboard.into(), name }
     }
 
-    /// Starts `command` on it, as the first process of its session: what a login or a terminal's window starts.
+    /// Starts `command` as the first process of the terminal's session, as a login does.
     pub(crate) fn start(&self, mut command: Command) -> Child {
         let no_ctty = i32::try_from(OFlags::NOCTTY.bits()).unwrap();
         let screen =

@@ -1,4 +1,4 @@
-//! Makes a test that does not end fail: says where it hangs, and kills what it has started.
+//! Makes a test that hangs fail: prints where it hangs, and kills its processes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +13,7 @@ use super::leftovers::{Process, processes_about};
 
 /// Longer than any test takes on a machine that is ten times as slow as a desktop.
 const TEST_TIMEOUT: Duration = Duration::from_mins(8);
-/// How long a test may go on without its processes.
+/// Timeout for a test to fail after its processes were killed.
 const FAIL_TIMEOUT: Duration = Duration::from_mins(1);
 
 static WATCHED: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
@@ -21,17 +21,17 @@ static WATCHED: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 struct Entry {
     id: u64,
     test: String,
-    /// What all its processes know of.
+    /// Path by which the test's processes can be found.
     place: PathBuf,
     until: Instant,
     killed: bool,
 }
 
-/// Watches a test for as long as it lives.
+/// Watches a test until it is dropped.
 pub(crate) struct Watchdog(u64);
 
 impl Watchdog {
-    /// For the test of this thread, all processes of which know of `place`.
+    /// Watches the test of this thread, whose processes all mention `place`.
     pub(crate) fn new(place: &Path) -> Self {
         static THREAD: Once = Once::new();
         THREAD.call_once(|| drop(thread::spawn(watch)));
@@ -75,12 +75,12 @@ fn watch() {
     }
 }
 
-/// Not by a macro: what those print is kept until the test ends, in threads of a test, too.
+/// Prints directly, because the runner keeps the output of macros until the test ends, also in a test's threads.
 fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// What each of them is, and what its threads wait for.
+/// Returns each process with its command, and the kernel function in which each thread waits.
 fn describe(processes: &[Process]) -> String {
     processes.iter().fold(String::new(), |mut text, process| {
         let Process { pid, parent, command } = process;
@@ -89,7 +89,7 @@ fn describe(processes: &[Process]) -> String {
     })
 }
 
-/// A line for each thread: its state, where in the kernel it is, and its name.
+/// Returns a line for each thread: its state, its kernel function, and its name.
 fn threads(pid: u32) -> String {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks.fold(String::new(), |mut text, task| {

@@ -1,4 +1,4 @@
-//! Generated edits of tables: what is found equals what was done.
+//! Generated edits of tables: the difference equals the edits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use template::ServerOptions;
 
 use crate::common::leases::LeaseFixture;
 
-/// Two columns: one is any text, the other any bytes.
+/// Values of two columns: one is any text, the other any bytes.
 type Values = (Option<String>, Option<Vec<u8>>);
 
 #[derive(Debug, Clone)]
@@ -18,11 +18,11 @@ enum Edit {
     Insert(String, Values),
     Update(String, Values),
     Delete(String),
-    /// All keys that begin so.
+    /// Deletes all keys with this beginning.
     DeleteMany(String),
 }
 
-/// Texts that are equal to a collation and not by their bytes, empty ones, those that SQL could misread.
+/// Draws texts that a collation treats as equal although their bytes differ, empty texts, and texts that SQL could misread.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-c]{0,2}",
@@ -49,7 +49,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     prop::collection::vec(edit, 0..20)
 }
 
-/// What the template has.
+/// Returns the rows of the template.
 fn seed() -> BTreeMap<String, Values> {
     let keys = ["", "a", "b", "ab", "B", "é", "e\u{301}", "NULL", "it's", "a\nb", "zz"];
     keys.into_iter().map(|key| (key.to_owned(), (Some(format!("{key} value")), Some(key.into())))).collect()
@@ -70,7 +70,7 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 impl Edit {
-    /// The same in SQL, on a table with a key and on one without.
+    /// Returns the edit as SQL, for a table with a key or one without.
     fn sql(&self, table: &str, at: usize) -> String {
         match self {
             Self::Insert(key, values) => {
@@ -85,7 +85,7 @@ impl Edit {
                 format!("UPDATE {table} SET v = {a}, data = {b} WHERE k = {};", literal(key))
             }
             Self::Delete(key) => format!("DELETE FROM {table} WHERE k = {};", literal(key)),
-            // Now and then all rows move.
+            // Some edits move all rows.
             Self::DeleteMany(begin) if at.is_multiple_of(2) => {
                 format!(
                     "DELETE FROM {table} WHERE starts_with(k, {}); UPDATE {table} SET k = k;",
@@ -135,7 +135,7 @@ fn row(key: &str, values: &Values) -> Vec<Field> {
     vec![field("k", CellValue::Whole(key.to_owned())), field(text.0, text.1), field(bytes.0, bytes.1)]
 }
 
-/// What must be found in the table with the key.
+/// Returns the expected changes in the table with a key.
 fn expected(old: &BTreeMap<String, Values>, new: &BTreeMap<String, Values>) -> Vec<RowChange> {
     let mut rows = Vec::new();
     for (key, after) in new {
@@ -159,7 +159,7 @@ fn expected(old: &BTreeMap<String, Values>, new: &BTreeMap<String, Values>) -> V
     rows
 }
 
-/// Without a key an updated row is a deleted and an inserted one, in no order.
+/// Returns the changes in a table without a key, where an update is a deletion and an insertion, in no order.
 fn without_key(old: &BTreeMap<String, Values>, new: &BTreeMap<String, Values>) -> (RowCounts, Vec<String>) {
     let only = |from: &BTreeMap<String, Values>, other: &BTreeMap<String, Values>| -> Vec<Vec<Field>> {
         let differs = |(key, values): &(&String, &Values)| other.get(*key) != Some(*values);
