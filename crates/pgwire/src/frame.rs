@@ -12,7 +12,7 @@ pub struct Frame<'a> {
     pub body: &'a [u8],
 }
 
-/// Invalid length of a message, after which nobody can tell where the next message begins.
+/// Invalid length of a message, after which the begin of the next message is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid message length")]
 pub struct MalformedFrame;

@@ -56,7 +56,7 @@ pub(crate) fn answer_length(
 }
 
 /// Returns the range of the cancel key, process id (4 bytes) and secret, in a server's startup response. The response must be
-/// complete. `None` if the server has sent no key, so that nobody can cancel its queries.
+/// complete. `None` if the server has sent no key, so that clients cannot cancel its queries.
 #[must_use]
 pub fn cancel_key(greeting: &[u8]) -> Option<Range<usize>> {
     let mut at = 0;

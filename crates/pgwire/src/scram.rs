@@ -35,7 +35,7 @@ const LONGEST: usize = 4096;
 
 type Key = [u8; 32];
 
-/// Keys to check a proof; nobody can compute the secret from them.
+/// Keys to check a proof. The secret cannot be computed from them.
 #[derive(Clone)]
 pub struct Verifier {
     salt: [u8; 16],
@@ -81,7 +81,7 @@ impl Verifier {
         // The header of GS2 has no channel binding (n), or none because the server offers none (y), and no other identity.
         let (headers, bound_to): (&[&str], &[u8]) = match (mechanism, certificate) {
             (MECHANISM, None) => (&["n,,", "y,,"], b""),
-            // The client says y although the server has offered channel binding: somebody between them has removed the offer.
+            // The client says y although the server has offered channel binding: a third party has removed the offer.
             (MECHANISM, Some(_)) => (&["n,,"], b""),
             (BOUND_MECHANISM, Some(digest)) => (&[BOUND_HEADER], digest),
             _ => return Err(invalid()),
@@ -111,7 +111,7 @@ impl Exchange<'_> {
         if nonce != self.nonce {
             return Err(malformed());
         }
-        // The client has seen another certificate: it talks to somebody in between.
+        // The client has seen another certificate: it talks to a third party.
         if binding != self.binding {
             return Err(ErrorResponse::violation("SCRAM channel binding check failed"));
         }

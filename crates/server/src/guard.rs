@@ -91,7 +91,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.run.let_go();
         if self.process.end() {
-            // Somebody may have killed the guard before it had finished.
+            // A signal may have killed the guard before it had finished.
             if let Ok(Some(abandoned)) = Abandoned::at(self.run.path())
                 && let Err(error) = clear_away(abandoned)
             {

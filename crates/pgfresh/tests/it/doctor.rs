@@ -1,4 +1,4 @@
-//! `pgfresh doctor`: what it says of a disk, and that nothing of it stays.
+//! `pgfresh doctor` reports on a disk and a suite, and leaves nothing behind.
 
 use std::fs;
 use std::process::Stdio;
@@ -70,7 +70,7 @@ fn the_report_has_any_format_and_is_refused_before_anything_is_measured() {
         assert!(page.contains(&format!("<dt>{name}</dt>")), "{name}: {page}");
         assert!(outcome.stdout.contains(&format!("\n{name}  ")), "{outcome}");
     }
-    // Two pictures, each with a hill for what is compared, and the table that the terminal has.
+    // The page has two pictures with a distribution for each row of the comparison, and the table of the terminal.
     assert_eq!(page.matches("<svg ").count(), 2, "{page}");
     assert!(
         page.contains("one 8 kB write: fdatasync: p50 ") && page.contains("a commit, durable: p50 "),
@@ -108,7 +108,7 @@ fn a_drive_that_gets_no_flush_lies_and_one_that_is_too_quick_is_not_believed() {
     ];
     machine(&root, &scene.place, &drive);
     let (sysfs, procfs) = (root.join("sys"), root.join("proc"));
-    // The place is a tmpfs: what is written there is quick, and no disk gets a flush.
+    // The place is a tmpfs, so that writes are fast and no disk gets a flush.
     let examine = || {
         let (sysfs, procfs) = (sysfs.to_str().unwrap(), procfs.to_str().unwrap());
         let place = scene.place.to_str().unwrap();
@@ -141,7 +141,7 @@ fn a_suite_is_watched_on_every_major_and_its_waits_are_named() {
         let facts = &layer(&diagnosis, "Suite")["facts"];
         assert_eq!(facts["sessions at work at once, as a rule"]["value"], 1.0, "{facts}");
         assert!(facts["in the database"]["value"].as_f64().unwrap() > 0.5, "{facts}");
-        // Ten naps of 0.2 s are most of it, and they are no sync; on a busy machine looks are few and miss some of that.
+        // Ten sleeps of 0.2 s are most of the time, and are no sync. A busy machine takes few samples and misses some of it.
         let findings = diagnosis["findings"].as_array().unwrap();
         let named = |name| findings.iter().any(|one| one["name"] == name);
         assert!(named("The database is at work, and waits for nothing"), "{findings:?}");
@@ -198,7 +198,7 @@ fn a_soak_is_drawn_with_the_temperature_below_and_ends_when_told() {
     assert_eq!(plot["courses"][1]["values"][7], 41.85);
     assert!(verdict(&diagnosis, "Soak").ends_with('.'), "{diagnosis}");
 
-    // Ctrl-C: what was measured so far, and the usual exit code for it.
+    // Ctrl-C prints the results so far, and ends with the usual exit code.
     let mut command = scene.pgfresh([&words[..3], &["60m", place]].concat());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = rustix::process::Pid::from_child(&child);
@@ -209,7 +209,7 @@ fn a_soak_is_drawn_with_the_temperature_below_and_ends_when_told() {
     assert!(outcome.stdout.contains("\nSoak ") && outcome.stdout.contains("fdatasyncs of 8 kB"), "{outcome}");
 }
 
-/// What `doctor --url` says of a server that `run` has with these words, after a script that knows it as `$URL`.
+/// Returns the report of `doctor --url` about a server that `run` starts with `words`, after a script that has its URL in `$URL`.
 fn of_url(scene: &Scene, words: &[&str], script: &str) -> Value {
     let program = ground::program().display();
     let script = format!("URL=$DATABASE_URL; {script}\nexec {program} doctor --quick --json --url \"$URL\"");
@@ -244,7 +244,7 @@ fn a_server_that_is_not_ours_is_read_on_every_major() {
 fn a_server_that_is_not_ours_is_not_changed() {
     let scene = Scene::new(User::Ourselves);
     let (program, psql) = (ground::program().display(), ground::psql());
-    // Every relation, function and setting of a database and its cluster.
+    // The list has every relation, function, setting and role.
     let catalog = "SELECT oid, relname FROM pg_class UNION ALL SELECT oid, proname FROM pg_proc UNION ALL \
         SELECT 0, name || setting FROM pg_settings UNION ALL SELECT oid, rolname FROM pg_roles ORDER BY 1, 2";
     let look = format!("{psql} -XqAtc \"{catalog}\" \"$URL\"");

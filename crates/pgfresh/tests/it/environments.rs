@@ -1,4 +1,4 @@
-//! Odd environments: users without names or other users, masks, limits, caches that can only be read, strange paths.
+//! Unusual environments: users without names, other users, umasks, limits, read-only caches, strange paths.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -13,16 +13,16 @@ use crate::common::depth::some_of;
 use crate::common::leftovers::{Process, processes_about};
 use crate::common::{Outcome, Scene, User, finish, ground, is_root, majors, mounts, postgres};
 
-/// A user of whom `/etc/passwd` knows nothing.
+/// User id without an entry in `/etc/passwd`.
 const NAMELESS: &str = "45678";
 
-/// Another one, who has no other processes.
+/// Another such user id, without other processes.
 const LONELY: &str = "45679";
 
-/// A major that npm alone brings.
+/// Major that only npm's packages have.
 const NPM_MAJOR: &str = "14";
 
-/// Runs `script` with a shell behind the words `before`, in which `$PGFRESH` is the binary.
+/// Runs `script` with a shell after the words `before`. `$PGFRESH` in it is the binary.
 fn shell(scene: &Scene, before: &[&str], script: &str) -> Outcome {
     let words = [before, &["sh", "-euc", script]].concat();
     let mut command = Command::new(words[0]);
@@ -36,7 +36,7 @@ fn assert_says(outcome: &Outcome, what: &str) {
     assert_eq!((outcome.code, outcome.stdout.trim()), (Some(0), what), "{outcome}");
 }
 
-/// A scene that everybody may write in, so that any user can have it.
+/// Makes a scene in which every user may write.
 fn open_scene() -> Scene {
     let scene = Scene::with_empty_cache(User::Ourselves);
     for folder in [&scene.directory, &scene.place] {
@@ -105,7 +105,7 @@ fn a_missing_proc_is_named_with_a_remedy() {
     }
 }
 
-/// However little of it there is, there is a server, or one error that says what is short.
+/// Checks that a low limit gives a server, or one error that names the limit.
 fn assert_served_or_told(
     scene: &Scene,
     user: &[&str],
@@ -126,7 +126,7 @@ fn assert_served_or_told(
                 let says = |words: &&str| outcome.stderr.contains(words);
                 assert!([remedy, "DETAIL:", "cannot place"].iter().any(says), "{limit}: {outcome}");
             }
-            // The loader, or a shell, did not get far enough to be pgfresh.
+            // The loader or a shell failed before pgfresh started.
             _ => assert!(
                 !outcome.stderr.contains("pgfresh") && !outcome.stderr.contains("panicked"),
                 "{limit}: {outcome}"
@@ -143,14 +143,14 @@ fn however_few_processes_and_files_a_user_may_have_there_is_a_server_or_an_error
         return;
     }
     let scene = open_scene();
-    // All that it has is of this test.
+    // All processes of this user belong to this test.
     let user = ["setpriv", "--reuid", LONELY, "--regid", LONELY, "--clear-groups"];
     assert_says(&shell(&scene, &user, "\"$PGFRESH\" run -- echo reached"), "reached");
     assert_served_or_told(&scene, &user, "nproc", 1..=48, "ulimit -u");
     assert_served_or_told(&scene, &user, "nofile", 3..=128, "ulimit -n");
 }
 
-/// Runs its arguments in a user namespace in which nobody may make another one, as in most containers.
+/// Runs its arguments in a user namespace that forbids further ones, as in most containers.
 const WITHOUT_NAMESPACES: &str = r#"
 unshare --user sleep 60 & holder=$!
 until [ "$(readlink /proc/$holder/ns/user)" != "$(readlink /proc/self/ns/user)" ]; do sleep 0.01; done
@@ -182,7 +182,7 @@ fn a_user_without_a_name_or_namespaces_is_told_what_to_do_until_there_is_an_imag
     for word in ["user 45678 has no entry in \"/etc/passwd\"", "HINT:  Add one"] {
         assert!(outcome.stderr.contains(word), "{outcome}");
     }
-    // With an image, initdb is not needed.
+    // With a base image in the cache, pgfresh does not run initdb.
     assert_says(&shell(&scene, &nameless(), "\"$PGFRESH\" run -- true"), "");
     assert_says(&run("exec \"$PGFRESH\" run -- echo reached"), "reached");
 }
@@ -205,13 +205,13 @@ fn root_of_a_namespace_without_other_users_has_servers() {
     }
 }
 
-/// All files below `root` that others may write, or that a mask has taken from their owner.
+/// Returns all files below `root` that other users may write, or whose owner a umask has taken access from.
 fn odd_modes(root: &Path) -> Vec<String> {
     let mut odd = Vec::new();
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let (path, meta) = (entry.path(), entry.metadata().unwrap());
         let wanted = if meta.is_dir() { 0o700 } else { 0o600 };
-        // Sockets are as their servers make them; nobody gets to them.
+        // PostgreSQL makes the sockets, in a directory that other users cannot enter.
         if (meta.is_dir() || meta.is_file()) && (meta.mode() & 0o022 != 0 || meta.mode() & wanted != wanted) {
             odd.push(format!("{:o} {}", meta.mode(), path.display()));
         }
@@ -275,7 +275,7 @@ fn a_low_soft_limit_of_open_files_is_raised_for_us_and_the_server_alone() {
     assert_says(&outcome, "64");
 }
 
-/// Where the background server of a cache that can only be read is noted.
+/// Returns the directory in which pgfresh keeps track of the background server, if the cache is read-only.
 fn state_directory(scene: &Scene) -> PathBuf {
     let status: serde_json::Value = serde_json::from_str(&scene.run(["status", "--json"]).stdout).unwrap();
     let state = Path::new(status["log"].as_str().unwrap()).ancestors().nth(3).unwrap();
@@ -303,7 +303,7 @@ fn a_cache_that_can_only_be_read_is_enough_if_it_has_the_image() {
         let stopped = scene.run(["stop", "--all"]);
         assert_eq!((stopped.code, stopped.stdout.as_str()), (Some(0), "stopped one server\n"), "{stopped}");
         fs::remove_dir_all(&state).unwrap();
-        // Others may have theirs beside it.
+        // Other tests may have directories beside it.
         let _ = fs::remove_dir(state.parent().unwrap());
         let missing = scene.run(["--setup", "true", "--inputs", "input", "run", "--", "true"]);
         modes("u+w");
@@ -320,17 +320,17 @@ fn a_cache_that_can_only_be_read_is_enough_if_it_has_the_image() {
     assert_says(&mounts::run(&scene, mount, &["run", "--", "echo", "reached"]), "reached");
 }
 
-/// What is different about a command.
+/// Change of a command.
 type Change<'a> = dyn Fn(&mut Command) + 'a;
 
-/// A name that is no text.
+/// Returns a name that is not UTF-8.
 fn odd_name() -> OsString {
     OsString::from_vec(b"n\xf6 \xff'\"".to_vec())
 }
 
 #[test]
 fn paths_need_not_be_text_but_the_place() {
-    // An ordinary user: root's cache is not at its home.
+    // As an ordinary user: root's cache is not in its home directory.
     let user = *User::all().last().unwrap();
     let scene = Scene::with_empty_cache(user);
     let make = |above: &Path| -> PathBuf {
@@ -368,7 +368,7 @@ fn paths_need_not_be_text_but_the_place() {
         let outcome = run(change, &words);
         assert_eq!((outcome.code, outcome.stdout.trim()), (Some(0), "1"), "{what}: {outcome}");
     }
-    // A server's settings and URLs have to name its directory.
+    // The place must be text, because the server's settings and URLs contain it.
     let elsewhere = |command: &mut Command| {
         command.env("PGFRESH_PLACE", &place);
     };
@@ -395,7 +395,7 @@ fn what_is_called_as_the_configuration_and_cannot_be_read_is_an_error() {
     }
 }
 
-/// Not "exe", as the path by which it starts itself would have it.
+/// The name is not "exe", as in the path by which pgfresh starts itself.
 #[test]
 fn ps_calls_it_by_its_name() {
     let scene = Scene::new(User::Ourselves);
@@ -423,10 +423,10 @@ fn commands_and_setups_find_the_programs_of_the_server_behind_those_of_the_user(
     assert_eq!(fs::read_to_string(scene.directory.join("setup")).unwrap(), expected);
 }
 
-/// Pages that the server's process asks the kernel for during one of many equal statements.
+/// Returns the number of pages that the server's process requests from the kernel during one of many equal statements.
 fn pages_of_a_statement(major: u32, variables: &[(&str, &str)]) -> u32 {
     let scene = Scene::new(User::Ourselves);
-    // minflt. Source: proc_pid_stat(5).
+    // The field is minflt. Source: proc_pid_stat(5).
     let pages = "SELECT split_part(pg_read_file('/proc/self/stat'), ' ', 10);\n";
     let sort =
         "SELECT count(*) FROM (SELECT n::text FROM generate_series(1, 5000) n ORDER BY 1) s \\g /dev/null\n";
@@ -453,7 +453,7 @@ fn no_proxy_is_asked_for_a_server_on_this_machine() {
     let scene = Scene::new(User::Ourselves);
     let ask = |arguments: &[&str]| {
         let mut command = scene.pgfresh(arguments);
-        // No process listens there.
+        // No process listens on that port.
         for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
             command.env(name, "http://127.0.0.1:1");
         }
@@ -468,7 +468,7 @@ fn no_proxy_is_asked_for_a_server_on_this_machine() {
     ask(&["stop"]);
 }
 
-/// Runs a program behind a filter of system calls: `refuse.py ERRNO NUMBER,NUMBER PROGRAM…`. Source: seccomp(2), `BPF_RET`.
+/// Program that runs another one with a filter of system calls: `refuse.py ERRNO NUMBER,NUMBER PROGRAM…`. Source: seccomp(2), `BPF_RET`.
 const REFUSE: &str = r"
 import ctypes, os, struct, sys
 errno, numbers, program = int(sys.argv[1]), sys.argv[2].split(','), sys.argv[3:]

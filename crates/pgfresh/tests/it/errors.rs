@@ -1,6 +1,6 @@
-//! What is said when something is wrong: every text in full, and the exit codes.
+//! Error messages in full, and exit codes.
 //!
-//! `DIR`, `PLACE` and `N` stand for what differs from run to run.
+//! `DIR`, `PLACE` and `N` stand for text that differs between runs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,16 +10,16 @@ use std::process::{Command, Stdio};
 use crate::common::leftovers::postmaster_of;
 use crate::common::{Outcome, Scene, User, collect, finish, ground, is_root, line_of, postgres};
 
-/// Replaces what differs from run to run: directories, durations, sizes, process numbers.
+/// Replaces text that differs between runs: directories, durations, sizes, process ids.
 fn plain(scene: &Scene, text: &str) -> String {
     let text = text.replace(scene.directory.to_str().unwrap(), "DIR");
     let text = text.replace(scene.place.to_str().unwrap(), "PLACE");
     let words: Vec<_> = text.split(' ').map(plain_word).collect();
-    // What ends at once is told without a time, which differs from run to run as well.
+    // A message about a quick end has no duration, which also differs between runs.
     words.join(" ").replace(" after N s", "")
 }
 
-/// A number with a fraction is a duration or a size.
+/// Replaces a number with a fraction, which is a duration or a size.
 fn plain_word(word: &str) -> &str {
     let fraction = word.split_once('.').is_some_and(|(whole, rest)| {
         !whole.is_empty() && [whole, rest].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
@@ -27,7 +27,7 @@ fn plain_word(word: &str) -> &str {
     if fraction { "N" } else { word }
 }
 
-/// Fails unless `outcome` ended with `code` and said exactly `expected`, without the margin of its lines.
+/// Fails unless `outcome` has the exit code `code` and exactly the message `expected`, without the margin of its lines.
 #[track_caller]
 fn assert_says(scene: &Scene, outcome: &Outcome, code: i32, expected: &str) {
     let expected: Vec<_> = expected.lines().map(str::trim_start).filter(|line| !line.is_empty()).collect();
@@ -37,7 +37,7 @@ fn assert_says(scene: &Scene, outcome: &Outcome, code: i32, expected: &str) {
     assert_eq!(outcome.code, Some(code), "{outcome}");
 }
 
-/// Runs pgfresh with `arguments`, which must fail with `code` and say `expected`.
+/// Runs pgfresh with `arguments`, which must fail with `code` and print `expected`.
 #[track_caller]
 fn check(arguments: &[&str], code: i32, expected: &str) {
     let scene = Scene::new(User::Ourselves);
@@ -46,12 +46,12 @@ fn check(arguments: &[&str], code: i32, expected: &str) {
     assert_eq!(outcome.stdout, "");
 }
 
-/// The real binaries' directory.
+/// Returns the directory of the real binaries.
 fn real_bin() -> &'static Path {
     Path::new(ground::psql()).parent().unwrap()
 }
 
-/// A directory with a `postgres` of shell lines, beside a real initdb.
+/// Makes a directory with a `postgres` of shell lines beside a real initdb.
 fn installation(scene: &Scene, script: &str) -> String {
     let postgres = scene.write_program("stub/postgres", script);
     let bin = postgres.parent().unwrap();
@@ -60,7 +60,7 @@ fn installation(scene: &Scene, script: &str) -> String {
     bin.to_str().unwrap().to_owned()
 }
 
-/// What a `postgres` of shell lines says of itself.
+/// Checks the error about a `postgres` whose shell lines are `script`.
 #[track_caller]
 fn check_installation(script: &str, expected: &str) {
     let scene = Scene::new(User::Ourselves);
@@ -87,7 +87,7 @@ fn the_commands_own_exit_code_is_passed_through() {
     for (script, code) in scripts {
         assert_says(&scene, &scene.run(["run", "--", "sh", "-c", script]), code, "");
     }
-    // What belongs to the command is left to it.
+    // pgfresh does not read options of the command.
     let outcome = scene.run(["run", "env", "-i", "A=b", "env"]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "A=b\n"));
 }
@@ -161,7 +161,7 @@ fn variables_that_cannot_be_filled_in() {
     }
 }
 
-/// The error names the place that the user has to correct.
+/// The error names the variable that the user must correct.
 #[test]
 fn a_wrong_value_of_a_variable_is_called_that() {
     let scene = Scene::new(User::Ourselves);
@@ -258,7 +258,7 @@ fn binaries_that_never_answer() {
     );
 }
 
-/// A liar on PATH is passed over as long as there is something better.
+/// pgfresh ignores a broken program on PATH if it finds another installation.
 #[test]
 fn a_liar_on_path_is_passed_over() {
     let scene = Scene::new(User::Ourselves);
@@ -270,7 +270,7 @@ fn a_liar_on_path_is_passed_over() {
     assert!(!outcome.stdout.contains("stub"), "{outcome}");
 }
 
-/// A postgres that is the real one until it shall serve: then it runs `script`.
+/// Returns a postgres that answers like the real one, but runs `script` when it should start a server.
 fn traitor(script: &str) -> String {
     format!("case $1 in -D) {script};; *) exec {}/postgres \"$@\";; esac", real_bin().display())
 }
@@ -498,7 +498,7 @@ fn serve_ends_with_an_error_when_its_server_goes_away() {
     let postmaster = postmaster_of(child.id()).expect("a server that is ready");
     assert_eq!(ready["pid"], postmaster.pid);
     assert!(postmaster.kill());
-    // Its standard input is still open.
+    // The standard input of `serve` is still open.
     let stdin = child.stdin.take();
     let outcome = collect(child);
     drop(stdin);
@@ -520,7 +520,7 @@ fn what_failed_is_kept_when_asked_for_until_it_is_swept() {
     let (kept, _) = said.split_once("\"; \"pgfresh sweep --kept ").unwrap();
     assert_eq!(outcome.code, Some(3));
     assert!(Path::new(kept).join("data/PG_VERSION").is_file() && Path::new(kept).join("log").is_file());
-    // Nothing but `sweep --kept` touches it.
+    // Only `sweep --kept` removes it.
     assert_eq!(scene.run(["sweep"]).stdout, "nothing to remove\n");
     assert!(Path::new(kept).is_dir());
     assert_eq!(scene.run(["sweep", "--kept"]).stdout, format!("removed \"{kept}\"\n"));
@@ -536,7 +536,7 @@ fn a_cache_where_no_directory_can_be_made_is_an_error() {
     );
 }
 
-/// Both commands work in a shell as they are printed, with `--place` and `--cache` where they are needed.
+/// Both commands work in a shell as pgfresh prints them, with `--place` and `--cache` if necessary.
 #[test]
 fn what_was_kept_is_opened_and_removed_by_the_commands_that_are_named() {
     for &user in User::all() {

@@ -1,4 +1,4 @@
-//! All sessions of a server are taken by clients: one more gets an error that says so, and pgfresh can do its own work.
+//! Servers whose sessions clients have all taken: the next client gets an error that says so, and pgfresh can still do its work.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ on_every_major! {
 }
 
 const TEMPLATE: &str = "CREATE TABLE t (n int)";
-/// What needs a connection of pgfresh's own and finds none takes longer, or fails.
+/// Upper bound for actions of pgfresh, which fail or take longer if it finds no free connection.
 const AT_ONCE: Duration = Duration::from_secs(4);
 
-/// Sessions in the leases of these names, as many as the server lets in, and the error of the one that comes then.
+/// Opens sessions in the leases of `names` until the server refuses one. Returns them with the error.
 fn crowd(gateway: &Gateway, names: &[&str], options: &str) -> (Vec<Connection>, SqlError) {
     let mut sessions = Vec::new();
     for name in names.iter().cycle() {
@@ -27,7 +27,7 @@ fn crowd(gateway: &Gateway, names: &[&str], options: &str) -> (Vec<Connection>, 
     unreachable!("there are names")
 }
 
-/// Does it over HTTP, at once and without an error.
+/// Sends a request over HTTP, which must succeed within [`AT_ONCE`].
 fn act(gateway: &Gateway, method: &str, path: &str, body: &str) {
     let begun = Instant::now();
     let (code, answer) = gateway.http(method, &format!("/v1/databases{path}"), body);
@@ -49,7 +49,7 @@ fn as_many_clients_as_promised_have_a_session_and_leases_can_be_changed_all_the_
     let (mut sessions, error) = crowd(&gateway, &["one", "two", "three"], "");
     assert_is_full(&error, sessions.len());
     assert_eq!(sessions.len(), 300);
-    // Not one of them has gone meanwhile.
+    // All sessions are still open.
     act(&gateway, "POST", "/empty/reset", "");
     act(&gateway, "POST", "/source/snapshot", r#"{"template": "taken"}"#);
     act(&gateway, "DELETE", "/over", "");
@@ -66,7 +66,7 @@ fn as_many_clients_as_promised_have_a_session_and_leases_can_be_changed_all_the_
 }
 
 fn clients_in_any_isolation_leave_room_for_pgfresh(major: u32) {
-    // A sixteenth, but six in any case, is pgfresh's own.
+    // A sixteenth of the connections, but at least six, are pgfresh's own.
     let gateway = Gateway::start(major, TEMPLATE, &["--linger", "60s", "--set", "max_connections=24"]);
     let names: Vec<_> = (0..24).map(|number| format!("name_{number}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
@@ -82,7 +82,7 @@ fn clients_in_any_isolation_leave_room_for_pgfresh(major: u32) {
             act(&gateway, "DELETE", &format!("/{name}"), "");
         }
         if options.is_empty() {
-            // What they leave behind is released, too.
+            // pgfresh can also release their leases.
             let (code, _) = gateway.http("DELETE", "/v1/databases/name_18", "");
             assert!([204, 404].contains(&code), "{code}");
         }

@@ -1,8 +1,8 @@
-//! What SQL does to the files of its own server never turns a pgfresh that root runs against anybody else.
+//! SQL that replaces the files of its server never makes a pgfresh of root harm other files or processes.
 //!
-//! SQL of a superuser runs programs as the server's account. Here they put links, FIFOs and other things in the place of
-//! files that pgfresh reads, writes, gives away or removes, and then pgfresh does each of the things that it does with a
-//! server's files. Which of them, and when, is drawn; `PGFRESH_HOSTILE_SEED` gives the same cases again.
+//! A superuser's SQL can run programs as the server's account. These tests use them to put links, FIFOs and other things in the place
+//! of files that pgfresh reads, writes, gives away or removes. Then pgfresh does each of its actions on a server's files. The test
+//! draws the files and the action; `PGFRESH_HOSTILE_SEED` repeats the cases of a run.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use crate::common::random::Random;
 use crate::common::serve::Serve;
 use crate::common::{Scene, User, end_of, finish, ground, is_root, line_of, wait_until};
 
-/// What an attack replaces, seen from the data directory: what pgfresh opens, gives away, removes or asks about.
+/// Paths that an attack replaces, relative to the data directory: pgfresh opens, gives away, removes or examines them.
 const TARGETS: [&str; 26] = [
     "base",
     "base/1",
@@ -49,7 +49,7 @@ const TARGETS: [&str; 26] = [
 
 const FIFO: &str = r#"rm -rf "$t"; mkfifo "$t""#;
 const ENDLESS: &str = r#"rm -rf "$t"; ln -s /dev/zero "$t""#;
-/// Shell lines that put something else in the place of `$t`; `$v` is the victim's folder.
+/// Shell lines that put another thing in the place of `$t`; `$v` is the victim's folder.
 const REPLACEMENTS: [&str; 10] = [
     r#"mv "$t" "$t.away"; ln -s "$v" "$t""#,
     r#"mv "$t" "$t.away"; ln -s "$v/file" "$t""#,
@@ -59,25 +59,25 @@ const REPLACEMENTS: [&str; 10] = [
     r#"mv "$t" "$t.away"; ln "$v/readable" "$t""#,
     r#"rm -rf "$t"; mkdir -p "$t/a/b"; ln -s "$v" "$t/a/b/c"; ln -s "$v" "$t/d""#,
     r#"chmod 0 "$t""#,
-    // To and fro while pgfresh works.
+    // Replaces and restores it while pgfresh works.
     r#"(while :; do mv "$t" "$t.away"; ln -s "$v" "$t"; rm "$t"; mv "$t.away" "$t"; done) >&- 2>&- &"#,
     r#"mkdir -p "$t.deep"; cd "$t.deep" && for i in $(seq 1500); do mkdir d; cd d; done"#,
 ];
 
-/// What pgfresh does then.
+/// Action of pgfresh after an attack.
 #[derive(Debug, Clone, Copy)]
 enum Then {
     /// The command ends.
     Stop,
-    /// The guard clears away after pgfresh.
+    /// The guard removes the files after a kill of pgfresh.
     KillPgfresh,
-    /// The next pgfresh clears away after both.
+    /// The next pgfresh removes the files after a kill of both.
     KillGuardAndPgfresh,
-    /// The server becomes a template, and what is copied from it runs.
+    /// The server becomes a template, and a copy of it starts.
     Publish,
-    /// A leased server is acted on.
+    /// A request over HTTP acts on a leased server.
     Act(&'static str),
-    /// The database is reset, for which the write-ahead log is read.
+    /// pgfresh resets the database, for which it reads the WAL.
     Reset,
 }
 
@@ -92,7 +92,7 @@ const THEN: [Then; 8] = [
     Then::Reset,
 ];
 
-/// Folders and files of root's that nobody else may change, and a process that has one of them open and locked.
+/// Folders and files of root that no other user may change, and a process that has one of them open and locked.
 struct Victim {
     folder: PathBuf,
     before: String,
@@ -140,7 +140,7 @@ impl Drop for Victim {
     }
 }
 
-/// Names, owners, modes, link counts and contents of all that is below `folder`.
+/// Returns the names, owners, modes, link counts and contents of all files below `folder`.
 fn listing(folder: &Path) -> String {
     let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
@@ -158,7 +158,7 @@ fn listing(folder: &Path) -> String {
     text
 }
 
-/// One attack and what follows.
+/// One attack and the action after it.
 #[derive(Debug)]
 struct Case {
     target: &'static str,
@@ -181,7 +181,7 @@ impl Case {
                 scene.write("attack.sql", &sql);
                 finish(scene.pgfresh(["run", "--sql", "attack.sql", "--", "true"]));
                 victim.assert_unharmed(&context);
-                // What comes from the cache now, if anything does, has nothing of the victim's.
+                // The next server from the cache, if there is one, has no file of the victim.
                 let copied = scene.run(["run", "--sql", "attack.sql", "--", "sh", "-c", "true"]);
                 assert!(!copied.stdout.contains("root's own"), "{context}");
                 let cached =
@@ -197,7 +197,7 @@ impl Case {
         victim.assert_unharmed(&context);
     }
 
-    /// SQL that attacks.
+    /// Returns the SQL of the attack.
     fn sql(&self, scene: &Scene, victim: &Path) -> String {
         let (target, victim) = (self.target, victim.display());
         let script = format!("exec 2>&-\nt='{target}' v='{victim}'\n{}\ncat >/dev/null\n", self.replacement);
@@ -236,7 +236,7 @@ impl Case {
                 let _ = session.rows("INSERT INTO t VALUES ('mine')");
                 let _ = session.rows(sql);
             }
-            // Without its server, `serve` ends.
+            // `serve` ends without its server.
             let _ = match self.then {
                 Then::Act(action) => gateway.try_http("POST", &format!("/v1/databases/a/{action}"), ""),
                 _ => gateway.try_http("POST", "/v1/databases/a/reset", r#"{"close_sessions": true}"#),
@@ -252,7 +252,7 @@ impl Case {
 #[test]
 fn whatever_sql_puts_in_the_place_of_a_servers_files_nobody_else_is_harmed() {
     if !is_root() {
-        // Whoever runs pgfresh is also whom the server runs as: SQL may do no more than its user.
+        // For other users, the server runs as the user of pgfresh: SQL can do no more than that user.
         return;
     }
     let seed = std::env::var("PGFRESH_HOSTILE_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -265,7 +265,7 @@ fn whatever_sql_puts_in_the_place_of_a_servers_files_nobody_else_is_harmed() {
             replacement: REPLACEMENTS[random.below(REPLACEMENTS.len())],
             then: THEN[number % THEN.len()],
         };
-        // PostgreSQL itself waits for a FIFO, or reads what never ends, at its start.
+        // PostgreSQL itself hangs at its start if it reads a FIFO, or a file without an end.
         if matches!(case.then, Then::Act(_)) && [FIFO, ENDLESS].contains(&case.replacement) {
             continue;
         }
@@ -274,7 +274,7 @@ fn whatever_sql_puts_in_the_place_of_a_servers_files_nobody_else_is_harmed() {
     }
 }
 
-/// The three ways up that were found by hand.
+/// Attacks that once succeeded, on the folder of databases, the log and the lock.
 #[test]
 fn the_folder_of_databases_the_log_and_the_lock_may_be_links() {
     if !is_root() {

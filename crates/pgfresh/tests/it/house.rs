@@ -1,5 +1,5 @@
-//! The house rules that a program can check: sizes, the direction of dependencies, the map, where `unsafe` and printing
-//! are allowed. Each check lists every violation as `file:line: what is wrong`.
+//! House rules that a program can check: sizes, the direction of dependencies, the map in ARCHITECTURE.md, `unsafe` and printing. Each
+//! check lists every violation as `file:line: what is wrong`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,16 +10,16 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use toml::de::DeTable;
 
-/// Lines of a file, at most.
+/// Maximum number of lines in a file.
 const FILE_LINES: usize = 600;
 
-/// Lines of a function from its signature to its closing brace, at most.
+/// Maximum number of lines in a function, from its signature to its closing brace.
 const FUNCTION_LINES: usize = 60;
 
-/// Macros that write to the terminal. Only the binary does, and tests.
+/// Macros that write to the terminal. Only the binary and tests may use them.
 const PRINTING: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
 
-/// Each crate, and those of ours that it may depend on. No arrow turns back.
+/// Dependencies that each crate may have on others of the workspace, in order.
 const ARROWS: &[(&str, &[&str])] = &[
     ("pgwire", &[]),
     ("sys", &[]),
@@ -79,7 +79,7 @@ fn only_the_binary_prints() {
     report(&printing(&root()));
 }
 
-/// A check that finds nothing proves nothing until it has found something.
+/// Proves that each check finds violations.
 #[test]
 fn every_check_finds_what_is_planted() {
     let planted = tempfile::tempdir().unwrap();
@@ -186,7 +186,7 @@ fn wrong_arrows(root: &Path) -> Vec<String> {
     found
 }
 
-/// Tells `each` the package and the place in the text of every dependency in `table` and the tables of its targets.
+/// Calls `each` with the package and the position of every dependency in `table` and the tables of its targets.
 fn dependencies(table: &DeTable<'_>, each: &mut impl FnMut(&str, usize)) {
     for (section, item) in table {
         let Some(inner) = item.get_ref().as_table() else { continue };
@@ -234,7 +234,7 @@ fn leading_name(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Public type names that more than one crate has.
+/// Returns the names of public types that more than one crate has.
 fn double_names(root: &Path) -> Vec<String> {
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     let mut found = Vec::new();
@@ -253,7 +253,7 @@ fn double_names(root: &Path) -> Vec<String> {
     found
 }
 
-/// Name and line of each public type, those of inline modules included.
+/// Returns the name and line of each public type, also of inline modules.
 fn public_types(items: &[syn::Item]) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for item in items {
@@ -276,7 +276,7 @@ fn public_types(items: &[syn::Item]) -> Vec<(String, usize)> {
     found
 }
 
-/// Every `unsafe` outside `sys`, in tests and inside macros too.
+/// Returns every `unsafe` outside `sys`, also in tests and macros.
 fn unsafe_code(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for file in sources(root).iter().filter(|file| !file.name.starts_with("crates/sys/")) {
@@ -289,7 +289,7 @@ fn unsafe_code(root: &Path) -> Vec<String> {
     found
 }
 
-/// Every print to the terminal in the code (not the tests) of a crate that is not the binary.
+/// Returns every print to the terminal in a crate that is not the binary, without its tests.
 fn printing(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for file in sources(root).iter().filter(|file| file.is_library_code()) {
@@ -305,7 +305,7 @@ fn printing(root: &Path) -> Vec<String> {
     found
 }
 
-/// A function with the lines of its signature's start and its closing brace.
+/// Function with the lines of its signature's start and its closing brace.
 struct Function {
     name: String,
     first: usize,
@@ -318,7 +318,7 @@ impl Function {
     }
 }
 
-/// Collects the functions of a file, however deep, those in the arguments of macros included.
+/// Collects the functions of a file at any depth, also in the arguments of macros.
 #[derive(Default)]
 struct Functions(Vec<Function>);
 
@@ -328,7 +328,7 @@ impl Functions {
         self.0.push(Function { name: signature.ident.to_string(), first, last });
     }
 
-    /// `fn`, a name, and up to the next block: what `proptest!` and its like take may be no function to the parser.
+    /// Searches for `fn`, a name, and the next block: in `proptest!` and similar macros, the parser may see no function.
     fn search(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for (at, token) in tokens.iter().enumerate() {
@@ -346,7 +346,7 @@ impl Functions {
     }
 }
 
-/// The last line of a block in braces.
+/// Returns the last line of a block in braces.
 fn braces(token: &TokenTree) -> Option<usize> {
     match token {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
@@ -379,7 +379,7 @@ impl<'ast> Visit<'ast> for Functions {
     }
 }
 
-/// Whether a module is there for tests alone.
+/// Whether a module is for tests only.
 pub(crate) fn is_of_tests(item: &syn::ItemMod) -> bool {
     let is_test = |attribute: &syn::Attribute| {
         attribute.path().is_ident("cfg")
@@ -421,7 +421,7 @@ impl<'ast> Visit<'ast> for Prints {
     }
 }
 
-/// Tells `each` every token with the one after it, going into groups.
+/// Calls `each` with every token and the next one, also within groups.
 fn each_token(tokens: TokenStream, each: &mut impl FnMut(&TokenTree, Option<&TokenTree>)) {
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -436,7 +436,7 @@ fn line(span: Span) -> usize {
     span.start().line
 }
 
-/// A Rust file of ours; its name is relative to the root, with slashes.
+/// Rust file of the repository; its name is relative to the root, with slashes.
 struct Source {
     name: String,
     text: String,
@@ -451,7 +451,7 @@ impl Source {
         self.text.parse().unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
-    /// In the `src` of a crate that is not the binary, and not a module of tests in a file of its own.
+    /// Whether the file is in the `src` of a crate that is not the binary, and is not a test module.
     fn is_library_code(&self) -> bool {
         let mut parts = self.name.split('/');
         let placed = (parts.next(), parts.next(), parts.next());
@@ -460,7 +460,7 @@ impl Source {
     }
 }
 
-/// Every Rust file under `crates/` and `clients/`, by name.
+/// Returns every Rust file under `crates/` and `clients/`, by name.
 fn sources(root: &Path) -> Vec<Source> {
     let mut found = Vec::new();
     for top in ["crates", "clients"] {
@@ -486,7 +486,7 @@ fn collect(root: &Path, folder: &Path, found: &mut Vec<Source>) {
     }
 }
 
-/// The names of the folders under `crates/` that hold a crate.
+/// Returns the names of the folders under `crates/` that have a crate.
 fn crates(root: &Path) -> Vec<String> {
     let folders = entries(&root.join("crates")).into_iter().filter(|path| path.join("Cargo.toml").is_file());
     let mut names: Vec<String> =
@@ -510,7 +510,7 @@ fn write(root: &Path, name: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()

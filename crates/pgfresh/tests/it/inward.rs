@@ -12,7 +12,7 @@ on_every_major! {
     no_other_server_is_reached_by_default
 }
 
-/// Autonomous transactions by `dblink`, and foreign tables of the leased database itself.
+/// SQL for autonomous transactions by `dblink`, and for foreign tables of the leased database itself.
 const SETUP: &str = "CREATE EXTENSION dblink; CREATE EXTENSION postgres_fdw;
     CREATE TABLE audit (word text);
     CREATE FUNCTION log_alone(word text) RETURNS text LANGUAGE sql AS $$
@@ -63,7 +63,7 @@ fn dblink_in_rollback_isolation_is_refused(major: u32) {
     assert!(seen.contains("database \"app\" has a session already"), "PostgreSQL {major}: {seen}");
 }
 
-/// Runs pgfresh where the default sockets of libpq are those of `other`, in a mount namespace of its own.
+/// Runs pgfresh in a new mount namespace in which libpq's default sockets are those of `other`.
 fn beside(scene: &Scene, other: &str, arguments: &[&str]) -> Outcome {
     let script = "for folder in /tmp /var/run/postgresql; do
             mkdir -p $folder; mount -t tmpfs none $folder; ln -s \"$OTHER\"/.s.PGSQL.5432 $folder

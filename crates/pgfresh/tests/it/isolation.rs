@@ -1,4 +1,4 @@
-//! What the command sees: its own server, the same on every machine, private, and as it was asked for.
+//! Environment of the command: its own server, equal on every machine, private, and with the requested settings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 
 use crate::common::{Scene, User, collect, end_of, finish, ground, line_of, majors, postgres, wait_until};
 
-/// The output of `env -0`.
+/// Parses the output of `env -0`.
 fn variables(text: &str) -> BTreeMap<&str, &str> {
     text.split('\0').filter_map(|line| line.split_once('=')).collect()
 }
@@ -94,7 +94,7 @@ fn nothing_is_written_into_the_project() {
     }
 }
 
-/// Values of settings, as `SHOW` gives them, on one line.
+/// Returns the values of settings, as `SHOW` prints them, on one line.
 fn show(scene: &Scene, options: &[&str], names: &[&str]) -> String {
     let list: Vec<_> = names.iter().map(|name| format!("current_setting('{name}')")).collect();
     scene.query(options, &format!("SELECT concat_ws(' ', {})", list.join(", ")))
@@ -139,7 +139,7 @@ fn the_last_word_on_a_setting_wins() {
     assert_eq!(show(&["--set", "WORK_MEM=8192kB", "--set=fsync=off"], "work_mem=6MB"), "8MB|off|it's a \\");
 }
 
-/// Of some the server writes the name, and the value, in another way.
+/// The server writes the name or the value of some in another way.
 #[test]
 fn a_setting_may_be_spelled_in_any_way_that_the_server_takes() {
     for (asked, effective) in [
@@ -157,7 +157,7 @@ fn a_setting_may_be_spelled_in_any_way_that_the_server_takes() {
     }
 }
 
-/// Sorting, case and words are the same for everybody, whatever the machine's own locale and zone.
+/// Sorting, case and words are equal for all users, whatever the machine's locale and time zone.
 #[test]
 fn locale_encoding_and_time_zone_are_the_same_everywhere() {
     const SQL: &str = "SELECT concat_ws('|', current_setting('server_encoding'), current_setting('TimeZone'),
@@ -173,7 +173,7 @@ fn locale_encoding_and_time_zone_are_the_same_everywhere() {
         .into_iter()
         .flat_map(|major| [(major, "de_DE.UTF-8", "Asia/Tokyo"), (major, "xx_XX.nothing", "No/Where")]);
     for ((major, lang, zone), &user) in machines.zip(users) {
-        // With a cache of its own: the cluster is made under that locale as well.
+        // An empty cache makes pgfresh run initdb under that locale as well.
         let scene = Scene::with_empty_cache(user);
         let with = postgres(major);
         let mut command = scene.pgfresh(["run", "--postgres", &with, "--", ground::psql(), "-XAtqc", SQL]);
@@ -194,7 +194,7 @@ fn unicode_works_in_names_and_values() {
             INSERT INTO \"日本\" VALUES ('数🦀é');
             SELECT concat_ws(' ', \"näme\", length(\"näme\"), octet_length(\"näme\")) FROM \"日本\"";
         let psql = ground::psql();
-        // One at a time: CREATE DATABASE wants to be alone.
+        // The statements run one at a time, because CREATE DATABASE allows no transaction block.
         let script = format!("printf %s \"$SQL\" | {psql} -XAtq -v ON_ERROR_STOP=1");
         let with = format!("--postgres={}", postgres(major));
         let mut command = scene.pgfresh(["run", &with, "--", "sh", "-c", &script]);
@@ -204,7 +204,7 @@ fn unicode_works_in_names_and_values() {
     }
 }
 
-/// Each writes its own number, waits until all have, and reads what is there.
+/// Each run writes its number, waits until all have written, and reads.
 #[test]
 fn runs_at_the_same_time_do_not_see_each_other() {
     const RUNS: usize = 4;
@@ -221,7 +221,7 @@ fn runs_at_the_same_time_do_not_see_each_other() {
         command.spawn().unwrap()
     };
     let mut children: Vec<_> = scenes.iter().enumerate().map(start).collect();
-    // A run that has failed ends its output early; the comparison below shows its error.
+    // A run that has failed ends its output early; the comparison below prints its error.
     let first_line = |child: &mut Child| {
         let mut line = String::new();
         child.stdout.as_mut().unwrap().take("there\n".len() as u64).read_to_string(&mut line).unwrap();
@@ -262,7 +262,7 @@ fn the_server_is_in_a_private_directory_at_its_place() {
         );
         let text = scene.shell(&[], &script);
         let lines: Vec<_> = text.lines().collect();
-        // The account of root's servers passes through what is root's.
+        // Root's servers run as another account, which must enter root's directory.
         let run = if user.uid() == 0 { "711 0".to_owned() } else { format!("700 {}", user.uid()) };
         assert_eq!(lines[0], run);
         assert!(lines[1].starts_with("700 ") && lines[1] == lines[2], "{text}");

@@ -1,4 +1,4 @@
-//! Databases of failed tests: which are left, and what is known of those that are not.
+//! Databases of failed tests: which ones pgfresh keeps, and how it reports the others.
 
 use std::process::Command;
 use std::thread;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::common::gateway::Gateway;
 use crate::common::{Outcome, Scene, User, collect, ground, wait_until};
 
-/// A project of its own.
+/// Makes a project.
 fn project() -> Scene {
     let scene = Scene::new(User::Ourselves);
     scene.write("pgfresh.toml", "[template]\nsql = \"schema.sql\"\n");
@@ -16,7 +16,7 @@ fn project() -> Scene {
     scene
 }
 
-/// A test of that name fails in a database of its own.
+/// Leases a database, and releases it as that of the failed test `test`.
 fn fail(scene: &Scene, test: &str) {
     let leased = scene.run(["url"]);
     assert_eq!(leased.code, Some(0), "{leased}");
@@ -25,7 +25,7 @@ fn fail(scene: &Scene, test: &str) {
     assert_eq!(released.code, Some(0), "{released}");
 }
 
-/// A run that keeps the databases of failed tests, of a script whose `$0` is pgfresh.
+/// Runs a script whose `$0` is pgfresh, and keeps the databases of failed tests.
 fn run_keeping(scene: &Scene, options: &[&str], script: &str) -> Outcome {
     let program = ground::program().to_str().unwrap();
     let outcome =
@@ -34,7 +34,7 @@ fn run_keeping(scene: &Scene, options: &[&str], script: &str) -> Outcome {
     outcome
 }
 
-/// The kept databases with the names of their tests.
+/// Returns the kept databases with the names of their tests.
 fn kept(scene: &Scene) -> Vec<(String, String)> {
     let outcome = scene.run(["status", "--json"]);
     let status: Value = serde_json::from_str(&outcome.stdout).unwrap();
@@ -59,7 +59,7 @@ fn a_test_that_fails_again_and_again_leaves_one_database_and_the_oldest_make_roo
     assert_eq!(scene.run(["stop"]).code, Some(0));
 }
 
-/// What it has is in a transaction, which ends with it, whatever other requests do with the name just then.
+/// The data of a rollback lease are in a transaction that ends with it, whatever other requests do with the name at that time.
 #[test]
 fn what_a_failed_test_has_in_a_transaction_is_released() {
     let gateway = Gateway::start(15, "", &["--keep-failed"]);
@@ -113,7 +113,7 @@ fn a_kept_database_that_is_released_is_known_no_more() {
     let unknown = scene.run(["diff", &name]);
     let expected = format!("pgfresh: no database \"{name}\" is leased or kept\n");
     assert!(unknown.code == Some(1) && unknown.stderr.starts_with(&expected), "{unknown}");
-    // Its name is that of any database now.
+    // The name is free for any database now.
     assert_eq!(scene.run(["psql", &name, "--", "-qc", "INSERT INTO one VALUES (1)"]).code, Some(0));
     assert_eq!(kept(&scene).len(), 1);
     assert_eq!(scene.run(["stop"]).code, Some(0));
@@ -144,7 +144,7 @@ fn a_test_that_left_databases_in_several_runs_has_them_named() {
 fn a_database_that_a_run_has_kept_is_found_by_the_name_that_the_run_has_said() {
     let scene = project();
     let script = "\"$0\" url a >url; \"$0\" psql a -- -qc 'INSERT INTO one VALUES (1)'; \"$0\" release a --failed --test 'a test'";
-    // The server that any other name is in, too.
+    // A server in the background has all other names.
     assert_eq!(scene.run(["url"]).code, Some(0));
     let outcome = run_keeping(&scene, &[], script);
     let (_, name) = kept(&scene).remove(0);

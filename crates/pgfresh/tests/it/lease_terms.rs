@@ -1,4 +1,4 @@
-//! What a name is leased as, and when its lease is over, where one client after the other asks for it on other terms.
+//! Kind and end of a lease when several clients ask for one name on different terms.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,7 +26,7 @@ on_every_major! {
     of_snapshots_with_one_name_one_is_made
 }
 
-/// With two templates, each with a table that is called like it.
+/// Starts a gateway with two templates, each with a table whose name has the template's name.
 fn with_two_templates(major: u32, options: &[&str]) -> Gateway {
     let scene = Scene::new(User::Ourselves);
     scene.write("pgfresh.toml", "[template.a]\nsql = \"a.sql\"\n[template.c]\nsql = \"c.sql\"\n");
@@ -38,7 +38,7 @@ fn with_two_templates(major: u32, options: &[&str]) -> Gateway {
     Gateway { serve: Serve::at(scene, words), major }
 }
 
-/// Of which template a session has a copy.
+/// Returns the name of the template that a session has a copy of.
 fn template_of(session: &mut Connection) -> String {
     session.value("SELECT relname FROM pg_class WHERE relname LIKE 'of\\__' AND relkind = 'r'").unwrap()
 }
@@ -58,7 +58,7 @@ fn a_name_is_a_copy_of_the_template_that_is_asked_for_or_an_error(major: u32) {
         refused();
         session.close();
         refused();
-        // In rollback isolation all sessions of a lease have the same start-up parameters.
+        // All sessions of a rollback lease have equal startup parameters.
         for words in ["-cpgfresh.template=a", ""].into_iter().take(if isolation == "clone" { 2 } else { 1 }) {
             let mut joined = connect(words).unwrap();
             assert_eq!(template_of(&mut joined), "of_a");
@@ -82,7 +82,7 @@ fn a_name_is_a_copy_of_the_template_that_is_asked_for_or_an_error(major: u32) {
     }
 }
 
-/// More often than there is room for such databases.
+/// The test repeats this more often than the server has space for such databases.
 fn a_database_that_a_client_has_made_a_template_is_dropped(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--space", "64MB", "--linger", "0"]);
     for number in 0..8 {
@@ -125,7 +125,7 @@ fn a_client_may_leave_while_its_session_is_closed(major: u32) {
     assert_eq!((&status["errors"], &status["dropped"]), (&json!({}), &json!({})));
 }
 
-/// A session may be counted in a lease before it has a backend that can be told.
+/// A session may count in a lease before it has a backend that pgfresh can end.
 fn a_session_that_begins_while_the_others_are_closed_is_not_waited_for(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "60s"]);
     let mut random = Random::new();
@@ -139,7 +139,7 @@ fn a_session_that_begins_while_the_others_are_closed_is_not_waited_for(major: u3
                 lock(&stay).push(session);
             }
         };
-        // In rollback isolation nothing of a lease is left once it is reset and has no session.
+        // In rollback isolation, a lease ends with a reset if it has no session.
         let is_served = |code: u16| assert!([204, 404].contains(&code), "{name}: {code}");
         let reset = || is_served(gateway.reset(&name).0);
         let release = || is_served(gateway.http("DELETE", &format!("/v1/databases/{name}"), "").0);
@@ -159,7 +159,7 @@ fn a_session_that_begins_while_the_others_are_closed_is_not_waited_for(major: u3
     assert_eq!(gateway.status()["errors"], json!({}));
 }
 
-/// The server may go while a statement is on its way to it. Then its own words may be lost, as with any server.
+/// The server may close the connection while it gets a statement. The client may then lose the error, as with any server.
 fn a_client_that_is_busy_hears_that_its_session_is_closed(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "60s"]);
     for round in 0..20 {

@@ -18,7 +18,7 @@ on_every_major! {
     a_new_session_has_nothing_of_an_earlier_one
 }
 
-/// Settings of a role that another session changes.
+/// `ALTER ROLE ALL` is in force for each session that begins afterwards.
 fn settings_of_roles_are_those_in_force_when_a_session_begins(major: u32) {
     const WORK_MEM: &str = "SHOW work_mem";
     let gateway = Gateway::clean(major, &[]);

@@ -1,4 +1,4 @@
-//! `pgfresh diff`: what it prints of a database is what was done in it.
+//! `pgfresh diff` prints exactly the changes of a database.
 
 mod catalogs;
 mod generated;
@@ -35,7 +35,7 @@ fn succeed(scene: &Scene, options: &[&str], text: &str) -> String {
     outcome.stdout
 }
 
-/// All that the edits do, as it is read on 80 columns.
+/// Output for all edits, on 80 columns.
 const SHOWN: &str = r#"x differs from template "app": 11 tables, 1 sequence, 15 definitions
 
 Definitions
@@ -118,7 +118,7 @@ fn what_was_done_is_what_is_printed(major: u32) {
     let shown = succeed(&scene, &options, text);
     let (shown, count) = shown.rsplit_once("\n19").unwrap();
     assert_eq!(count, "\n", "it has changed nothing");
-    // What grants are called differs between majors, and how a view is written.
+    // The text of grants and views differs between majors.
     let lines = SHOWN.lines().map(|line| match line {
         "VIEW" => line_with(shown, "  ~ view public.ids: "),
         line if line.contains("GRANTS") => line_with(shown, "  + grants on public.orders: {postgres="),
@@ -244,7 +244,7 @@ fn a_lease_is_read_while_its_client_is_at_work_and_lasts_as_it_would() {
         "CREATE TABLE one (id int PRIMARY KEY); CREATE TABLE two (id int PRIMARY KEY) PARTITION BY LIST (id); \
          CREATE TABLE two_1 PARTITION OF two FOR VALUES IN (1); CREATE VIEW all_ids AS SELECT id FROM one UNION TABLE two;",
     );
-    // What is not committed is not seen; a table that a client has locked is said to be.
+    // Uncommitted changes are invisible, and pgfresh reports the table that a client has locked.
     let text = "pgfresh url x >/dev/null; mkfifo pipe; in_database x <pipe & exec 3>pipe; \
         echo 'INSERT INTO one VALUES (1); BEGIN; INSERT INTO one VALUES (2); LOCK TABLE two; SELECT 1 \\g ready' >&3; \
         while ! test -s ready; do sleep 0.1; done; pgfresh diff x; exec 3>&-; wait; pgfresh diff x; pgfresh status";
@@ -294,7 +294,7 @@ fn of_many_tables_and_rows_some_are_shown_and_the_others_counted() {
     );
 }
 
-/// Rows of the table whose comparison must not take memory for all of them.
+/// Number of rows in a table whose comparison must not hold all of them in memory.
 const MANY: usize = 300_000;
 
 #[test]
@@ -317,7 +317,7 @@ fn many_rows_are_compared_in_little_memory_and_others_lease_copies_meanwhile() {
     assert!(shown.contains("x differs from template \"app\": 2 tables\n"), "{shown}");
     assert!(shown.contains("public.keyed: 3 updated\n  ~ id=100000  v: 'value 100000' → NULL\n"), "{shown}");
     assert!(shown.contains("public.bag: 1 deleted (no primary key: whole rows)\n  - v='value "), "{shown}");
-    // A row has 32 bytes of digest and a key on each side: all of them would take more than 40 MB.
+    // A digest of 32 bytes and a key for each row and side would take more than 40 MB.
     assert!(after - before < 16_384, "{} kB more", after - before);
 }
 

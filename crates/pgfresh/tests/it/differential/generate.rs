@@ -1,52 +1,52 @@
-//! Generated cases: what sessions do with a database, how they end, and how the database is handed out next.
+//! Generates cases: the sessions of a database, their ends, and the way in which the next client gets the database.
 
 use std::fmt;
 
 use super::parameters::Parameter;
 use crate::common::random::Random;
 
-/// What sessions do: one statement a line; `{n}` stands for a small number.
+/// Statements of sessions, one a line; `{n}` stands for a small number.
 const STATEMENTS: &str = include_str!("statements.sql");
 
-/// How the next holder gets a database.
+/// Way in which the next client gets a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handover {
-    /// Its lease ends with the last session; another name gets it sooner or later.
+    /// The lease ends with its last session, and one of several other names gets the database.
     NewName,
-    /// Its lease ends with the last session, and a session with the same name begins at once.
+    /// The lease ends with its last session, and a session with the same name begins at once.
     SameName,
-    /// It is reset over HTTP.
+    /// A request over HTTP resets the database.
     Http,
-    /// It is reset by the connection of the next session.
+    /// The connection of the next session resets the database.
     Connection,
 }
 
-/// How a session ends.
+/// End of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With a Terminate message.
+    /// The client sends a Terminate message.
     Terminate,
     /// The client closes the connection.
     Close,
-    /// … in a transaction that has written.
+    /// The client closes the connection in a transaction that has written.
     InTransaction,
-    /// … while it sends rows.
+    /// The client closes the connection while it sends rows.
     InCopy,
-    /// … while it reads rows.
+    /// The client closes the connection while it reads rows.
     InResult,
     /// Another session terminates it.
     Terminated,
-    /// A statement is cancelled by its timeout, and then by its client.
+    /// A timeout cancels a statement, and then the client cancels one.
     Cancelled,
-    /// The server ends it because it is idle in a transaction.
+    /// The server ends a session that is idle in a transaction.
     IdleTimeout,
-    /// Its process is killed, and the server recovers.
+    /// A signal kills the backend, and the server recovers.
     Killed,
-    /// It is still open when the database is reset over HTTP.
+    /// The session is still open when a request over HTTP resets the database.
     LeftOpen,
 }
 
-/// What one session does.
+/// Statements, parameters and end of one session.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionPlan {
     pub(crate) guest: bool,
@@ -55,12 +55,12 @@ pub(crate) struct SessionPlan {
     pub(crate) end: End,
 }
 
-/// What happens to one database.
+/// Sessions of one database, and the handover to the next client.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) number: u32,
     pub(crate) handover: Handover,
-    /// Whether the sessions are open at the same time.
+    /// Whether the sessions are open at once.
     pub(crate) at_once: bool,
     pub(crate) sessions: Vec<SessionPlan>,
     /// Whether the next session has the parameters of the last one.
@@ -68,14 +68,14 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// The parameters of the session that looks at the database afterwards.
+    /// Returns the parameters of the session that examines the database afterwards.
     pub(crate) fn next_parameters(&self) -> Vec<Parameter> {
         let last = self.sessions.last().filter(|last| self.same_parameters && !last.guest);
         let parameters = last.map(|last| last.parameters.clone()).unwrap_or_default();
         parameters.into_iter().filter(Parameter::is_harmless).collect()
     }
 
-    /// Whether the server crashes in it.
+    /// Whether the case has a crash of the server.
     pub(crate) fn crashes(&self) -> bool {
         self.sessions.iter().any(|session| session.end == End::Killed)
     }
@@ -97,11 +97,11 @@ impl fmt::Display for Case {
     }
 }
 
-/// Makes cases from a seed: each from its own number, so that one can be played alone.
+/// Generator of cases. Each depends only on the seed and its own number, so that one can be repeated alone.
 pub(crate) struct Generator {
     pub(crate) seed: u64,
     pub(crate) parameters: Vec<Parameter>,
-    /// One case of so many has a crash.
+    /// Number of cases for one with a crash.
     pub(crate) crash_every: u32,
 }
 
@@ -121,7 +121,7 @@ impl Generator {
             let last = sessions.len() - 1;
             sessions[last].end = End::Killed;
             sessions[last].guest = false;
-            // What was not written when the server crashed is not there in any case.
+            // A crash would lose changes that are not in the WAL yet.
             sessions[0].statements.insert(0, "SET synchronous_commit = on".to_owned());
         }
         let (at_once, same_parameters) = (random.chance(50), random.chance(50));
@@ -151,7 +151,7 @@ impl Generator {
     }
 }
 
-/// Mostly what test suites do, and in `rare` of 100 cases something else.
+/// Draws a statement of test suites, or in `rare` of 100 cases an unusual one.
 pub(crate) fn statement(random: &mut Random, rare: usize) -> String {
     let wanted = if random.chance(rare) { "rare" } else { "common" };
     let lines: Vec<&str> =
@@ -160,12 +160,12 @@ pub(crate) fn statement(random: &mut Random, rare: usize) -> String {
     random.choose(&lines).replace("{n}", &n.to_string())
 }
 
-/// The query strings of a line, which `;; ` separates: each is sent when the one before is answered.
+/// Returns the queries of a line, between `;; `. The client sends each after the answer to the one before.
 pub(crate) fn queries(line: &str) -> impl Iterator<Item = &str> {
     line.split(";; ")
 }
 
-/// All statements with the kind of their section: "common" or "rare".
+/// Returns all statements with the kind of their section: "common" or "rare".
 pub(crate) fn statements() -> Vec<(&'static str, &'static str)> {
     let mut kind = "";
     let mut all = Vec::new();

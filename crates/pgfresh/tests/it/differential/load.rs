@@ -1,4 +1,4 @@
-//! Other leases that come and go meanwhile.
+//! Other leases that begin and end during the cases.
 
 use std::sync::mpsc::Receiver;
 
@@ -7,10 +7,10 @@ use super::generate::{queries, statement};
 use crate::common::connection::{Address, Connection};
 use crate::common::random::Random;
 
-/// What statements begin with that change all databases; the cases themselves have them, one at a time.
+/// Beginnings of statements that change all databases; only the cases themselves have them, one at a time.
 const SHARED: [&str; 2] = ["ALTER ROLE", "ALTER SYSTEM"];
 
-/// Plays a lease of two sessions for each of `cases`, beside it.
+/// Plays a lease of two sessions for each of `cases`, at the same time as the case.
 pub(crate) fn play_others(address: &Address, seed: u64, cases: &Receiver<u32>) {
     let mut random = Random::seeded(!seed);
     for case in cases {
@@ -20,7 +20,7 @@ pub(crate) fn play_others(address: &Address, seed: u64, cases: &Receiver<u32>) {
             let _ = session.rows("SET lock_timeout = '200ms'");
             for _ in 0..random.below(4) {
                 let line = statement(&mut random, 3);
-                // What changes all databases at any moment makes no two sessions comparable.
+                // A change of all databases at any moment would make sessions incomparable.
                 if !SHARED.iter().any(|start| line.starts_with(start)) {
                     queries(&line).for_each(|query| drop(session.rows(query)));
                 }

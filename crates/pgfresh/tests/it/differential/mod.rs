@@ -1,9 +1,8 @@
-//! The differential test: whatever sessions have done to a database and however they ended, the database that is handed
-//! out next equals one that nobody has used and that plain CREATE DATABASE has made from the template, and the session
-//! equals a new connection to the server.
+//! Differential test. After any sessions, and any ends of them, the next client's database equals one that plain CREATE DATABASE
+//! makes from the template. Its session equals a new connection to the server.
 //!
-//! Black box: clients of a `pgfresh serve` over the wire and HTTP. `PGFRESH_DIFFERENTIAL_SEED` repeats the cases of a run;
-//! `PGFRESH_DIFFERENTIAL_ONLY` plays one of them alone.
+//! The tests are clients of a `pgfresh serve` over PostgreSQL's protocol and HTTP. `PGFRESH_DIFFERENTIAL_SEED` repeats the cases of a
+//! run; `PGFRESH_DIFFERENTIAL_ONLY` plays one of them alone.
 
 mod content;
 mod generate;
@@ -24,17 +23,17 @@ use generate::{Case, End, Generator, Handover, SessionPlan};
 use parameters::{Parameter, WITHOUT_ANOTHER_VALUE};
 use runner::Runner;
 
-/// A template with one of everything that a reset has to think of.
+/// Template with an object of each kind that a reset must handle.
 const TEMPLATE: &str = include_str!("template.sql");
-/// What belongs to a database, and CREATE DATABASE does not copy.
+/// Objects of a database that CREATE DATABASE does not copy.
 const DATABASE: &str = include_str!("database.sql");
 
-/// A lease that ends with its last session.
+/// Options of a lease that ends with its last session.
 const BRIEF: &str = "-c pgfresh.linger=0";
-/// A lease that outlives its sessions.
+/// Options of a lease that outlives its sessions.
 const LASTING: &str = "-c pgfresh.linger=60s";
 
-/// Touches each table that has rows in the template, some that have none, and sequences.
+/// Statements that change each table with rows in the template, some without, and sequences.
 const TOUCH: [&str; 16] = [
     "UPDATE public.country SET dial = 7",
     "DELETE FROM public.tree",
@@ -54,10 +53,10 @@ const TOUCH: [&str; 16] = [
     "INSERT INTO information_schema.extra VALUES (7)",
 ];
 
-/// So many of these are of tables that any reset can restore; the others may be a reason to drop.
+/// Number of first statements in [`TOUCH`] whose tables every reset can restore. The others may make pgfresh drop the database.
 const EASY: usize = 10;
 
-/// A gateway whose template is that of this file. Logical slots need a `wal_level` of their own.
+/// Starts a gateway with the template of this module. Logical slots need `--set wal_level=logical` in `options`.
 fn start(major: u32, options: &[&str]) -> Gateway {
     let words = [&["--set", "max_prepared_transactions=8"], options].concat();
     Gateway::start(major, &format!("{TEMPLATE};\n{DATABASE}"), &words)
@@ -68,12 +67,12 @@ fn number(variable: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is no number: {value}")))
 }
 
-/// The number of generated cases for each major.
+/// Returns the number of generated cases for each major.
 fn cases() -> u32 {
     depth::rounds(100)
 }
 
-/// Fails if anything differed: with all differences counted, and the first of them in full.
+/// Fails if there are findings: prints their number, and the first in full.
 fn assert_none(findings: &[String], seed: u64) {
     let shown: Vec<_> = findings.iter().take(12).map(String::as_str).collect();
     assert!(
@@ -90,7 +89,7 @@ fn whatever_was_done_what_is_handed_out_is_new(major: u32, options: &[&str]) {
     let seed = number("PGFRESH_DIFFERENTIAL_SEED").unwrap_or_else(|| Random::new().number());
     println!("PostgreSQL {major}: seed {seed}");
     let (parameters, _) = Parameter::all(&gateway.server());
-    // A recovery takes as long as many cases.
+    // A crash recovery takes as long as many cases.
     let parameters = parameters.into_iter().filter(|parameter| parameter.name != "post_auth_delay").collect();
     let generator = Generator { seed, parameters, crash_every: (cases() / 3).clamp(10, 500) };
     let numbers = match number("PGFRESH_DIFFERENTIAL_ONLY") {
@@ -103,7 +102,7 @@ fn whatever_was_done_what_is_handed_out_is_new(major: u32, options: &[&str]) {
         let (others, cases) = sync_channel(1);
         scope.spawn(move || load::play_others(&address, seed, &cases));
         for number in numbers {
-            // While the one before is still played there is load enough.
+            // If the load of an earlier case still runs, it is enough.
             let _ = others.try_send(number);
             runner.run(&generator.case(number));
         }
@@ -125,7 +124,7 @@ fn whatever_was_done_what_is_handed_out_is_new_on_postgres_18() {
     whatever_was_done_what_is_handed_out_is_new(18, &["--set", "wal_level=logical"]);
 }
 
-/// With `--paranoid` pgfresh compares each database itself: what differs is dropped and reported, never handed out.
+/// With `--paranoid` pgfresh compares each database itself. It drops and reports a database that differs, and no client gets it.
 #[test]
 fn paranoid_sees_whatever_this_test_sees() {
     let gateway = start(15, &["--paranoid"]);
@@ -146,8 +145,8 @@ fn paranoid_sees_whatever_this_test_sees() {
     );
 }
 
-/// Each parameter in turn: a session that has it touches every table, the database is reset, and it and its next
-/// session, with that parameter and without, are compared.
+/// Tries each parameter: a session with it changes every table, pgfresh resets the database, and the test compares the database and
+/// its next session, with that parameter and without.
 fn no_start_up_parameter_changes_what_is_handed_out(major: u32) {
     let gateway = start(major, &[]);
     let (parameters, without) = Parameter::all(&gateway.server());
@@ -166,7 +165,7 @@ fn no_start_up_parameter_changes_what_is_handed_out(major: u32) {
         let rounds = [(Handover::Http, false, &TOUCH[..]), (Handover::Connection, true, &TOUCH[..EASY])];
         for (handover, same_parameters, statements) in rounds {
             let own = std::slice::from_ref(parameter);
-            // Once all that the session leaves has the parameter; once everything is touched for sure.
+            // Statements may fail under the parameter. A session without it then ensures that every table changes.
             let mut sessions = vec![plan(own, statements)];
             if handover == Handover::Http {
                 sessions.push(plan(&[], statements));
@@ -181,7 +180,7 @@ fn no_start_up_parameter_changes_what_is_handed_out(major: u32) {
         runner.findings.len()
     );
     assert_none(&runner.findings, 0);
-    // A database that was dropped proves nothing.
+    // A dropped database proves nothing.
     let share = 10 * runner.recycled as usize / parameters.len();
     assert!(
         share >= 8,

@@ -1,39 +1,39 @@
-//! Every parameter that a client may set when it connects, each at a value that is not its default.
+//! Every parameter that a client may set when it connects, each with a value that is not its default.
 
 use crate::common::connection::{Address, Connection};
 
-/// A parameter and a value that the server accepts for it.
+/// Parameter, and a value that the server accepts for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
     pub(crate) value: String,
 }
 
-/// Parameters for which a stock server has one value only, or none that a client may give.
+/// Parameters for which a stock server has one value only, or accepts no value from a client.
 pub(crate) const WITHOUT_ANOTHER_VALUE: [&str; 11] = [
-    // There is one access method.
+    // PostgreSQL has one access method.
     "default_table_access_method",
     // Libraries must be in a folder that has none.
     "local_preload_libraries",
-    // A build without lz4 has pglz alone.
+    // Builds without lz4 have only pglz.
     "default_toast_compression",
-    // Builds with assertions only.
+    // Only builds with assertions have it.
     "debug_discard_caches",
-    // The value of a table that a snapshot or transaction fixes.
+    // A snapshot or transaction fixes their values.
     "transaction_deferrable",
     "transaction_isolation",
     "transaction_read_only",
-    // They have no effect on a unix socket.
+    // Connections over a unix socket ignore them.
     "tcp_keepalives_count",
     "tcp_keepalives_idle",
     "tcp_keepalives_interval",
     "tcp_user_timeout",
 ];
 
-/// Not shown in `pg_settings`. That of the session's user has no effect at the start.
+/// Parameters that `pg_settings` does not list. A client cannot set the one of the session's user at the start.
 const HIDDEN: [(&str, &str); 1] = [("role", "guest")];
 
-/// Strings that the server accepts.
+/// Values of string parameters that the server accepts.
 const STRINGS: [(&str, &str); 22] = [
     ("application_name", "someone"),
     ("backtrace_functions", "foo"),
@@ -63,7 +63,7 @@ const SETTABLE: &str = "SELECT name, vartype, setting, min_val, max_val, array_t
     WHERE context IN ('user', 'superuser', 'backend', 'superuser-backend') ORDER BY name";
 
 impl Parameter {
-    /// As a word of `options`.
+    /// Returns the parameter as a word of `options`.
     pub(crate) fn option(&self) -> String {
         let escaped = self.value.replace('\\', "\\\\").replace(' ', "\\ ");
         format!("-c {}={escaped}", self.name)
@@ -74,8 +74,8 @@ impl Parameter {
         !self.name.ends_with("_timeout") && self.name != "exit_on_error" && self.name != "post_auth_delay"
     }
 
-    /// All parameters that the server at `address` lets a superuser set, and the names of those for which it accepts
-    /// no other value.
+    /// Returns all parameters that the server at `address` lets a superuser set, and the names of those for which it accepts no other
+    /// value.
     pub(crate) fn all(address: &Address) -> (Vec<Self>, Vec<String>) {
         let mut session = Connection::open(address, "postgres", &[]).unwrap();
         let (mut all, mut without) = (Vec::new(), Vec::new());
@@ -95,7 +95,7 @@ impl Parameter {
         (all, without)
     }
 
-    /// Whether the server opens a session with it, in which it has another value than `now`.
+    /// Whether the server opens a session with the parameter in which the value differs from `now`.
     fn is_accepted(&self, address: &Address, now: &str) -> bool {
         let Ok(mut session) = Connection::open(address, "postgres", &[("options", &self.option())]) else {
             return false;
@@ -114,7 +114,7 @@ fn candidates(name: &str, kind: &str, now: &str, [low, high, labels]: [&str; 3])
             let known = STRINGS.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
             known.map(|(_, value)| (*value).to_owned()).chain(["x".to_owned()]).collect()
         }
-        // Long enough to do something in.
+        // The timeout is long enough for some statements.
         _ if name.ends_with("_timeout") => vec!["500".to_owned()],
         _ if name == "post_auth_delay" => vec!["1".to_owned()],
         _ => {

@@ -1,15 +1,15 @@
-//! Plays a case: opens its sessions through the gateway, lets them do what they do, and ends them.
+//! Plays a case: opens its sessions through the gateway, runs their statements, and ends them.
 
 use super::generate::{Case, End, SessionPlan, queries};
 use super::parameters::Parameter;
 use crate::common::connection::{Connection, SqlError};
 use crate::common::gateway::Gateway;
 
-/// No session waits longer for another one's lock.
+/// Timeout for the lock of another session.
 const BOUNDED: &str = "SET lock_timeout = '200ms'";
 
-/// Plays `case` in database `name`, of which words for `options` say how long its lease lasts. Returns the sessions
-/// that are left open. Statements may fail, connections may not.
+/// Plays `case` in database `name`. `options` has the duration of its lease. Returns the sessions that stay open. Statements may
+/// fail, connections must not.
 pub(crate) fn play(
     gateway: &Gateway,
     case: &Case,
@@ -61,7 +61,7 @@ fn open(gateway: &Gateway, plan: &SessionPlan, name: &str, options: &str) -> Res
     Ok(session)
 }
 
-/// Ends a session; returns it if it is left open. That a connection breaks is what most of this is for.
+/// Ends a session; returns it if it stays open. Most ends break the connection.
 fn end(gateway: &Gateway, mut session: Connection, end: End) -> Option<Connection> {
     match end {
         End::Terminate => session.close(),

@@ -1,5 +1,5 @@
-//! Plays cases on one gateway and compares each database that is handed out with one that nobody has used, and each
-//! session with a new connection to the server.
+//! Plays cases on one gateway, and compares each leased database with an unused one, and each session with a new connection to the
+//! server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
@@ -14,39 +14,39 @@ use crate::common::connection::{Connection, SqlError};
 use crate::common::gateway::Gateway;
 use crate::common::{ground, wait_until};
 
-/// Undoes what the cases change for all databases: that is not what is tested here.
+/// Reverts changes of the cases that affect all databases, which are not the subject of this test.
 const UNDO_SHARED: &str =
     "ALTER ROLE guest RESET ALL; ALTER ROLE postgres RESET ALL; ALTER ROLE ALL RESET ALL";
-/// What a finding says of a session that was handed out and answers no more.
+/// Text of a finding about a new session that stops answering.
 const BROKE: &str = "the session broke";
-/// Of so many databases that are handed out one is compared by `pg_dump`, too.
+/// Number of leased databases for one that `pg_dump` also compares.
 const DUMP_EVERY: u32 = 10;
-/// The last major whose databases the system's `pg_dump` reads.
+/// Last major whose databases the system's `pg_dump` reads.
 const DUMPED_MAJOR: u32 = 15;
 
-/// A gateway, what a database and a session of it must be, and what was found instead.
+/// Gateway, expected content and session state, and findings.
 pub(crate) struct Runner {
     pub(crate) gateway: Gateway,
     reference: Content,
-    /// The same database after a crash, which has emptied what is not logged.
+    /// Reference database after a crash, which has emptied its unlogged tables.
     crashed: Option<Content>,
     dump: String,
     seeded: SeededNumbers,
-    /// The case that has used a database last, by the database's oid.
+    /// Case that has used a database last, by the database's oid.
     used: HashMap<String, Case>,
-    /// Cases in which sessions had a database.
+    /// Number of cases whose sessions had a database.
     pub(crate) played: u32,
-    /// Databases handed out, and compared.
+    /// Number of leased databases that were compared.
     pub(crate) compared: u32,
     pub(crate) recycled: u32,
     pub(crate) dropped: u32,
-    /// Neither handed out nor dropped by the end.
+    /// Number of databases that no client got and pgfresh did not drop by the end.
     pub(crate) unsettled: u32,
     restored: usize,
     pub(crate) findings: Vec<String>,
-    /// Those of the findings that are about what a database holds.
+    /// Findings about the content of a database.
     pub(crate) dirty: Vec<String>,
-    /// How often each probe and relation differed, and how it did first.
+    /// Number of differences of each probe and relation, with the first one.
     tally: BTreeMap<String, (u32, String)>,
 }
 
@@ -59,7 +59,7 @@ impl Runner {
         let mut session = Connection::open(&server, "reference", &[]).unwrap();
         let seeded = SeededNumbers::read(&mut session).unwrap();
         session.close();
-        // Nothing of it is lost when the server crashes.
+        // A crash of the server must not lose the reference database.
         gateway.direct("postgres", "CHECKPOINT").unwrap();
         let mut runner = Self {
             gateway,
@@ -82,15 +82,15 @@ impl Runner {
         runner
     }
 
-    /// Plays a case, hands its database over, and compares what is handed out.
+    /// Plays a case, lets the next client lease its database, and compares what that gets.
     pub(crate) fn run(&mut self, case: &Case) {
         let (name, lease) = match case.handover {
             Handover::NewName => (format!("new_{}", case.number), BRIEF),
             Handover::SameName => ("same".to_owned(), BRIEF),
             Handover::Http | Handover::Connection => ("kept".to_owned(), LASTING),
         };
-        // A lease that begins may get any database; those of the kept name were compared when they were reset, and no
-        // session is in them but those of the case: a reset may use what they leave.
+        // A new lease may get any database, so it is compared first. The database of the name "kept" was compared after its last
+        // reset. It has no sessions but those of cases, so that a reset may use their backends.
         let first = match case.handover {
             Handover::NewName | Handover::SameName => match self.check_out(&name, lease, &[], case) {
                 Some(first) => Some(first),
@@ -138,7 +138,7 @@ impl Runner {
         drop(left);
     }
 
-    /// Whether the server itself refuses the parameters of a session of the case: some values exclude each other.
+    /// Whether the server itself refuses the parameters of a session of the case, because some values exclude each other.
     fn is_refused_by_the_server(&self, case: &Case, error: &SqlError) -> bool {
         case.sessions.iter().any(|plan| {
             let words: Vec<String> = plan.parameters.iter().map(Parameter::option).collect();
@@ -148,7 +148,7 @@ impl Runner {
         })
     }
 
-    /// Opens a session and compares it and its database with new ones.
+    /// Opens a session, and compares it and its database with new ones.
     fn check_out(
         &mut self,
         name: &str,
@@ -167,11 +167,11 @@ impl Runner {
         let mut found = self.state_differences(&mut session, parameters);
         let used = oid(&mut session).ok().and_then(|oid| self.used.remove(&oid));
         self.recycled += u32::from(used.is_some());
-        // The lease of a session that broke may be over.
+        // The lease of a broken session may have ended.
         let broke = found.iter().any(|line| line.starts_with(BROKE));
         let content = if broke { Vec::new() } else { self.content_differences(name) };
         if !content.is_empty() {
-            // No other case is to suffer from it.
+            // A faulty database must not affect later cases.
             let _ = self.gateway.direct("postgres", &format!("DROP DATABASE \"{name}\" WITH (FORCE)"));
         }
         let dirty = !content.is_empty();
@@ -190,7 +190,7 @@ impl Runner {
         if dirty { self.connect(name, options, parameters).ok() } else { Some(session) }
     }
 
-    /// The database that has this name now.
+    /// Returns the oid of the database that has this name now.
     fn oid_of(&self, name: &str) -> Option<String> {
         let sql = format!("SELECT oid FROM pg_database WHERE datname = '{name}'");
         self.gateway.direct("postgres", &sql).ok()?.into_iter().flatten().next().flatten()
@@ -201,7 +201,7 @@ impl Runner {
         self.gateway.connect(name, format!("{options} {}", words.join(" ")).trim())
     }
 
-    /// In what a session differs from one with the same parameters that does not go through the gateway.
+    /// Returns the differences between a session and one with the same parameters that bypasses the gateway.
     fn state_differences(&self, session: &mut Connection, parameters: &[Parameter]) -> Vec<String> {
         let words: Vec<String> = parameters.iter().map(Parameter::option).collect();
         let options = words.join(" ");
@@ -234,7 +234,7 @@ impl Runner {
         found
     }
 
-    /// What `pg_dump` writes of a database, with the rows of each table sorted; nothing for a major it cannot read.
+    /// Returns the output of `pg_dump` with the rows of each table sorted; empty for a major that it cannot read.
     pub(crate) fn pg_dump(&self, name: &str) -> String {
         if self.gateway.major > DUMPED_MAJOR {
             return String::new();
@@ -249,7 +249,7 @@ impl Runner {
         sort_rows(&String::from_utf8_lossy(&output.stdout))
     }
 
-    /// Makes of roles and server settings what they were.
+    /// Reverts changes of roles and server settings.
     fn undo_shared(&self) {
         self.gateway.wait_for_server();
         self.gateway.direct("postgres", UNDO_SHARED).unwrap();
@@ -264,14 +264,14 @@ impl Runner {
         }
     }
 
-    /// Prints how often what differed.
+    /// Prints the number of differences of each kind.
     pub(crate) fn print_tally(&self) {
         for (times, first) in self.tally.values() {
             println!("{times:>6} times, first: {first}");
         }
     }
 
-    /// Waits until each database that a case has used was handed out again or is gone.
+    /// Waits until another client has got each used database, or pgfresh has dropped it.
     pub(crate) fn settle(&mut self, generator: &Generator) {
         let nothing = Case { sessions: Vec::new(), ..generator.case(0) };
         let mut held = Vec::new();
@@ -297,11 +297,11 @@ impl Runner {
         self.dropped += u32::try_from(before - self.used.len()).unwrap();
     }
 
-    /// Ends with a line of counts; fails if anything differed.
+    /// Prints a line of counts, and fails if anything differed.
     pub(crate) fn report(&self, seed: u64) {
         let Self { played, recycled, dropped, unsettled, .. } = self;
         let share = 100 * recycled / (*played).max(1);
-        // A database that was used twice before it was compared counts once.
+        // A database that two cases used before its comparison counts once.
         let unknown = played.saturating_sub(recycled + dropped + unsettled);
         let (major, status) = (self.gateway.major, self.gateway.status());
         println!(
@@ -317,7 +317,7 @@ impl Runner {
     }
 }
 
-/// Makes a database by plain SQL from the template that the gateway serves.
+/// Makes a database by plain SQL from the gateway's template.
 pub(crate) fn make_copy(gateway: &Gateway, name: &str) {
     let templates =
         "SELECT datname FROM pg_database WHERE datistemplate AND datname NOT IN ('template0', 'template1')";
@@ -330,7 +330,7 @@ fn oid(session: &mut Connection) -> Result<String, SqlError> {
     session.value("SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()")
 }
 
-/// Sorts the rows of each COPY, and leaves out lines that are never twice the same.
+/// Sorts the rows of each COPY, and leaves out lines that differ between any two dumps.
 fn sort_rows(dump: &str) -> String {
     let (mut lines, mut rows, mut in_copy) = (Vec::new(), Vec::new(), false);
     for line in

@@ -1,11 +1,11 @@
-//! All that a session can tell of itself, comparable with that of a new connection to the server.
+//! Complete state of a session, for comparison with a new connection to the server.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::common::connection::{Connection, SqlError};
 
-/// Each is one value that a new session has. Those that load a library come last.
+/// Queries with one value that is equal in each new session. Those that load a library come last.
 const PROBES: [(&str, &str); 17] = [
     ("session_user", "SELECT session_user"),
     ("current_user", "SELECT current_user"),
@@ -24,7 +24,7 @@ const PROBES: [(&str, &str); 17] = [
     ),
     ("replication origin", "SELECT pg_replication_origin_session_is_setup()"),
     ("transaction", "SELECT pg_current_xact_id_if_assigned()"),
-    // Backends that wait for a client are seen (docs/isolation.md); what clients have asked in them is not.
+    // Clients may see waiting backends (docs/isolation.md), but no statement of other clients in them.
     (
         "other sessions",
         "SELECT string_agg(application_name || ' ' || coalesce(query, ''), ', ') FROM pg_stat_activity \
@@ -37,16 +37,16 @@ const PROBES: [(&str, &str); 17] = [
     ("modules", "SELECT string_agg(file_name, ', ' ORDER BY file_name) FROM pg_get_loaded_modules()"),
 ];
 
-/// Every setting with its value, where that comes from, and what RESET would make of it.
+/// Query for every setting with its value, the source of it, and the value that RESET would give.
 const SETTINGS: &str =
     "SELECT name, concat_ws(' | ', setting, source, reset_val, sourcefile, sourceline) FROM pg_settings";
 
-/// Settings with a dot that statements of the cases set; of those that were never set the value is NULL.
+/// Query for settings with a dot that statements of the cases set; the value is NULL for those that nobody has set.
 const CUSTOM: &str = "SELECT n, coalesce(current_setting(n, true), 'NULL') FROM unnest('{app.tester,app.tenant,app.x,\
     auto_explain.log_min_duration,plpgsql.variable_conflict}'::text[]) n UNION ALL SELECT n, coalesce(current_setting(n, true), 'NULL') \
     FROM (SELECT 'app.' || k || '_' || i FROM unnest('{a,b}'::text[]) k, generate_series(1, 11) i) x(n)";
 
-/// First numbers that a session gives after `setseed` with values that the cases use.
+/// First random numbers of a session after `setseed` with values that the cases use.
 pub(crate) struct SeededNumbers(Vec<String>);
 
 impl SeededNumbers {
@@ -62,19 +62,19 @@ impl SeededNumbers {
     }
 }
 
-/// What a session tells, by what was asked.
+/// State of a session, by probe.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SessionState(BTreeMap<String, String>);
 
 impl SessionState {
-    /// Reads a session that nothing was asked yet.
+    /// Reads the state of a session that has run no query yet.
     pub(crate) fn read(session: &mut Connection, seeded: &SeededNumbers) -> Result<Self, SqlError> {
         let mut state = BTreeMap::new();
         state.insert("transaction status".to_owned(), session.status.to_string());
         for (name, value) in &session.parameters {
             state.insert(format!("ParameterStatus {name}"), value.clone());
         }
-        // First, before a probe loads one.
+        // This is the first query, before a probe loads a library.
         let pid = session.value("SELECT pg_backend_pid()")?;
         state.insert("libraries".to_owned(), libraries(&pid));
         let random = session.value("SELECT random()")?;
@@ -95,7 +95,7 @@ impl SessionState {
         Ok(Self(state))
     }
 
-    /// In what `other` differs from this: a line for each probe.
+    /// Returns a line for each probe in which `other` differs from this.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
         for (name, value) in &self.0 {
@@ -110,7 +110,7 @@ impl SessionState {
     }
 }
 
-/// The names of PostgreSQL's libraries, and of libpq, that a backend has loaded.
+/// Returns the names of PostgreSQL's libraries, and of libpq, that a backend has loaded.
 fn libraries(pid: &str) -> String {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let files = maps.lines().filter_map(|line| line.split_whitespace().nth(5));

@@ -1,7 +1,7 @@
-//! Real drivers through the gateway, each in its own language: connect, prepare, copy, cancel, batches and pipelines,
-//! notifications, errors, large values, pools.
+//! Real drivers through the gateway, each in its own language. Their programs connect, prepare, copy and cancel, use batches,
+//! pipelines, notifications, errors, large values and pools.
 //!
-//! The programs are in `tests/drivers/`, with the versions that they are tested with; `scripts/prepare test` installs those.
+//! The programs are in `tests/drivers/`, with the versions of the drivers; `scripts/prepare test` installs those.
 
 mod rust;
 
@@ -12,7 +12,7 @@ use std::process::Stdio;
 
 use crate::common::{Scene, User, end_of, line_of};
 
-/// What was installed of this language. A missing driver is a failure, never a reason to test less.
+/// Returns the path of an installed driver, and fails without it, so that no test is skipped.
 pub(crate) fn installed(path: &str) -> PathBuf {
     let folder = std::env::var_os("PGFRESH_TEST_DRIVERS").map(PathBuf::from).unwrap_or_default();
     let installed = folder.join(path);
@@ -24,8 +24,8 @@ fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/drivers").join(path)
 }
 
-/// Runs a program under `pgfresh run`, once more while its statements are timed, and once more by TLS, where it is to verify
-/// whom it reached; it fails with the first promise that is not kept.
+/// Runs a program under `pgfresh run`, then while pgfresh times its statements, and then over TLS with verification of the server.
+/// Fails with the first check of the program that fails.
 fn run(words: impl IntoIterator<Item = impl Into<OsString>>) {
     let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
     for pgfresh in [
@@ -37,7 +37,7 @@ fn run(words: impl IntoIterator<Item = impl Into<OsString>>) {
         let outcome = scene.run(pgfresh.iter().map(OsString::from).chain(words.iter().cloned()));
         assert!(outcome.code == Some(0), "{outcome}");
         assert!(outcome.stdout.lines().count() > 8, "{outcome}");
-        // Whoever follows its messages never loses the thread.
+        // The tracker has followed all messages.
         let report = fs::read_to_string(scene.directory.join("out.md")).unwrap_or_default();
         let exact = report.contains("Times and runs of statements are exact");
         assert!(exact == pgfresh.contains(&"--profile"), "{report}");
@@ -63,7 +63,7 @@ fn pgx() {
 fn node_postgres() {
     let mut modules = OsString::from("NODE_PATH=");
     modules.push(installed("node/node_modules"));
-    // What it trusts is not the driver's business, but the runtime's.
+    // The Node.js runtime, not the driver, decides which certificates it trusts.
     let script = "NODE_EXTRA_CA_CERTS=${PGSSLROOTCERT-} exec node \"$0\"";
     run(["env".into(), modules, "sh".into(), "-c".into(), script.into(), source("node/drivers.js").into()]);
 }

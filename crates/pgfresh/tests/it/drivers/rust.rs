@@ -11,7 +11,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
 
 const LARGE: usize = 64 << 20;
 
-/// A session, and what is said in it unasked.
+/// Session, and the messages that the server sends unasked.
 struct Session {
     client: Client,
     unasked: tokio::sync::mpsc::UnboundedReceiver<AsyncMessage>,
@@ -23,14 +23,14 @@ async fn connect(config: &Config) -> Session {
     tokio::spawn(async move {
         let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
         while let Some(Ok(message)) = messages.next().await {
-            // Nobody listens any more once the test is through.
+            // The receiver is gone once the test has finished.
             let _ = sender.send(message);
         }
     });
     Session { client, unasked }
 }
 
-/// Does all of it with databases of the server at `url`.
+/// Runs all checks with databases of the server at `url`.
 pub(crate) fn keeps_its_promises(url: &str) {
     let mut config: Config = url.parse().unwrap();
     config.dbname("tokio");
@@ -79,7 +79,7 @@ async fn a_statement_is_cancelled(config: &Config) {
     assert_eq!(session.client.query_one("SELECT 1", &[]).await.unwrap().get::<_, i32>(0), 1);
 }
 
-/// All are on their way at once: the driver waits for none before it sends the next.
+/// The driver sends all queries at once, without waiting for answers.
 async fn queries_need_no_turns(client: &Client) -> Result<(), Error> {
     let next = client.prepare("SELECT $1::int + 1").await?;
     let numbers: Vec<i32> = (0..500).collect();

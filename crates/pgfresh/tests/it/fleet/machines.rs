@@ -1,11 +1,11 @@
-//! A network with a machine for each pgfresh and a balancer in front of them: as pods are behind a service.
+//! Network with a machine for each pgfresh and a load balancer in front of them, like pods behind a service.
 //!
 //! ```text
-//! clients, HAProxy 203.0.113.1:5432 ──┬── 198.51.100.2:5432   pgfresh, a network namespace of its own
-//!                                     ├── 198.51.100.6:5432   another one
+//! clients, HAProxy 203.0.113.1:5432 ──┬── 198.51.100.2:5432   pgfresh in its network namespace
+//!                                     ├── 198.51.100.6:5432   another pgfresh
 //!                                     └── …
 //! ```
-//! All of it goes with the thread that has made it and with the processes in it.
+//! The network ends with the thread that has made it and with the processes in it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -26,18 +26,18 @@ use serde_json::Value;
 use crate::common::leftovers::postmaster_of;
 use crate::common::{Scene, User, end_of, finish, ground, line_of};
 
-/// The password and token of all.
+/// Password and token of all replicas.
 pub(super) const SECRET: &str = "hush";
-/// Where the balancer listens.
+/// Address of the balancer.
 pub(super) const BALANCER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), 5432);
-/// How long a client waits for an answer to HTTP.
+/// Timeout of a client for an answer to HTTP.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What every lease is a copy of.
+/// SQL of the template of all leases.
 const TEMPLATE: &str =
     "CREATE TABLE item (id int PRIMARY KEY, name text); INSERT INTO item VALUES (1, 'one')";
 
-/// Waits for a cable, which is there once standard input says so, takes an address, and becomes pgfresh.
+/// Script that waits for a network cable, which standard input announces, takes an address, and becomes pgfresh.
 const MACHINE: &str = r#"
 echo waiting
 read -r cable
@@ -48,12 +48,12 @@ shift
 exec "$@"
 "#;
 
-/// Runs `play` in a thread whose network has nobody else in it, and fails as it does.
+/// Runs `play` in a thread with its own network, and fails if it fails.
 pub(super) fn in_a_network(play: impl FnOnce() + Send) {
     let name = thread::current().name().unwrap_or("fleet").to_owned();
     thread::scope(|scope| {
         let enter = || {
-            // A child makes it; from then on it lasts as long as this thread and its children.
+            // A child makes the network namespace, which lasts as long as this thread and its children.
             let mut maker = Command::new("unshare");
             maker.args(["--net", "sh", "-c", "ip link set lo up && echo up && read -r _"]);
             let mut maker = maker.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -78,7 +78,7 @@ fn ip(words: &str) {
     assert_eq!(outcome.code, Some(0), "ip {words}\n{outcome}");
 }
 
-/// A certificate for all addresses, and whom clients trust for it.
+/// Certificate for all addresses, and the client configuration that trusts it.
 pub(super) struct Certificate {
     chain: String,
     key: String,
@@ -102,10 +102,10 @@ impl Certificate {
         Self { chain: certificate.pem(), key: key.serialize_pem(), client: Arc::new(client) }
     }
 
-    /// What HTTPS at `address` answers: the status and the body. One connection for each request.
+    /// Sends an HTTPS request to `address` in a new connection. Returns status and body.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Errors of the connection.
     pub(super) fn ask(&self, address: SocketAddr, request: &str, body: &str) -> io::Result<(u16, Value)> {
         let name = ServerName::from(address.ip());
         let connection = ClientConnection::new(self.client.clone(), name).map_err(io::Error::other)?;
@@ -129,14 +129,14 @@ impl Certificate {
     }
 }
 
-/// A machine with a pgfresh, as a pod of the chart: it listens on all addresses, and advertises its own.
+/// Machine with a pgfresh, like a pod of the chart: it listens on all addresses, and advertises its own.
 pub(super) struct Replica {
     pub(super) address: SocketAddr,
     cable: String,
-    /// Until it has ended.
+    /// Process of pgfresh; `None` after its end.
     child: Mutex<Option<Child>>,
     pid: Pid,
-    /// Goes last: it proves that nothing is left.
+    /// Scene, whose drop comes last and proves that nothing is left.
     _scene: Scene,
 }
 
@@ -162,18 +162,18 @@ impl Replica {
         ip(&format!("address add 198.51.100.{}/30 dev {cable}", number * 4 + 1));
         ip(&format!("link set {cable} up"));
         child.stdin.as_mut().unwrap().write_all(b"cable\n").unwrap();
-        // It serves when it says where.
+        // pgfresh serves when it has printed its address.
         line_of(&mut stdout);
         let pid = Pid::from_child(&child);
         Self { address, cable, child: Mutex::new(Some(child)), pid, _scene: scene }
     }
 
-    /// As Kubernetes asks a pod to end.
+    /// Sends SIGTERM, as Kubernetes does to end a pod.
     pub(super) fn terminate(&self) {
         kill_process(self.pid, Signal::TERM).unwrap();
     }
 
-    /// As the kernel does when memory is short.
+    /// Sends SIGKILL, as the kernel does when memory is short.
     pub(super) fn kill(&self) {
         kill_process(self.pid, Signal::KILL).unwrap();
     }
@@ -183,12 +183,12 @@ impl Replica {
         assert!(postmaster_of(owner).expect("a postmaster").kill());
     }
 
-    /// As when a node loses its power: no packet comes from it, nor an error.
+    /// Cuts the machine off as if it had lost its power: it sends no packet and no error.
     pub(super) fn unplug(&self) {
         ip(&format!("link set {} down", self.cable));
     }
 
-    /// Waits for its end; the exit code, if a signal has not ended it.
+    /// Waits for the end of pgfresh. Returns the exit code, or `None` if a signal has ended it.
     pub(super) fn code(&self) -> Option<i32> {
         let mut child = self.child.lock().unwrap().take().expect("a replica that has not ended");
         end_of(&mut child, "of a replica").code()
@@ -208,12 +208,12 @@ impl Drop for Replica {
     }
 }
 
-/// The second of the two addresses of a cable.
+/// Returns the second of the two addresses of a cable.
 fn address(number: u8) -> SocketAddr {
     (Ipv4Addr::new(198, 51, 100, number * 4 + 2), 5432).into()
 }
 
-/// `HAProxy`, which passes TCP through and asks each replica for its status.
+/// `HAProxy` process, which forwards TCP and checks the status of each replica.
 struct Balancer {
     child: Child,
     _scene: Scene,
@@ -241,7 +241,7 @@ impl Balancer {
         command.args(["-db", "-q", "-f"]).arg(&file);
         scene.set(&mut command);
         let path = std::env::var("PATH").unwrap_or_default();
-        // Debian's is for administrators.
+        // Debian installs HAProxy for administrators.
         command.env("PATH", format!("{path}:/usr/sbin"));
         let child = command.spawn().expect("HAProxy, which \"make test\" installs");
         Self { child, _scene: scene }
@@ -255,7 +255,7 @@ impl Drop for Balancer {
     }
 }
 
-/// Some replicas behind a balancer.
+/// Replicas behind a balancer.
 pub(super) struct Fleet {
     _balancer: Balancer,
     pub(super) replicas: Vec<Replica>,
@@ -263,7 +263,7 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// To be called in a network of its own.
+    /// Starts `count` replicas. Call it within [`in_a_network`].
     pub(super) fn start(count: u8) -> Self {
         let certificate =
             Certificate::new((0..count).map(|number| address(number).ip()).chain([BALANCER.ip()]));
@@ -277,7 +277,7 @@ impl Fleet {
     }
 }
 
-/// Whether networks can be made here; says so if not.
+/// Whether the tests can make networks; prints that it skips the test otherwise.
 pub(super) fn is_possible() -> bool {
     let possible = crate::common::is_root();
     if !possible {

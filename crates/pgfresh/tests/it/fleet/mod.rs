@@ -1,6 +1,6 @@
-//! Several pgfresh behind a load balancer, one of which goes: its sessions end, the others go on, and new leases work at once.
+//! Several pgfresh behind a load balancer, one of which ends: its sessions end, the others continue, and new leases work at once.
 //!
-//! With `PGFRESH_TEST_DEPTH=10` it leases 1,000 databases for each way to go, and prints the figures of docs/results.md:
+//! With `PGFRESH_TEST_DEPTH=10` it leases 1,000 databases for each kind of end, and prints the figures of docs/results.md:
 //! `PGFRESH_TEST_DEPTH=10 cargo test --release -p pgfresh --test it fleet:: -- --nocapture --test-threads=1`
 
 mod machines;
@@ -23,32 +23,32 @@ use crate::common::random::Random;
 use crate::common::{depth, wait_until};
 use machines::{BALANCER, Fleet, Replica, in_a_network, is_possible};
 
-/// How many clients lease at the same time.
+/// Number of clients that lease at once.
 const WORKERS: usize = 8;
-/// When a client gives up a machine that says nothing more. Also libpq has it as `tcp_user_timeout`.
+/// Time after which a client gives up a silent machine, as with libpq's `tcp_user_timeout`.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// When a client that waits for an answer asks whether the machine is still there.
+/// Time after which a waiting client probes whether the machine still exists.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
-/// How a replica goes.
+/// Way in which a replica ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Going {
-    /// Its pod is deleted: SIGTERM.
+    /// SIGTERM, as for a deleted pod.
     Terminated,
     /// SIGKILL.
     Killed,
-    /// SIGKILL to its PostgreSQL alone.
+    /// SIGKILL to its PostgreSQL only.
     WithoutPostgres,
-    /// Its machine is cut off.
+    /// The network of its machine is down.
     Unplugged,
 }
 
 const GOINGS: [Going; 4] = [Going::Terminated, Going::Killed, Going::WithoutPostgres, Going::Unplugged];
 
 impl Going {
-    /// Whether a client may hear this of it. Only a process that still lives can say anything, and PostgreSQL, too, hangs up on
-    /// those who still authenticate when it is to end.
+    /// Whether a client may see this ending. Only a living process can send an error, and PostgreSQL, too, closes connections that
+    /// still authenticate when it shuts down.
     fn explains(self, ending: &Ending) -> bool {
         let told = ending.sqlstate.as_deref();
         match self {
@@ -57,31 +57,31 @@ impl Going {
             }
             Self::Terminated => matches!(told, None | Some("57P01")),
             Self::Killed | Self::Unplugged => told.is_none(),
-            // The server's processes notice that they are alone, and so does pgfresh, which then ends.
+            // The server's processes notice that the postmaster has ended, and so does pgfresh, which then ends.
             Self::WithoutPostgres if ending.in_session => matches!(told, None | Some("57P01" | "57P02")),
             Self::WithoutPostgres => matches!(told, None | Some("57P01" | "57P02" | "08006")),
         }
     }
 }
 
-/// What to do about a pgfresh that ends.
+/// Hint in the error of a pgfresh that ends.
 const HINT: &str = "The database is removed. Lease another one from a pgfresh that runs.";
 
-/// Why a session ended.
+/// Reason of a session's end.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Ending {
-    /// Not before it had begun.
+    /// Whether the session had begun.
     in_session: bool,
-    /// Nothing where the connection broke off without a word.
+    /// SQLSTATE of the error; `None` if the connection ended without an error.
     sqlstate: Option<String>,
     hint: Option<String>,
-    /// What the driver says, for one who reads of a failure.
+    /// Message of the driver, for the report of a failure.
     words: String,
 }
 
-/// A leased database and a session with it.
+/// Leased database and a session with it.
 struct Leased {
-    /// The replica that has it, as its URL says.
+    /// Address of its replica, from the URL.
     at: SocketAddr,
     name: String,
     runtime: Runtime,
@@ -90,10 +90,10 @@ struct Leased {
 }
 
 impl Leased {
-    /// Connects to where the answer to a request for a database leads.
+    /// Connects to the database in the answer to a request.
     fn open(answer: &Value) -> Result<Self, Ending> {
         let mut config: Config = answer["url"].as_str().unwrap().parse().unwrap();
-        // The one ends what it says in vain, the other the wait for an answer.
+        // The user timeout bounds unacknowledged data, and the keepalives bound the wait for an answer.
         config.connect_timeout(SILENCE).tcp_user_timeout(SILENCE);
         config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE).keepalives_retries(3);
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -105,13 +105,13 @@ impl Leased {
         Ok(Self { at: address_of(answer), name, runtime, client, connection })
     }
 
-    /// The first value that `sql` returns.
+    /// Returns the first value that `sql` returns.
     fn value(&mut self, sql: &str) -> Result<String, Ending> {
         let Self { runtime, client, connection, .. } = self;
         runtime.block_on(async {
             match client.simple_query(sql).await {
                 Ok(messages) => Ok(first(&messages)),
-                // What the server said before it hung up is an error of the connection.
+                // An error that the server sent before it closed the connection comes as the connection's error.
                 Err(error) if error.code().is_none() => {
                     let ended = timeout(SILENCE, connection).await.expect("an end").unwrap();
                     Err(ending(&ended.err().unwrap_or(error)))
@@ -121,12 +121,12 @@ impl Leased {
         })
     }
 
-    /// Reads what has come meanwhile, as a driver does that listens all the time.
+    /// Reads messages that have come meanwhile, as a driver does that listens all the time.
     fn listen(&self) {
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
     }
 
-    /// Uses the database as a test does: it is fresh, and keeps what is written.
+    /// Uses the database as a test does: checks that it is fresh, and that it keeps written rows.
     fn use_it(&mut self, statements: usize) -> Result<(), Ending> {
         assert_eq!(self.value("SELECT count(*) FROM item")?, "1", "{} is not fresh", self.name);
         for id in 2..statements + 2 {
@@ -155,19 +155,19 @@ fn first(messages: &[SimpleQueryMessage]) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// What the clients saw.
+/// Observations of the clients.
 #[derive(Default)]
 struct Seen {
-    /// How long a lease took through the balancer, and when it was asked for.
+    /// Start and duration of each lease through the balancer.
     leases: Vec<(Instant, Duration)>,
     spread: BTreeMap<SocketAddr, usize>,
-    /// Of sessions, with the replica that they were with.
+    /// Endings of sessions, with their replica.
     endings: Vec<(SocketAddr, Ending)>,
-    /// Requests to the balancer that failed, and when they were made.
+    /// Failed requests to the balancer, with the time of the request.
     refused: Vec<(Instant, String)>,
 }
 
-/// A request for a database, through the balancer.
+/// Requests a database through the balancer.
 fn lease(fleet: &Fleet) -> Result<Value, String> {
     match fleet.certificate.ask(BALANCER, "POST /v1/databases", "") {
         Ok((201, answer)) => Ok(answer),
@@ -176,7 +176,7 @@ fn lease(fleet: &Fleet) -> Result<Value, String> {
     }
 }
 
-/// Leases, uses and releases until `left` is none.
+/// Leases, uses and releases databases until `left` is 0.
 fn work(fleet: &Fleet, left: &AtomicUsize, seen: &Mutex<Seen>) {
     let mut random = Random::new();
     while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
@@ -199,20 +199,20 @@ fn work(fleet: &Fleet, left: &AtomicUsize, seen: &Mutex<Seen>) {
             continue;
         }
         drop(seen);
-        // The one that has it is asked, not the balancer. It may be gone.
+        // The request goes to the replica of the database, not to the balancer. The replica may have ended.
         let name = answer["name"].as_str().unwrap();
         let _: io::Result<_> = fleet.certificate.ask(at, &format!("DELETE /v1/databases/{name}"), "");
     }
 }
 
-/// Where the URL leads.
+/// Returns the address in the URL.
 fn address_of(answer: &Value) -> SocketAddr {
     let config: Config = answer["url"].as_str().unwrap().parse().unwrap();
     let tokio_postgres::config::Host::Tcp(host) = &config.get_hosts()[0] else { panic!("{answer}") };
     SocketAddr::new(host.parse().unwrap(), config.get_ports()[0])
 }
 
-/// A session with each replica, that says nothing meanwhile.
+/// Opens a session with each replica, for clients that stay silent.
 fn sitters(fleet: &Fleet) -> Vec<Leased> {
     let mut sitters: Vec<Leased> = Vec::new();
     wait_until("a lease of each replica", || {
@@ -226,7 +226,7 @@ fn sitters(fleet: &Fleet) -> Vec<Leased> {
     sitters
 }
 
-/// The median, the 99th percentile and the largest, in ms.
+/// Returns the median, the 99th percentile and the maximum, in ms.
 fn summary(times: impl IntoIterator<Item = Duration>) -> String {
     let mut times: Vec<_> = times.into_iter().collect();
     times.sort();
@@ -234,7 +234,7 @@ fn summary(times: impl IntoIterator<Item = Duration>) -> String {
     format!("median {:.1}, p99 {:.1}, largest {:.1} ms", at(50), at(99), at(100))
 }
 
-/// One replica of `count` goes while clients lease.
+/// Ends one replica of `count` while clients lease.
 fn play(count: u8, going: Going) {
     let fleet = Fleet::start(count);
     let leases = depth::rounds(100).min(1000) as usize;
@@ -260,14 +260,14 @@ fn play(count: u8, going: Going) {
     let unexpected: Vec<_> =
         seen.endings.iter().filter(|(at, ending)| *at != victim_at || !going.explains(ending)).collect();
     assert!(unexpected.is_empty(), "{victim_at} has gone, {going:?}, and sessions ended: {unexpected:?}");
-    // What was on its way to the replica is lost with it; from then on each request is answered by another.
+    // Requests that were on their way to the replica fail with it. Another replica answers each later one.
     let late: Vec<_> = seen.refused.iter().filter(|(begun, _)| *begun > ended).collect();
     assert!(late.is_empty(), "after {victim_at} had gone, {going:?}, the balancer refused leases: {late:?}");
-    // The others have not noticed.
+    // Sessions of the other replicas continue.
     for sitter in sitters.iter_mut().filter(|sitter| sitter.at != victim_at) {
         assert_eq!(sitter.value("SELECT count(*) FROM item"), Ok("2".to_owned()), "{}", sitter.at);
     }
-    // One that said nothing meanwhile hears of it, too.
+    // A silent client gets the error, too.
     let sitter = sitters.iter_mut().find(|sitter| sitter.at == victim_at).unwrap();
     sitter.listen();
     let told = sitter.value("SELECT 1").expect_err("a session with a replica that is gone");
@@ -276,7 +276,7 @@ fn play(count: u8, going: Going) {
     assert!(seen.spread.len() == fleet.replicas.len(), "not all had leases: {:?}", seen.spread);
 }
 
-/// Lets it go, and waits until it is gone.
+/// Ends the replica, and waits for the end.
 fn lose(replica: &Replica, going: Going) {
     match going {
         Going::Terminated => replica.terminate(),

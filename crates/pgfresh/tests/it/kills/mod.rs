@@ -3,8 +3,8 @@
 //! ```sh
 //! PGFRESH_TEST_DEPTH=40 PGFRESH_KILLS_SEED=7 cargo test -p pgfresh --test it kills:: -- --nocapture
 //! ```
-//! The seed repeats the plan: commands, victims, signals and moments. What runs beside it does not repeat itself. As root all of
-//! it is in namespaces of its own, so that whatever is there has been left by pgfresh.
+//! The seed repeats the plan: commands, victims, signals and moments. The processes beside it vary. As root, the test runs in new
+//! namespaces, so that every leftover is pgfresh's.
 
 mod life;
 mod machine;
@@ -18,21 +18,21 @@ use crate::common::{Scene, User, ground, is_root};
 use life::{Kind, Life, Plan};
 use machine::Machine;
 
-/// Within this everything is gone that a guard sees to.
+/// Timeout for a guard's cleanup.
 const BOUND: Duration = Duration::from_secs(2);
-/// Within this it must be gone after the next start, also where others keep the machine busy.
+/// Timeout for the next start's cleanup, also on a busy machine.
 const LATEST: Duration = Duration::from_secs(10);
 
-/// What became of the kills of one command.
+/// Results of the kills of one command.
 #[derive(Default)]
 struct Figures {
     kills: usize,
     hit: usize,
-    /// Two seconds later something was left, for the next start to remove.
+    /// Number of kills with leftovers after two seconds, for the next start to remove.
     later: usize,
-    /// Something was left after that.
+    /// Number of kills with leftovers after the next start.
     left: usize,
-    /// How long it took until nothing was left, where a guard saw to it.
+    /// Longest cleanup by a guard.
     longest: Duration,
 }
 
@@ -71,7 +71,7 @@ fn whatever_is_killed_at_whatever_moment_nothing_is_left() {
     assert!(hit * 2 > kills, "only {hit} of {kills} found their victim");
 }
 
-/// Where one user's commands run, with the base image and what else they share.
+/// Scene of one user's commands, with the base image and other shared files.
 struct Home {
     scene: Scene,
     machine: Machine,
@@ -86,7 +86,7 @@ impl Home {
         Self { scene, machine: Machine::look(), spans: BTreeMap::new() }
     }
 
-    /// How long a life takes that nobody disturbs, and a little more.
+    /// Returns the duration of an undisturbed life, and a little more.
     fn span(&mut self, kind: Kind) -> Duration {
         if let Some(span) = self.spans.get(kind.name()) {
             return *span;
