@@ -43,7 +43,7 @@ struct State {
     stamp: String,
     /// SQLSTATEs with which the next sessions of clients are refused.
     refusals: VecDeque<&'static str>,
-    /// How many times backends were to be terminated by SQL, which it does not do.
+    /// Number of times that SQL was to terminate the backends of a lease, which it does not do.
     terminations: usize,
     /// The connections that are open, ours aside.
     open: HashMap<u32, UnixStream>,
@@ -130,7 +130,7 @@ impl FakeServer {
         self.lock().refusals.len()
     }
 
-    /// How many times backends were to be terminated by SQL.
+    /// Returns how many times SQL was to terminate the backends of a lease.
     pub(crate) fn terminations(&self) -> usize {
         self.lock().terminations
     }
@@ -266,7 +266,8 @@ impl FakeServer {
             thread::sleep(Duration::from_millis(1));
         }
         let mut state = self.lock();
-        state.terminations += usize::from(sql.contains("pg_terminate_backend"));
+        let of_lease = sql.contains("pg_terminate_backend") && sql.contains("datid = ");
+        state.terminations += usize::from(of_lease);
         match sql {
             MAY_LEAVE_TRACES => row(&["f"]),
             _ if sql.contains("pg_database_size") => row(&["5", "1000", "f", "false", "735"]),
