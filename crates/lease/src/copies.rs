@@ -139,7 +139,7 @@ impl Inner {
         let begun = Instant::now();
         let is_there = || self.lock().databases.values().any(|held| held.own_name == name);
         while is_there() && begun.elapsed() < PREPARATION_TIMEOUT {
-            // Nobody waits for this but a program that visits all databases, and that seldom.
+            // Only a program that visits all databases waits for this, and only seldom.
             thread::sleep(CROWD_PAUSE);
         }
     }

@@ -61,7 +61,7 @@ fn feed(log: EventLog) -> Feed {
         for SessionEvent { session, database, at, kind } in &entries {
             match kind {
                 SessionEventKind::Began { waited, backend } => {
-                    exact.began(*session, *waited, database, *backend)
+                    exact.began(*session, *waited, database, *backend);
                 }
                 SessionEventKind::Requested => exact.asked(*session, *at),
                 SessionEventKind::Ended => exact.left(*session, *at, statements),

@@ -1,7 +1,7 @@
 //! What each test did in its database, and what it did over and over.
 //!
 //! A record is about the time in a database until a client names its test, gives the database back, or has left. Without a name it
-//! is a test only where each test has a database of its own. Suites that nobody has changed share one database among all tests,
+//! is a test only where each test has a database of its own. Unchanged suites share one database among all tests,
 //! or have one for each worker: a query that each of many tests runs once is no N+1 there. Transactions and savepoints do not
 //! delimit tests, because applications use them, too.
 
@@ -259,7 +259,7 @@ mod tests {
             let mut script = vec![("t:SELECT * FROM authors", 7)];
             script.extend(books.iter().map(|line| (line.as_str(), 2)));
             let (mut tests, statements) = played(&script);
-            assert!(tests.records()[0].repetitions.is_empty(), "nobody has said that it is one test");
+            assert!(tests.records()[0].repetitions.is_empty(), "no client has said that it is one test");
             tests.ended("t", Some("t"));
             let records = tests.records();
             let [record] = &records[..] else { panic!("{records:?}") };

@@ -18,7 +18,7 @@ impl Gateway {
         assert_eq!(self.connect(name, "").err().expect(name).to_string(), expected);
         // In rollback isolation a database keeps the name of its last lease.
         if !name.starts_with("rollback") {
-            assert_eq!(self.direct(name, "SELECT 1").err().expect(name).to_string(), expected);
+            assert_eq!(self.direct(name, "SELECT 1").expect_err(name).to_string(), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Suites that nobody has changed for pgfresh: they have a URL of their own, or use no server at all.
+//! Suites without any change for pgfresh: they have a URL of their own, or use no server at all.
 
 use std::fs;
 use std::net::TcpListener;
@@ -105,7 +105,10 @@ fn a_comparison_without_a_session_states_no_gain() {
 /// Runs a script under `run --profile`, which must succeed; returns its outcome and the report.
 fn profile_of(script: &str) -> (Outcome, Value) {
     let scene = Scene::new(User::Ourselves);
-    scene.write("lookups.sql", &(0..60).map(|key| format!("SELECT {key} AS session;\n")).collect::<String>());
+    scene.write(
+        "lookups.sql",
+        &(0..60).map(|key| format!("SELECT {key} AS session;\n")).collect::<Vec<_>>().concat(),
+    );
     let words = ["run", "--profile", "--report", "out.json", "--", "sh", "-euc", script, ground::psql()];
     let outcome = scene.run(words);
     assert_eq!(outcome.code, Some(0), "{outcome}");

@@ -228,7 +228,8 @@ impl Played {
         let oid = self.server.admin(&sql)[0][0].clone().unwrap();
         self.sql(&format!("DROP DATABASE {}", quoted(name)));
         self.sql(&format!("CREATE DATABASE {} TEMPLATE {} OID {oid}", quoted(name), quoted(template)));
-        self.databases.get_mut(name).unwrap().rows = self.databases[template].rows.clone();
+        let rows = self.databases[template].rows.clone();
+        self.databases.get_mut(name).unwrap().rows = rows;
     }
 
     /// A database that is ready for a lease gets a name by SQL, or goes.
