@@ -1,6 +1,7 @@
-//! A server of its own: for tests of what all databases of a server share, of its settings, and of its end.
+//! A PostgreSQL server that belongs to one lease, for tests of what all databases of a server share, of its settings and of
+//! its end.
 //!
-//! It is started from the same template, with one database in it, which has the lease's name.
+//! pgfresh starts it from the same template. It has one database, which has the lease's name.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -16,32 +17,32 @@ use crate::error::cause;
 use crate::template::database_of;
 use crate::{Backend, LeaseError, TemplateDatabase};
 
-/// What its database is called until it has a holder.
+/// Name of the server's database until a lease has it.
 const READY: &str = "pgfresh_ready";
-/// How long a statement of ours may take.
+/// Timeout of pgfresh's own statements.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// The same for one that ends sessions. The server is ended then.
+/// Timeout of a statement that ends sessions. pgfresh ends the server if the statement takes longer.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a lease's holder may have done to its server.
+/// Change of the state of a leased server that a client may request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerAction {
-    /// Shut down, if it runs, and started. One that has ended by itself recovers.
+    /// Shuts the server down if it runs, and starts it. A server that has ended by itself recovers.
     Restart,
-    /// Shut down; it stays so until it is restarted.
+    /// Shuts the server down until a restart.
     Stop,
-    /// Ended at once, as by a loss of power, and started: it recovers.
+    /// Ends the server at once, like a loss of power, and starts it: it recovers.
     Crash,
 }
 
-/// A server that may be off.
+/// A leased server, which may be off.
 #[derive(Debug)]
 pub(crate) struct LeasedServer {
     place: Place,
-    /// Where its socket is, while it is on.
+    /// Directory of the server's socket while the server runs.
     pub(crate) directory: PathBuf,
     power: Power,
-    /// What its database is called.
+    /// Current name of the server's database.
     name: String,
     major: u32,
 }
@@ -49,18 +50,18 @@ pub(crate) struct LeasedServer {
 #[derive(Debug)]
 enum Power {
     On(Box<Server>),
-    /// Ended, with its data.
+    /// The server has ended, and its data are still there.
     Off {
         guard: Guard,
-        /// Why it did not start again, if that was tried.
+        /// Error of the last attempt to start it again, if there was one.
         failed: Option<String>,
     },
-    /// It could not be ended, for this reason, and is removed with its data.
+    /// The server could not end, for this reason. pgfresh removes it with its data.
     Lost(String),
 }
 
 impl Power {
-    /// What it is once it is shut down, or ended at once for a crash. It may have ended by itself before.
+    /// Returns the state after a shutdown, or after an immediate end for a crash. The server may have ended by itself before.
     fn off(self, action: ServerAction) -> Self {
         let ended = match self {
             Self::On(server) if action == ServerAction::Crash => server.crash(),
@@ -83,8 +84,8 @@ impl Power {
 }
 
 impl LeasedServer {
-    /// Starts one, for the database of `template`. The names of all `templates` are free for it, as they are where leases are
-    /// copies.
+    /// Starts a server for a database of `template`. The names of all `templates` are free in it, as they are for leases that
+    /// are copies.
     pub(crate) fn start(
         provisioner: &Provisioner,
         template: &str,
@@ -107,17 +108,18 @@ impl LeasedServer {
         Ok(leased)
     }
 
-    /// Gives its database a name.
+    /// Renames the server's database.
     pub(crate) fn rename(&mut self, name: &str) -> Result<(), LeaseError> {
         self.run("name a database", STATEMENT_TIMEOUT, renaming(&self.name, name))?;
         name.clone_into(&mut self.name);
         Ok(())
     }
 
-    /// A session with its database. It is not locked meanwhile: a postmaster that is stopped (SIGSTOP) does not answer.
+    /// Opens a session with the server's database. Does not lock the server meanwhile: a postmaster that is stopped (SIGSTOP)
+    /// does not answer.
     ///
     /// # Errors
-    /// It does not run: see [`Self::expect_on`].
+    /// Errors of [`Self::expect_on`] if the server does not run.
     pub(crate) fn connect(server: &Mutex<Self>, params: &StartupParams) -> Result<Backend, LeaseError> {
         let (directory, name) = {
             let server = lock(server);
@@ -131,7 +133,7 @@ impl LeasedServer {
         backend
     }
 
-    /// Ends all sessions with its database, and the server with them if SQL cannot do it.
+    /// Ends all sessions with the server's database. Ends the server with them if SQL cannot end them.
     pub(crate) fn close_sessions(&mut self) {
         let Power::On(server) = &self.power else { return };
         server.resume();
@@ -143,10 +145,10 @@ impl LeasedServer {
         }
     }
 
-    /// Restarts, stops or crashes it. Returns when that is over.
+    /// Restarts, stops or crashes the server, and waits until that is over.
     ///
     /// # Errors
-    /// It did not start. The data stay for another attempt.
+    /// [`LeaseError::NotStarted`] if the server does not start. The data stay for another attempt.
     pub(crate) fn act(&mut self, provisioner: &Provisioner, action: ServerAction) -> Result<(), LeaseError> {
         let settings = provisioner
             .settings(self.place.budget())
@@ -166,13 +168,13 @@ impl LeasedServer {
         }
     }
 
-    /// What it is while it is being changed.
+    /// Takes the state for a change, and leaves "lost" in its place.
     fn take_power(&mut self) -> Power {
         std::mem::replace(&mut self.power, Power::Lost("pgfresh was interrupted.".to_owned()))
     }
 
     /// # Errors
-    /// Why it does not run.
+    /// The reason if the server does not run.
     fn expect_on(&self) -> Result<(), LeaseError> {
         let name = self.name.clone();
         Err(match &self.power {
@@ -201,7 +203,7 @@ impl LeasedServer {
     }
 }
 
-/// Statements that rename a database, without the sessions that it has.
+/// Returns statements that end the sessions of a database, and rename it.
 fn renaming(from: &str, to: &str) -> [String; 2] {
     let rename = format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(to));
     [end_sessions(from), rename]

@@ -1,4 +1,4 @@
-//! What can be leased by name: the front of this crate. Sessions ([`Leases::connect`]) are in `session`.
+//! Leases of databases by name: the front of this crate. The module `session` opens sessions ([`Leases::connect`]).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -28,12 +28,12 @@ use crate::table::{Answer, Closing, Event, Source, Terms, WORKERS, Want};
 use crate::template::{Template, database_of, discard_statistics};
 use crate::{Isolation, LeaseError, TemplateDatabase};
 
-/// All leases of one server; clones are the same.
+/// All leases of one server. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Leases(pub(crate) Arc<Inner>);
 
-/// A session with a database from which others are made and dropped by SQL. As long as it lasts, no backend waits in a
-/// leased database: it would be in the way.
+/// Guard of a session with a database from which clients create and drop other databases by SQL. While it exists, no backend
+/// waits in a leased database: that would block such statements.
 #[derive(Debug)]
 pub struct MaintenanceGuard(Arc<Inner>);
 
@@ -44,8 +44,8 @@ impl Drop for MaintenanceGuard {
 }
 
 impl Leases {
-    /// Takes the templates of a server into service and begins to make copies ready. The superuser's `session` with the database
-    /// `postgres` is the first of pgfresh's own, where there is one already.
+    /// Takes the templates of a server into service, and begins to prepare copies. `session` is a session of the superuser
+    /// with the database `postgres`, if one is open already. pgfresh uses it as its first one.
     pub fn open(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Self, LeaseError> {
         let core = Arc::new(Mutex::new(Core::new(LEAST_CAPACITY)));
         let admin =
@@ -59,7 +59,7 @@ impl Leases {
         let expected = ExpectedParams::recall(options.entry.as_ref(), &admin)?;
         {
             let mut core = lock(&core);
-            // Half of all sessions are in use by clients, or free.
+            // Backends that wait and pgfresh's own sessions take at most half of all sessions.
             core.most_idle = (sessions / 2).saturating_sub(most_at_work);
             core.expected = expected;
         }
@@ -76,7 +76,7 @@ impl Leases {
                 table.add_source(Source::Server(template.name.clone()), false);
             }
         }
-        // A worker of autovacuum in a template ended when the template was renamed: what it has done is in all copies.
+        // The rename of a template has ended any autovacuum worker in it. All copies have what the worker did before.
         let evidence = Evidence::open(options.data.clone(), &admin)?;
         let inner = Arc::new(Inner {
             options,
@@ -110,7 +110,7 @@ impl Leases {
         for number in 0..WORKERS {
             let worker = Arc::clone(&self.0);
             let work = move || {
-                // The last one to begin: the session that is there is for who makes the first copy.
+                // The last worker does this, because the first copy needs the session that is already open.
                 if number == WORKERS - 1 {
                     drop(worker.shared());
                     worker.practise();
@@ -122,12 +122,12 @@ impl Leases {
         Ok(())
     }
 
-    /// Begins a lease without a session; a name is made up where none is given. It lasts until it is released. Returns
-    /// its name and its template's.
+    /// Begins a lease without a session. It lasts until its release. Makes up a name if `name` is `None`. Returns the names
+    /// of the lease and of its template.
     ///
     /// # Errors
-    /// [`LeaseError::Excluded`] if the rules exclude the name.
-    /// [`LeaseError::Leased`] if the name is taken, by a lease or by SQL.
+    /// [`LeaseError::Excluded`] if the rules exclude the name. [`LeaseError::Leased`] if a lease or a database of SQL has the
+    /// name.
     pub fn lease(
         &self,
         isolation: Isolation,
@@ -143,7 +143,8 @@ impl Leases {
             let made_up = || self.0.made_up(isolation);
             let leased =
                 self.lease_as(isolation, name.map_or_else(made_up, |name| cut(name).to_owned()), template);
-            // A name that is made up may be that of a database made by SQL, or of a lease that was asked for by that name.
+            // SQL may have created a database under the made-up name, or another client may have asked for a lease of that
+            // name.
             if name.is_some() || !matches!(leased, Err(LeaseError::Leased(_))) {
                 return leased;
             }
@@ -171,13 +172,13 @@ impl Leases {
         }
     }
 
-    /// Names that `is_issued` are those that a program is told when it leases: to connect to one begins no lease.
+    /// Sets the test that recognizes names which a program gets when it leases. A connection to such a name begins no lease.
     pub fn issue(&self, is_issued: fn(&str) -> bool) {
         lock(&self.0.core).table.is_issued = Some(is_issued);
     }
 
-    /// Says that a session of the replication protocol begins, which may give the log to a standby or to a backup: from now on the
-    /// server itself makes all copies, so that its log tells of them.
+    /// Reports the start of a replication session, which may send the log to a standby or to a backup. From now on, the
+    /// server itself makes all copies, so that its log contains them.
     pub fn begin_replication(&self) {
         self.0.evidence.log_is_replayed();
     }
@@ -187,20 +188,23 @@ impl Leases {
         self.0.ask(cut(whole(name)?), Want::Release, None).map(drop)
     }
 
-    /// Returns a lease to the state of its template. Its sessions are closed if `close`, else they are an error.
+    /// Returns a leased database to the state of its template. `close` ends its sessions first; without it, open sessions are
+    /// an error.
     pub fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
         self.0.ask(cut(whole(name)?), Want::Reset { close }, None).map(drop)
     }
 
-    /// Keeps a leased database as it is, for as long as the server lasts: its sessions are closed, and it is given another
-    /// name, which is returned and recalls that of its `test`; its own is free again. What is in a transaction or in a server of
-    /// its own goes with that: such a lease is released.
+    /// Keeps a leased database as it is, for as long as the server lasts. Closes its sessions, and gives it a new name, which
+    /// recalls the `test`; its old name is free again. Returns the new name.
+    ///
+    /// A lease in rollback isolation or with its own server cannot outlast its end. This function only releases such a lease,
+    /// and returns `None`.
     pub fn keep(&self, name: &str, test: Option<&str>) -> Result<Option<String>, LeaseError> {
         let name = cut(whole(name)?);
         let to = loop {
             let serial = lock(&self.0.core).next_serial();
             let to = name_of_kept(name, test, serial);
-            // A server that goes on with the data of another one has databases that were kept there.
+            // The data may come from an earlier server, which has kept databases under such names.
             match self.0.expect_free(&to) {
                 Err(LeaseError::Leased(_)) => {}
                 free => break free.map(|()| to)?,
@@ -212,7 +216,8 @@ impl Leases {
         }
     }
 
-    /// Removes a database that an earlier server on the same data has kept, with its sessions: it is no lease.
+    /// Ends the sessions of a database that an earlier server on the same data has kept, and removes it. No lease has such a
+    /// database.
     pub fn drop_inherited(&self, name: &str) -> Result<(), LeaseError> {
         drop_named(whole(name)?, &self.0.admin)
     }
@@ -220,7 +225,7 @@ impl Leases {
     /// Takes a template into service that an earlier server on the same data had in service.
     ///
     /// # Errors
-    /// [`LeaseError::UnknownTemplate`] if it is not there any more.
+    /// [`LeaseError::UnknownTemplate`] if the template no longer exists.
     pub fn take_again(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
         let _claim = inner.claims.claim(name);
@@ -235,12 +240,13 @@ impl Leases {
         Ok(())
     }
 
-    /// Makes a template of a leased database as it is now; leases of it may begin at once. The name must be new. Its
-    /// sessions are closed if `close`, else they are an error: the server copies none that is in use.
+    /// Makes a template from a leased database as it is now. Leases of the template may begin at once. `template` must be a
+    /// new name. `close` ends the database's sessions first; without it, open sessions are an error, because the server
+    /// copies no database that is in use.
     pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
-        // As in pgfresh.toml, which may have it one day.
+        // A user may add the template to pgfresh.toml later, so the rules of that file hold.
         ::template::check_name(template).map_err(LeaseError::TemplateName)?;
-        // Of several that come at the same time the next is made if the first fails.
+        // Concurrent snapshots under one name run one after the other. A later one goes on only if the first fails.
         let _claim = self.0.claims.claim(template);
         if self.0.template(template).is_ok() {
             let (name, why) = (template.to_owned(), "there is such a template already");
@@ -249,7 +255,7 @@ impl Leases {
         self.0.ask(cut(whole(name)?), Want::Copy { to: template.to_owned(), close }, None).map(drop)
     }
 
-    /// Forgets a template: no more copies of it are made, those that are leased stay.
+    /// Removes a template. pgfresh makes no further copies of it, and leased copies stay.
     pub fn remove_template(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
         let _claim = inner.claims.claim(name);
@@ -271,45 +277,45 @@ impl Leases {
         inner.act(id, action)
     }
 
-    /// The lease of that name lasts until it is released, however long it has no session.
+    /// Makes the lease of that name last until its release, however long it has no session.
     pub fn retain(&self, name: &str) {
         lock(&self.0.core).table.retained.insert(cut(name).to_owned());
     }
 
-    /// How the lease of that name is isolated; `None` if there is no such lease.
+    /// Returns the isolation of the lease of that name; `None` if there is no such lease.
     #[must_use]
     pub fn isolation(&self, name: &str) -> Option<Isolation> {
         lock(&self.0.core).table.isolation(cut(name))
     }
 
-    /// Whether that name is of a database that [`Leases::keep`] has kept, and that is still there.
+    /// Whether [`Leases::keep`] has given that name to a database that still exists.
     #[must_use]
     pub fn is_kept(&self, name: &str) -> bool {
         lock(&self.0.core).table.is_kept(cut(name))
     }
 
-    /// Since when that name is leased, and how many sessions it has; `None` if it has no database.
+    /// Returns the start of the lease of that name, and its number of sessions; `None` if it has no database.
     #[must_use]
     pub fn leased(&self, name: &str) -> Option<(Instant, usize)> {
         let lease = lock(&self.0.core).table.lease(cut(name))?;
         Some((lease.since?, lease.sessions))
     }
 
-    /// Takes note of a session from which databases are made and dropped by SQL.
+    /// Counts a session from which clients create and drop databases by SQL, until the returned guard drops.
     #[must_use]
     pub fn maintenance_session(&self) -> MaintenanceGuard {
         self.0.maintenance_sessions.fetch_add(1, Ordering::Relaxed);
         MaintenanceGuard(Arc::clone(&self.0))
     }
 
-    /// Whether there are such sessions.
+    /// Whether any [`MaintenanceGuard`] exists.
     #[must_use]
     pub fn has_maintenance_sessions(&self) -> bool {
         self.0.is_maintained()
     }
 
-    /// Closes all backends that wait in leased databases: a client is going to drop one by SQL, and the server refuses that
-    /// as long as there is a session.
+    /// Closes all backends that wait in leased databases. A client is about to drop a database by SQL, and the server refuses
+    /// that while the database has a session.
     pub fn vacate(&self) {
         let mut core = lock(&self.0.core);
         core.close_waiting_in_leases();
@@ -317,32 +323,32 @@ impl Leases {
         self.0.raise(Event::Vacate, None);
     }
 
-    /// The server's major version.
+    /// Returns the server's major version.
     #[must_use]
     pub fn major(&self) -> u32 {
         self.0.options.major
     }
 
-    /// Whether databases can be reset: the server's write-ahead log is in a format that is known. If not, a new copy takes the
-    /// place of each that was used.
+    /// Whether pgfresh can reset databases, because it knows the format of the server's write-ahead log. If not, pgfresh
+    /// replaces each used database by a new copy.
     #[must_use]
     pub fn can_reset(&self) -> bool {
         self.0.evidence.has_known_format()
     }
 
-    /// How leases are isolated that do not say.
+    /// Returns the isolation of leases that request none.
     #[must_use]
     pub fn default_isolation(&self) -> Isolation {
         self.0.options.isolation
     }
 
-    /// Whether it is a database that initdb has made, which is never leased.
+    /// Whether initdb has made the database of that name. Such a database is never leased.
     #[must_use]
     pub fn is_always_there(name: &str) -> bool {
         ALWAYS.contains(&name)
     }
 
-    /// Stops handing out, and waits for what is being done; the server may be used by others afterwards.
+    /// Stops handing out databases, and waits for running tasks. Others may use the server afterwards.
     pub fn close(&self) {
         self.abandon();
         for worker in lock(&self.0.workers).drain(..) {
@@ -354,24 +360,24 @@ impl Leases {
         lock(&self.0.core).databases.clear();
     }
 
-    /// Stops handing out, and tells all who wait: pgfresh is shutting down. Sessions go on.
+    /// Stops handing out databases, and refuses all waiting requests because pgfresh shuts down. Sessions go on.
     pub fn stop_handing_out(&self) {
         self.0.stop_handing_out(Closing::ShuttingDown);
     }
 
-    /// Stops handing out, and tells all who wait: the server has ended.
+    /// Stops handing out databases, and refuses all waiting requests because the server has ended.
     pub fn server_gone(&self) {
         self.0.stop_handing_out(Closing::ServerGone);
     }
 
-    /// Stops handing out, whatever is being done just now: the server is going to be stopped at once.
+    /// Stops handing out databases, whatever tasks run now: the caller is about to stop the server at once.
     pub fn abandon(&self) {
         self.stop_handing_out();
         let mut core = lock(&self.0.core);
         let servers: Vec<_> = core.databases.values_mut().filter_map(|held| held.server.take()).collect();
         core.databases.values_mut().for_each(crate::core::Held::close_waiting);
         drop(core);
-        // Each takes as long as its shutdown.
+        // The end of each server takes as long as its shutdown.
         thread::scope(|scope| {
             for server in servers {
                 scope.spawn(move || drop(server));
@@ -380,20 +386,21 @@ impl Leases {
     }
 }
 
-/// What a server says of itself.
+/// Settings of the server that matter to leases.
 struct ServerFacts {
-    /// It compiles expressions by default.
+    /// Whether the server compiles expressions by default.
     jit: bool,
-    /// It ends idle sessions by default.
+    /// Whether the server ends idle sessions by default.
     ends_idle: bool,
-    /// So many it admits.
+    /// Number of sessions that the server admits.
     sessions: usize,
 }
 
-/// Looks at the server. Removes databases of an earlier pgfresh, on whose data this server goes on, that were ready, being prepared or
-/// being dropped: their names will be given again.
+/// Reads the server's settings. An earlier pgfresh on the same data may have left databases that it was preparing or
+/// dropping, or that were ready. Removes them, because pgfresh uses their names again.
 fn look_around(admin: &AdminPool) -> Result<ServerFacts, LeaseError> {
-    // Of a bound that our own sessions do not have the files tell, and stamps of what roles and databases have.
+    // The bound on idle sessions does not apply to pgfresh's own sessions, so the query reads it from the files. The stamps
+    // show the bounds of roles and databases.
     let sql = format!(
         "SELECT current_setting('jit'), current_setting('max_connections'), datname, coalesce(( \
            SELECT setting FROM pg_file_settings WHERE name = '{IDLE_TIMEOUT}' AND applied), '0') \

@@ -1,9 +1,9 @@
-//! Leases: databases handed out by name, each exactly its template, and connections that are exactly new.
+//! Leases: databases that pgfresh hands out by name, each equal to its template, and connections that are like new ones.
 //!
-//! Makes [`Leases`], which keeps copies ready, gives each name one, returns used ones to their template's state, and ends
-//! what cannot be proven to be fresh. What is leased how is in one table without I/O (`table`); what that asks for is done
-//! by `execute`, in the thread of who waits for it, or by `maintenance` workers. All of it is blocking code: what it waits
-//! for is the server. It knows nothing of the clients' side of the wire.
+//! [`Leases`] keeps copies ready, gives each name one, returns used ones to the state of their template, and removes those
+//! that it cannot prove fresh. A table without I/O (`table`) decides which name gets which database. The module `execute`
+//! runs the table's tasks, in the thread of the client that waits or in a worker of `maintenance`. All code is blocking,
+//! because it waits for the server. This crate does not know the clients' side of the protocol.
 //!
 //! ```text
 //! template database      pgfresh_template_NAME   nobody may connect

@@ -1,4 +1,4 @@
-//! Maintenance workers: make databases ready, end leases, drop what is left of them.
+//! Maintenance workers: prepare databases, end leases and drop leftovers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,11 +7,12 @@ use crate::expected;
 use crate::inner::Inner;
 use crate::table::Event;
 
-/// How long a worker waits where nothing is due.
+/// Longest sleep of a worker that has no task.
 const LONGEST_IDLE: Duration = Duration::from_mins(10);
-/// Resets after which the dead rows of `pg_database` are removed: each lease leaves two of 28 bytes, and autovacuum comes once an hour.
+/// Number of resets after which a worker removes the dead rows of `pg_database`. Each lease leaves two rows of 28 bytes, and
+/// autovacuum comes once an hour.
 const VACUUM_EVERY: u64 = 10_000;
-/// Nothing waits for a lock on the table until its end is cut off.
+/// Statement that removes dead rows. It does not truncate the table, because others would wait for that lock.
 const VACUUM: &str = "VACUUM (TRUNCATE false) pg_database";
 
 /// Works until the leases are closed.

@@ -1,4 +1,4 @@
-//! Names that databases can be leased by.
+//! Names of leases, and of databases that pgfresh prepares or keeps.
 
 use crate::LeaseError;
 use crate::template::PREFIX;
@@ -7,22 +7,23 @@ use crate::template::PREFIX;
 pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
 /// The longest name that a server does not cut, in bytes. Source: NAMEDATALEN.
 const LONGEST_NAME: usize = 63;
-/// Bytes that a kept database's name begins with; behind them there is room for a number.
+/// Bytes at the beginning of a kept database's name, before its number.
 const KEPT_OF_NAME: usize = 40;
 /// Between [`PREFIX`] and the number of a database that is being prepared.
 const PREPARING: &str = "preparing_";
 /// Between [`PREFIX`] and the number of a ready database.
 const READY: &str = "ready_";
-/// Before what cannot begin a name.
+/// Prefix of a name whose label cannot begin a name.
 const OF_TEST: &str = "test_";
 
-/// A name as the server reads it: no longer than it keeps.
+/// Returns the name as the server reads it, cut to the length that the server keeps.
 #[must_use]
 pub fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
-/// The name, if it has no zero byte, at which a server would end it. All else can be in a name, control characters too.
+/// Returns the name, unless it has a zero byte, at which a server would cut it. A name may have all other characters, control
+/// characters too.
 pub(crate) fn whole(name: &str) -> Result<&str, LeaseError> {
     if name.contains('\0') {
         return Err(LeaseError::Name { name: name.to_owned(), why: "it has a zero byte" });
@@ -30,8 +31,9 @@ pub(crate) fn whole(name: &str) -> Result<&str, LeaseError> {
     Ok(name)
 }
 
-/// Names a database that pgfresh prepares. Programs may list it meanwhile, and ask for it by that name later, when no database has it
-/// any more: like any other name, it gives them a fresh database. No database has such a name twice.
+/// Returns the name of a database that pgfresh prepares. Programs may list it meanwhile, and may ask for it by that name
+/// after pgfresh has renamed the database. Like any other name, it then gives them a fresh database. No two databases have
+/// the same such name.
 pub(crate) fn preparing(serial: u64) -> String {
     format!("{}{serial}", preparing_prefix())
 }
@@ -51,7 +53,7 @@ pub(crate) fn is_preparing(name: &str) -> bool {
     name.strip_prefix(PREFIX).is_some_and(|name| name.starts_with(PREPARING))
 }
 
-/// Names a database that is ready, and was called `name` until then.
+/// Returns the name of a ready database that was called `name` until then.
 pub(crate) fn ready(name: &str) -> String {
     name.replacen(PREPARING, READY, 1)
 }
@@ -67,8 +69,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
     Err(LeaseError::Name { name: name.to_owned(), why })
 }
 
-/// What the kept database of a failed test is called: after the test if its name is known, else after the database. The
-/// number tells it from all others of the server.
+/// Returns the name of a failed test's kept database: after the `test` if there is a name of it, else after the database. The
+/// number makes the name unique in the server.
 pub(crate) fn name_of_kept(database: &str, test: Option<&str>, number: u64) -> String {
     let begin = match test {
         Some(test) => identifier_like(test),
@@ -77,14 +79,14 @@ pub(crate) fn name_of_kept(database: &str, test: Option<&str>, number: u64) -> S
     format!("{begin}_failed_{number}")
 }
 
-/// An identifier that needs no quotes and recalls `label`: the ASCII letters and digits of it. Of a long one the end, which
-/// says more than the folder that it begins with.
+/// Returns an identifier that needs no quotes, with the ASCII letters and digits of `label`. Keeps only the end of a long
+/// label, which says more than the folder at its beginning.
 fn identifier_like(label: &str) -> String {
     let words = label.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let all = words.collect::<Vec<_>>().join("_").to_ascii_lowercase();
     let mut end = &all[all.len().saturating_sub(KEPT_OF_NAME)..];
     if end.len() < all.len() {
-        // Not from the middle of a word, unless that is all there is.
+        // The end begins with a whole word, if it has more than one.
         end = end.split_once('_').map_or(end, |(_, words)| words);
     }
     let is_plain = end.starts_with(|first: char| first.is_ascii_lowercase()) && !end.starts_with(PREFIX);

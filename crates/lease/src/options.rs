@@ -1,4 +1,4 @@
-//! Which databases are leased, and on which terms.
+//! Options of leases: the server, its templates and the default terms.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,38 +8,39 @@ use storage::Entry;
 
 use crate::{Isolation, NameRules};
 
-/// The server whose databases are leased, and on which terms.
+/// A server whose databases pgfresh leases, with the default terms of a lease.
 #[derive(Debug, Clone)]
 pub struct LeaseOptions {
-    /// Where its socket is.
+    /// Directory of the server's socket.
     pub directory: PathBuf,
-    /// Its data directory.
+    /// Data directory of the server.
     pub data: PathBuf,
-    /// Its major version.
+    /// Major version of the server.
     pub major: u32,
-    /// Bytes that databases may take together.
+    /// Most bytes of all databases together.
     pub budget: u64,
-    /// The templates; the first is the default, of which copies are ready before a client asks.
+    /// Templates. The first is the default: pgfresh prepares copies of it before a client asks.
     pub templates: Vec<TemplateDatabase>,
-    /// What the server's data are a copy of, and nothing else: what is read of its templates is noted there for the next one.
+    /// Cache entry from which the server's data come, if they are an exact copy. pgfresh notes there what it reads of a
+    /// template, for the next server.
     pub entry: Option<Entry>,
-    /// The names of databases that sessions create.
+    /// Rules for the names of databases that sessions create.
     pub names: NameRules,
-    /// How leases are isolated that do not say.
+    /// Isolation of leases that request none.
     pub isolation: Isolation,
-    /// How long a lease outlives its last session, if it does not say.
+    /// Time that a lease outlives its last session, if the client requests no other.
     pub linger: Duration,
-    /// Whether each database that was reset is compared with its template, row by row, before the next has it.
+    /// Whether pgfresh compares each reset database with its template, row by row, before the next lease has it.
     pub paranoid: bool,
-    /// What makes servers of their own; without it there are none.
+    /// Starts the servers of leases in server isolation; `None` means that this isolation is not available.
     pub provisioner: Option<Provisioner>,
 }
 
-/// A database that others are copied from.
+/// A database that pgfresh copies for leases.
 #[derive(Debug, Clone)]
 pub struct TemplateDatabase {
-    /// The template's name, as users say it.
+    /// Name of the template in the user's configuration and requests.
     pub name: String,
-    /// What the database is called in the server at rest; it is renamed when it is taken into service.
+    /// Name of the database in a server at rest. pgfresh renames the database when it takes it into service.
     pub database: String,
 }

@@ -1,4 +1,4 @@
-//! Whether the processors are all busy.
+//! Load of the processors.
 
 use std::sync::{Mutex, OnceLock};
 use std::thread;
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use sys::lock;
 
-/// How long what was seen counts.
+/// Time for which a measurement holds.
 const COUNTS: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Default)]
 pub(crate) struct Processors {
-    /// How many there are: files are read for that, and most servers need not know.
+    /// Number of processors. Counting reads files, and most servers need not know it.
     count: OnceLock<usize>,
-    /// What was last seen, and when.
+    /// Time and result of the last measurement.
     seen: Mutex<Option<(Instant, bool)>>,
 }
 

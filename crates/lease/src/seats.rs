@@ -1,29 +1,29 @@
-//! How many sessions of the server's clients may have. The others are pgfresh's own: it can name, reset, copy and drop databases
-//! however many clients there are.
+//! Number of the server's sessions that clients may have. pgfresh keeps the others for itself, so that it can rename, reset,
+//! copy and drop databases with any number of clients.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use sys::lock;
 
-/// One in so many sessions of a server is pgfresh's own, but [`LEAST_OWN`] in any case.
+/// Inverse of pgfresh's own share of a server's sessions. It has at least [`LEAST_OWN`].
 const SHARE: usize = 16;
-/// Four for statements in the database `postgres`, two for what is done in others.
+/// Fewest sessions of pgfresh's own: four for statements in the database `postgres`, and [`ELSEWHERE`] for other databases.
 const LEAST_OWN: usize = 6;
-/// How many of its own are not for statements in the database `postgres`.
+/// Number of pgfresh's own sessions that are not for statements in the database `postgres`.
 const ELSEWHERE: usize = 2;
 
-/// How the sessions of a server are shared.
+/// Division of a server's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// For clients, and for backends that wait for one.
+    /// Sessions for clients, and for backends that wait for one.
     pub(crate) clients: usize,
-    /// For pgfresh's statements in the database `postgres`.
+    /// Sessions for pgfresh's statements in the database `postgres`.
     pub(crate) at_work: usize,
 }
 
 impl Shares {
-    /// Those of a server with so many sessions; at least half of them are for clients.
+    /// Divides the sessions of a server. Clients get at least half of them.
     pub(crate) fn of(sessions: usize) -> Self {
         let own = (sessions / SHARE).max(LEAST_OWN).min(sessions / 2);
         Self { clients: sessions - own, at_work: own.saturating_sub(ELSEWHERE) }
@@ -38,8 +38,8 @@ pub(crate) struct Seats {
     freed: Condvar,
 }
 
-/// The right of one backend to be there. Dropped together with its connection. By default it is for one that takes no session of
-/// the server's: of replication, or in a server of its own.
+/// Right of one backend to take a session. Dropped together with its connection. The default is for a backend that takes none
+/// of the server's sessions: one of replication, or in a leased server.
 #[derive(Debug, Default)]
 pub struct Seat(Option<Arc<Seats>>);
 
@@ -48,17 +48,17 @@ impl Seats {
         Arc::new(Self { most, taken: Mutex::default(), freed: Condvar::new() })
     }
 
-    /// How many there are.
+    /// Number of sessions for clients.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
 
-    /// One, if any is free.
+    /// Takes a seat, if one is free.
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<Seat> {
         self.take_within(Duration::ZERO)
     }
 
-    /// One that is free by then.
+    /// Takes a seat; `None` if none becomes free within `patience`.
     pub(crate) fn take_within(self: &Arc<Self>, patience: Duration) -> Option<Seat> {
         let is_full = |taken: &mut usize| *taken >= self.most;
         let waited = self.freed.wait_timeout_while(lock(&self.taken), patience, is_full);

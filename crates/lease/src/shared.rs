@@ -1,4 +1,4 @@
-//! What all databases share, and no copy isolates: state of the whole server that a test has changed for all others.
+//! State that all databases of a server share, so that no copy isolates it. A test that changes it affects all other tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,21 +11,21 @@ use serde::Serialize;
 use crate::LeaseError;
 use crate::admin::{AdminPool, Prepared};
 
-/// One such change, and whose it may be.
+/// A change of one kind of shared state, and the leases that may have made it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SharedStateChange {
-    /// What was changed, in the plural: "roles", "server settings (ALTER SYSTEM)".
+    /// Kind of the changed state, in the plural: "roles", "server settings (ALTER SYSTEM)".
     pub what: &'static str,
-    /// The databases that were leased meanwhile: one of them it was, each time. The first hundred.
+    /// Leased databases, one of which made the change each time. At most a hundred.
     pub suspects: Vec<String>,
-    /// How often that was seen.
+    /// Number of times that pgfresh found such a change.
     pub count: u64,
 }
 
-/// Databases of which it is known that they may have made such changes.
+/// Most suspects that pgfresh remembers for a change.
 const MOST_SUSPECTS: usize = 100;
 
-/// What can leak, in the order of the columns below.
+/// Kinds of shared state, in the order of the columns below.
 const KINDS: [&str; 8] = [
     "roles",
     "memberships of roles",
@@ -39,8 +39,9 @@ const KINDS: [&str; 8] = [
 const SLOTS: &str = "replication slots";
 const SYSTEM: &str = "server settings (ALTER SYSTEM)";
 
-/// One row of texts: each changes when something of its kind does. Rows are read whole, whatever columns a major version has. Of a
-/// subscription, which is in one database, nothing but its name is for all, and its origin (`pg_` and a number) goes with it.
+/// Columns of a query that returns one row of texts. Each text changes when something of its kind does. The query reads whole
+/// rows, whatever columns a major version has. A subscription is in one database, and only its name belongs to all. Its
+/// origin (`pg_` and a number) goes with it.
 macro_rules! facts {
     ($rights:literal) => {
         concat!(
@@ -61,7 +62,7 @@ macro_rules! facts {
              pg_read_file('postgresql.auto.conf')",
         )
     };
-    // Comments and labels.
+    // Comments and security labels.
     (of $catalog:literal) => {
         concat!(
             "(SELECT string_agg(concat(d), ',' ORDER BY objoid) FROM pg_shdescription d WHERE classoid = '",
@@ -73,7 +74,7 @@ macro_rules! facts {
     };
 }
 
-/// Reads them in a server of that major version. With PostgreSQL 15 came rights on parameters.
+/// Returns the query for a server of that major version. PostgreSQL 15 introduced rights on parameters.
 const fn facts_in(major: u32) -> &'static Prepared {
     const BEFORE_15: Prepared = Prepared { name: "facts", types: &[], sql: facts!("NULL") };
     const SINCE_15: Prepared = Prepared {
@@ -84,25 +85,25 @@ const fn facts_in(major: u32) -> &'static Prepared {
     if major < 15 { &BEFORE_15 } else { &SINCE_15 }
 }
 
-/// The server's state when it was last looked at, and who has given a database back since.
+/// Shared state at the last look, and the leases that have ended since.
 #[derive(Debug, Default)]
 pub(crate) struct SharedWatch {
     facts: Vec<Option<String>>,
     ended: BTreeSet<String>,
-    /// Of the files of [`Self::have_files_changed`]: time, inode and length.
+    /// Time, inode and length of the files of [`Self::have_files_changed`].
     files: Option<[Option<(SystemTime, u64, u64)>; 2]>,
     found: Vec<SharedStateChange>,
 }
 
-/// Looks at the server's state.
+/// Reads the shared state of the server.
 pub(crate) fn facts(admin: &AdminPool, major: u32) -> Result<Vec<Option<String>>, LeaseError> {
     let rows = admin.execute("look for leaks", facts_in(major), &[])?;
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 
 impl SharedWatch {
-    /// Begins with the facts as they are before a client has a database. Where these cannot be read, the next that are read
-    /// count as such.
+    /// Begins with the facts as they are before a client has a database. If the server does not answer, the next facts count
+    /// as these.
     pub(crate) fn begin(admin: &AdminPool, major: u32, data: &Path) -> Self {
         let facts = facts(admin, major).unwrap_or_else(|error| {
             tracing::warn!(%error, "could not look at what all databases share");
@@ -113,24 +114,24 @@ impl SharedWatch {
         watch
     }
 
-    /// The lease of that name has ended.
+    /// Takes note that the lease of that name has ended.
     pub(crate) fn ended(&mut self, name: &str) {
         if !name.is_empty() {
             self.ended.insert(name.to_owned());
         }
     }
 
-    /// Begins a look: returns whose leases have ended before.
+    /// Begins a look. Returns the names of leases that have ended since the last one.
     pub(crate) fn take_ended(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Ends a look that could not read the facts: the next one is about the same.
+    /// Ends a look that could not read the facts. The next one has the same suspects again.
     pub(crate) fn put_back(&mut self, ended: BTreeSet<String>) {
         self.ended.extend(ended);
     }
 
-    /// Whether files have changed of which the log does not tell: settings of the server, and replication slots.
+    /// Whether files have changed that the log does not show: settings of the server, and replication slots.
     pub(crate) fn have_files_changed(&mut self, data: &Path) -> bool {
         let now = ["postgresql.auto.conf", "pg_replslot"].map(|name| {
             let about = fs::symlink_metadata(data.join(name)).ok()?;
@@ -141,9 +142,9 @@ impl SharedWatch {
         changed
     }
 
-    /// Ends a look, which found these facts: what changed since the last time is due to one of those who had a database
-    /// meanwhile: whose leases had `ended` before, who are `leased` now, and whose leases have ended since.
-    /// `guilty` are those who, by the log, have changed something of that kind.
+    /// Ends a look that found these facts. A session in one of the suspects has made each change. Suspects are the leases
+    /// that had `ended` before this look, those `leased` now, and those that have ended meanwhile. `guilty` are those that
+    /// have changed some shared state according to the log.
     pub(crate) fn compare(
         &mut self,
         facts: Vec<Option<String>>,
@@ -156,7 +157,7 @@ impl SharedWatch {
         for ((what, before), now) in KINDS.iter().zip(std::mem::take(&mut self.facts)).zip(&facts) {
             if before != *now {
                 let suspects: Vec<_> = match (what, guilty) {
-                    // A file, of which the log does not tell.
+                    // The log does not show changes of files.
                     (&SLOTS | &SYSTEM, _) | (_, []) => suspects.iter().cloned().collect(),
                     _ => guilty.to_vec(),
                 };
@@ -166,7 +167,7 @@ impl SharedWatch {
         self.facts = facts;
     }
 
-    /// Adds it to what was found of the same kind before: there may be one for each lease.
+    /// Adds a change to those of its kind. Each lease may make one.
     fn note(&mut self, what: &'static str, suspects: Vec<String>) {
         let at = self.found.iter().position(|found| found.what == what).unwrap_or_else(|| {
             self.found.push(SharedStateChange { what, suspects: Vec::new(), count: 0 });
@@ -181,7 +182,7 @@ impl SharedWatch {
         }
     }
 
-    /// All leaks so far, each kind once.
+    /// Returns all changes so far, one for each kind.
     pub(crate) fn found(&self) -> Vec<SharedStateChange> {
         self.found.clone()
     }

@@ -1,4 +1,4 @@
-//! Where a request waits for its answer.
+//! A slot in which a request waits for its answer.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::LeaseError;
 use crate::client::Client;
 use crate::table::Answer;
 
-/// Who asks for a session.
+/// Client of a request for a session, and its startup parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Newcomer {
     pub(crate) client: Arc<Client>,
     pub(crate) params: StartupParams,
 }
 
-/// Where a request waits for its answer.
+/// A slot in which a request waits for its answer. Only a request for a session has a newcomer.
 #[derive(Debug)]
 pub(crate) struct Slot {
     newcomer: Option<Newcomer>,
@@ -28,23 +28,23 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 struct Reply {
     answer: Option<Answer>,
-    /// Whether a thread sleeps until it is there. Most answers are found by the thread that asks; to wake one would take a system
-    /// call all the same.
+    /// Whether a thread sleeps until the answer comes. The thread that asks finds most answers itself, and waking one would
+    /// cost a system call all the same.
     is_awaited: bool,
 }
 
 impl Slot {
-    /// One for a request; a `newcomer` asks for a session.
+    /// Returns a slot for a request. A `newcomer` asks for a session.
     pub(crate) fn new(newcomer: Option<Newcomer>) -> Self {
         Self { newcomer, reply: Mutex::default(), answered: Condvar::new() }
     }
 
-    /// Of the session that is asked for.
+    /// Returns the startup parameters of the session, if the request is for one.
     pub(crate) fn params(&self) -> Option<&StartupParams> {
         self.newcomer.as_ref().map(|newcomer| &newcomer.params)
     }
 
-    /// Who asks for a session.
+    /// Returns the client of a request for a session, `None` for other requests.
     pub(crate) fn client(&self) -> Option<&Arc<Client>> {
         self.newcomer.as_ref().map(|newcomer| &newcomer.client)
     }
@@ -57,7 +57,7 @@ impl Slot {
         }
     }
 
-    /// Waits for the answer; `None` if it does not come within that time.
+    /// Waits for the answer; `None` if it does not come within `patience`.
     pub(crate) fn wait(&self, patience: Duration) -> Option<Result<Answer, LeaseError>> {
         let is_open = |reply: &mut Reply| {
             reply.is_awaited = reply.answer.is_none();

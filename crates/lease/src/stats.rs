@@ -1,4 +1,4 @@
-//! A database as the whole server sees it: who is in it, what is on record of it, and where the log is.
+//! State of a database in the whole server's view: its sessions, its attributes and the position of the log.
 
 use server::literal;
 
@@ -7,10 +7,11 @@ use crate::address::{DatabaseAddress, list_of};
 use crate::admin::{AdminPool, Prepared};
 use crate::wal::Lsn;
 
-/// What is read, of the row of `pg_database` with that oid ($1) and name, in the cheapest words: `shobj_description()` plans a query at
-/// each call, and aggregates take longer than arrays. The row is read whole, whatever columns a major version has, but for what
-/// each copy has of its own and what VACUUM changes; that takes a microsecond more than six columns by name. A backend counts
-/// until nothing of it can follow in the log. Source: `src/backend/utils/activity/backend_status.c`.
+/// Columns of the row of `pg_database` with the oid $1, in the form that runs fastest. `shobj_description()` plans a query at
+/// each call, and aggregates take longer than arrays. The query reads the whole row, whatever columns a major version has;
+/// that takes a microsecond more than six columns by name. It leaves out the columns that differ in each copy, and those that
+/// VACUUM changes. A backend counts until it can write nothing more to the log. Source:
+/// `src/backend/utils/activity/backend_status.c`.
 macro_rules! columns {
     () => {
         "pg_stat_get_db_numbackends($1), \
@@ -31,7 +32,7 @@ const STATS: Prepared = Prepared {
     types: &["oid", "name"],
     sql: concat!("SELECT ", columns!(), " FROM pg_database WHERE oid = $1 AND datname = $2"),
 };
-/// The same while the database gets another name, as [`rename`](crate::template::rename) does it.
+/// Query for [`DatabaseStats`] that also renames the database, like [`rename`](crate::template::rename).
 pub(crate) const STATS_RENAMED: Prepared = Prepared {
     name: "stats_renamed",
     types: &["oid", "name", "name[]"],
@@ -41,16 +42,16 @@ pub(crate) const STATS_RENAMED: Prepared = Prepared {
     ),
 };
 
-/// What was read.
+/// State of a database, as one query returns it.
 #[derive(Debug, Default)]
 pub(crate) struct DatabaseStats {
-    /// Sessions in it.
+    /// Number of sessions in the database.
     pub(crate) sessions: usize,
-    /// Whether it has prepared transactions.
+    /// Whether the database has prepared transactions.
     pub(crate) prepared: bool,
-    /// Its row of `pg_database`, and what hangs on a database from outside, as one text.
+    /// Row of `pg_database` and entries of shared catalogs for the database, as one text.
     pub(crate) attributes: String,
-    /// Up to where the log is written: all that was done in the database before is there.
+    /// End of the log after the query. All earlier changes of the database are before it.
     pub(crate) mark: Lsn,
 }
 
@@ -64,10 +65,11 @@ impl DatabaseStats {
         Self::read_by(&STATS, &[&oid.to_string(), &literal(name)], name, admin)
     }
 
-    /// Renames a database, and reads its statistics: the end of a lease needs both. `names` are those that it may have until then.
+    /// Renames a database, and reads its statistics: the end of a lease needs both. `names` are the names that the database
+    /// may have before.
     ///
     /// # Errors
-    /// [`LeaseError::NotLeased`] if SQL has dropped or renamed the database, SQLSTATE 23505 if the name is taken.
+    /// [`LeaseError::NotLeased`] if SQL has dropped or renamed the database, SQLSTATE 23505 if another database has the name.
     pub(crate) fn rename_and_read(
         to: &DatabaseAddress,
         names: &[String],

@@ -1,4 +1,4 @@
-//! What there is, for people and programs to look at.
+//! Status of all leases, for people and programs.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -11,56 +11,56 @@ use crate::leases::Leases;
 use crate::table::Source;
 use crate::{Difference, Isolation, SharedStateChange};
 
-/// How long a last look may take. A server whose processes are stopped does not answer, and is to be ended all the same.
+/// Timeout of the last look. A server whose processes are stopped does not answer, and pgfresh ends it all the same.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether all databases are ready: only measurements wait for that.
+/// Interval of checks whether all databases are ready. Only measurements wait for that.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What there is, and what happened since the start.
+/// Leases and ready databases now, and counts since the start.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
-    /// Ready databases, by template.
+    /// Number of ready databases, by template.
     pub ready: Vec<(String, usize)>,
     /// Leases, by name.
     pub leases: Vec<LeaseStatus>,
-    /// Databases made since the start, and the time that took: count and sum.
+    /// Number of databases created since the start, and the sum of the times that took.
     pub created: (u64, Duration),
-    /// Sessions that got a backend that waited.
+    /// Number of sessions that got a waiting backend.
     pub warm: u64,
-    /// Sessions that had to wait for a new one.
+    /// Number of sessions that waited for a new backend.
     pub cold: u64,
-    /// Databases recycled, and the time that took: count and sum.
+    /// Number of databases recycled, and the sum of the times that took.
     pub recycled: (u64, Duration),
-    /// Databases dropped instead, by reason.
+    /// Number of databases dropped instead, by reason.
     pub dropped: Vec<(&'static str, u64)>,
-    /// What comparing found: recycled databases that were not fresh. None, unless pgfresh has a fault.
+    /// Differences between recycled databases and their templates. Empty, unless pgfresh has a fault.
     pub differences: Vec<Difference>,
-    /// Changes of what all databases share.
+    /// Changes of state that all databases share.
     pub leaks: Vec<SharedStateChange>,
-    /// Tasks of the background that failed, by what was tried.
+    /// Number of background tasks that failed, by kind.
     pub errors: Vec<(&'static str, u64)>,
 }
 
 /// One lease.
 #[derive(Debug, Clone)]
 pub struct LeaseStatus {
-    /// The database.
+    /// Name of the leased database.
     pub database: String,
-    /// What it is a copy of.
+    /// Name of its template.
     pub template: String,
-    /// How it is isolated.
+    /// Isolation of the lease.
     pub isolation: Isolation,
-    /// Open sessions.
+    /// Number of open sessions.
     pub sessions: usize,
-    /// When it was handed out.
+    /// Time at which the lease got its database.
     pub since: Instant,
-    /// How long ago that was when this was looked at.
+    /// Time from `since` until this status.
     pub age: Duration,
 }
 
 impl Leases {
-    /// Waits until as many databases are ready as should be without clients, for `patience` at most.
+    /// Waits until as many databases are ready as pgfresh keeps without clients, for `patience` at most.
     pub fn settle(&self, patience: Duration) {
         let begun = Instant::now();
         while !self.0.lock().table.is_supplied() && begun.elapsed() < patience {
@@ -68,12 +68,12 @@ impl Leases {
         }
     }
 
-    /// What there is now.
+    /// Returns the current status.
     #[must_use]
     pub fn status(&self) -> Status {
         let templates: Vec<_> =
             lock(&self.0.templates).iter().map(|template| template.name.clone()).collect();
-        // What is still being read for the first time has found nothing.
+        // A watch that does not exist yet has found nothing.
         let leaks = self.0.shared.get().map(|watch| lock(watch).found()).unwrap_or_default();
         let core = self.0.lock();
         let ready = |name: &String| core.table.ready(&Source::Template(name.clone()));
@@ -109,7 +109,8 @@ impl Leases {
         self.0.has_had_clients.load(Ordering::Relaxed)
     }
 
-    /// The same, with a last look at what all databases share, if a client may have changed it and the server answers.
+    /// Returns the status after a last look at the state that all databases share. Skips the look if no client has been
+    /// there, or if the server does not answer.
     #[must_use]
     pub fn final_status(&self) -> Status {
         if !self.has_had_clients() {
