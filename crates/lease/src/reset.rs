@@ -1,9 +1,9 @@
-//! Reset: undoing just what the write-ahead log says was touched, and proving that this was all.
+//! Reset: undoes just the changes that the write-ahead log shows, and proves that there were no others.
 //!
-//! The log names every file that was changed since the last reset, in any session, committed or not. What is a user's table
-//! is emptied or filled again, what is a sequence is set back, and TRUNCATE, which changes nothing in `pg_class` but files
-//! and what the planner is told, is undone, too. Anything else is a reason to drop. What the reset itself has changed is
-//! read from the log again: it must be no more than it meant to.
+//! The log names every file that any session has changed since the last reset, committed or not. The reset empties and
+//! refills the user's tables, and sets sequences back. It also undoes TRUNCATE, which changes only files and the planner's
+//! numbers in `pg_class`. After any other change, pgfresh drops the database. The reset reads its own changes from the log,
+//! too: they must be the intended ones.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -27,35 +27,36 @@ use crate::table::Proof;
 use crate::vacuum::{count_filled, remove_pages, restore_planner};
 use crate::wal::{Changes, Lsn};
 
-/// How long a session that was just closed may take to be gone.
+/// Time within which a session must end after pgfresh has closed it.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
-/// Rows of a table that one lease may have touched without its size being looked at.
+/// Most touched rows of a table for which the reset does not check the table's size.
 const FEW: u64 = 100;
-/// A table that grew beyond this is truncated, not emptied row by row; one that cannot be is a reason to drop.
+/// Size in bytes beyond which the reset truncates a table instead of deleting its rows. If it cannot truncate such a table,
+/// pgfresh drops the database.
 const BLOAT: u64 = 1 << 20;
-/// Reason not to reset a database that belongs to SQL.
+/// Reason not to reset a database that SQL has dropped or renamed.
 pub(crate) const GONE: &str = "it was dropped or renamed by SQL";
-/// Why a database is not reset in which something was defined.
+/// Reason not to reset a database in which a client has changed definitions.
 const DEFINITIONS: &str = "its definitions were changed";
-/// Rows of catalogs that may have been changed where all is as before, as after a temporary table: reading what a template
-/// tells of them takes longer with each.
+/// Most changed rows of catalogs that the reset compares with the template. A temporary table, for example, leaves the
+/// catalogs as before. The comparison takes longer with each row.
 const MOST_OF_CATALOGS: u64 = 500;
-/// What holds besides in a session that writes what a reset has to write.
+/// Further settings of a session that writes for a reset.
 const WRITING: [Setting; 2] = [("session_replication_role", "replica"), ("lock_timeout", "5s")];
 
-/// What a reset needs to know of a database.
+/// A used database, with all that a reset needs.
 #[derive(Debug)]
 pub(crate) struct Used<'a> {
     pub(crate) address: &'a DatabaseAddress,
     pub(crate) catalog: &'a TemplateCatalog,
-    /// What was read of it when its lease ended.
+    /// Statistics from the end of its lease. The reset reads them itself if this is `None`.
     pub(crate) stats: Option<DatabaseStats>,
-    /// Its files, if others than the template's.
+    /// Files of the database, if they differ from the template's.
     pub(crate) files: Option<FileMap>,
     pub(crate) growth: Growth,
-    /// Backends that wait in it.
+    /// Backends that wait in the database.
     pub(crate) waiting: Vec<WaitingBackend>,
-    /// Our own session in it, once there was need of one.
+    /// pgfresh's own session in the database, if the reset has opened one.
     pub(crate) session: Option<AdminConnection>,
 }
 
@@ -63,7 +64,7 @@ pub(crate) struct Used<'a> {
 #[derive(Debug)]
 pub(crate) struct NotRecyclable {
     pub(crate) reason: &'static str,
-    /// What failed, if something did.
+    /// Message of the error, if there was one.
     pub(crate) error: Option<String>,
 }
 
@@ -89,26 +90,26 @@ impl From<LeaseError> for NotRecyclable {
     }
 }
 
-/// What was touched.
+/// Changes that the reset has to undo or to check.
 #[derive(Debug, Default)]
 struct Touched {
     tables: BTreeSet<u32>,
     sequences: BTreeSet<u32>,
-    /// Tables of which so many rows were touched that their size is looked at.
+    /// Tables with so many touched rows that the reset checks their size.
     large: BTreeSet<u32>,
-    /// `pg_class` was changed, which TRUNCATE does.
+    /// Whether `pg_class` was changed. TRUNCATE does that.
     classes: bool,
-    /// The client has written values into TOAST tables.
+    /// Whether the client has written values into TOAST tables.
     toast: bool,
-    /// The reset has written sizes into `pg_class`.
+    /// Whether the reset has written sizes into `pg_class`.
     sizes: bool,
-    /// Other catalogs that were changed, and may be as before: a temporary table comes and goes.
+    /// Other catalogs that were changed. They may be as before, if a temporary table has come and gone.
     catalogs: BTreeSet<u32>,
-    /// Those of them of which values were changed that are kept apart (TOAST).
+    /// Catalogs of `catalogs` whose TOAST values were changed.
     with_values: BTreeSet<u32>,
 }
 
-/// Returns a database that has no sessions but those that wait to its template's state, or says why not.
+/// Returns a database without sessions to the state of its template, or returns the reason why not. Backends may wait in it.
 pub(crate) fn reset(
     admin: &AdminPool,
     evidence: &Evidence,
@@ -127,7 +128,7 @@ pub(crate) fn reset(
         return Ok(Proof::new());
     }
     if !touched.catalogs.iter().all(|catalog| WITHOUT_EXPRESSIONS.contains(catalog)) {
-        // One of them may have run what is not defined any more.
+        // A waiting backend may have run a function whose definition is gone.
         used.waiting.clear();
     }
     if !touched.catalogs.is_empty() {
@@ -153,7 +154,7 @@ impl Touched {
     }
 }
 
-/// Waits until the database has no sessions but ours, and rolls back what they have prepared.
+/// Waits until the database has only pgfresh's own sessions, and rolls back transactions that clients have prepared.
 fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<DatabaseStats, NotRecyclable> {
     let begun = Instant::now();
     loop {
@@ -173,7 +174,7 @@ fn wait_for_stragglers(admin: &AdminPool, used: &mut Used<'_>) -> Result<Databas
     }
 }
 
-/// Rolls back what was prepared and left: its locks would outlive the lease, and the database could not be dropped.
+/// Rolls back prepared transactions. Their locks would outlive the lease, and prevent a drop of the database.
 pub(crate) fn roll_back_prepared(session: &mut AdminConnection) -> Result<(), SessionError> {
     let sql = "SELECT gid FROM pg_catalog.pg_prepared_xacts WHERE database = pg_catalog.current_database()";
     for row in session.query(sql)? {
@@ -183,7 +184,7 @@ pub(crate) fn roll_back_prepared(session: &mut AdminConnection) -> Result<(), Se
     Ok(())
 }
 
-/// Our own session in the database, opened where there is none.
+/// Returns pgfresh's own session in the database. Opens one first if needed.
 fn own_session<'a>(
     admin: &AdminPool,
     used: &'a mut Used<'_>,
@@ -194,7 +195,7 @@ fn own_session<'a>(
     used.session.as_mut().ok_or(NotRecyclable::because("no session could be opened"))
 }
 
-/// One that writes what a reset has to write, whatever clients have set.
+/// Opens a session that can write for a reset, whatever clients have set.
 pub(crate) fn open_own_session(
     admin: &AdminPool,
     address: &DatabaseAddress,
@@ -202,7 +203,7 @@ pub(crate) fn open_own_session(
     Ok(admin.open_in(address, &WRITING)?)
 }
 
-/// What the log says was touched, if that can be undone.
+/// Returns the changes that the log shows, if the reset can undo them.
 fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRecyclable> {
     if let Some(doubt) = changes.doubt {
         return Err(NotRecyclable::because(doubt));
@@ -234,7 +235,7 @@ fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRe
                 grown += change.inserted + change.updated;
                 opaque |= change.in_place || change.other;
             }
-            // An index follows from its table. TRUNCATE gives a table another file, of which `pg_class` tells.
+            // An index follows from its table. TRUNCATE gives a table another file, which `pg_class` shows.
             Some(Content::Index) | None => {}
         }
     }
@@ -242,7 +243,7 @@ fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRe
     if !used.growth.has_room_for(grown) {
         return Err(NotRecyclable::because("its catalogs grew too much"));
     }
-    // Transactions that were rolled back have left dead rows.
+    // Rolled-back transactions have left dead rows.
     touched.tables = rows.into_keys().collect();
     if !changes.committed {
         touched.classes = false;
@@ -252,21 +253,22 @@ fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRe
     if has_definitions && (opaque || rows_of_catalogs > MOST_OF_CATALOGS) {
         return Err(NotRecyclable::because(DEFINITIONS));
     }
-    // What is not in the log may have been touched.
+    // The log does not show changes of unlogged tables and sequences.
     let (tables, sequences) = &used.catalog.unlogged;
     touched.tables.extend(tables);
     touched.sequences.extend(sequences);
     Ok(touched)
 }
 
-/// Catalogs without expressions. A session that uses what they describe runs no function of a client's, and no built-in one that a
-/// statement does not show. Not here: `pg_type`, in which a domain has its default, and `pg_index`. Source: `src/include/catalog`.
+/// Catalogs without expressions. A session that uses their objects runs no function of a client, and only such built-in
+/// functions as its statements show. Not among them: `pg_type`, which has the defaults of domains, and `pg_index`. Source:
+/// `src/include/catalog`.
 const WITHOUT_EXPRESSIONS: [u32; 6] = [1249, 2224, 2608, 2611, 2615, 2619];
 
-/// Catalogs of what a query computes with: functions, aggregates, operators, casts. Source: `src/include/catalog`.
+/// Catalogs of functions, aggregates, operators and casts, with which a query computes. Source: `src/include/catalog`.
 const COMPUTES: [u32; 4] = [1255, 2600, 2617, 2605];
 
-/// Makes sure that the rows of each catalog that was changed are those of the template.
+/// Makes sure that each changed catalog has the rows of the template.
 fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -> Result<(), NotRecyclable> {
     let catalog = used.catalog;
     let find = |oid: &u32| Some((*oid, catalog.catalogs.get(oid)?));
@@ -275,8 +277,8 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
         return Err(NotRecyclable::because(DEFINITIONS));
     }
     let session = own_session(admin, used)?;
-    // As many rows as before, and none new: they are the same. That is quicker to see than what is in them. It is not seen of
-    // values that are kept apart, nor by what may be another function now.
+    // A catalog with as many rows as before, and no new ones, has not changed. Counting is quicker than comparing contents.
+    // It does not notice changed TOAST values, and does not work with functions that a client may have redefined.
     let computes_alike = COMPUTES.iter().all(|oid| !touched.catalogs.contains(oid));
     let is_counted = |oid: &u32| computes_alike && !touched.with_values.contains(oid);
     let is_since = is_since(&catalog.horizon, "xmin");
@@ -314,7 +316,7 @@ fn compare_catalogs(admin: &AdminPool, used: &mut Used<'_>, touched: &Touched) -
     Err(NotRecyclable::because(DEFINITIONS))
 }
 
-/// The rows of `pg_class` that may not be as in the template. The others are.
+/// Returns the rows of `pg_class` that may differ from the template. All others are equal.
 fn changed_classes(admin: &AdminPool, used: &mut Used<'_>) -> Result<HashMap<u32, Class>, NotRecyclable> {
     let catalog = used.catalog;
     let session = own_session(admin, used)?;
@@ -340,8 +342,8 @@ fn changed_classes(admin: &AdminPool, used: &mut Used<'_>) -> Result<HashMap<u32
     Err(NotRecyclable::because(DEFINITIONS))
 }
 
-/// Makes sure that of `pg_class` no more was changed than TRUNCATE and VACUUM change, and adds what has another file: it may
-/// hold rows that no log tells of. Returns the rows that may have been changed.
+/// Makes sure that only TRUNCATE and VACUUM have changed `pg_class`. Adds relations that have another file to `touched`,
+/// because the log may not show rows in it. Returns the rows that may have changed.
 fn find_truncated(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -365,8 +367,7 @@ fn find_truncated(
     Ok(changed)
 }
 
-/// Has the planner told what the template tells it, and takes note of the files that there are now. Returns up to where
-/// the log is written.
+/// Restores the planner's numbers in `pg_class`, and notes the current files. Returns the end of the log.
 fn settle_classes(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -380,7 +381,7 @@ fn settle_classes(
     Ok(mark)
 }
 
-/// Sets back what `pg_class` tells the planner, where it is not what the template's does.
+/// Returns statements that restore the planner's numbers in `pg_class` where they differ from the template's.
 fn tell_planner(catalog: &TemplateCatalog, changed: &HashMap<u32, Class>) -> String {
     let columns = planner_columns(catalog.major).collect::<Vec<_>>().join(", ");
     let mut sql = String::new();
@@ -396,8 +397,7 @@ fn tell_planner(catalog: &TemplateCatalog, changed: &HashMap<u32, Class>) -> Str
     sql
 }
 
-/// Undoes what was touched, in one transaction. Returns up to where the log is written with it, and whether tables were truncated
-/// for that.
+/// Undoes all changes in one transaction. Returns the end of the log after it, and whether it has truncated tables.
 fn clean(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -405,7 +405,7 @@ fn clean(
 ) -> Result<(Lsn, bool), NotRecyclable> {
     let catalog = used.catalog;
     let sizes = read_sizes(admin, used, touched)?;
-    // A table with another file has other TOAST, too, and unlogged tables are in no log.
+    // A table with another file has another TOAST table, too, and the log does not show unlogged tables.
     let has_toast = touched.toast || touched.classes || !catalog.unlogged.0.is_empty();
     let (mut undo, mut truncates) = (Undo::new(catalog, has_toast), false);
     for oid in &touched.tables {
@@ -448,15 +448,15 @@ fn clean(
 #[derive(Debug)]
 struct Undo<'a> {
     catalog: &'a TemplateCatalog,
-    /// Begins a transaction that writes, whatever a client has set.
+    /// Statements that begin a transaction that may write, whatever a client has set.
     begin: String,
-    /// Deletes all rows of the tables, and sets sequences back.
+    /// Statements that delete all rows of the tables, and set sequences back.
     sql: String,
     /// Whether the client may have stored values in TOAST.
     has_toast: bool,
-    /// Tables whose rows it deletes.
+    /// Tables that `sql` empties by DELETE, by oid.
     emptied: Vec<(u32, &'a Table)>,
-    /// Tables with rows in the template, and these.
+    /// Tables that have rows in the template, with these rows.
     seeded: Vec<(&'a Table, &'a Vec<u8>)>,
 }
 
@@ -470,11 +470,11 @@ impl<'a> Undo<'a> {
         Self { catalog, begin, has_toast, sql: String::new(), emptied: Vec::new(), seeded: Vec::new() }
     }
 
-    /// Runs it. Returns up to where the log is written with it.
+    /// Runs the statements. Returns the end of the log after them.
     fn run(&self, session: &mut AdminConnection) -> Result<Lsn, NotRecyclable> {
         let Self { catalog, begin, has_toast, sql, emptied, seeded } = self;
         let end = format!("{begin}{MARK}; COMMIT");
-        // A session that has set a sequence would tell the next client where it stands.
+        // Without the DISCARD, `currval()` in a waiting backend would show the sequence to the next client.
         let sql = format!("{begin}{sql}COMMIT; DISCARD SEQUENCES; ");
         if emptied.is_empty() && seeded.is_empty() {
             return Ok(mark_of(&session.query(&format!("{sql}{end}"))?));
@@ -501,7 +501,7 @@ impl<'a> Undo<'a> {
     }
 }
 
-/// Makes sure that the first of these rows says that no table has pages. A standby or a replication slot may still need some.
+/// Makes sure that no table has pages left, which the first row counts. A standby or a replication slot may still need some.
 fn expect_none(rows: &Rows) -> Result<(), NotRecyclable> {
     if text(rows) == "0" {
         return Ok(());
@@ -509,8 +509,9 @@ fn expect_none(rows: &Rows) -> Result<(), NotRecyclable> {
     Err(NotRecyclable::because("its deleted rows could not be removed"))
 }
 
-/// Runs it in a session that waits for a client, if it does not matter in which: to empty tables and to set sequences
-/// depends on nothing that a client may have set, since all of it is qualified, and ASCII in any encoding. To write rows does.
+/// Runs the statements in a waiting backend, if they only empty tables and set sequences. Such statements depend on no
+/// setting of a client: all names in them are qualified, and ASCII in any encoding. Statements that write rows need pgfresh's
+/// own session.
 fn run_clean(admin: &AdminPool, used: &mut Used<'_>, undo: &Undo<'_>) -> Result<Lsn, NotRecyclable> {
     let waiting = used.waiting.iter().position(|waiting| waiting.backend.is_superuser());
     if let Some(at) = waiting.filter(|_| undo.seeded.is_empty() && used.session.is_none()) {
@@ -521,7 +522,7 @@ fn run_clean(admin: &AdminPool, used: &mut Used<'_>, undo: &Undo<'_>) -> Result<
     undo.run(own_session(admin, used)?)
 }
 
-/// Bytes on disk of the tables that may have grown, with the values that are kept apart.
+/// Returns the bytes on disk of the tables that may have grown, with their TOAST tables.
 fn read_sizes(
     admin: &AdminPool,
     used: &mut Used<'_>,
@@ -542,7 +543,7 @@ fn read_sizes(
     Ok(rows.iter().filter_map(|row| Some((u32::try_from(column(row, 0)?).ok()?, column(row, 1)?))).collect())
 }
 
-/// What was changed while the reset was at work must be what it has changed itself.
+/// Makes sure that all changes during the reset are its own.
 fn check_own_changes(changes: &Changes, used: &Used<'_>, touched: &Touched) -> Result<(), NotRecyclable> {
     let meanwhile = || NotRecyclable::because("it was changed while it was reset");
     if changes.doubt.is_some() {

@@ -1,7 +1,8 @@
-//! A session in whose one transaction a lease in rollback isolation is played, and a database for it alone.
+//! Session of a lease in rollback isolation, whose one transaction contains the whole lease. The lease has the database for
+//! itself.
 //!
-//! The gateway lends the session to one client after another. At the lease's end all is rolled back, and the log is read:
-//! nothing but sequences may have survived, and these are set back.
+//! The gateway lends the session to one client after another. The end of the lease rolls the transaction back, and reads the
+//! log. Only changes of sequences may survive, and pgfresh sets these back.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -20,14 +21,15 @@ use crate::reset::NotRecyclable;
 use crate::seats::Seat;
 use crate::wal::{Changes, Lsn};
 
-/// The transaction of a lease, and the proof that it is still the same at its end.
+/// Statements that begin the transaction of a lease. At its end, the savepoint proves that the transaction is still the one
+/// of the lease.
 pub const BEGIN_LEASE: [&str; 2] =
     ["BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", "SAVEPOINT pgfresh_lease"];
-/// Undoes the client's own transaction, which is a savepoint.
+/// Statement that undoes the client's own transaction, which is a savepoint.
 pub const UNDO_TRANSACTION: &str = "ROLLBACK TO SAVEPOINT pgfresh_t";
-/// Ends the savepoint that is the client's own transaction.
+/// Statement that releases the savepoint of the client's own transaction.
 pub const RELEASE_TRANSACTION: &str = "RELEASE SAVEPOINT pgfresh_t";
-/// DISCARD ALL, which no transaction allows, in its parts, which all do. Source: `DiscardAll`.
+/// Parts of DISCARD ALL. No transaction allows that statement, but each allows its parts. Source: `DiscardAll`.
 pub const DISCARD_ALL: [&str; 9] = [
     "CLOSE ALL",
     "SET SESSION AUTHORIZATION DEFAULT",
@@ -39,56 +41,57 @@ pub const DISCARD_ALL: [&str; 9] = [
     "DISCARD TEMP",
     "DISCARD SEQUENCES",
 ];
-/// Sequences that are looked at one by one: beyond, they are set back together, in a message of their own.
+/// Most sequences that the rollback's own message restores one by one. A second message restores any larger number together.
 const MOST_GUESSED: usize = 32;
-/// How long a statement of ours may take.
+/// Timeout of pgfresh's own statements.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// A message to a server that is idle in a transaction, which it does not answer: it stops counting for how long it has been idle,
-/// until the next ReadyForQuery, whatever `idle_in_transaction_session_timeout` is. Source: `PostgresMain`.
+/// Flush message, which a server that is idle in a transaction does not answer. It stops the server's idle timer until the
+/// next ReadyForQuery, whatever `idle_in_transaction_session_timeout` is. Source: `PostgresMain`.
 pub const STAY_IDLE: &[u8] = b"H\0\0\0\x04";
-/// Switches off, for the lease's transaction, the timeout that would end it. From `PostgreSQL` 17 on.
+/// Statement that switches off `transaction_timeout`, which would end the lease's transaction. From `PostgreSQL` 17 on.
 pub const UNBOUNDED: &str = "SET LOCAL transaction_timeout = 0";
 
-/// The one transaction of a lease, as one session leaves it to the next.
+/// State of a lease's transaction, which one client's session leaves to the next.
 #[derive(Debug, Clone)]
 pub struct LeaseTransaction {
-    /// Whether it has begun.
+    /// Whether the transaction has begun.
     pub begun: bool,
-    /// What has become of the client's own transaction in it.
+    /// State of the client's own transaction in it.
     pub savepoint: Savepoint,
-    /// Whether the server's session could still be taken for a new one once it has discarded all.
+    /// Whether the server's session is like a new one after [`DISCARD_ALL`].
     pub leaves_nothing: bool,
-    /// What is known of the constraints in it.
+    /// Constraints that the gateway knows in the transaction.
     pub constraints: Constraints,
-    /// The `transaction_timeout` of the client's own transactions, empty for none: that of the lease's is 0 between them.
+    /// `transaction_timeout` of the client's own transactions, empty for none. Between them, the timeout of the lease's
+    /// transaction is 0.
     pub timeout: String,
 }
 
-/// The savepoint that is the client's own transaction.
+/// State of the savepoint that is the client's own transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Savepoint {
-    /// There is none.
+    /// The transaction has no such savepoint.
     #[default]
     Gone,
     /// The client's transaction goes on.
     Open,
-    /// It has ended well. The savepoint is released together with what is sent next: a message of its own would wake the server
-    /// for nothing.
+    /// The client has committed its transaction. The next message also releases the savepoint: a message for that alone would
+    /// wake the server for nothing.
     Done,
 }
 
-/// What is known of the constraints in a transaction.
+/// Constraints in a transaction, as far as the gateway has read them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Constraints {
-    /// The count of changes at which it was read.
+    /// Count of changes when the gateway read the constraints; `None` if it has not.
     pub seen: Option<String>,
-    /// Names of those that are deferrable, as SQL wants them; empty if there are none.
+    /// Names of the deferrable constraints, as SQL needs them; empty if there are none.
     pub deferrable: String,
-    /// Names of those that are deferred at first.
+    /// Names of the constraints that are deferred at first.
     pub deferred: String,
-    /// Texts of functions and other objects that may change settings.
+    /// Source texts of functions and other objects that may change settings.
     pub sources: Vec<String>,
-    /// Whether the client has used SET CONSTRAINTS: what it said of ALL holds for those that are made later, too.
+    /// Whether the client has used SET CONSTRAINTS. SET CONSTRAINTS ALL also applies to constraints that are created later.
     pub told: bool,
 }
 
@@ -105,8 +108,8 @@ impl Default for LeaseTransaction {
 }
 
 impl LeaseTransaction {
-    /// What of it holds for the next lease, when it was rolled back: what is known of the constraints, if there were no
-    /// changes.
+    /// Returns the state for the next lease after a rollback. It keeps the known constraints if the transaction has not
+    /// changed any.
     fn of_next_lease(self) -> Self {
         let constraints = match self.constraints {
             Constraints { seen: Some(seen), deferrable, deferred, sources, .. } if seen == "0" => {
@@ -118,27 +121,28 @@ impl LeaseTransaction {
     }
 }
 
-/// Between two leases it is as a new one.
+/// A server's session for leases in rollback isolation. Between two leases it is like a new one.
 #[derive(Debug)]
 pub(crate) struct TransactionSession {
     pub(crate) params: StartupParams,
     pub(crate) greeting: Vec<u8>,
     pub(crate) stamp: CatalogStamp,
-    /// How far the log was read before it started, where that has not been proven to be of no consequence.
+    /// Position up to which pgfresh had read the log before the session started; `None` if later changes of settings do not
+    /// affect it.
     pub(crate) since: Option<Lsn>,
-    /// Ours between two sessions of clients.
+    /// Connection to the server, while no client has it.
     stream: Option<UnixStream>,
     _seat: Seat,
     pub(crate) transaction: LeaseTransaction,
-    /// Whether the last client may have left anything in the session that is not undone yet: settings, temporary tables, a
-    /// transaction of its own and so on.
+    /// Whether the session may still have leftovers of the last client: settings, temporary tables, its own transaction and
+    /// so on.
     has_leftovers: bool,
-    /// The `transaction_timeout` that the session has begun with; empty for none.
+    /// `transaction_timeout` at the start of the session; empty for none.
     timeout: String,
     is_superuser: bool,
-    /// Whether the client of a lease with another name would be greeted alike.
+    /// Whether a client of a lease with another name would get an equal startup response.
     pub(crate) may_greet_another: bool,
-    /// Sequences that the last lease has touched: so will the next one, most likely.
+    /// Sequences that the last lease has touched. The next one touches them, too, most likely.
     touched: BTreeSet<u32>,
 }
 
@@ -170,12 +174,12 @@ impl TransactionSession {
         })
     }
 
-    /// Whether the next client can have it. May wait for its answer.
+    /// Whether the next client can have the session. May wait for the server's answer.
     pub(crate) fn will_serve(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| will_serve(stream, &self.greeting))
     }
 
-    /// The session, for a client; the transaction is begun if the next statement should not have to.
+    /// Lends the connection to a client. Begins the transaction first if pgfresh has to switch off a timeout for it.
     pub(crate) fn lend(&mut self) -> Result<UnixStream, SessionError> {
         self.discard()?;
         self.transaction.timeout.clone_from(&self.timeout);
@@ -187,17 +191,17 @@ impl TransactionSession {
         self.stream.take().ok_or_else(gone)
     }
 
-    /// Takes the session back, which is idle, and its transaction.
+    /// Takes back the idle session and its transaction.
     pub(crate) fn take_back(&mut self, stream: UnixStream, transaction: LeaseTransaction) {
-        // Where it has not begun, the client has asked for nothing.
+        // If the transaction has not begun, the client has sent no statement.
         self.has_leftovers = transaction.begun;
         (self.stream, self.transaction) = (Some(stream), transaction);
     }
 
-    /// Undoes what the last client has left in the session. Only the data live on.
+    /// Removes the last client's leftovers from the session. Only its data stay.
     ///
     /// # Errors
-    /// The session is not to be used any more.
+    /// The caller must not use the session after an error.
     pub(crate) fn discard(&mut self) -> Result<(), SessionError> {
         if !std::mem::take(&mut self.has_leftovers) {
             return Ok(());
@@ -212,8 +216,8 @@ impl TransactionSession {
         self.query_in_transaction(&format!("{undo}{}{again}", DISCARD_ALL.join("; ")))
     }
 
-    /// Ends the lease: rolls back, sets back what that does not, and resets the session. `files` are the database's, if others
-    /// than the template's. Returns the oids of the sequences that are to be set back by the caller, and how many rows were
+    /// Ends the lease: rolls back, restores sequences, and resets the session. `files` are those of the database, if they
+    /// differ from the template's. Returns the oids of sequences that the caller has to restore, and the number of rows
     /// rolled back.
     pub(crate) fn roll_back(
         &mut self,
@@ -228,7 +232,7 @@ impl TransactionSession {
             String::new()
         };
         let undo = format!("{undo}{}; ", DISCARD_ALL.join("; "));
-        // A guess saves a second message where it is right: the log tells whether these were all.
+        // A correct guess of the touched sequences saves a second message. The log shows whether the guess has missed any.
         let may_guess = self.is_superuser && self.touched.len() <= MOST_GUESSED;
         let guess = if may_guess { restore_touched(catalog, &self.touched) } else { String::new() };
         let rows = self.query(&marked(&undo, &guess))?;
@@ -248,7 +252,7 @@ impl TransactionSession {
             _ => None,
         };
         let touched = changes.files.iter().filter(|(_, change)| change.sequence);
-        // What is not in the log may have been touched.
+        // The log does not show changes of unlogged sequences.
         let unlogged = catalog.unlogged.1.iter().copied();
         self.touched = touched.filter_map(|(file, _)| sequence(file.number)).chain(unlogged).collect();
         let mut left: BTreeSet<u32> = self.touched.difference(&restored).copied().collect();
@@ -260,7 +264,7 @@ impl TransactionSession {
         Ok((left, rows))
     }
 
-    /// Runs what leaves the lease's transaction open, for however long.
+    /// Runs statements that leave the lease's transaction open, for any time.
     fn query_in_transaction(&mut self, sql: &str) -> Result<(), SessionError> {
         self.query(sql)?;
         let stream = self.stream.as_mut().ok_or_else(gone)?;
@@ -279,14 +283,14 @@ fn gone() -> SessionError {
     SessionError::Io { verb: "use a session", source: io::ErrorKind::NotConnected.into() }
 }
 
-/// What undoes something, then restores something in a transaction that marks the log.
+/// Returns SQL that runs `undo`, then runs `restore` in a transaction that marks the log.
 fn marked(undo: &str, restore: &str) -> String {
     format!(
         "{undo}BEGIN READ WRITE; SET LOCAL synchronous_commit = on; {restore}{MARK}; COMMIT; DISCARD SEQUENCES"
     )
 }
 
-/// Whether nothing but sequences was changed while they were set back.
+/// Makes sure that only sequences were changed while pgfresh restored them.
 pub(crate) fn are_only_sequences(changes: &Changes) -> Result<(), NotRecyclable> {
     if changes.doubt.is_some() || changes.files.values().any(|change| !change.sequence) {
         return Err(NotRecyclable::because("it was changed while it was reset"));
@@ -294,7 +298,7 @@ pub(crate) fn are_only_sequences(changes: &Changes) -> Result<(), NotRecyclable>
     Ok(())
 }
 
-/// The oid in a row of [`restore_touched`].
+/// Returns the oid in a result row of [`restore_touched`], if the row has one.
 fn restored(row: &[Option<String>]) -> Option<u32> {
     match row {
         [Some(oid), Some(_)] => oid.parse().ok(),
@@ -302,8 +306,8 @@ fn restored(row: &[Option<String>]) -> Option<u32> {
     }
 }
 
-/// Sets back those of these sequences that the session has touched of late: its own backend counts them, and tells others later.
-/// Those that are in no log are set back in any case.
+/// Returns SQL that restores those sequences that the session has touched of late. Its own backend counts the touched blocks,
+/// and reports them to others later. Restores unlogged sequences in any case.
 fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     let restore = |oid: &u32| {
         let Sequence { last_value, is_called, unlogged, .. } = catalog.sequences.get(oid)?;
@@ -317,7 +321,7 @@ fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     oids.iter().filter_map(restore).collect()
 }
 
-/// Sets these back, of which there may be thousands.
+/// Returns SQL that restores all these sequences. There may be thousands.
 pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     let (mut known, mut values, mut called) = (Vec::new(), Vec::new(), Vec::new());
     for oid in oids {
@@ -338,7 +342,7 @@ pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>)
     )
 }
 
-/// The `transaction_timeout` of a session; empty for none.
+/// Returns the `transaction_timeout` of a session; empty for none.
 fn read_timeout(session: &mut AdminConnection) -> Result<String, SessionError> {
     let rows = session.query("SELECT pg_catalog.current_setting('transaction_timeout', true)")?;
     let value = rows.into_iter().flatten().next().flatten().unwrap_or_default();

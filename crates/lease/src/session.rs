@@ -1,4 +1,4 @@
-//! Sessions: how a client gets one with a lease, and what becomes of it when the client has left.
+//! Sessions: how a client gets one with a lease, and what happens to it after the client has left.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
@@ -28,53 +28,53 @@ use crate::table::{Answer, DatabaseId, Event, Explicit, Terms, Want};
 use crate::wal::Lsn;
 use crate::{Backend, Isolation, LeaseError};
 
-/// How often a lease is begun anew whose database turned out to be gone.
+/// Most attempts to begin a session, if the database is gone each time.
 const ATTEMPTS: usize = 5;
-/// How long a client may wait until a seat is free: one may be held by a backend that is just being started for another client.
+/// Time for which a client waits for a free seat. A backend may hold one while pgfresh starts it for another client.
 const SEAT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a session asks for.
+/// A request for a session.
 #[derive(Debug, Clone)]
 pub struct ConnectRequest<'a> {
-    /// The database by name.
+    /// Name of the database.
     pub database: &'a str,
-    /// The template, if a name is not yet leased; `None` is the default one.
+    /// Template for a name that no lease has yet; `None` for the default one.
     pub template: Option<&'a str>,
-    /// How the lease is isolated, if it matters.
+    /// Isolation of the lease; `None` accepts any, and begins a lease with the default.
     pub isolation: Option<Isolation>,
-    /// How long the lease outlives its last session, if not as usual.
+    /// Time that the lease outlives its last session; `None` for the default.
     pub linger: Option<Duration>,
-    /// Return the database to its template's state first, if it is leased and has no other sessions.
+    /// Whether to return the database to the state of its template first, if it is leased and has no other sessions.
     pub reset: bool,
-    /// With what the session starts.
+    /// Startup parameters of the session.
     pub params: &'a StartupParams,
-    /// Tells whether the client is still there, if that can be known.
+    /// Link that tells whether the client is still connected, if pgfresh can find that out.
     pub client: Option<Arc<dyn ClientLink>>,
 }
 
-/// What a session gets.
+/// A session that a client has got.
 #[derive(Debug)]
 pub enum Entered {
-    /// A session of its own.
+    /// A session for this client alone.
     Plain(Connected),
-    /// A session that others of the same lease have had before, with its transaction.
+    /// The session of a lease in rollback isolation, with its transaction. Other clients of the lease have had it before.
     Transaction(TransactionGuard),
 }
 
-/// A session's backend, and its right to be in that database.
+/// A session's backend, with the session's right to use the database.
 #[derive(Debug)]
 pub struct Connected {
-    /// The server's end.
+    /// Backend of the server.
     pub backend: Backend,
-    /// Held for as long as the session lasts.
+    /// Guard that the caller holds for as long as the session lasts.
     pub guard: SessionGuard,
 }
 
-/// One session's right to be in a database. Dropped when the session ends; with the last one the lease's end begins.
+/// Right of one session to use a database. Dropped when the session ends. The lease begins to end after its last session.
 #[derive(Debug)]
 pub struct SessionGuard(Option<LeasedSession>);
 
-/// One session's hold of a lease in rollback isolation. Dropped without [`Self::leave`], the lease is over.
+/// Right of one client to use the session of a lease in rollback isolation. A drop without [`Self::leave`] ends the lease.
 #[derive(Debug)]
 pub struct TransactionGuard {
     stay: Option<LeasedSession>,
@@ -93,7 +93,7 @@ struct LeasedSession {
 }
 
 impl<'a> ConnectRequest<'a> {
-    /// One for that database, with all else as usual.
+    /// Returns a request for that database, with the defaults for all other fields.
     #[must_use]
     pub fn new(database: &'a str, params: &'a StartupParams) -> Self {
         Self { database, template: None, isolation: None, linger: None, reset: false, params, client: None }
@@ -101,14 +101,14 @@ impl<'a> ConnectRequest<'a> {
 }
 
 impl Leases {
-    /// Gives a session the lease of that name, or a new one. Waits, with a bound, while others change it.
+    /// Opens a session in the lease of that name, or in a new lease. Waits, with a bound, while others change the lease.
     pub fn connect(&self, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         inner.has_had_clients.store(true, Ordering::Relaxed);
-        // What it may change is known from before.
+        // The watch needs the shared state from before the session can change it.
         drop(inner.shared());
         let name = cut(request.database);
-        // Without a template there is nothing to lease: it is a server like any other.
+        // A server without templates has nothing to lease: it is like any other server.
         if ALWAYS.contains(&name) || inner.options.templates.is_empty() {
             return inner.connect_unleased(name, request.params);
         }
@@ -141,7 +141,7 @@ impl Leases {
             let newcomer = Newcomer { client, params: request.params.clone() };
             let answer = match inner.ask(name, want.clone(), Some(newcomer.clone())) {
                 Err(error @ (LeaseError::Closed | LeaseError::Gone)) => return Err(error),
-                // There is no database that could be given the name, but there may be one of SQL's that has it.
+                // The table has no database for the name, but SQL may have created one that has it.
                 Err(error) if !matches!(inner.expect_free(name), Err(LeaseError::Leased(_))) => {
                     return Err(error);
                 }
@@ -150,13 +150,13 @@ impl Leases {
             };
             match answer {
                 Answer::Session(id) => match self.enter(id, name, newcomer) {
-                    // Dropped by SQL since, or its session terminated: the next round begins a new lease, or waits until the
-                    // change of this one is done.
+                    // SQL has dropped the database since, or has terminated the session. The next round begins a new lease,
+                    // or waits for the end of the change.
                     Err(error) if is_gone(&error) || is_closed(&error) => last = error,
                     other => return other,
                 },
                 _ => match inner.connect_elsewhere(name, request.params) {
-                    // The name belongs to a lease by now. The session has to count in it.
+                    // A lease has the name by now, and must count the session.
                     Err(error @ LeaseError::NotLeased(_)) => last = error,
                     other => return other,
                 },
@@ -165,7 +165,7 @@ impl Leases {
         Err(last)
     }
 
-    /// Starts a session with a leased database, in which it counts already.
+    /// Starts a session in a leased database. The table counts the session already.
     fn enter(&self, id: DatabaseId, name: &str, newcomer: Newcomer) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         let stay = LeasedSession::new(inner, id, newcomer);
@@ -198,17 +198,17 @@ impl Leases {
 }
 
 impl Inner {
-    /// A session with a database that is nobody's lease.
+    /// Starts a session in a database that no lease has.
     fn connect_unleased(&self, name: &str, params: &StartupParams) -> Result<Entered, LeaseError> {
         let backend = self.start_backend(name, params)?;
         self.lock().counters.cold += 1;
         Ok(Entered::Plain(Connected { backend, guard: SessionGuard(None) }))
     }
 
-    /// Starts a session with a database that SQL has made.
+    /// Starts a session in a database that SQL has created.
     ///
     /// # Errors
-    /// [`LeaseError::NotLeased`] if the name belongs to a lease by now.
+    /// [`LeaseError::NotLeased`] if a lease has the name by now.
     fn connect_elsewhere(&self, name: &str, params: &StartupParams) -> Result<Entered, LeaseError> {
         let entered = self.connect_unleased(name, params)?;
         let leased = {
@@ -223,8 +223,8 @@ impl Inner {
         Ok(entered)
     }
 
-    /// Reads the stamp of a database, and up to where the log is read then. The stamp is empty if SQL has dropped or renamed the
-    /// database.
+    /// Reads the stamp of a database, and returns it with the end of the log. The stamp is empty if SQL has dropped or
+    /// renamed the database.
     pub(crate) fn read_stamp(
         &self,
         DatabaseAddress { oid, name }: &DatabaseAddress,
@@ -236,7 +236,7 @@ impl Inner {
         Ok((stamp_of(&rows, &self.options.data), mark))
     }
 
-    /// Whether a backend of a session with `params`, in a database with that stamp, is as a new one after it has waited for its next
+    /// Whether a backend with `params`, in a database with that stamp, is like a new one after it has waited for its next
     /// client.
     pub(crate) fn may_wait(&self, params: &StartupParams, stamp: &str) -> bool {
         let may_compile = self.jit || may_compile(params);
@@ -258,9 +258,10 @@ impl Inner {
         Ok(backend)
     }
 
-    /// Starts a backend in whichever database has that name. Where there is no room for one more, those that only wait make room.
+    /// Starts a backend in the database that has the name now. Closes waiting backends if the server has no room for another
+    /// one.
     fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
-        // The server counts those of replication by themselves.
+        // The server counts sessions of replication separately.
         let seat = if params.is_replication() { Seat::default() } else { self.take_seat()? };
         let start = || Backend::connect(&self.options.directory, params, name);
         let is_full =
@@ -285,7 +286,8 @@ impl LeasedSession {
         Self { inner: Arc::clone(inner), id, client, params, stamp: CatalogStamp::from(""), since: None }
     }
 
-    /// A backend that waits in the database, if it cannot be told from a new one. Takes note of what a new one would read.
+    /// Returns a backend that waits in the database, if it is like a new one. Notes the stamp and position that a new one
+    /// would have.
     fn find_waiting(&mut self) -> Option<Backend> {
         let inner = &self.inner;
         let (address, (stamp, is_current), files) = {
@@ -302,14 +304,14 @@ impl LeasedSession {
             inner.read_stamp(&address).unwrap_or((CatalogStamp::from(""), Lsn(0)))
         };
         self.since = Some(position);
-        // Its lock is held while files are read: it is asked before ours is taken.
+        // The evidence keeps its lock while it reads files, so this asks it before it locks the core.
         let may_be_defined =
             !is_current && inner.evidence.may_have_changed(address.oid, |file| files.may_be_definition(file));
         let settings = inner.evidence.settings_changed();
         {
             let mut core = inner.lock();
             let held = core.databases.get_mut(&self.id)?;
-            // A function that a client has created may have left anything in a backend that has called it.
+            // A function of a client may have left something in a waiting backend that has called it.
             if may_be_defined {
                 held.waiting.clear();
             }
@@ -333,7 +335,7 @@ impl LeasedSession {
         self.inner.start_backend_in(&address, &self.params)
     }
 
-    /// The server has let the session begin.
+    /// Counts a session that the server has let begin.
     fn begun(&self, counter: impl FnOnce(&mut Counters) -> &mut u64) {
         let mut core = self.inner.lock();
         *counter(&mut core.counters) += 1;
@@ -348,7 +350,7 @@ impl LeasedSession {
                 backend
             }
             None => match self.start_backend() {
-                // The server may have crashed after the database was given its name, and before this session began.
+                // The server may have crashed after the naming of the database, and before this session began.
                 Ok(_) if is_first && self.inner.has_crashed_since(self.id) => return Err(self.lost(name)),
                 Ok(backend) => {
                     self.begun(|counters| &mut counters.cold);
@@ -367,8 +369,8 @@ impl LeasedSession {
         self.entered(backend)
     }
 
-    /// The session begins with that backend. One that had not started yet when the sessions of the lease were told to end has not
-    /// heard of it from the server.
+    /// Hands the backend to the client. If pgfresh has ended the lease's sessions before this one started, the server has not
+    /// told this client, so pgfresh does.
     fn entered(self, backend: Backend) -> Result<Entered, LeaseError> {
         if self.client.is_closed() {
             drop(backend);
@@ -378,7 +380,7 @@ impl LeasedSession {
         Ok(Entered::Plain(Connected { backend, guard: SessionGuard(Some(self)) }))
     }
 
-    /// The session has ended. `lost`: so has the lease. Does not wait for anything.
+    /// Counts out a session that has ended. `lost` ends its lease, too. Does not wait for anything.
     fn leave(&self, lost: bool) {
         self.leave_in(self.inner.lock(), lost);
     }
@@ -389,8 +391,8 @@ impl LeasedSession {
         self.inner.wake_worker(core);
     }
 
-    /// The same, and makes the database ready for the next lease if this one has ended: the next client of the same name
-    /// waits for that.
+    /// Counts out a session. If its lease has ended, prepares the database for the next lease, because the next client of the
+    /// name waits for that.
     fn leave_and_end_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
         let task = core.table.take_due(self.id);
@@ -418,7 +420,7 @@ impl LeasedSession {
         LeaseError::NotLeased(name.to_owned())
     }
 
-    /// The client has gone; the session is on its way out.
+    /// Takes note that the client has gone and the session is about to end.
     fn leaving(&self) {
         let mut core = self.inner.lock();
         let is_counted = core
@@ -432,8 +434,8 @@ impl LeasedSession {
 }
 
 impl SessionGuard {
-    /// Ends the session and gives its backend back: idle, in no transaction, everything read that it had to say, all
-    /// discarded, and with no trace of its client. It may serve another.
+    /// Ends the session, and returns its backend, which may serve another client. The backend must be idle, outside a
+    /// transaction, without unread output and without anything of its client; `DISCARD ALL` has run.
     pub fn give_back(mut self, backend: Backend) {
         let Some(stay) = self.0.take() else { return };
         let mut core = stay.inner.lock();
@@ -453,7 +455,7 @@ impl SessionGuard {
         stay.leave_in(core, false);
     }
 
-    /// The client has gone; the session is on its way out.
+    /// Takes note that the client has gone and the session is about to end.
     pub fn leaving(&self) {
         if let Some(stay) = &self.0 {
             stay.leaving();
@@ -470,22 +472,22 @@ impl Drop for SessionGuard {
 }
 
 impl TransactionGuard {
-    /// The session and its greeting, for a client, and the transaction that it goes on in; `None` if it was ended, and then
-    /// so was the lease.
+    /// Lends the session to a client, with its startup response and the transaction that it continues. Returns `None` if the
+    /// session has ended, which has ended the lease, too.
     pub fn lend(&mut self) -> Option<(UnixStream, Vec<u8>, LeaseTransaction)> {
         let session = self.session.as_mut()?;
         let stream = session.lend().ok()?;
         Some((stream, session.greeting.clone(), session.transaction.clone()))
     }
 
-    /// The client has gone; the session is on its way back.
+    /// Takes note that the client has gone and the session is about to return.
     pub fn leaving(&self) {
         if let Some(stay) = &self.stay {
             stay.leaving();
         }
     }
 
-    /// Takes the session back.
+    /// Takes the session back from the client.
     pub fn leave(mut self, stream: UnixStream, transaction: LeaseTransaction) {
         let (Some(stay), Some(mut session)) = (self.stay.take(), self.session.take()) else { return };
         session.take_back(stream, transaction);
@@ -509,23 +511,23 @@ impl Drop for TransactionGuard {
     }
 }
 
-/// Whether there is such a field in what the server said.
+/// Whether a message of the server has that field.
 fn says(words: &[u8], field: &[u8]) -> bool {
     words.windows(field.len()).any(|window| window == field)
 }
 
-/// What the server says to a session that is told to end.
+/// Returns the error that the server sends to a terminated session.
 fn told_to_end() -> LeaseError {
     let words = ErrorResponse::fatal("57P01", "terminating connection due to administrator command");
     LeaseError::Refused(words.to_bytes())
 }
 
-/// Whether the session was told to end before it had begun.
+/// Whether a client or pgfresh terminated the session before it began.
 fn is_closed(error: &LeaseError) -> bool {
     matches!(error, LeaseError::Refused(words) if says(words, b"C57P01\0"))
 }
 
-/// Whether there is no such database any more.
+/// Whether the error says that the database no longer exists.
 fn is_gone(error: &LeaseError) -> bool {
     match error {
         LeaseError::Refused(words) => says(words, b"C3D000\0"),

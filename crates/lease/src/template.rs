@@ -1,4 +1,4 @@
-//! Template databases: taken into service, and copied.
+//! Template databases: takes them into service, and copies them.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -23,12 +23,13 @@ use crate::evidence::Evidence;
 use crate::wal::{FileChanges, Lsn};
 use crate::{LeaseError, LeaseOptions, TemplateDatabase, note};
 
-/// How long the making of a server's second copy may take to begin, once the first is leased.
+/// Time within which a worker must begin the second copy after the lease of the first.
 const NEXT_COPY: Duration = Duration::from_millis(100);
-/// How long the end of a lease waits for such a copy. Without what is read in it the database is dropped.
+/// Time for which the end of a lease waits for such a copy. Without the catalog that pgfresh reads in it, the database cannot
+/// be reset.
 const LONGEST_COPY: Duration = Duration::from_mins(1);
 
-/// What the database of a template in service is called, so that its own name is free for copies.
+/// Returns the name of a template's database in service. The template's own name stays free for copies.
 pub(crate) fn database_of(template: &str) -> String {
     format!("{PREFIX}template_{template}")
 }
@@ -40,44 +41,44 @@ pub(crate) struct Template {
     pub(crate) database: String,
     pub(crate) oid: u32,
     pub(crate) bytes: u64,
-    /// What hangs on it that no copy has by itself; nothing on `template1`, of which each copy is as SQL makes it.
+    /// Attributes that CREATE DATABASE does not copy; `None` for `template1`, because each copy of it is as SQL makes it.
     pub(crate) attributes: Option<Arc<Attributes>>,
-    /// Whether each session in a copy begins with a trigger. From `PostgreSQL` 17 on.
+    /// Whether an event trigger runs at the start of each session in a copy. From `PostgreSQL` 17 on.
     pub(crate) fires_at_login: bool,
-    /// What it came from.
+    /// Cache entry that the template comes from, if the server's data are an exact copy of one.
     entry: Option<Entry>,
-    /// What copies are made of, where that is possible.
+    /// Files that pgfresh copies, where it can make copies by files.
     cached: Option<Arc<CachedFiles>>,
-    /// No row of a copy was written by this transaction or a later one, until a session has done so.
+    /// Transaction ID that is newer than each row of a new copy. A session in the copy may write newer rows.
     pub(crate) horizon: String,
-    /// What a reset needs to know, and whether there are functions; read in one of the first copies. `template1` may change,
-    /// so it has none.
+    /// Catalog for resets, and whether there are functions. pgfresh reads it in one of the first copies. `template1` has
+    /// none, because it may change.
     pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
-    /// Says, once it is certain that the catalog cannot be read, whether there may be tables in it whose contents are in no log.
+    /// Set once pgfresh knows that it cannot read the catalog: whether the template may have unlogged tables.
     pub(crate) unreadable: Arc<OnceLock<bool>>,
-    /// Held while something of it is read.
+    /// Lock of the thread that reads the template.
     pub(crate) reading: Arc<Mutex<()>>,
     coming: Arc<Coming>,
-    /// Whether a copy was handed out before its catalog was read.
+    /// Whether pgfresh has made one copy without a read of the catalog, for the first client.
     pub(crate) passed_over: Arc<AtomicBool>,
-    /// In which life of the server its first copy was made.
+    /// Generation of the server, as `Inner::generation` names it, in which pgfresh made the first copy.
     pub(crate) generation: Arc<OnceLock<u32>>,
 }
 
-/// Copies that are being made.
+/// Count of the copies that workers make just now.
 #[derive(Debug, Default)]
 struct Coming {
     copies: Mutex<usize>,
     changed: Condvar,
 }
 
-/// One of them.
+/// Mark of one copy in the making. Its drop ends the copy.
 #[derive(Debug)]
 pub(crate) struct ComingCopy(Arc<Coming>);
 
 impl Coming {
-    /// Waits for the next copy to begin, then until none is made any more, while `is_unread`; each for so long at most. The maker of
-    /// a copy may wait for the server, and others may begin before it has ended.
+    /// Waits until a copy begins, then until all copies have ended, while `is_unread` holds. Each wait has its own bound. The
+    /// maker of a copy may wait for the server, and others may begin before it has ended.
     fn wait(&self, [next, end]: [Duration; 2], is_unread: impl Fn() -> bool) {
         let is_none = |copies: &mut usize| *copies == 0 && is_unread();
         let is_any = |copies: &mut usize| *copies > 0 && is_unread();
@@ -97,8 +98,8 @@ impl Drop for ComingCopy {
 impl Template {
     /// Renames the database so that its own name is free for copies, and refuses connections to it.
     ///
-    /// `template1` stays what it is everywhere: the one that users may change before they make databases.
-    /// Where the server's data are a copy of an `entry` and nothing else, so is the template.
+    /// `template1` keeps its usual role: users may change it before they create databases. If the server's data are an exact
+    /// copy of an `entry`, so is the template.
     pub(crate) fn take(
         template: &TemplateDatabase,
         entry: Option<Entry>,
@@ -107,7 +108,7 @@ impl Template {
     ) -> Result<Self, LeaseError> {
         let TemplateDatabase { name, database } = template;
         let called = close(name, database, admin)?;
-        // The entry knows it without a look at each file.
+        // The entry knows the size without a look at each file.
         let size = if entry.is_some() { "0" } else { "pg_database_size(oid)" };
         let sql = format!(
             "SELECT oid, {size}, coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, {}, {} \
@@ -147,22 +148,22 @@ impl Template {
         })
     }
 
-    /// Whether its copies can be recycled: `template1` may change meanwhile.
+    /// Whether pgfresh can recycle copies of the template. `template1` may change meanwhile.
     pub(crate) fn is_recyclable(&self) -> bool {
         self.database != "template1"
     }
 
-    /// What a reset needs to know, once it was read.
+    /// Returns the catalog for resets, once pgfresh has read it.
     pub(crate) fn catalog(&self) -> Option<&TemplateCatalog> {
         self.catalog.get().map(|(catalog, _)| catalog)
     }
 
-    /// Whether its catalog is still to be read.
+    /// Whether pgfresh still has to read the catalog.
     pub(crate) fn is_to_be_read(&self) -> bool {
         self.is_recyclable() && self.catalog().is_none() && self.unreadable.get().is_none()
     }
 
-    /// Why there is no catalog.
+    /// Returns the reason for which the template has no catalog.
     pub(crate) fn why_unknown(&self) -> &'static str {
         match self.unreadable.get() {
             Some(_) => "its template's catalog could not be read",
@@ -170,13 +171,13 @@ impl Template {
         }
     }
 
-    /// The catalog that an earlier server on the same entry has noted, and whether there are functions.
+    /// Returns the catalog that an earlier server on the same entry has noted, and whether there are functions.
     pub(crate) fn recall(&self, major: u32) -> Option<(TemplateCatalog, bool)> {
         let entry = self.entry.as_ref()?;
         note::read(&entry.recall(&self.note())?, &subject(entry, major))
     }
 
-    /// Notes what was read, for the next server on the same entry.
+    /// Notes the catalog for the next server on the same entry.
     pub(crate) fn remember(&self, catalog: &TemplateCatalog, leaves_traces: bool) {
         let Some(entry) = &self.entry else { return };
         let Some(text) = note::write(catalog, leaves_traces, &subject(entry, catalog.major)) else { return };
@@ -185,50 +186,50 @@ impl Template {
         }
     }
 
-    /// One entry may have several templates, each with an oid of its own.
+    /// Returns the name of the note. One entry may have several templates, each with its own oid.
     fn note(&self) -> String {
         format!("catalog-{}", self.oid)
     }
 
-    /// Says that a copy is about to be made, until what this returns is dropped.
+    /// Announces a copy, until the returned mark drops.
     pub(crate) fn announce_copy(&self) -> ComingCopy {
         *lock(&self.coming.copies) += 1;
         self.coming.changed.notify_all();
         ComingCopy(Arc::clone(&self.coming))
     }
 
-    /// The catalog. Where it is still to be read, and a copy is made in which that may be done, waits for it.
+    /// Returns the catalog. If pgfresh still has to read it, first waits for a copy in which it can do so.
     pub(crate) fn catalog_when_read(&self) -> Option<&TemplateCatalog> {
         self.coming.wait([NEXT_COPY, LONGEST_COPY], || self.is_to_be_read());
         self.catalog()
     }
 
-    /// Whether there are tables or sequences in it whose contents are in no log. Where that is not known yet, there are none:
-    /// before its catalog was read no copy of such a template is handed out.
+    /// Whether the template has unlogged tables or sequences. `false` if pgfresh does not know that yet: no client gets a
+    /// copy of a template with unlogged tables before pgfresh has read the catalog.
     pub(crate) fn has_unlogged(&self) -> bool {
         let of_catalog =
             |catalog: &TemplateCatalog| !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty();
         self.catalog().map_or_else(|| self.unreadable.get() == Some(&true), of_catalog)
     }
 
-    /// Whether objects in it may leave anything in a backend that uses them.
+    /// Whether objects in the template may leave anything in a backend that uses them.
     pub(crate) fn may_leave_traces(&self) -> bool {
         self.catalog.get().is_none_or(|(_, leaves_traces)| *leaves_traces)
     }
 
-    /// Whether a reset cannot restore all that is in no log.
+    /// Whether the template has unlogged tables that a reset cannot restore.
     pub(crate) fn has_fixed_unlogged(&self) -> bool {
         let is_fixed = |table: &Table| table.unlogged && matches!(table.rows, Seed::Fixed(_));
         let of_catalog = |catalog: &TemplateCatalog| catalog.tables.values().any(is_fixed);
         self.catalog().map_or_else(|| self.has_unlogged(), of_catalog)
     }
 
-    /// Makes a copy called `name`, with all that CREATE DATABASE forgets; returns its oid. `go_on` is asked now and then;
-    /// none where that has stopped it.
+    /// Makes a copy called `name`, with the attributes that CREATE DATABASE omits, and returns its oid. Calls `go_on` now and
+    /// then, and returns `None` if `go_on` has stopped the copy.
     ///
     /// # Errors
-    /// SQLSTATE 42P04 if the name is taken; [`LeaseError::Changed`] if the template is not what it was. On any error there is no
-    /// such copy.
+    /// SQLSTATE 42P04 if another database has the name; [`LeaseError::Changed`] if the template has changed. After an error
+    /// there is no such copy.
     pub(crate) fn copy(
         &self,
         name: &str,
@@ -247,15 +248,15 @@ impl Template {
                 if !error.is_lost() {
                     return Err(error);
                 }
-                // A test may have terminated our connection. Whether the copy was made before is unknown.
+                // A test may have terminated pgfresh's connection, before or after the server made the copy.
                 drop_named(name, admin)?;
                 copy_without_sessions(&self.database, &sql, admin)?;
             }
         }
         let result = self.complete(name, admin, evidence).and_then(|oid| {
-            // Another database may have had its name.
+            // The server may have copied another database, which had the template's name.
             let is_other = evidence.source(oid).is_some_and(|source| source != self.oid);
-            // No client knows the copy yet: the log must tell of nothing but its making.
+            // No client knows the copy yet, so the log must show only its creation.
             let is_touched = !evidence.take(oid).files.is_empty();
             if is_other || is_touched || by_files == CachedCopy::Impossible && self.is_changed(evidence) {
                 return Err(LeaseError::Changed(self.name.clone()));
@@ -268,7 +269,7 @@ impl Template {
         result
     }
 
-    /// Makes a copy by files, if they are those of the template: `template1` may have been changed.
+    /// Makes a copy by files, if they are still those of the template: SQL may have changed `template1`.
     fn copy_cached(
         &self,
         name: &str,
@@ -286,14 +287,14 @@ impl Template {
         cached.copy(&self.database, name, admin, evidence, go_on)
     }
 
-    /// Copies what hangs on the template in catalogs that all databases share, and returns the copy's oid.
+    /// Copies the template's entries in shared catalogs to the copy. Returns the copy's oid.
     fn complete(&self, name: &str, admin: &AdminPool, evidence: &Evidence) -> Result<u32, LeaseError> {
         let sql = format!("SELECT oid FROM pg_database WHERE datname = {}; {MARK}", literal(name));
         let complete = |how: String| admin.run("complete a copy", &format!("{how}; {sql}"));
         let mut rows = match self.attributes.as_ref().filter(|attributes| !attributes.are_usual()) {
             None => admin.run("complete a copy", &sql)?,
             Some(attributes) => match complete(attributes.put_on(&oid_of(name))) {
-                // A role has another name by now, or is gone.
+                // SQL has renamed or dropped a role.
                 Err(error) if !error.is_lost() => complete(complete_copy(&self.database, name))?,
                 completed => completed?,
             },
@@ -313,8 +314,8 @@ impl Template {
     }
 }
 
-/// Discards what the server has counted of a database that a setup has just filled, and that becomes a template. Autovacuum goes by
-/// these counts: without them it never works in a database that nobody uses, so all copies of the template are alike.
+/// Discards the statistics of a database that a setup has just filled, and that becomes a template. Autovacuum decides by
+/// them. Without them, it never works in a database without users, so all copies of the template are alike.
 pub(crate) fn discard_statistics(database: &str, admin: &AdminPool) -> Result<(), LeaseError> {
     if database == "template1" {
         return Ok(());
@@ -329,9 +330,10 @@ pub(crate) fn discard_statistics(database: &str, admin: &AdminPool) -> Result<()
     })
 }
 
-/// Gives the database of a template its name in service, which is returned, refuses connections to it, and ends those that it has.
+/// Gives the database of a template its name in service, refuses connections to it, and ends its sessions. Returns the new
+/// name.
 ///
-/// `ALTER DATABASE … RENAME` would wait for them. A background worker that is started again finds a lease of the name.
+/// `ALTER DATABASE … RENAME` would wait for the sessions. A background worker that restarts finds a lease of the old name.
 fn close(template: &str, database: &str, admin: &AdminPool) -> Result<String, LeaseError> {
     if database == "template1" {
         return Ok(database.to_owned());
@@ -347,32 +349,32 @@ fn close(template: &str, database: &str, admin: &AdminPool) -> Result<String, Le
     Ok(called)
 }
 
-/// An expression for the oid of the database that has that name.
+/// Returns an SQL expression for the oid of the database that has that name.
 fn oid_of(name: &str) -> String {
     format!("(SELECT oid FROM pg_database WHERE datname = {})", literal(name))
 }
 
-/// What a note is about: the files of this very entry, and how this pgfresh reads them.
+/// Returns the subject of a note: the files of this entry, and the way in which this version of pgfresh reads them.
 fn subject(entry: &Entry, major: u32) -> String {
     [&entry.identity(), env!("CARGO_PKG_VERSION"), &set_own(major, &[]), &queries(major)].join("\n")
 }
 
-/// Gives a database another name, and lets clients in, which [`HIDE`] may have stopped. `$3` are the names that it may have until then.
+/// Renames a database, and allows connections, which [`HIDE`] may have forbidden. `$3` are the names that it may have before.
 macro_rules! name {
     () => {
         "UPDATE pg_database SET datname = $2, datallowconn = true WHERE oid = $1 AND datname = ANY ($3) RETURNING "
     };
 }
 
-/// Gives a database that has been prepared ($2) its name as a ready one ($3), and lets no more sessions in: programs that visit all
-/// databases list those that let them in. May run twice.
+/// Renames a prepared database ($2) to its name as a ready one ($3), and forbids connections to it. Programs that visit all
+/// databases list only those that allow connections. The statement may run twice.
 pub(crate) const HIDE: Prepared = Prepared {
     name: "hide",
     types: &["oid", "name", "name"],
     sql: "UPDATE pg_database SET datname = $3, datallowconn = false WHERE oid = $1 AND datname IN ($2, $3)",
 };
 
-/// Names a database in a server of that major version, and returns its stamp.
+/// Returns the statement that renames a database and returns its stamp, for a server of that major version.
 pub(crate) const fn name_in(major: u32) -> &'static Prepared {
     const TYPES: &[&str] = &["oid", "name", "name[]"];
     const BEFORE_15: Prepared =
@@ -381,12 +383,12 @@ pub(crate) const fn name_in(major: u32) -> &'static Prepared {
     if major < 15 { &BEFORE_15 } else { &SINCE_15 }
 }
 
-/// Gives a database that address, under any session that it has. `names` are those that it may have until then.
+/// Renames a database while it has sessions. `names` are the names that it may have before. Returns its stamp, and the end of
+/// the log.
 ///
-/// `ALTER DATABASE … RENAME` refuses that. Sessions follow: they know their database by its oid. Returns its stamp, and up
-/// to where the log is written.
+/// `ALTER DATABASE … RENAME` refuses that. The sessions are not affected: they know their database by its oid.
 /// # Errors
-/// SQLSTATE 23505 if the name is taken, [`LeaseError::NotLeased`] if SQL has dropped or renamed the database.
+/// SQLSTATE 23505 if another database has the name; [`LeaseError::NotLeased`] if SQL has dropped or renamed the database.
 pub(crate) fn rename(
     DatabaseAddress { oid, name }: &DatabaseAddress,
     names: &[String],

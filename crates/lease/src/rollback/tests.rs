@@ -1,4 +1,4 @@
-//! The hand-over of sessions in rollback isolation, from one client to the next.
+//! Tests of how a session in rollback isolation goes from one client to the next.
 
 use std::sync::Arc;
 use std::thread;
@@ -9,7 +9,7 @@ use crate::{ClientLink, ConnectRequest, Entered, Isolation, LeaseError, Transact
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// A client that is gone.
+/// A client that has gone.
 #[derive(Debug)]
 struct Gone;
 
@@ -21,7 +21,7 @@ impl ClientLink for Gone {
     fn close(&self) {}
 }
 
-/// What a client has in its hands.
+/// A session that a client has borrowed, with its guard and transaction.
 struct Lent {
     guard: TransactionGuard,
     pid: u32,
@@ -30,7 +30,7 @@ struct Lent {
 }
 
 impl Lent {
-    /// Goes, with a transaction that has begun.
+    /// Gives the session back with a transaction that has begun.
     fn leave(self, savepoint: Savepoint) {
         let transaction = LeaseTransaction { begun: true, savepoint, ..self.transaction };
         self.guard.leaving();
@@ -60,7 +60,7 @@ fn lend(fake: &FakeLeases, name: &str) -> Lent {
     Lent { guard, pid, stream, transaction }
 }
 
-/// Sessions in the lease of that name, and whether its own session is kept.
+/// Returns the number of sessions in the lease, and whether the lease keeps its own session.
 fn state(fake: &FakeLeases, name: &str) -> (usize, bool) {
     let core = fake.leases.0.lock();
     let lease = core.table.lease(name).unwrap();
@@ -76,7 +76,7 @@ fn one_client_after_another_gets_the_session_with_its_transaction_and_nothing_of
     assert!(!first.transaction.begun);
     assert_eq!(state(&fake, "db"), (1, false));
     fake.server.asked(pid);
-    // It has asked for nothing: there is nothing to discard.
+    // A client without a statement leaves nothing to discard.
     let transaction = first.transaction.clone();
     first.guard.leave(first.stream, transaction);
     assert_eq!((fake.server.asked(pid), state(&fake, "db")), (Vec::new(), (0, true)));
@@ -96,7 +96,7 @@ fn one_client_after_another_gets_the_session_with_its_transaction_and_nothing_of
     assert!(lend(&fake, "db").transaction.begun, "the lease's transaction goes on");
 }
 
-/// The end of a lease undoes all: what its last client has left is not undone twice.
+/// The end of a lease undoes everything, so pgfresh does not undo the last client's leftovers before that.
 #[test]
 fn a_lease_that_ends_with_its_session_is_undone_at_once() {
     for (linger, queries) in [(Duration::ZERO, 1), (HOUR, 2)] {
@@ -150,7 +150,7 @@ fn what_is_known_of_a_transaction_goes_on_with_it_and_ends_with_the_lease() {
 
 #[test]
 fn a_timeout_that_would_end_the_transaction_is_switched_off_for_each_client() {
-    // Before 17 there is none.
+    // Servers before PostgreSQL 17 return an empty value.
     for (value, set) in [("", ""), ("0", ""), ("1min", "SET LOCAL transaction_timeout = 0")] {
         let fake = FakeLeases::open(HOUR);
         fake.server.set_timeout(value);
@@ -164,7 +164,7 @@ fn a_timeout_that_would_end_the_transaction_is_switched_off_for_each_client() {
         lent.leave(Savepoint::Gone);
         let [asked] = &fake.server.asked(pid)[..] else { panic!("one query") };
         assert!(asked.ends_with(set), "{asked}");
-        // It has begun: no client begins it again.
+        // No client begins the transaction again.
         assert!(lend(&fake, "db").transaction.begun && fake.server.asked(pid).is_empty());
     }
 }
@@ -208,7 +208,7 @@ fn a_session_that_ends_between_two_clients_is_not_lent() {
     let Lent { guard, pid, stream, .. } = lend(&fake, "db");
     guard.leave(stream, LeaseTransaction::default());
     fake.server.terminate(pid);
-    // The statement that begins its transaction fails: the lease is over, and the next client has another.
+    // The statement that begins the transaction fails. The lease is over, and the next client gets another session.
     let mut guard = enter(&fake, "db", &params("a"), None).unwrap();
     assert!(guard.lend().is_none());
     drop(guard);
@@ -222,7 +222,7 @@ fn a_session_belongs_to_one_client_at_a_time_and_to_one_kind_of_clients() {
     let pid = first.pid;
     thread::scope(|scope| {
         let next = scope.spawn(|| lend(&fake, "db").pid);
-        // Another name has a session of its own meanwhile.
+        // A lease of another name has another session meanwhile.
         assert_ne!(lend(&fake, "other").pid, pid);
         fake.server.wait_until("the next client", |_| !fake.leases.0.lock().slots.is_empty());
         assert!(!next.is_finished());

@@ -11,7 +11,7 @@ use crate::fake::{FakeLeases, POSITION, params, pid_of};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// A client that may be gone.
+/// A link to a client that may have gone. Counts how often it has answered.
 #[derive(Debug, Default)]
 struct FakeLink {
     gone: AtomicBool,
@@ -51,7 +51,7 @@ impl FakeLeases {
         self.enter(name, params, None).unwrap()
     }
 
-    /// Has a backend wait in the lease of that name; returns its process.
+    /// Leaves a waiting backend in the lease of that name. Returns its process.
     fn leave_waiting(&self, name: &str, params: &StartupParams) -> u32 {
         let Connected { backend, guard } = self.connect(name, params);
         let pid = pid_of(&backend);
@@ -59,14 +59,14 @@ impl FakeLeases {
         pid
     }
 
-    /// The processes that wait in the lease.
+    /// Returns the processes of the backends that wait in the lease.
     fn waiting(&self, name: &str) -> Vec<u32> {
         let core = self.leases.0.lock();
         let id = core.table.holder(name).unwrap();
         core.databases[&id].waiting.iter().map(|waiting| pid_of(&waiting.backend)).collect()
     }
 
-    /// Sessions in the lease, as the table counts them and by their clients.
+    /// Returns the number of sessions in the lease, as the table counts them and by their clients.
     fn sessions(&self, name: &str) -> (usize, usize) {
         let core = self.leases.0.lock();
         let lease = core.table.lease(name).unwrap();
@@ -132,7 +132,7 @@ fn of_those_that_wait_the_first_that_lives_is_given() {
     assert_eq!(pid_of(&fake.connect("db", &params).backend), pids[2]);
 }
 
-/// The same with another parameter.
+/// Returns these parameters with another one behind them.
 fn more(params: &StartupParams, parameter: &[u8]) -> StartupParams {
     StartupParams::read(params.version(), [params.parameters(), parameter].concat())
 }
@@ -145,7 +145,7 @@ fn a_backend_with_other_parameters_waits_for_its_own_client() {
     let other = fake.connect("db", &b);
     assert_ne!(pid_of(&other.backend), pid);
     assert_eq!(fake.waiting("db"), [pid]);
-    // A prefix, another order and another protocol are others, too.
+    // A longer list, another order and another protocol version are other parameters, too.
     let longer = more(&a, b"options\0-c x=y\0");
     let newer = StartupParams::read(0x0003_0002, a.parameters().to_vec());
     for params in [longer, newer] {
@@ -231,7 +231,7 @@ fn clients_that_come_at_once_never_get_the_same_backend() {
         });
         let pids: BTreeSet<u32> = sessions.iter().map(|session| pid_of(&session.backend)).collect();
         assert_eq!(pids.len(), 6);
-        // Some wait, some do not.
+        // Some backends wait afterwards, and some end.
         for (at, Connected { backend, guard }) in sessions.into_iter().enumerate() {
             if at % 3 > 0 {
                 guard.give_back(backend);
@@ -269,7 +269,7 @@ fn a_client_that_is_gone_at_any_moment_is_counted_out_once() {
             }
             _ => {}
         }
-        // Another session asks: the table hears that both clients are gone, if it has not before.
+        // The request of another session tells the table that both clients have gone, if it does not know that yet.
         drop(fake.connect("db", &params));
         drop((backend, guard));
         fake.server.expect_closed(pid);
@@ -298,14 +298,14 @@ fn a_backend_that_is_given_back_after_the_end_of_its_lease_is_closed() {
     let Connected { backend, guard } = fake.connect("db", &params);
     let pid = pid_of(&backend);
     thread::scope(|scope| {
-        // It has the session ended by the server, and waits for that; the client has just left by itself.
+        // The release has the server end the session, and waits for that. The client has just left by itself.
         let release = scope.spawn(|| fake.leases.release("db"));
         fake.server.wait_until("the release", |_| fake.server.terminations() > 0);
         guard.give_back(backend);
         release.join().unwrap().unwrap();
     });
     fake.server.expect_closed(pid);
-    // The name is free, and what waits in the new database is not the old backend.
+    // The name is free, and the new database does not have the old backend.
     assert_ne!(pid_of(&fake.connect("db", &params).backend), pid);
 }
 
@@ -314,7 +314,7 @@ fn a_database_that_is_gone_when_the_session_starts_is_replaced_and_the_client_he
     let fake = FakeLeases::open(HOUR);
     for gone in 1..ATTEMPTS {
         fake.server.refuse(&vec!["3D000"; gone]);
-        // Other parameters each time: no backend waits for these.
+        // No backend waits for the parameters, which differ each time.
         let connected = fake.connect("db", &params(&format!("gone {gone} times")));
         assert!(fake.server.backends().contains(&pid_of(&connected.backend)));
         assert_eq!(fake.sessions("db"), (1, 1));
@@ -349,11 +349,11 @@ fn those_that_wait_make_room_for_one_that_is_needed() {
     assert_eq!(fake.server.refusals(), 0);
     fake.server.expect_closed(pid);
     assert!(fake.waiting("db").is_empty());
-    // For a while none waits.
+    // After that, pgfresh keeps no backend waiting for a while.
     let pid = pid_of(&connected.backend);
     connected.guard.give_back(connected.backend);
     fake.server.expect_closed(pid);
-    // Where none waits, sessions of ours that are idle go, and then the client hears the server's own words.
+    // Without waiting backends, pgfresh closes its own idle sessions. Then the client gets the server's own error.
     fake.server.refuse(&["53300"; 1000]);
     let error = fake.enter("db", &params("c"), None).unwrap_err();
     assert!(matches!(&error, LeaseError::Refused(words) if says(words, b"C53300\0")), "{error:?}");
@@ -368,7 +368,7 @@ fn those_that_wait_make_room_for_a_session_of_ours() {
     assert!(fake.leases.0.admin.open_named("db").is_ok());
     assert_eq!(fake.server.refusals(), 0);
     fake.server.expect_closed(pid);
-    // What another thread has ended, or a client, is gone a moment later.
+    // A session that another thread or a client has ended is gone a moment later.
     fake.server.refuse(&["53300", "53300"]);
     assert!(fake.leases.0.admin.open_named("db").is_ok());
     fake.server.refuse(&["53300"; 1000]);
@@ -387,7 +387,7 @@ fn vacating_closes_those_that_wait_and_no_others() {
     assert!(fake.waiting("db").is_empty() && fake.server.backends().contains(&pid_of(&used.backend)));
 }
 
-/// Random events: no client gets an error or a backend that another has, and none is left over at the end.
+/// After random events no client has got an error, or a backend that another client has. No backend is left over at the end.
 #[test]
 fn no_backend_is_given_twice_and_none_leaks() {
     for seed in 1..=3_u64 {
@@ -411,7 +411,7 @@ fn no_backend_is_given_twice_and_none_leaks() {
                 }
                 7 if !open.is_empty() => drop(open.swap_remove(random(open.len()))),
                 8 => {
-                    // Another session terminates all that are not in use.
+                    // Another session terminates all backends that no client uses.
                     let used: BTreeSet<u32> = open.iter().map(|session| pid_of(&session.backend)).collect();
                     let idle: Vec<u32> = fake.server.backends().difference(&used).copied().collect();
                     if !idle.is_empty() && fake.leases.isolation(name).is_some() {
@@ -448,7 +448,7 @@ fn a_wait_has_its_bound_though_all_maintenance_workers_wait_for_the_server() {
     let _stays = fake.connect("db", &params);
     let others = ["b", "c", "d", "e"].map(|name| fake.connect(name, &params));
     fake.server.stop(true);
-    // The workers end these leases.
+    // The maintenance workers end these leases.
     drop(others);
     let (answer, answered) = mpsc::channel();
     let leases = fake.leases.clone();
