@@ -1,24 +1,24 @@
-//! One database in the table.
+//! State of one database in the table.
 
 use std::time::{Duration, Instant};
 
 use super::{ParamsId, Source, Terms};
 use crate::Isolation;
 
-/// Where a database is in its life.
+/// State of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DatabaseState {
-    /// It is being made.
+    /// A task makes the database.
     Creating,
-    /// It equals its template, and no client has it. One that is rolled back still has its last lease's name.
+    /// The database equals its template, and no client has it. After a rollback it still has the name of its last lease.
     Ready,
-    /// A client has it.
+    /// A client has the database.
     Leased(Lease),
-    /// One change is made of it.
+    /// A task changes the database.
     Changing(Change),
-    /// It is returned to its template's state.
+    /// A task returns the database to the state of its template.
     Resetting(Then),
-    /// It is removed.
+    /// A task removes the database.
     Retiring,
 }
 
@@ -26,53 +26,53 @@ pub(crate) enum DatabaseState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) terms: Terms,
-    /// Sessions with a client.
+    /// Number of sessions with a client.
     pub(crate) open: usize,
-    /// Sessions whose client is gone.
+    /// Number of sessions whose client has gone.
     pub(crate) leaving: usize,
-    /// When it ends, unless another session comes before.
+    /// Time at which the lease ends, unless another session comes before.
     pub(crate) deadline: Option<Instant>,
-    /// Whether its sessions were told to end.
+    /// Progress of the order to its sessions to end.
     pub(crate) closing: Closes,
     pub(crate) since: Instant,
-    /// When its database was kept, of one that a failed test left: the oldest goes first where room is short.
+    /// Time at which pgfresh kept the database of a failed test. If room is short, the oldest goes first.
     pub(crate) kept: Option<Instant>,
-    /// When it last served who waited for it, or lost its last client.
+    /// Time at which the lease last got a session or ended a change, or lost its last client.
     pub(crate) moved: Instant,
 }
 
-/// How far the sessions of a lease have been told to end.
+/// Progress of the order to the sessions of a lease to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closes {
-    /// They have not.
+    /// The sessions have no such order.
     None,
-    /// They are being told, whichever are in the database: until that is done, it is of no other lease.
+    /// A task tells the sessions to end, whichever are in the database. Until then, no other lease may have it.
     Running,
-    /// They have been; they may not have ended.
+    /// The sessions have the order. They may not have ended yet.
     Done,
 }
 
 /// A change that nothing else may interrupt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It gets a lease's name.
+    /// The database gets a lease's name.
     Naming(String),
-    /// It loses its name, and is then reset or removed.
+    /// The database loses its name. A task then resets or removes it.
     Unnaming { retire: bool },
-    /// It gets a name under which it stays as it is.
+    /// The database gets a name under which it stays as it is.
     Keeping { to: String, lease: Lease },
-    /// It is copied.
+    /// The server copies the database.
     Copying(Lease),
-    /// Its own server is changed.
+    /// The client changes the database's own server.
     Server(Lease),
 }
 
-/// What a database is reset for.
+/// Purpose of a reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Its lease goes on.
+    /// Return to the lease, which goes on.
     Lease(Lease),
-    /// The next lease.
+    /// Use by the next lease.
     Ready,
 }
 
@@ -81,7 +81,7 @@ pub(crate) enum Then {
 pub(super) enum Work {
     None,
     Due,
-    /// It has failed, and is tried again then.
+    /// The task has failed, and the next attempt is due then.
     RetryAt(Instant),
     Running,
 }
@@ -90,19 +90,19 @@ pub(super) enum Work {
 pub(super) struct Database {
     pub(super) source: Source,
     pub(super) isolation: Isolation,
-    /// Of the session of a database in rollback isolation.
+    /// Startup parameters of the session of a database in rollback isolation.
     pub(super) params: Option<ParamsId>,
     pub(super) state: DatabaseState,
-    /// The client's name that it has in the server.
+    /// Lease's name that the database has in the server, if it has one.
     pub(super) name: Option<String>,
     pub(super) work: Work,
-    /// Whether its making gives way to that of another one.
+    /// Whether its creation gives way to that of another database.
     pub(super) gives_way: bool,
-    /// How often its task has failed, one time after another.
+    /// Number of failures of its task in succession.
     pub(super) failed: u32,
-    /// Of the lease that it is about to have, or of the one that follows when it has lost its name.
+    /// Terms of the lease that gets the database, or that gets another one after this one has lost its name.
     pub(super) terms: Option<Terms>,
-    /// For which sessions backends wait in it.
+    /// Startup parameters of the backends that wait in it.
     pub(super) warm: Vec<ParamsId>,
 }
 
@@ -146,7 +146,7 @@ impl Database {
         }
     }
 
-    /// Whether its lease has ended, and it is made ready again.
+    /// Whether its lease has ended, and a task is to make it ready again.
     pub(super) fn is_returning(&self) -> bool {
         matches!(
             self.state,
@@ -155,7 +155,7 @@ impl Database {
         )
     }
 
-    /// Whether nothing comes of it but room.
+    /// Whether the database is on its way out, and leaves only its room.
     pub(super) fn is_removed(&self) -> bool {
         matches!(
             self.state,
@@ -163,12 +163,12 @@ impl Database {
         )
     }
 
-    /// Whether there is room for another one soon: what has failed may fail for ever.
+    /// Whether the database soon makes room for another one. A task that has failed may fail for ever.
     pub(super) fn frees_room(&self) -> bool {
         self.is_removed() && !matches!(self.work, Work::RetryAt(_))
     }
 
-    /// Whether a ready one serves a session of that kind without anything else being made.
+    /// Whether a backend with these parameters waits in the database.
     pub(super) fn is_warm_for(&self, params: Option<ParamsId>) -> bool {
         params.is_some_and(|params| self.warm.contains(&params))
     }
@@ -184,23 +184,24 @@ impl Lease {
         self.open + self.leaving
     }
 
-    /// Whether it is over by its deadline. It goes on while its sessions are told to end: one of the next lease would be told, too.
+    /// Whether the deadline of the lease has passed. The lease goes on while pgfresh ends its sessions, because sessions of
+    /// the next lease would get that order, too.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.closing != Closes::Running && self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Sets the end, if it has no session and it does not last.
+    /// Sets the deadline if the lease has no session and does not last until its release.
     pub(super) fn begin_to_end(&mut self, now: Instant) {
         let ends = self.sessions() == 0 && !self.terms.retained;
         self.deadline = ends.then(|| now + self.terms.linger);
     }
 
-    /// Whether it is over as soon as its last session has ended.
+    /// Whether the lease ends with its remaining sessions, whose clients have gone.
     pub(super) fn is_over(&self) -> bool {
         self.open == 0 && self.leaving > 0 && self.ends_with_its_sessions()
     }
 
-    /// Whether nothing keeps it once it has no session.
+    /// Whether the lease ends as soon as it has no session.
     pub(super) fn ends_with_its_sessions(&self) -> bool {
         self.terms.linger == Duration::ZERO && !self.terms.retained
     }

@@ -1,5 +1,5 @@
-//! All databases of the table, sorted by what may have to be done with them: however many are leased and at rest, nothing goes
-//! through these.
+//! All databases of the table, sorted by the work that they may need. Leased databases without work cost no time, however
+//! many there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -12,16 +12,16 @@ pub(super) struct Databases {
     all: BTreeMap<DatabaseId, Sorted>,
     ready: BTreeSet<DatabaseId>,
     busy: BTreeSet<DatabaseId>,
-    /// When leases end.
+    /// Deadlines of leases.
     ends: BTreeSet<(Instant, DatabaseId)>,
-    /// Those that may have changed since they were sorted, and be anything.
+    /// Databases that may have changed since the last sort. They may belong to any set.
     touched: BTreeSet<DatabaseId>,
 }
 
 #[derive(Debug)]
 struct Sorted {
     database: Database,
-    /// Its place in `ends`.
+    /// Deadline under which the database is in `ends`.
     end: Option<Instant>,
 }
 
@@ -46,35 +46,35 @@ impl Databases {
     }
 
     pub(super) fn remove(&mut self, id: DatabaseId) {
-        // Its other places are left when what was touched is sorted.
+        // The next sort removes the database from the other sets.
         if let Some(Sorted { end: Some(end), .. }) = self.all.remove(&id) {
             self.ends.remove(&(end, id));
         }
         self.touched.insert(id);
     }
 
-    /// All of them: takes the longer, the more there are.
+    /// Returns all databases, in a time that grows with their number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
         self.all.iter().map(|(id, sorted)| (*id, &sorted.database))
     }
 
-    /// Those that are ready.
+    /// Returns the ready databases.
     pub(super) fn ready(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
         self.among(&self.ready).filter(|(_, database)| database.state == DatabaseState::Ready)
     }
 
-    /// Those that are neither ready nor leased and at rest: a lease that is over is not.
+    /// Returns the databases that are neither ready nor leased without work. A lease that is over counts as work.
     pub(super) fn busy(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
         self.among(&self.busy).filter(|(_, database)| is_busy(database))
     }
 
-    /// When the next lease ends.
+    /// Returns the next deadline of a lease, with the database.
     pub(super) fn next_end(&mut self) -> Option<(Instant, DatabaseId)> {
         self.sort();
         self.ends.first().copied()
     }
 
-    /// Those whose leases end by themselves, as they were sorted last; the next first.
+    /// Returns the databases whose leases have a deadline, the next first, as of the last sort.
     pub(super) fn by_end(&self) -> impl Iterator<Item = DatabaseId> {
         self.ends.iter().map(|(_, id)| *id)
     }
@@ -86,7 +86,7 @@ impl Databases {
         sorted.union(&self.touched).filter_map(|id| Some((*id, self.get(*id)?)))
     }
 
-    /// Puts what was touched into its place.
+    /// Puts each touched database into the sets where it belongs.
     pub(super) fn sort(&mut self) {
         while let Some(id) = self.touched.pop_first() {
             let sorted = self.all.get_mut(&id);
@@ -123,7 +123,7 @@ fn is_busy(database: &Database) -> bool {
     !rests || database.work != Work::None
 }
 
-/// When its lease ends: not while its sessions are told to end.
+/// Returns the deadline of the lease; `None` while pgfresh ends its sessions.
 fn end_of(database: &Database) -> Option<Instant> {
     match &database.state {
         DatabaseState::Leased(lease) if lease.closing != Closes::Running => lease.deadline,

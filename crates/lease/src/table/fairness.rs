@@ -1,5 +1,5 @@
-//! A simulation of little room: clients of several templates come, stay and go at random, and each is served in its turn. Time is
-//! that of a fake clock; everything follows from the seed.
+//! A simulation with little room. Clients of several templates come, stay and go at random, and the table serves each in its
+//! turn. A fake clock gives the time, and everything follows from the seed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::simulation::Random;
 use super::*;
 
-/// What happens next.
+/// A future event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
     Comes { template: usize },
@@ -24,12 +24,12 @@ enum TaskEnd {
     Done,
 }
 
-/// One that waits for a database.
+/// A client that waits for a database.
 #[derive(Debug)]
 struct Waiting {
     template: usize,
     since: Instant,
-    /// How many that came later were served before it.
+    /// Number of later clients that the table has served before it.
     passed: usize,
 }
 
@@ -42,7 +42,7 @@ struct Room {
     serial: u64,
     wakes: Option<Instant>,
     waiting: BTreeMap<Ticket, Waiting>,
-    /// How long leases last, in microseconds.
+    /// Durations of leases, in microseconds.
     leases: Range<usize>,
     most_passed: usize,
     longest_wait: Duration,
@@ -86,7 +86,7 @@ impl Room {
         }
     }
 
-    /// A task takes about as long as on a real server.
+    /// Begins a task, which takes about as long as on a real server.
     fn begin(&mut self, Task { database, kind }: Task) {
         let (least, more, end) = match kind {
             TaskKind::Create(_) => (8_000, 30_000, TaskEnd::Fresh),
@@ -109,7 +109,7 @@ impl Room {
         self.after(stays, Next::Leaves { database, template: served.template });
     }
 
-    /// Plays so many microseconds.
+    /// Plays the events of that time.
     fn play(&mut self, microseconds: usize) {
         let ends = self.now + Duration::from_micros(microseconds as u64);
         while let Some(Reverse((time, _, next))) = self.next.pop().filter(|Reverse((time, ..))| *time < ends)
@@ -152,7 +152,7 @@ impl Room {
         self.raise(Event::Request { ticket, name, want });
     }
 
-    /// The maintenance workers do what is due.
+    /// Begins all due tasks, as the maintenance workers do.
     fn work(&mut self) {
         loop {
             match self.table.next_task(self.now) {
@@ -172,10 +172,10 @@ impl Room {
     }
 }
 
-/// Plays rooms of all sizes in which clients of up to four templates stay as long as `leases` says, each template with as many
-/// clients as it has by chance.
+/// Plays rooms of all sizes with up to four templates. Leases last as long as `leases` says, and each template has a random
+/// number of clients.
 fn play_rooms(leases: &Range<usize>, check: impl Fn(&Room, usize)) {
-    // A hundred leases for each database.
+    // Time for a hundred leases of each database.
     let microseconds = 100 * (leases.start + leases.end) / 2;
     for seed in 1..=40_u64 {
         let seed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -191,7 +191,7 @@ fn play_rooms(leases: &Range<usize>, check: impl Fn(&Room, usize)) {
     }
 }
 
-/// While a database makes room for another, which takes no longer than a lease, others go from client to client.
+/// While one database makes room for another, the others go from client to client. That takes no longer than a lease.
 #[test]
 fn no_client_is_passed_by_more_than_there_is_room_for_twice() {
     play_rooms(&(50_000..250_000), |room, capacity| {
@@ -199,7 +199,7 @@ fn no_client_is_passed_by_more_than_there_is_room_for_twice() {
     });
 }
 
-/// Where leases take a fraction of the time that a copy takes.
+/// Leases take a fraction of the time of a copy.
 #[test]
 fn clients_with_brief_leases_keep_no_other_waiting() {
     play_rooms(&(0..5_000), |room, capacity| {

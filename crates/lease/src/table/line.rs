@@ -1,4 +1,4 @@
-//! One name in the table, and the line of those who want something of it. First come, first served.
+//! One name in the table, with the queue of requests for it. First come, first served.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,27 +11,29 @@ use super::{
 use crate::names::is_preparing;
 use crate::{Isolation, LeaseError};
 
-/// How long a request waits for sessions that were not told to end: their clients may be gone already.
+/// Time for which a request waits for sessions that it does not end. Their clients may have gone already.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long it waits for sessions that were told to end.
+/// Time for which a request waits for sessions that pgfresh has told to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a session waits for the one before it in rollback isolation, and for one that is known to be leaving.
+/// Time for which a session in rollback isolation waits for the one before it.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for which a request waits for sessions whose clients have all gone.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long one waits for the end of a lease that is over without its last client. Another database costs less than a longer wait.
+/// Time for which a request waits for the end of a lease whose clients have all gone. Another database costs less than a
+/// longer wait.
 const OVER_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a request waits for anything else: the copy of a large template is the longest.
+/// Time for which a request waits for anything else. The copy of a large template takes longest.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
-/// Where a name is in its life. A free one that no client waits for is not in the table.
+/// State of a name. The table has no entry for a free name without requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameState {
     Free,
-    /// It is leased; its database comes with the first session.
+    /// A lease has the name. Its database comes with the first session.
     Reserved(Terms),
-    /// It waits for a ready database.
+    /// The name waits for a ready database.
     Wanted(Terms),
-    /// This database has it, or is about to have it.
+    /// Name of this database, now or soon.
     Held(DatabaseId),
 }
 
@@ -40,9 +42,9 @@ pub(super) struct Request {
     pub(super) ticket: Ticket,
     pub(super) want: Want,
     pub(super) since: Instant,
-    /// Since when sessions are told to end for it.
+    /// Time since which this request ends sessions.
     closes_since: Option<Instant>,
-    /// What it asked for has begun: it is answered when that has ended.
+    /// Whether the requested change has begun. The request gets its answer at the end of the change.
     pub(super) begun: bool,
 }
 
@@ -52,27 +54,27 @@ pub(super) struct Line {
     pub(super) requests: VecDeque<Request>,
 }
 
-/// Whether the head of a line was dealt with.
+/// Result of a look at the first request of a line.
 pub(super) enum Step {
     Next,
-    /// Until something happens, or its patience ends.
+    /// The request waits for an event or for its timeout.
     Wait,
 }
 
 impl Request {
-    /// How long it waits for the sessions in a lease: as long as if it had come alone, however many wait before it, but from when
-    /// one of these was served last.
+    /// Returns the time until which the request waits for the sessions in a lease. It waits as long as a request that comes
+    /// alone, counted from the last time that an earlier one got its answer.
     fn waits_until(&self, lease: &Lease) -> Instant {
         let since = self.closes_since.unwrap_or_else(|| self.since.max(lease.moved));
         since + patience(&self.want, lease)
     }
 
-    /// Whether it is for a lease that is there, and not for a new one.
+    /// Whether the request is for an existing lease, and not for a new one.
     fn is_for_a_lease(&self) -> bool {
         !matches!(self.want, Want::Session { .. } | Want::Lease { .. })
     }
 
-    /// Whether it tells the sessions in a lease to end.
+    /// Whether the request ends the sessions in a lease.
     fn closes(&self) -> bool {
         self.is_for_a_lease()
             && !matches!(
@@ -83,12 +85,12 @@ impl Request {
 }
 
 impl Line {
-    /// That of a name which no database has.
+    /// Returns the line of a name that no database has.
     pub(super) fn free() -> Self {
         Self { state: NameState::Free, requests: VecDeque::new() }
     }
 
-    /// Waits for no database any more.
+    /// Stops waiting for a database.
     pub(super) fn give_up_waiting(&mut self) {
         if let NameState::Wanted(terms) = &self.state {
             let stays = terms.retained && terms.isolation == Isolation::Rollback;
@@ -102,7 +104,7 @@ impl LeaseTable {
         if let Some(why) = self.closed {
             return self.actions.push(refused(ticket, why.error()));
         }
-        // A lease that is just ending ends for this one, too.
+        // A lease that already ends answers this release, too.
         let begun = want == Want::Release && self.is_ending(name);
         let line = self.names.entry(name.to_owned()).or_insert_with(Line::free);
         line.requests.push_back(Request { ticket, want, since: now, closes_since: None, begun });
@@ -111,13 +113,13 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// Whether the lease of that name is over, and its database still has the name.
+    /// Whether the lease of that name is over while its database still has the name.
     fn is_ending(&self, name: &str) -> bool {
         let database = self.holder(name).and_then(|id| self.databases.get(id));
         database.is_some_and(|database| database.is_returning() || database.is_removed())
     }
 
-    /// Serves the line of a name as far as things are.
+    /// Serves the requests for a name, as far as that is possible now.
     pub(super) fn advance(&mut self, name: &str, now: Instant) {
         while let Some(Step::Next) = self.step(name, now) {}
         let Some(line) = self.names.get_mut(name) else { return };
@@ -129,7 +131,7 @@ impl LeaseTable {
         }
     }
 
-    /// When the head of a line is to be looked at again, whatever happens.
+    /// Returns the time at which the first request of a line times out.
     pub(super) fn patience_ends(&self, line: &Line) -> Option<Instant> {
         let head = line.requests.front()?;
         let lease = match line.state {
@@ -162,13 +164,13 @@ impl LeaseTable {
         }
     }
 
-    /// Whether a session begins a lease of a name that is free.
+    /// Whether a session may begin a lease of a free name.
     fn creates(&self, name: &str) -> bool {
         let is_issued = self.is_issued.is_some_and(|is_issued| is_issued(name));
         !is_issued && (self.rules.allow(name) || is_preparing(name))
     }
 
-    /// The name is nobody's.
+    /// Serves a request for a name that no lease and no database has.
     fn step_free(&mut self, name: &str, now: Instant) -> Option<Step> {
         let head = self.names.get(name)?.requests.front()?;
         match head.want.clone() {
@@ -191,7 +193,7 @@ impl LeaseTable {
         }
     }
 
-    /// Puts the name into the line for a ready database.
+    /// Puts the name into the queue for a ready database.
     pub(super) fn want_database(&mut self, name: &str, terms: Terms, now: Instant) -> Option<Step> {
         let source = terms.source();
         if !self.supplies.contains_key(&source) {
@@ -205,12 +207,12 @@ impl LeaseTable {
         self.names.get_mut(name)?.state = NameState::Wanted(terms);
         self.supplies.get_mut(&source)?.line.push_back(name.to_owned());
         self.serve(&source, now);
-        // It may have been refused: then another may be at the head.
+        // If the queue has refused the request, another one may be the first.
         let is_free = self.names.get(name)?.state == NameState::Free;
         Some(if is_free { Step::Next } else { Step::Wait })
     }
 
-    /// The name is leased, and has no database yet.
+    /// Serves a request for a leased name that has no database yet.
     fn step_reserved(&mut self, name: &str, reserved: Terms, now: Instant) -> Option<Step> {
         let head = self.names.get(name)?.requests.front()?;
         match &head.want {
@@ -240,7 +242,7 @@ impl LeaseTable {
         }
     }
 
-    /// A database that was rolled back still has the name; no lease does.
+    /// Serves a request for a name that only a rolled-back database still has.
     fn step_parked(&mut self, name: &str, id: DatabaseId, now: Instant) -> Option<Step> {
         let database = self.databases.get(id)?;
         let head = self.names.get(name)?.requests.front()?;
@@ -291,7 +293,7 @@ impl LeaseTable {
         let lease = self.databases.get(id)?.lease()?;
         let head = self.names.get(name)?.requests.front()?;
         match &head.want {
-            // What it asked for has been done.
+            // The requested change is over.
             Want::Lease { .. } | Want::Reset { .. } if head.begun => {
                 self.answer_head(name, Answer::Done(Some(id)))
             }
@@ -315,7 +317,7 @@ impl LeaseTable {
         }
     }
 
-    /// Whether a lease ends now: no client is in it, and none that came before its end waits to change it.
+    /// Whether a lease ends now: it has no session, and no request from before its deadline waits to change it.
     pub(super) fn is_at_its_end(&self, id: DatabaseId, now: Instant) -> bool {
         let Some(database) = self.databases.get(id) else { return false };
         let DatabaseState::Leased(lease) = &database.state else { return false };
@@ -326,7 +328,7 @@ impl LeaseTable {
         lease.sessions() == 0 && lease.is_due(now) && !is_awaited
     }
 
-    /// A lease is over, and a session goes on in its database without a client: the name gets another one.
+    /// Ends a lease in whose database a session runs on without a client. The name gets another database.
     fn leave_behind(&mut self, id: DatabaseId, ticket: Ticket) -> Option<Step> {
         self.end_lease(id, true);
         let task = self.start_due(id)?;
@@ -334,7 +336,7 @@ impl LeaseTable {
         None
     }
 
-    /// A session, in a database that is leased.
+    /// Serves a session's request for a leased database.
     fn step_session(&mut self, name: &str, id: DatabaseId, is_late: bool, now: Instant) -> Option<Step> {
         let database = self.databases.get_mut(id)?;
         let DatabaseState::Leased(lease) = &mut database.state else { return None };
@@ -370,7 +372,7 @@ impl LeaseTable {
         self.answer_head(name, Answer::Session(id))
     }
 
-    /// A change that no session may be there for.
+    /// Serves a request for a change that no session may witness.
     fn step_change(&mut self, name: &str, id: DatabaseId, is_late: bool) -> Option<Step> {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let (ticket, want, closes) = (head.ticket, head.want.clone(), head.closes());
@@ -432,7 +434,7 @@ impl LeaseTable {
 
     fn reset_in_place(&mut self, id: DatabaseId, lease: Lease, ticket: Ticket) {
         if lease.terms.isolation == Isolation::Server {
-            // A server is not put right, it is replaced.
+            // pgfresh does not reset a server, but replaces it.
             self.unname(id, true, Some(lease.terms));
             return self.run_now(id, TaskKind::Unname, ticket);
         }
@@ -449,20 +451,21 @@ impl LeaseTable {
         self.actions.push(Action::Run { task: Task { database: id, kind }, ticket });
     }
 
-    /// Answers the first in a line.
+    /// Answers the first request for a name.
     fn answer_head(&mut self, name: &str, answer: Answer) -> Option<Step> {
         let request = self.names.get_mut(name)?.requests.pop_front()?;
         self.actions.push(Action::Answer { ticket: request.ticket, answer });
         Some(Step::Next)
     }
 
-    /// Refuses the first in a line.
+    /// Refuses the first request for a name.
     pub(super) fn refuse_head(&mut self, name: &str, error: LeaseError) -> Option<Step> {
         self.answer_head(name, Answer::Refused(error))
     }
 }
 
-/// Why a session is not let into a lease on these terms: it has asked for others. One that resets it may have another template.
+/// Returns the error for a session that has explicitly requested other terms than the lease's. A session that resets the
+/// lease may request another template.
 fn other_terms(name: &str, want: &Want, leased: &Terms) -> Option<LeaseError> {
     let Want::Session { terms, explicit, reset, .. } = want else { return None };
     let name = name.to_owned();
@@ -474,7 +477,7 @@ fn other_terms(name: &str, want: &Want, leased: &Terms) -> Option<LeaseError> {
     is_other.then_some(LeaseError::OtherTemplate { name, template, asked })
 }
 
-/// The terms of a lease once a session has reset it, where it asks for that.
+/// Returns the terms of a lease after a session's request, which may reset it to another template.
 fn terms_after_reset(want: &Want, leased: Terms) -> Terms {
     match want {
         Want::Session { terms, explicit: Explicit { template: true, .. }, reset: true, .. } => {
@@ -484,11 +487,11 @@ fn terms_after_reset(want: &Want, leased: Terms) -> Terms {
     }
 }
 
-/// How long a request is patient.
+/// Returns the time for which a request waits for the sessions of a lease.
 fn patience(want: &Want, lease: &Lease) -> Duration {
     match want {
         Want::Session { .. } | Want::Lease { .. } if lease.is_over() => OVER_TIMEOUT,
-        // Their clients are gone, and the server has not noticed yet.
+        // The clients have gone, and the server has not noticed yet.
         Want::Session { .. }
         | Want::Lease { .. }
         | Want::Reset { close: false }

@@ -1,8 +1,8 @@
-//! The lease table: every database and every name, each in exactly one state. No I/O, no clock, no threads.
+//! Lease table: every database and every name, each in exactly one state. It has no I/O, no clock and no threads.
 //!
-//! [`LeaseTable::handle`] takes an [`Event`] and the time, and returns [`Action`]s: answers to those who wait, and tasks
-//! for the caller to run. [`LeaseTable::next_task`] hands out the work of the background. What a task came to is an
-//! event again.
+//! [`LeaseTable::handle`] takes an [`Event`] and the time, and returns [`Action`]s: answers to those who wait, and tasks for
+//! the caller to run. [`LeaseTable::next_task`] hands out the work of the background. The outcome of a task comes back as an
+//! event.
 //!
 //! ```text
 //! Creating ─▶ Ready ─▶ Changing(Naming) ─▶ Leased ─▶ Changing(Unnaming) ─▶ Resetting ─▶ Ready
@@ -11,8 +11,8 @@
 //!   gone                                 Resetting                          Retiring ─▶ gone
 //! ```
 //!
-//! A lease leaves the table only when its database no longer has the name. A database becomes ready only with a
-//! [`Proof`]. Whatever fails on the way leads to `Retiring`.
+//! A lease leaves the table only when its database no longer has the name. A database becomes ready only with a [`Proof`].
+//! Any failure on the way leads to `Retiring`.
 
 mod database;
 mod databases;
@@ -39,94 +39,95 @@ pub(crate) use work::WORKERS;
 
 use crate::{Isolation, LeaseError, NameRules};
 
-/// How long a failed task waits before it is tried again, twice as long each time, up to [`LONGEST_RETRY`].
+/// Pause before the first retry of a failed task. Each further pause is twice as long, up to [`LONGEST_RETRY`].
 const RETRY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// How long to wait after so many failures before the last one: twice as long each time.
+/// Returns the pause before the next attempt. `failures` counts those before the last one, and each doubles the pause, up to
+/// `longest`.
 fn pause_after(failures: u32, longest: Duration) -> Duration {
     (RETRY * 2_u32.saturating_pow(failures)).min(longest)
 }
 
-/// Names a database in the table; never used again.
+/// Identifies a database in the table. The table never uses an id again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct DatabaseId(pub(crate) u64);
 
-/// Names a request, so that its answer finds who asked.
+/// Identifies a request, so that its answer finds the thread that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Ticket(pub(crate) u64);
 
-/// Names a set of start-up parameters: sessions with equal ones are interchangeable.
+/// Identifies a set of startup parameters. Sessions with equal ones are interchangeable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ParamsId(pub(crate) u64);
 
-/// That a database equals its template: made by the code that has compared or copied it.
+/// Proof that a database equals its template. Only code that has compared or copied the database makes one.
 #[derive(Debug)]
 pub(crate) struct Proof(());
 
 impl Proof {
-    /// To be called where freshness has been shown, and nowhere else.
+    /// Returns a proof. Only code that has shown freshness may call this.
     pub(crate) fn new() -> Self {
         Self(())
     }
 }
 
-/// What a ready database is made from.
+/// Source of ready databases.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Source {
     /// A copy of the template of that name.
     Template(String),
-    /// A server of its own, which has the template of that name.
+    /// A leased server that has the template of that name.
     Server(String),
 }
 
-/// What a client wants of a name.
+/// A client's request for a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Want {
     /// A session.
     Session {
         params: ParamsId,
-        /// If the name is new.
+        /// Terms of the lease, if the name has none yet.
         terms: Terms,
-        /// Which of the terms were asked for, and are not only what is usual.
+        /// Terms that the client has requested, in contrast to defaults.
         explicit: Explicit,
-        /// Return the database to its template's state first.
+        /// Whether to return the database to the state of its template first.
         reset: bool,
     },
     /// A lease without a session.
     Lease { params: Option<ParamsId>, terms: Terms },
-    /// The template's state again, under the same name.
+    /// A return to the state of the template, under the same name.
     Reset { close: bool },
-    /// The end of the lease.
+    /// An end of the lease.
     Release,
-    /// The database as it is, under another name.
+    /// A new name for the database, which stays as it is.
     Keep { to: String },
-    /// A copy of the database as it is, to be a template.
+    /// A template that is a copy of the database as it is.
     Copy { to: String, close: bool },
     /// A change of the lease's own server.
     Server,
 }
 
-/// Which terms a session has asked for: those of a lease that is there have to be the same.
+/// Terms that a session has explicitly requested. An existing lease must have the same ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Explicit {
     pub(crate) isolation: bool,
     pub(crate) template: bool,
 }
 
-/// On which terms a name is leased.
+/// Terms of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) template: String,
     pub(crate) isolation: Isolation,
-    /// How long the lease outlives its last session.
+    /// Time that the lease outlives its last session.
     pub(crate) linger: Duration,
-    /// Whether it lasts until it is released.
+    /// Whether the lease lasts until its release.
     pub(crate) retained: bool,
 }
 
 impl Want {
-    /// The parameters that the session starts with, where a session is asked for.
+    /// Returns the parameters of the requested session, or of the first session that a lease expects.
     fn params(&self) -> Option<ParamsId> {
         match self {
             Self::Session { params, .. } => Some(*params),
@@ -145,32 +146,32 @@ impl Terms {
     }
 }
 
-/// What has happened.
+/// Something that has happened, which the table handles.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A client wants something of a name.
+    /// A client has sent a request for a name.
     Request { ticket: Ticket, name: String, want: Want },
     /// The client of an open session has gone; its backend has not ended yet.
     Leaving { database: DatabaseId },
-    /// A session has ended. `leaving`: its client was known to be gone.
+    /// A session has ended. `leaving`: the table has already had a `Leaving` for it.
     Disconnected { database: DatabaseId, leaving: bool },
-    /// A session has ended because its database is gone, or its transaction broken: so has the lease.
+    /// A session has ended because its database is gone, or its transaction broken. Its lease ends, too.
     Lost { database: DatabaseId, leaving: bool },
     /// A task has ended.
     Finished { database: DatabaseId, outcome: Outcome },
-    /// Sessions of a database have been told to end, by [`TaskKind::Close`].
+    /// The server has got the order to end the sessions of a database, from [`TaskKind::Close`].
     Closed { database: DatabaseId },
     /// Backends wait in a ready database for sessions with these parameters.
     Warmed { database: DatabaseId, params: Vec<ParamsId> },
-    /// No session may stay in a database that no client has.
+    /// A client is about to drop a database, so no session may stay in a database without a client.
     Vacate,
     /// Time has passed.
     Tick,
-    /// Nothing more is handed out.
+    /// The table must hand out no further databases.
     Close(Closing),
 }
 
-/// Why nothing more is handed out.
+/// Reason to hand out no further databases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
     ShuttingDown,
@@ -186,113 +187,114 @@ impl Closing {
     }
 }
 
-/// What a task came to.
+/// Outcome of a task.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// It is done; what it made equals the template.
+    /// The task has succeeded, and its database equals the template.
     Fresh(Proof),
-    /// It is done.
+    /// The task has succeeded.
     Done,
-    /// The name was given to another database by SQL.
+    /// SQL has given the name to another database.
     NameTaken,
-    /// The database has the name, and is not fit for it: what its session would have read at its start has changed.
+    /// The database has the name, but its session is out of date: the settings that it read at its start have changed.
     Unfit,
-    /// It equals its template, and its session in rollback isolation may not be used again.
+    /// The database equals its template, but no client may use its session in rollback isolation again.
     SessionSpent,
-    /// There is no such database any more.
+    /// The database no longer exists.
     Vanished,
-    /// It was stopped on the way to let others go first, and nothing is left of it.
+    /// The task has stopped to let others go first, and has left nothing behind.
     PutOff,
-    /// It may not equal its template.
+    /// The database may differ from its template, for this reason.
     Doubt(&'static str),
-    /// It could not be done.
+    /// The task has failed.
     Failed(LeaseError),
 }
 
-/// What follows from an event.
+/// Consequence of an event.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// A request is answered.
+    /// The caller passes on the answer to a request.
     Answer { ticket: Ticket, answer: Answer },
-    /// A task is to be run at once, best by who waits for it.
+    /// The caller runs a task at once, best in the thread that waits for it.
     Run { task: Task, ticket: Ticket },
 }
 
 /// The answer to a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// A session may be opened in this database; it counts already.
+    /// The client may open a session in this database. The session counts already.
     Session(DatabaseId),
-    /// It is done. For a change of a server the change may begin.
+    /// The request has succeeded. After a request for the server, its change may begin.
     Done(Option<DatabaseId>),
-    /// The name is that of a database made by SQL.
+    /// SQL has made a database of that name.
     Elsewhere,
-    /// It cannot be.
+    /// The request has failed.
     Refused(LeaseError),
 }
 
-/// Work on one database. None has two at a time.
+/// Work on one database. No database has two tasks at a time, except for [`TaskKind::Close`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Task {
     pub(crate) database: DatabaseId,
     pub(crate) kind: TaskKind,
 }
 
-/// What is to be done.
+/// Kind of a task, and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TaskKind {
-    /// Make it.
+    /// Make the database.
     Create(Source),
-    /// Give it that name, for a lease in that isolation with these parameters.
+    /// Give the database that name, for a lease in that isolation with these parameters.
     Name { to: String, isolation: Isolation, params: Option<ParamsId> },
-    /// Give it a name of its own, so that the client's is free.
+    /// Give the database a name of pgfresh's, so that the client's is free.
     Unname,
-    /// Return it to its template's state.
+    /// Return the database to the state of its template.
     Reset { in_place: bool },
-    /// Give it that name, and let it be.
+    /// Give the database that name, and keep it as it is.
     Keep { to: String },
-    /// Make a template of that name of it.
+    /// Make a template of that name from the database.
     Copy { to: String },
-    /// Tell its sessions to end; they tell of their end. Comes beside other work, and to [`Event::Closed`].
+    /// Tell the database's sessions to end. Each reports its own end. Runs beside other work, and ends with
+    /// [`Event::Closed`].
     Close,
-    /// Remove it.
+    /// Remove the database.
     Drop,
 }
 
-/// All that is known of databases and names.
+/// State of all databases and names.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseTable {
     databases: Databases,
     names: BTreeMap<String, Line>,
-    /// Names that a client wants something of, and perhaps others.
+    /// Names with requests. Others may be among them until the next look.
     asked: BTreeSet<String>,
-    /// When these are looked at again, for the patience of one may have ended then.
+    /// Time of the next look at these names, when a request may time out first.
     look_at_lines_at: Option<Instant>,
     supplies: BTreeMap<Source, Supply>,
-    /// Names whose leases last until they are released.
+    /// Names whose leases last until their release.
     pub(crate) retained: BTreeSet<String>,
-    /// Whether a lease of that name begins by [`Want::Lease`] only, and sessions join it.
+    /// Recognizes names whose leases begin by [`Want::Lease`] only. Sessions join such a lease.
     pub(crate) is_issued: Option<fn(&str) -> bool>,
-    /// The names of databases that sessions create.
+    /// Rules for the names of databases that sessions create.
     pub(crate) rules: NameRules,
-    /// How many databases there is room for.
+    /// Most databases that the server has room for.
     pub(crate) capacity: usize,
     last_id: u64,
-    /// Whose task was started last.
+    /// Database whose due task the table started last.
     last_due: DatabaseId,
-    /// Databases that the table has forgotten, since this was last taken.
+    /// Databases that the table has forgotten since the last `take_gone`.
     gone: Vec<DatabaseId>,
-    /// Until when nothing is made unless a client waits for it.
+    /// Time until which the table makes only databases that a client waits for.
     quiet_until: Option<Instant>,
-    /// When a client was last given a database.
+    /// Time at which a client last got a database.
     assigned_at: Option<Instant>,
-    /// Whether a client has found no database ready, since this was last looked at.
+    /// Whether a client has found no ready database since the last `take_shortage`.
     is_short: bool,
     closed: Option<Closing>,
-    /// Databases that were not recycled, by reason.
+    /// Number of databases that pgfresh could not recycle, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) failures: u64,
-    /// What follows from the event that is being handled.
+    /// Consequences so far of the event that the table handles now.
     actions: Vec<Action>,
 }
 
@@ -301,12 +303,12 @@ impl LeaseTable {
         Self { capacity, ..Self::default() }
     }
 
-    /// Databases that have gone since this was last asked: nothing that belongs to them is needed any more.
+    /// Returns the databases that have gone since the last call. The caller drops all that belongs to them.
     pub(crate) fn take_gone(&mut self) -> Vec<DatabaseId> {
         std::mem::take(&mut self.gone)
     }
 
-    /// Takes note of what has happened.
+    /// Handles an event, and returns its consequences.
     pub(crate) fn handle(&mut self, event: Event, now: Instant) -> Vec<Action> {
         self.databases.sort();
         match event {
@@ -314,7 +316,7 @@ impl LeaseTable {
             Event::Leaving { database } => self.leaving(database, now),
             Event::Disconnected { database, leaving } => {
                 self.disconnected(database, leaving, now);
-                // One that lingers makes room for who waits, if there is no other.
+                // A lease that lingers makes room for a client that waits, if nothing else does.
                 self.serve_where_full(now);
             }
             Event::Lost { database, leaving } => self.lost(database, leaving, now),

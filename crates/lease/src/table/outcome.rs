@@ -1,4 +1,4 @@
-//! What becomes of a database when its task has ended.
+//! Consequences of a task's end for its database.
 
 use std::time::Instant;
 
@@ -57,13 +57,13 @@ impl LeaseTable {
                 self.serve(&source, now);
             }
             Outcome::Failed(error) => {
-                // A part of it may be there.
+                // The failed task may have left a part of the database.
                 self.retire(id, "it could not be made");
                 self.not_made(&source, error, now);
             }
             Outcome::PutOff => self.forget(id),
             _ => {
-                // What was made is not to be trusted, and the next may be no better.
+                // The new database may be faulty, and the next one may be no better.
                 self.retire(id, "it could not be made");
                 self.make_later(&source, now);
             }
@@ -86,17 +86,18 @@ impl LeaseTable {
                 self.resume(id, Lease::new(terms, now), now);
             }
             (Outcome::NameTaken, _) => {
-                // It keeps whatever name it has.
+                // The database keeps its current name.
                 self.set_state(id, DatabaseState::Ready);
                 self.taken(id, name, now);
             }
             (outcome, terms) => {
-                // It may have the name now, or not: it is taken away in any case before the name gets another.
+                // The database may or may not have the name now. pgfresh takes it away in any case before the name gets
+                // another database.
                 self.leave_old_name(id, name, now);
                 if let Some(database) = self.databases.get_mut(id) {
                     database.name = Some(name.to_owned());
                 }
-                // A client that comes when all sessions are taken has not been there.
+                // A client that has found all sessions taken has not used the database.
                 let is_used =
                     !matches!(outcome, Outcome::Unfit | Outcome::Failed(LeaseError::TooManyClients { .. }));
                 let again = terms.filter(|terms| matches!(outcome, Outcome::Unfit) || terms.retained);
@@ -108,7 +109,7 @@ impl LeaseTable {
         }
     }
 
-    /// A database that had another name has given that up.
+    /// Frees the old name of a database that has got another.
     fn leave_old_name(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let old = self.databases.get_mut(id).and_then(|database| database.name.take());
         if let Some(old) = old.filter(|old| old != name) {
@@ -116,11 +117,11 @@ impl LeaseTable {
         }
     }
 
-    /// The name turned out to be that of a database made by SQL: those who want a session get one with that.
+    /// Handles the case that SQL has made a database of that name. Clients that want a session get one with that database.
     fn taken(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         if line.state != NameState::Held(id) {
-            // A lease that was kept has it.
+            // A kept database has the name.
             return self.advance(name, now);
         }
         line.state = NameState::Free;
@@ -141,7 +142,7 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// A database has lost its name.
+    /// Handles the end of a task that has taken the name from a database.
     fn unnamed(&mut self, id: DatabaseId, retire: bool, outcome: &Outcome, now: Instant) {
         let is_gone = match outcome {
             Outcome::Done | Outcome::Fresh(_) => false,
@@ -167,11 +168,11 @@ impl LeaseTable {
         }
     }
 
-    /// A name has no database any more.
+    /// Frees a name that has lost its database. `again` gives it another one, on these terms.
     fn free(&mut self, name: &str, again: Option<Terms>, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         match again {
-            // Its database comes with the first session, for that says with which parameters.
+            // The database comes with the first session, which brings its parameters.
             Some(terms) if terms.isolation == Isolation::Rollback => line.state = NameState::Reserved(terms),
             Some(terms) if !line.requests.is_empty() => {
                 self.want_database(name, terms, now);
@@ -195,7 +196,7 @@ impl LeaseTable {
                 self.names.entry(to.to_owned()).or_insert_with(Line::free).state = NameState::Held(id);
                 self.answer_first(&name, Answer::Done(Some(id)));
                 self.free(&name, None, now);
-                // Who has asked for that name meanwhile gets what is called so now.
+                // Requests for the new name may have come meanwhile.
                 self.advance(to, now);
             }
             Outcome::Vanished => {
@@ -207,14 +208,14 @@ impl LeaseTable {
                 self.answer_holder(id, Outcome::NameTaken);
                 self.resume(id, lease, now);
             }
-            // It may have either name: the one that it is to have is given again.
+            // The database may have either name, so the next attempt gives it the new one again.
             _ => self.retry(id, now),
         }
     }
 
     fn was_reset(&mut self, id: DatabaseId, then: Then, outcome: Outcome, now: Instant) {
         if matches!(outcome, Outcome::SessionSpent) {
-            // It equals its template, and has a session that may not be used again: that ends with its name.
+            // The database equals its template. The loss of its name also ends the session, which no client may use again.
             return self.unname(id, false, terms_of(then));
         }
         let reason = match outcome {
@@ -229,7 +230,7 @@ impl LeaseTable {
             _ => "a statement of the reset failed",
         };
         *self.dropped.entry(reason).or_default() += 1;
-        // One in rollback isolation has a name still.
+        // A database in rollback isolation still has a name.
         self.unname(id, true, terms_of(then));
     }
 
@@ -245,7 +246,7 @@ impl LeaseTable {
         self.serve(&source, now);
     }
 
-    /// A lease begins, or goes on. It begins to end only once those have been served who wait for it.
+    /// Begins or continues a lease. Its end can only begin after the waiting requests have got their answers.
     fn resume(&mut self, id: DatabaseId, mut lease: Lease, now: Instant) {
         (lease.deadline, lease.moved) = (None, now);
         self.set_state(id, DatabaseState::Leased(lease));
@@ -257,7 +258,7 @@ impl LeaseTable {
         }
     }
 
-    /// Answers the request that a task was for.
+    /// Answers the request that a task has served.
     fn answer_holder(&mut self, id: DatabaseId, outcome: Outcome) {
         let Some(name) = self.databases.get(id).and_then(|database| database.name.clone()) else { return };
         let answer = match outcome {
@@ -271,7 +272,7 @@ impl LeaseTable {
 
     fn answer_first(&mut self, name: &str, answer: Answer) {
         let Some(line) = self.names.get_mut(name) else { return };
-        // Where the task took too long, its request was refused, and another may be first.
+        // If the task took too long, its request has timed out, and another one may be first.
         let is_its_own = |request: &Request| matches!(request.want, Want::Keep { .. } | Want::Copy { .. });
         if line.requests.front().is_some_and(is_its_own)
             && let Some(request) = line.requests.pop_front()
@@ -291,7 +292,7 @@ impl LeaseTable {
         }
     }
 
-    /// The same where the state asks for work at once.
+    /// Sets a state that needs a task at once.
     fn set_due(&mut self, id: DatabaseId, state: DatabaseState) {
         if let Some(database) = self.databases.get_mut(id) {
             (database.state, database.work) = (state, Work::Due);
@@ -303,17 +304,18 @@ impl LeaseTable {
             database.work = Work::RetryAt(now + pause_after(database.failed, LONGEST_RETRY));
             database.failed += 1;
         }
-        // It makes no room until then.
+        // The database makes no room until the retry.
         self.serve_where_full(now);
     }
 
-    /// There is no such database any more.
+    /// Forgets a database that no longer exists.
     fn forget(&mut self, id: DatabaseId) {
         self.databases.remove(id);
         self.gone.push(id);
     }
 
-    /// Who waits may have room now, or have waited long enough for it, if no other database may be made.
+    /// Serves waiting clients if the table may make no further database. They may have room now, or may have waited long
+    /// enough for it.
     pub(super) fn serve_where_full(&mut self, now: Instant) {
         if self.databases.len() >= self.capacity {
             self.serve_all(now);
@@ -328,7 +330,7 @@ impl LeaseTable {
     }
 }
 
-/// The terms of the lease that a reset was for.
+/// Returns the terms of the lease that continues after a reset, if one does.
 fn terms_of(then: Then) -> Option<Terms> {
     match then {
         Then::Lease(lease) => Some(lease.terms),

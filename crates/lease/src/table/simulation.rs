@@ -1,9 +1,9 @@
-//! A deterministic simulation: random clients, a fake server that crashes, loses connections, is slow and refuses to
-//! rename, SQL that renames, swaps, drops and creates databases, and a fake clock. After each event all promises of the table are
-//! checked.
+//! A deterministic simulation with random clients and a fake clock. A fake server crashes, loses connections, is slow and
+//! refuses to rename. SQL renames, swaps, drops and creates databases. After each event, the simulation checks all promises
+//! of the table.
 //!
-//! `PGFRESH_SIMULATION_EVENTS` and `PGFRESH_SIMULATION_SEED` say how long it runs and from where; a seed that fails is
-//! printed. Everything follows from the seed.
+//! `PGFRESH_SIMULATION_EVENTS` and `PGFRESH_SIMULATION_SEED` set its length and its first seed. It prints a seed that fails,
+//! and everything follows from the seed.
 
 mod random;
 mod server;
@@ -28,19 +28,20 @@ const CHECKS: Checks = Checks { sessions: true, statements: true };
 struct Session {
     /// Database of the table whose lease counts the session.
     database: DatabaseId,
-    /// The database name in its start-up message.
+    /// Database name in the session's startup message.
     name: String,
-    /// Database that it is in, once it has begun.
+    /// Database that the session is in, once it has begun.
     inside: Option<Oid>,
     leaving: bool,
 }
 
-/// Who waits for an answer, and what it has been promised.
+/// A client that waits for an answer, and the table's promise to it.
 #[derive(Debug, Clone)]
 struct Waiter {
     name: String,
     want: Want,
-    /// The lease before it was over when it came, or it asked for a reset.
+    /// Whether the answer must be a fresh database: the lease before was over when the client came, or the client has
+    /// requested a reset.
     must_be_fresh: bool,
 }
 
@@ -49,16 +50,16 @@ struct Simulation {
     now: Instant,
     table: LeaseTable,
     server: FakeServer,
-    /// What belongs to databases of the table.
+    /// Databases of the table that have resources.
     held: BTreeSet<DatabaseId>,
     sessions: Vec<Session>,
     tasks: Vec<Task>,
-    /// Databases whose sessions are about to be told to end.
+    /// Databases whose sessions a task is about to end.
     closes: Vec<DatabaseId>,
     waiters: HashMap<Ticket, Waiter>,
     last_ticket: u64,
     answered: BTreeMap<&'static str, u64>,
-    /// No more faults, no more clients: everything has to come to its end.
+    /// Whether faults and new clients have stopped, so that everything must come to an end.
     calm: bool,
 }
 
@@ -150,7 +151,7 @@ impl Simulation {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         let must_be_fresh = match &want {
-            // Who comes second may join the lease of who came first.
+            // A second client may join the lease of the first one.
             Want::Session { reset, .. } => {
                 *reset || self.is_over(&name) && self.waiters.values().all(|waiter| waiter.name != name)
             }
@@ -161,7 +162,7 @@ impl Simulation {
         self.raise(Event::Request { ticket, name, want });
     }
 
-    /// Whether all clients of a brief lease have gone, or its time is over.
+    /// Whether all clients of a brief lease have gone, or its deadline has passed.
     fn is_over(&self, name: &str) -> bool {
         let Some(id) = self.table.holder(name) else { return true };
         let Some(database) = self.table.databases.get(id) else { return false };
@@ -206,7 +207,7 @@ impl Simulation {
                 self.sessions.push(Session { database, name, inside: None, leaving: false });
             }
             Answer::Done(Some(id)) if matches!(waiter.want, Want::Server) => {
-                // Its holder changes the server for a while; another event ends that.
+                // The client changes the server for a while; another event ends that.
                 self.tasks.push(Task { database: *id, kind: TaskKind::Close });
             }
             Answer::Done(Some(id)) if waiter.must_be_fresh => {
@@ -234,14 +235,14 @@ impl Simulation {
         let session = self.random.pick(&self.sessions);
         let Some(inside) = session.inside else { return };
         let isolation = self.table.databases.get(session.database).map(|database| database.isolation);
-        // The client is gone, and what it sent last may still be run.
+        // The client has gone, and the server may still run its last statement.
         if let Some(copy) = self.server.databases.get_mut(&inside) {
             copy.uncommitted = isolation == Some(Isolation::Rollback) && (copy.uncommitted || !copy.dirty);
             copy.dirty = true;
         }
     }
 
-    /// Begins a session that the table has promised. Meanwhile SQL may have given its name to another database.
+    /// Begins a session that the table has promised. SQL may have given its name to another database meanwhile.
     fn enter(&mut self) {
         let promised: Vec<_> =
             (0..self.sessions.len()).filter(|at| self.sessions[*at].inside.is_none()).collect();
@@ -296,7 +297,7 @@ impl Simulation {
         self.raise(event);
     }
 
-    /// Tells the sessions of a database to end: those of the lease that is to end, and of no other.
+    /// Ends the sessions of a database: those of the lease that is to end, and of no other.
     fn close_sessions(&mut self, id: DatabaseId) {
         match self.table.databases.get(id).map(|database| &database.state) {
             None
@@ -352,7 +353,7 @@ impl Simulation {
         }
         let at = self.random.below(self.tasks.len());
         let Task { database, kind } = self.tasks.swap_remove(at);
-        // A connection that is lost leaves open whether the statement was run.
+        // A lost connection leaves open whether the server has run the statement.
         let (run, told) = match self.random.below(if self.calm { 1 } else { 12 }) {
             1 => (false, false),
             2 => (true, false),
@@ -387,7 +388,7 @@ impl Simulation {
         self.server.run(id, kind, found)
     }
 
-    /// All promises.
+    /// Checks all promises of the table.
     fn check(&self) {
         let table = &self.table;
         let mut busy = BTreeSet::new();
@@ -444,7 +445,7 @@ impl Simulation {
         assert!(table.databases.len() <= CAPACITY, "more databases than there is room for");
     }
 
-    /// Nothing that is looked through leaves a database out that belongs there.
+    /// Checks that each sorted set has all databases that belong to it.
     fn check_order(&self) {
         let databases = &self.table.databases;
         let ids = |state: fn(&Database) -> bool| {
@@ -483,7 +484,7 @@ impl Simulation {
                 );
             }
             DatabaseState::Leased(_) => assert_eq!(copy.given, database.name, "{id:?}"),
-            // A name that the server knows it by is a name that the table knows it by.
+            // The table knows each name that pgfresh has given to a database.
             _ if copy.given != database.name => {
                 let changes =
                     matches!(database.state, DatabaseState::Changing(_)) || database.work == Work::Running;
@@ -493,7 +494,7 @@ impl Simulation {
         }
     }
 
-    /// With no more clients and no more faults everything comes to its end.
+    /// Ends all sessions without new clients or faults, and checks that everything comes to an end.
     fn settle(&mut self) {
         self.calm = true;
         while let Some(Session { database, leaving, .. }) = self.sessions.pop() {
@@ -537,7 +538,7 @@ impl Simulation {
     }
 }
 
-/// Says it even where the output of tests that pass is not shown.
+/// Prints to stderr, so that the message also appears for tests that pass.
 #[expect(clippy::let_underscore_must_use, reason = "a test may have nowhere to write")]
 fn say(what: &str) {
     let _ = writeln!(std::io::stderr(), "{what}");
@@ -556,7 +557,7 @@ fn play(seed: u64, length: u64, checks: Checks) -> BTreeMap<&'static str, u64> {
     simulation.answered
 }
 
-/// A simulation that never fails proves nothing.
+/// Shows that the simulation finds a fault.
 #[test]
 fn a_missing_check_of_names_is_found() {
     for checks in [Checks { sessions: false, ..CHECKS }, Checks { statements: false, ..CHECKS }] {
@@ -565,7 +566,7 @@ fn a_missing_check_of_names_is_found() {
     }
 }
 
-/// Some hundred runs of some thousand events each: a fault is found close to its cause.
+/// Plays some hundred runs of some thousand events, so that a fault shows close to its cause.
 #[test]
 fn whatever_clients_servers_and_clocks_do_no_database_is_dirty_and_nobody_is_forgotten() {
     let (events, length) = (number("PGFRESH_SIMULATION_EVENTS").unwrap_or(1_000_000), 2_000);

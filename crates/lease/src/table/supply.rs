@@ -1,4 +1,4 @@
-//! Demand and supply: who waits for a ready database, and how many are made ahead of that.
+//! Demand and supply: gives ready databases to clients that wait, and decides how many databases to make ahead of demand.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -9,53 +9,54 @@ use super::line::NameState;
 use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Want};
 use crate::{Isolation, LeaseError};
 
-/// The most ready copies of one template that are made ahead of demand.
+/// Most ready copies of one template that the table makes ahead of demand.
 const MOST_AHEAD: usize = 16;
-/// The most that are kept ready once they have been made and used. With the same bound for both, each lease after a burst would
-/// have a copy made while it lasts, and one dropped at its end.
+/// Most used databases that the table keeps ready. With the same bound for both, each lease after a burst would cause the
+/// creation of a copy, and the removal of one at its end.
 const MOST_READY: usize = 2 * MOST_AHEAD;
-/// How many are kept ready before a client has asked for one.
+/// Number of ready databases before a client has asked for one.
 const FIRST_READY: usize = 2;
-/// The most that are made at once while clients wait.
+/// Most databases of one source that tasks make at once while clients wait.
 const MOST_MAKING: usize = 2;
-/// The most that are made at once ahead of demand: the other processors are for who uses the databases.
+/// Most databases of one source that tasks make at once ahead of demand. The other processors are for the clients of
+/// databases.
 const MOST_MAKING_AHEAD: usize = 1;
-/// How long a session that was just given a database has the machine to itself before the next is made: that long a
-/// session takes to start and to have its first answer.
+/// Time for which a session with a new database has the machine to itself, before a task makes the next database. A session
+/// takes that long to start and to get its first answer.
 const QUIET: Duration = Duration::from_millis(3);
 
-/// The longest pause before the next attempt to make a database, where none could be.
+/// Longest pause after a failure to make a database.
 const LONGEST_PAUSE: Duration = Duration::from_millis(3200);
 
-/// While the processors are all busy, no copy is made for clients who wait no longer than this for a database to come back: it would
-/// take the processors from those who give one back, and one more database would not bring them back sooner.
+/// Longest wait for a returning database for which the table makes no copy while all processors are busy. The copy would take
+/// the processors from clients that return databases, and would not make them quicker.
 const CROWD_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long a client waits where there is no room for another database, and none of those that there are goes to a client:
-/// all may be in use for as long as their clients like. While they go from client to client, its turn comes.
+/// Time for which a client waits while there is no room for another database, and no database goes to any client. Clients may
+/// use all databases for as long as they like. While databases go from client to client, its turn comes.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is known of one source of databases.
+/// State of one source of databases.
 #[derive(Debug)]
 pub(super) struct Supply {
-    /// How many should be ready.
+    /// Number of databases that should be ready.
     wanted: usize,
-    /// Names that wait for one, first come first served.
+    /// Names that wait for a database, first come, first served.
     pub(super) line: VecDeque<String>,
-    /// No other is made before then: the last one could not be.
+    /// Time of the next attempt after a failure to make a database.
     not_before: Option<Instant>,
-    /// How many of them could not be since one was made.
+    /// Number of failures since the last success.
     failures: u32,
-    /// Until then what a client has just left counts as coming.
+    /// Time until which a database counts as coming if its client has just left.
     returns_until: Option<Instant>,
-    /// Until then nothing that is being made goes on, either: who was given one last gives it back at once.
+    /// Time until which running tasks pause, too, because the last client returns its database at once.
     pause_until: Option<Instant>,
-    /// When one was last made ready again after its lease, and about how often one is.
+    /// Time of the last return of a database to the ready ones, and in the next field the usual interval between two returns.
     returned_at: Option<Instant>,
     return_every: Duration,
 }
 
-/// What a name that waits for a database asks for.
+/// Request of a name that waits for a database.
 struct Demand {
     name: String,
     isolation: Isolation,
@@ -63,7 +64,7 @@ struct Demand {
 }
 
 impl Supply {
-    /// Whether so many databases come back that the last who waits gets one soon.
+    /// Whether databases come back so often that the last client in the queue gets one soon.
     fn serves_soon(&self, now: Instant) -> bool {
         let Some(returned_at) = self.returned_at else { return false };
         let every = self.return_every.max(now.saturating_duration_since(returned_at));
@@ -73,7 +74,8 @@ impl Supply {
 }
 
 impl LeaseTable {
-    /// Databases are made from this source from now on, or, if they are not `expected`, once the first is asked for.
+    /// Adds a source of databases. The table makes some at once if clients are `expected`, and otherwise after the first
+    /// request.
     pub(crate) fn add_source(&mut self, source: Source, expected: bool) {
         let wanted = if expected { FIRST_READY } else { 0 };
         let line = VecDeque::new();
@@ -90,7 +92,7 @@ impl LeaseTable {
         self.supplies.insert(source, supply);
     }
 
-    /// No more are made from it, and those that are ready are dropped. Those that are leased stay.
+    /// Removes a source, and drops its ready databases. Leased ones stay.
     pub(crate) fn remove_source(&mut self, source: &Source, now: Instant) -> Vec<Action> {
         let Some(supply) = self.supplies.remove(source) else { return Vec::new() };
         for name in supply.line {
@@ -105,7 +107,7 @@ impl LeaseTable {
     fn refuse_wanted(&mut self, name: &str, source: &Source, now: Instant) {
         let error = LeaseError::UnknownTemplate { name: source_name(source), known: self.template_names() };
         let Some(line) = self.names.get_mut(name) else { return };
-        // It may have given up since, and have been asked for on other terms.
+        // The name may have stopped waiting since, and may have a request with other terms.
         if matches!(&line.state, NameState::Wanted(terms) if terms.source() == *source) {
             line.state = NameState::Free;
             self.refuse_head(name, error);
@@ -125,7 +127,7 @@ impl LeaseTable {
         self.databases.ready().filter(move |(_, database)| database.source == *source).map(|(id, _)| id)
     }
 
-    /// Ready databases of a source that any client may get.
+    /// Returns the number of ready databases of a source that any client may get.
     pub(crate) fn ready(&self, source: &Source) -> usize {
         let is_for_any = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source && database.isolation != Isolation::Rollback
@@ -133,7 +135,7 @@ impl LeaseTable {
         self.databases.ready().filter(is_for_any).count()
     }
 
-    /// Whether as many are ready as should be, or as there is room for, and none is being made.
+    /// Whether as many databases are ready as should be, or as have room, and no task makes one.
     pub(crate) fn is_supplied(&self) -> bool {
         let is_full = self.databases.len() >= self.capacity;
         self.supplies.iter().all(|(source, supply)| {
@@ -141,7 +143,7 @@ impl LeaseTable {
         })
     }
 
-    /// Gives ready databases to those who wait for them.
+    /// Gives ready databases to the names that wait for them.
     pub(super) fn serve(&mut self, source: &Source, now: Instant) {
         while let Some(demand) = self.first_demand(source) {
             if self.closed.is_some() {
@@ -176,16 +178,16 @@ impl LeaseTable {
         }
     }
 
-    /// The ready database that suits best.
+    /// Returns the ready database that suits best.
     fn pick(&self, source: &Source, demand: &Demand) -> Option<DatabaseId> {
         let worth = |database: &Database| match (database.isolation, demand.isolation) {
-            // Its session is for these parameters alone.
+            // The session of such a database has these parameters.
             (Isolation::Rollback, Isolation::Rollback) if database.params == demand.params => 3,
             (Isolation::Rollback, _) => 0,
             _ if database.is_warm_for(demand.params) => 2,
             _ => 1,
         };
-        // The first among equals is the oldest: it is the one that was used most, and is best known to the processors.
+        // The first among equals is the oldest. Clients have used it most, so the processors' caches know it best.
         let mut best = None;
         for (id, database) in self.databases.ready().filter(|(_, database)| database.source == *source) {
             let worth = worth(database);
@@ -196,7 +198,7 @@ impl LeaseTable {
         best.map(|(id, _)| id)
     }
 
-    /// Begins to give a ready database a name.
+    /// Begins to give a ready database to a name.
     pub(super) fn assign(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         let NameState::Wanted(terms) = line.state.clone() else { return };
@@ -205,7 +207,7 @@ impl LeaseTable {
         request.begun |= matches!(request.want, Want::Lease { .. });
         line.state = NameState::Held(id);
         let isolation = terms.isolation;
-        // A client that waits already waits no longer for that.
+        // Without further clients in the queue, the table expects this database back soon.
         if let Some(supply) = self.supplies.get_mut(&terms.source()).filter(|supply| supply.line.is_empty()) {
             supply.returns_until = Some(now + QUIET);
             supply.pause_until = supply.returns_until.filter(|_| terms.linger <= QUIET);
@@ -219,7 +221,8 @@ impl LeaseTable {
         self.run_now(id, TaskKind::Name { to: name.to_owned(), isolation, params }, ticket);
     }
 
-    /// Nothing is ready, and a client waits: more are kept ready from now on. False if there is no room, nor will be.
+    /// Raises the number of databases to keep ready, because a client has found none. Returns `false` if there is no room,
+    /// and no database can make room.
     fn expand(&mut self, source: &Source, now: Instant) -> bool {
         let Some(supply) = self.supplies.get_mut(source) else { return false };
         let most = if matches!(source, Source::Server(_)) { 1 } else { MOST_AHEAD };
@@ -230,9 +233,9 @@ impl LeaseTable {
         self.databases.len() < self.capacity || self.evict_idle(now)
     }
 
-    /// Ends what is not needed, for the client whose turn it is to have its room. False if everything is in use.
+    /// Ends an unneeded database to make room for the client whose turn it is. Returns `false` if all are in use.
     fn evict_idle(&mut self, now: Instant) -> bool {
-        // What has failed may fail for ever: nothing comes of it until it is done.
+        // A task that has failed may fail for ever, so its database counts only after a success.
         let is_coming = |database: &Database| {
             database.frees_room() || database.is_returning() && !matches!(database.work, Work::RetryAt(_))
         };
@@ -257,7 +260,7 @@ impl LeaseTable {
         true
     }
 
-    /// The database of a failed test that was kept first of those that have no session, and when.
+    /// Returns the oldest kept database of a failed test that has no session, and the time at which pgfresh kept it.
     fn oldest_kept(&self) -> Option<(Instant, DatabaseId)> {
         let unused = |database: &Database| {
             database.lease().filter(|lease| lease.sessions() == 0).and_then(|lease| lease.kept)
@@ -265,8 +268,7 @@ impl LeaseTable {
         self.databases.iter().filter_map(|(id, database)| Some((unused(database)?, id))).min()
     }
 
-    /// There is no room for another database, nor will be before a client gives one back: who has waited long enough for that is
-    /// refused.
+    /// Refuses clients that have waited long enough for room. No database has room until a client returns one.
     fn refuse_for_room(&mut self, source: &Source, now: Instant) {
         loop {
             let next = self.next_impatient(source);
@@ -283,7 +285,7 @@ impl LeaseTable {
         }
     }
 
-    /// Whose patience ends first of those who wait for room, and when.
+    /// Returns the name whose wait for room times out first, and the time.
     fn next_impatient(&self, source: &Source) -> Option<(Instant, String)> {
         let line = &self.supplies.get(source)?.line;
         let ends = |name: &String| {
@@ -293,11 +295,11 @@ impl LeaseTable {
             let moved = self.assigned_at.map_or(since, |assigned| assigned.max(since));
             Some((moved + ROOM_TIMEOUT, name.clone()))
         };
-        // The first of those that came at the same time.
+        // Among equal times, the first name in the queue times out first.
         line.iter().filter_map(ends).min_by_key(|(ends, _)| *ends)
     }
 
-    /// A name that waited for a database gets none.
+    /// Refuses a name that waits for a database.
     pub(super) fn refuse_name(&mut self, name: &str, error: LeaseError, now: Instant) {
         if let Some(line) = self.names.get_mut(name) {
             line.give_up_waiting();
@@ -306,7 +308,7 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// A database could not be made: the first who waits hears why, and the next attempt waits.
+    /// Handles a failure to make a database. The first client that waits gets the error, and the next attempt comes later.
     pub(super) fn not_made(&mut self, source: &Source, error: LeaseError, now: Instant) {
         self.make_later(source, now);
         let first = self.first_demand(source).map(|demand| demand.name);
@@ -318,25 +320,25 @@ impl LeaseTable {
         }
     }
 
-    /// The next is not made at once, and later each time.
+    /// Delays the next attempt to make a database. Each failure doubles the delay.
     pub(super) fn make_later(&mut self, source: &Source, now: Instant) {
         if let Some(supply) = self.supplies.get_mut(source) {
             let time = now + super::pause_after(supply.failures, LONGEST_PAUSE);
             supply.not_before = Some(time);
             supply.failures += 1;
-            // Where all room is taken, it is made for who waits then.
+            // If there is no other room, a client may wait for this attempt.
             self.look_at_lines(time);
         }
     }
 
-    /// One was made.
+    /// Takes note that a task has made a database.
     pub(super) fn made(&mut self, source: &Source) {
         if let Some(supply) = self.supplies.get_mut(source) {
             supply.failures = 0;
         }
     }
 
-    /// The task of making a database, if one is wanted now; else when one may be.
+    /// Returns a task that makes a database, if the table needs one now. Otherwise returns the time at which it may.
     pub(super) fn next_to_make(&mut self, now: Instant) -> Result<Task, Option<Instant>> {
         let quiet = self.quiet_until.filter(|until| *until > now);
         let mut soonest = None;
@@ -360,7 +362,7 @@ impl LeaseTable {
                 soonest = earlier(soonest, Some(time));
                 continue;
             }
-            // First for clients to whom no database comes back soon, then for the one that has waited longest.
+            // Clients that get no database back soon come first, then the client that has waited longest.
             let since = self.waits_since(source, making + self.returning(source));
             let is_urgent = since.is_some() && !supply.serves_soon(now);
             lacking.push((since.is_some(), is_urgent, since.map(Reverse), lacks, source.clone()));
@@ -375,7 +377,7 @@ impl LeaseTable {
         Ok(Task { database: id, kind: TaskKind::Create(source) })
     }
 
-    /// Databases of a source that are being made.
+    /// Returns the number of databases of a source that tasks make now.
     fn making(&self, source: &Source) -> usize {
         let is_made = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source
@@ -386,15 +388,15 @@ impl LeaseTable {
         self.databases.busy().filter(is_made).count()
     }
 
-    /// Databases of a source whose lease has ended and that are made ready again, a millisecond's work.
+    /// Returns the number of databases of a source that tasks make ready again after a lease. Each takes a millisecond.
     fn returning(&self, source: &Source) -> usize {
         let returns =
             |(_, database): &(DatabaseId, &Database)| database.source == *source && database.is_returning();
         self.databases.busy().filter(returns).count()
     }
 
-    /// Databases of a source whose clients have gone, and whose leases end with their sessions: within a millisecond as a rule, but
-    /// a statement may go on in one.
+    /// Returns the number of databases of a source whose leases end with their last sessions, and whose clients have gone. As
+    /// a rule they end within a millisecond, but a statement may run on in one.
     fn about_to_return(&self, source: &Source) -> usize {
         let is_left = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source
@@ -404,17 +406,17 @@ impl LeaseTable {
         self.databases.busy().filter(is_left).count()
     }
 
-    /// Whether a database that has just come back, which is ready now, is worth its room.
+    /// Whether a database that is ready again after its lease is worth its room.
     pub(super) fn keeps_ready(&self, id: DatabaseId, now: Instant) -> bool {
         self.keeps(id, 0, now)
     }
 
-    /// Whether a database that has just lost its name is worth being made ready.
+    /// Whether a database that has lost its name is worth a reset.
     pub(super) fn keeps_returning(&self, id: DatabaseId, now: Instant) -> bool {
         self.databases.get(id).is_some_and(|database| self.keeps(id, self.returning(&database.source), now))
     }
 
-    /// Whether a database is used again: it is one of those that its template's clients may need, and its room is theirs.
+    /// Whether the table uses a database again: clients of its template may need it, and no other client needs its room.
     fn keeps(&self, id: DatabaseId, returning: usize, now: Instant) -> bool {
         let Some(source) = self.databases.get(id).map(|database| &database.source) else { return false };
         let is_needed = |supply: &Supply| {
@@ -424,29 +426,29 @@ impl LeaseTable {
         self.supplies.get(source).is_some_and(is_needed) && !self.is_due_elsewhere(id, source, now)
     }
 
-    /// Whether the client whose turn it is waits for a database of another source, and has no room but that of this one, which has come
-    /// back. One at a time gives its room away: to remove one and make another takes as long as many leases.
+    /// Whether the client whose turn it is needs another source, and the room of this returned database. One database at a
+    /// time gives its room away, because a removal and a creation take as long as many leases.
     fn is_due_elsewhere(&self, id: DatabaseId, source: &Source, now: Instant) -> bool {
         self.databases.len() >= self.capacity
             && !self.databases.busy().any(|(other, database)| other != id && database.frees_room())
             && self.next_source(Some(id), now).is_some_and(|next| next != *source)
     }
 
-    /// What the client waits for that has waited longest of those for whom no database is on its way. One that has `come_back` is
-    /// on its way to no client yet.
+    /// Returns the source for the client that has waited longest without a database on its way. A database that has
+    /// `come_back` is on its way to no client yet.
     fn next_source(&self, come_back: Option<DatabaseId>, now: Instant) -> Option<Source> {
         let come_back = come_back.and_then(|id| self.databases.get(id));
         let next = |(source, supply): (&Source, &Supply)| {
             let own = come_back.filter(|own| own.source == *source);
             let since = self.needs_one_since(source, supply, own, now)?;
-            // Of two that came at the same time the one that needs no other database.
+            // Of two clients that came at the same time, the one that can use the returned database goes first.
             Some((since, own.is_none(), source.clone()))
         };
         self.supplies.iter().filter_map(next).min().map(|(.., source)| source)
     }
 
-    /// Since when the first waits for whom no database of a source is on its way, where another one may be made now, or the one that
-    /// has come back is one.
+    /// Returns the time since which the first client without a database on its way has waited. Returns `None` if the source
+    /// has no such client, or if it can serve none: no task may make a database now, and none has `come_back`.
     fn needs_one_since(
         &self,
         source: &Source,
@@ -461,7 +463,7 @@ impl LeaseTable {
         self.waits_since(source, making + returning).filter(|_| may_be_made || come_back.is_some())
     }
 
-    /// Whether a client has waited for a while to whom only a new copy helps, and one may be made.
+    /// Whether a client has waited for a while that only a new copy can serve, and a task may make one.
     pub(super) fn is_copy_overdue(&self, now: Instant) -> bool {
         let is_overdue = |(source, supply): (&Source, &Supply)| {
             !supply.serves_soon(now)
@@ -472,13 +474,14 @@ impl LeaseTable {
         self.closed.is_none() && self.databases.len() < self.capacity && self.supplies.iter().any(is_overdue)
     }
 
-    /// Whether the making of a database, which had better wait, is put off altogether: a client waits for another template, whose
-    /// copy cannot be made meanwhile. From then on it takes no maker's time and no place among those that are made at once.
+    /// Whether the creation of a database that pauses gives way to another one, because a client waits for a copy of another
+    /// template and no task may make it meanwhile. The paused creation then takes no worker's time, and no longer counts
+    /// among those at once.
     pub(crate) fn gives_way(&mut self, id: DatabaseId, now: Instant) -> bool {
         let Some(source) = self.databases.get(id).map(|database| database.source.clone()) else {
             return false;
         };
-        // Copies that would have to wait, too, are no reason.
+        // Copies that would have to pause, too, are no reason.
         let is_kept_from = |(other, supply): (&Source, &Supply)| {
             *other != source
                 && !supply.serves_soon(now)
@@ -495,7 +498,7 @@ impl LeaseTable {
         gives_way
     }
 
-    /// Since when the client waits that has so many before it in the line of a source.
+    /// Returns the time since which a client in the queue of a source has waited, with `before` others in front of it.
     fn waits_since(&self, source: &Source, before: usize) -> Option<Instant> {
         let since = |name: &String| {
             let line = self.names.get(name)?;
@@ -505,14 +508,14 @@ impl LeaseTable {
         self.supplies.get(source)?.line.iter().filter_map(since).nth(before)
     }
 
-    /// Whether a client waits in the line for a database like this.
+    /// Whether a client waits in the queue for a database of the same source.
     pub(crate) fn is_awaited(&self, id: DatabaseId) -> bool {
         let supply = self.databases.get(id).and_then(|database| self.supplies.get(&database.source));
         supply.is_some_and(|supply| !supply.line.is_empty())
     }
 
-    /// For how long making this one had better be put off, for the sake of clients that come and go meanwhile: until one waits for
-    /// it, and not for a database that is about to come back.
+    /// Returns the time for which the creation of a database should pause in favour of clients that come and go. `None` once
+    /// a client waits for it rather than for a returning database.
     pub(crate) fn pause(&self, id: DatabaseId, now: Instant) -> Option<Duration> {
         let source = &self.databases.get(id)?.source;
         let supply = self.supplies.get(source)?;
@@ -521,27 +524,27 @@ impl LeaseTable {
         (supply.line.len() <= returning).then_some(pause)
     }
 
-    /// Whether databases like this come back so often that the last client who waits for one has it soon.
+    /// Whether databases of the same source come back so often that the last client in the queue gets one soon.
     pub(crate) fn come_back_soon(&self, id: DatabaseId, now: Instant) -> bool {
         let supply = self.databases.get(id).and_then(|database| self.supplies.get(&database.source));
         supply.is_some_and(|supply| supply.serves_soon(now))
     }
 
-    /// A database is ready again after its lease.
+    /// Takes note that a database is ready again after its lease.
     pub(super) fn note_return(&mut self, source: &Source, now: Instant) {
         let Some(supply) = self.supplies.get_mut(source) else { return };
         if let Some(before) = supply.returned_at.replace(now) {
-            // Of the last few, each counts less than the next.
+            // The average covers the last few returns, and later ones count more.
             supply.return_every = (supply.return_every * 7 + now.saturating_duration_since(before)) / 8;
         }
     }
 
-    /// Whether a client has found no database ready, since this was last asked.
+    /// Whether a client has found no ready database since the last call.
     pub(crate) fn take_shortage(&mut self) -> bool {
         std::mem::take(&mut self.is_short)
     }
 
-    /// Whether a ready database had better get a session before it is ready: no client will have to wait for it.
+    /// Whether a task has time to start a session in a database before that is ready, because no client has to wait for it.
     pub(crate) fn has_time_for(&self, id: DatabaseId) -> bool {
         let ready = self.databases.get(id).map_or(0, |database| self.ready(&database.source));
         ready > 0 && !self.is_awaited(id)

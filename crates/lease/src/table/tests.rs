@@ -1,4 +1,4 @@
-//! Examples of the table, one at a time.
+//! Tests of the table, one example each.
 
 mod line;
 mod turns;
@@ -9,7 +9,7 @@ use super::*;
 
 const PARAMS: ParamsId = ParamsId(1);
 
-/// A table of which each task is answered by hand.
+/// A table whose tasks a test ends by hand.
 struct Example {
     table: LeaseTable,
     now: Instant,
@@ -47,7 +47,7 @@ impl Example {
         self.raise(Event::Finished { database, outcome })
     }
 
-    /// Does what the background is to do next, well.
+    /// Runs the next task of the background with success.
     fn work(&mut self) -> (TaskKind, Vec<Action>) {
         let Task { database, kind } = self.table.next_task(self.now).unwrap();
         let outcome = match kind {
@@ -58,7 +58,7 @@ impl Example {
     }
 }
 
-/// Goes on, well, with what clients wait for and what is due, until nothing is. Returns the background's tasks and the
+/// Runs the tasks of clients and of the background with success, until none is due. Returns the background's tasks, and the
 /// databases that clients got.
 fn rest(example: &mut Example, mut actions: Vec<Action>) -> (Vec<TaskKind>, Vec<DatabaseId>) {
     let (mut done, mut granted, begun) = (Vec::new(), Vec::new(), example.now);
@@ -88,7 +88,7 @@ fn rest(example: &mut Example, mut actions: Vec<Action>) -> (Vec<TaskKind>, Vec<
     }
 }
 
-/// The task that a client waits for.
+/// Returns the task that a client waits for.
 fn task(actions: &[Action]) -> Task {
     match actions {
         [Action::Run { task, .. }] => task.clone(),
@@ -96,7 +96,7 @@ fn task(actions: &[Action]) -> Task {
     }
 }
 
-/// The database in which a session may be opened.
+/// Returns the database in which the client may open a session.
 fn granted(actions: &[Action], to: Ticket) -> DatabaseId {
     match actions {
         [Action::Answer { ticket, answer: Answer::Session(id) }] if *ticket == to => *id,
@@ -117,7 +117,8 @@ fn who_comes_first_gets_the_first_ready_database_and_the_next_the_next() {
     }
 }
 
-/// A statement may go on in a database whose client has gone: its return is waited for no longer than it usually takes.
+/// A statement may run on in a database whose client has gone. The table waits for such a database no longer than it usually
+/// takes.
 #[test]
 fn no_copy_is_made_while_databases_are_about_to_return_but_for_a_moment() {
     let mut example = Example::new();
@@ -138,8 +139,8 @@ fn no_copy_is_made_while_databases_are_about_to_return_but_for_a_moment() {
     assert!(matches!(example.table.next_task(example.now), Ok(Task { kind: TaskKind::Create(_), .. })));
 }
 
-/// One client after the other gets the only database there is, and the second copy waits: until they pause, do not give it back at
-/// once, or one of them has to wait for it.
+/// Clients get the only database one after the other, and the second copy pauses. It goes on once they pause, return the
+/// database late, or wait for the copy.
 #[test]
 fn a_copy_waits_for_clients_that_do_not_wait_for_it() {
     let served = |linger| {
@@ -164,7 +165,7 @@ fn a_copy_waits_for_clients_that_do_not_wait_for_it() {
     assert_eq!(example.table.pause(copy, example.now), None, "this one waits for the copy");
 }
 
-/// While databases go from client to client, each client that finds no room has its turn; once none does, it is refused.
+/// While databases go from client to client, each client that finds no room has its turn. Afterwards the table refuses it.
 #[test]
 fn who_finds_no_room_waits_for_as_long_as_databases_come_back() {
     let mut example = Example::new();
@@ -185,7 +186,7 @@ fn who_finds_no_room_waits_for_as_long_as_databases_come_back() {
         rest(&mut example, actions)
     };
     assert_eq!(given.len(), 1, "first come, first served");
-    // The other one goes on waiting for as long as if it had come then.
+    // The other client waits for as long as if it had come then.
     let later = loop {
         assert!(example.raise(Event::Tick).is_empty());
         let later = example.table.next_task(example.now).unwrap_err().unwrap();
@@ -207,11 +208,11 @@ fn who_finds_no_room_waits_for_as_long_as_databases_come_back() {
         ),
         "{told:?}"
     );
-    // Who comes to a place where nothing moves waits a second of its own.
+    // A client that comes while no database moves waits for a second.
     assert!(ask(&mut example, "g").is_empty());
 }
 
-/// A client that waits for room has the database of a lease that lingers as soon as that does, however long it would.
+/// A client that waits for room gets the database of a lease that begins to linger, however long that would linger.
 #[test]
 fn a_lease_that_lingers_makes_room_for_who_waits_already() {
     let mut example = Example::new();
@@ -225,7 +226,7 @@ fn a_lease_that_lingers_makes_room_for_who_waits_already() {
     assert_eq!((given.len(), example.now), (1, before));
 }
 
-/// A client that waits for room has that of the database of a failed test: of the oldest that no session is in.
+/// A client that waits for room gets the room of a failed test's database: the oldest one without a session.
 #[test]
 fn the_oldest_kept_database_makes_room_for_who_waits() {
     let mut example = Example::new();
@@ -248,7 +249,7 @@ fn the_oldest_kept_database_makes_room_for_who_waits() {
     assert_eq!((given.len(), kept(&example)), (1, [true, false, true, true]));
 }
 
-/// What clients have given back often is expected to come back, until it does not.
+/// The table expects databases to come back that have often done so, until they do not.
 #[test]
 fn databases_come_back_soon_where_they_have_done_so_for_a_while() {
     let mut example = Example::new();
@@ -277,7 +278,7 @@ fn databases_come_back_soon_where_they_have_done_so_for_a_while() {
     assert!(!example.table.come_back_soon(copy, example.now), "only the copy can serve it");
 }
 
-/// However often databases of another template are handed out meanwhile.
+/// Databases of another template go from client to client meanwhile.
 #[test]
 fn a_client_of_one_template_does_not_wait_for_those_of_another() {
     let mut example = Example::new();
@@ -377,7 +378,7 @@ fn sessions_are_told_to_end_before_their_database_is_of_another_lease() {
 
     let (_, actions) = example.ask("orders", Want::Release);
     assert_eq!(task(&actions), Task { database, kind: TaskKind::Close });
-    // The client was closing its connection anyway, and its server process ends before it is told to.
+    // The client was closing its connection anyway. Its backend ends before it gets the order to.
     assert!(example.raise(Event::Leaving { database }).is_empty());
     assert!(example.raise(Event::Disconnected { database, leaving: true }).is_empty());
     let next = example.table.next_task(example.now);
@@ -454,7 +455,7 @@ fn a_template_that_goes_takes_no_name_with_it_that_has_a_database_of_another() {
     example.session("name", 0);
     example.now += Duration::from_mins(10);
     example.raise(Event::Tick);
-    // Both have waited in vain. One is asked for again, the other one with another template.
+    // Both names have waited in vain. One gets a new request, and the other one a request for another template.
     example.session("first", 0);
     let terms = terms("other", Isolation::Clone, 5000);
     let (ticket, _) = example
@@ -498,7 +499,7 @@ fn a_task_that_fails_again_and_again_is_tried_ever_less_often() {
     assert_eq!(pauses, [0, 200, 400, 800, 1600, 3200, 5000]);
 }
 
-/// Neither can be copied; each is told why.
+/// The server cannot copy a database in either isolation, and each client gets its own error.
 #[test]
 fn what_cannot_be_copied_is_said_with_its_own_isolation() {
     for isolation in [Isolation::Rollback, Isolation::Server] {
@@ -531,7 +532,7 @@ fn a_copy_that_takes_too_long_answers_no_later_request() {
     assert_eq!(task(&actions).kind, TaskKind::Reset { in_place: true });
 }
 
-/// After any burst, databases that come back are enough for those who still work.
+/// After any burst, the returned databases are enough for the clients that still work.
 #[test]
 fn what_comes_back_is_neither_made_anew_nor_dropped() {
     for burst in [1, 2, 5, 16, 33, 64, 200] {
@@ -545,7 +546,7 @@ fn what_comes_back_is_neither_made_anew_nor_dropped() {
                 assert_eq!(databases.len(), count);
                 for database in databases {
                     example.raise(Event::Disconnected { database, leaving: false });
-                    // Some end at the same time, others one after the other.
+                    // Some leases end at the same time, others one after the other.
                     if database.0 % 3 > 0 {
                         done.extend(rest(&mut example, Vec::new()).0);
                     }
@@ -554,7 +555,7 @@ fn what_comes_back_is_neither_made_anew_nor_dropped() {
                 done
             };
             round(burst);
-            // Until as many are kept ready as these want.
+            // After these rounds, the table keeps as many databases ready as the workers need.
             (0..5).for_each(|_| drop(round(workers)));
             let done: Vec<_> = (0..10).flat_map(|_| round(workers)).collect();
             let is_long = |kind: &&TaskKind| matches!(kind, TaskKind::Create(_) | TaskKind::Drop);

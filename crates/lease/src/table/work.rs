@@ -1,4 +1,4 @@
-//! What has to be done next, and when.
+//! Next tasks of the background, and their times.
 
 use std::time::Instant;
 
@@ -7,17 +7,17 @@ use super::line::{NameState, refused};
 use super::{Closing, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then, Want};
 use crate::Isolation;
 
-/// How many maintenance workers there are. One of them never makes or drops a database: that takes tens of milliseconds, and
-/// a client may wait for a reset, which takes one.
+/// Number of maintenance workers. One of them never makes or drops a database. That takes tens of milliseconds, and a client
+/// may wait for a reset, which takes one.
 pub(crate) const WORKERS: usize = 4;
-/// Databases that may wait to be dropped while others are made: each takes its megabytes until then.
+/// Most databases that wait for their removal while tasks make others. Each takes its megabytes until then.
 const BACKLOG: usize = 16;
 
 impl LeaseTable {
-    /// The most urgent task of the background, or when there may be one; `None` until something happens.
+    /// Returns the most urgent task of the background, or the time at which one may be due; `None` until the next event.
     pub(crate) fn next_task(&mut self, now: Instant) -> Result<Task, Option<Instant>> {
         self.end_leases(now);
-        // The ends of leases may follow one another without a pause.
+        // Leases may end one after another, without a pause for copies.
         if self.is_copy_overdue(now)
             && !self.is_making_most()
             && let Ok(task) = self.next_to_make(now)
@@ -48,7 +48,7 @@ impl LeaseTable {
         Err(self.next_time().into_iter().chain(soonest).min())
     }
 
-    /// Whether as many databases are made and dropped as may be at once.
+    /// Whether tasks make and drop as many databases as they may at once.
     pub(super) fn is_making_most(&self) -> bool {
         let takes_long = |(_, database): &(DatabaseId, &Database)| {
             database.work == Work::Running
@@ -65,7 +65,7 @@ impl LeaseTable {
         }
     }
 
-    /// A lease ends: its database is made ready for the next, or, where sessions would `stay` in it, removed.
+    /// Ends a lease. Its database becomes ready for the next one. If sessions would `stay` in it, pgfresh removes it instead.
     pub(super) fn end_lease(&mut self, id: DatabaseId, stay: bool) {
         let Some(database) = self.databases.get_mut(id) else { return };
         match database.isolation {
@@ -78,7 +78,7 @@ impl LeaseTable {
         }
     }
 
-    /// Takes a database away from its name. `again`: the name gets another, on these terms.
+    /// Begins to take a name away from its database. `again`: the name gets another database, on these terms.
     pub(super) fn unname(&mut self, id: DatabaseId, retire: bool, again: Option<Terms>) {
         let Some(database) = self.databases.get_mut(id) else { return };
         database.terms = again;
@@ -86,15 +86,15 @@ impl LeaseTable {
         database.work = Work::Due;
     }
 
-    /// The task that is due for a database, for the thread that has ended its lease or the task before. Not its removal, which
-    /// takes long.
+    /// Returns the due task of a database, for the thread that has ended its lease or its last task. Leaves removals to the
+    /// workers, because they take long.
     pub(crate) fn take_due(&mut self, id: DatabaseId) -> Option<Task> {
         let is_due =
             |database: &Database| database.work == Work::Due && database.state != DatabaseState::Retiring;
         self.databases.get(id).is_some_and(is_due).then(|| self.start_due(id)).flatten()
     }
 
-    /// Starts the task that is due for a database.
+    /// Starts the due task of a database, if it has one.
     pub(super) fn start_due(&mut self, id: DatabaseId) -> Option<Task> {
         let database = self.databases.get_mut(id)?;
         let kind = match &database.state {
@@ -115,13 +115,13 @@ impl LeaseTable {
             Work::None | Work::Running => false,
         };
         let due = || self.databases.busy().filter(|(_, database)| is_due(database)).map(|(id, _)| id);
-        // One after the other, and then from the first on: those before it may be due again and again.
+        // Databases have their turns in the order of their ids, because the first ones may be due again and again.
         let id = due().find(|id| *id > self.last_due).or_else(|| due().next())?;
         self.last_due = id;
         self.start_due(id)
     }
 
-    /// When the next lease ends, or the next task is due, or somebody's patience ends.
+    /// Returns the next time at which a lease ends, a task is due, or a request may time out.
     fn next_time(&mut self) -> Option<Instant> {
         let end = self.databases.next_end().map(|(end, _)| end);
         let retry = |(_, database): (DatabaseId, &Database)| match database.work {
@@ -132,7 +132,7 @@ impl LeaseTable {
         retries.chain(self.look_at_lines_at).chain(end).min()
     }
 
-    /// Looks after all requests that wait, once the patience of the first of them can have ended.
+    /// Handles the timeouts of requests, once the first of them can have passed.
     pub(super) fn tick(&mut self, now: Instant) {
         if self.look_at_lines_at.is_none_or(|time| time > now) {
             return;
@@ -152,7 +152,7 @@ impl LeaseTable {
         self.serve_where_full(now);
     }
 
-    /// The patience of a request ends then, unless something happens before.
+    /// Schedules a look at the requests for that time, unless an earlier one comes.
     pub(super) fn look_at_lines(&mut self, at: Instant) {
         self.look_at_lines_at = Some(self.look_at_lines_at.map_or(at, |before| before.min(at)));
     }
@@ -163,7 +163,7 @@ impl LeaseTable {
         *count = count.saturating_sub(1);
     }
 
-    /// A client has gone, and its backend has not.
+    /// Takes note that a client has gone while its backend has not ended yet.
     pub(super) fn leaving(&mut self, id: DatabaseId, now: Instant) {
         let Some(database) = self.databases.get_mut(id) else { return };
         if let Some(lease) = database.lease_mut() {
@@ -186,7 +186,7 @@ impl LeaseTable {
         self.advance_holder(id, now);
     }
 
-    /// A lease's database is not there any more, or not fit to go on with.
+    /// Ends a lease whose database is gone, or not fit for it.
     pub(super) fn lost(&mut self, id: DatabaseId, leaving: bool, now: Instant) {
         self.count_out(id, leaving);
         let Some(database) = self.databases.get(id) else { return };
@@ -195,7 +195,8 @@ impl LeaseTable {
         };
         let retire = lease.closing == Closes::Running;
         let head = database.name.as_ref().and_then(|name| self.names.get_mut(name)?.requests.front_mut());
-        // Its sessions were told to end for a request, which is answered when the name has no database, or another one.
+        // The first request may have ended the sessions. It gets its answer when the name has lost its database, or has
+        // another one.
         let (mut is_reset, mut is_released) = (false, false);
         if let Some(head) = head {
             is_reset = matches!(head.want, Want::Reset { .. });
@@ -207,7 +208,7 @@ impl LeaseTable {
         self.unname(id, retire, again);
     }
 
-    /// The sessions of a database have been told to end.
+    /// Takes note that all sessions of a database have the order to end.
     pub(super) fn closed(&mut self, id: DatabaseId, now: Instant) {
         let Some(lease) = self.databases.get_mut(id).and_then(Database::lease_mut) else { return };
         if lease.closing == Closes::Running {
@@ -216,14 +217,14 @@ impl LeaseTable {
         self.advance_holder(id, now);
     }
 
-    /// Serves those who wait for the name of a database.
+    /// Serves the requests for the name of a database.
     pub(super) fn advance_holder(&mut self, id: DatabaseId, now: Instant) {
         if let Some(name) = self.databases.get(id).and_then(|database| database.name.clone()) {
             self.advance(&name, now);
         }
     }
 
-    /// Gives up the sessions of databases that wait, rolled back, for their next lease.
+    /// Ends the sessions of rolled-back databases that wait for their next lease.
     pub(super) fn vacate(&mut self) {
         let has_session = |(_, database): &(DatabaseId, &Database)| database.isolation == Isolation::Rollback;
         let idle: Vec<_> = self.databases.ready().filter(has_session).map(|(id, _)| id).collect();

@@ -19,7 +19,7 @@ impl Random {
         of[self.below(of.len())].clone()
     }
 
-    /// True once in so many times.
+    /// Returns `true` once in `times` calls, on average.
     pub(super) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

@@ -15,24 +15,24 @@ const MOST_OF_SQL: usize = 1;
 /// Identifies a database in the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Oid {
-    /// pgfresh has made it for one of its table.
+    /// pgfresh has made the database for one of its table.
     Made(DatabaseId),
-    /// SQL has made it, or has renamed one that pgfresh has then forgotten.
+    /// SQL has made the database, or has renamed one that pgfresh has then forgotten.
     OfSql(u64),
 }
 
 /// A database in the server.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Copy {
-    /// Its name, but for one of pgfresh's own.
+    /// Name of the database; `None` for one of pgfresh's own names.
     pub(super) name: Option<String>,
     /// The name that pgfresh has given it last. A database with another name belongs to SQL.
     pub(super) given: Option<String>,
-    /// Whether it differs from its template.
+    /// Whether the database differs from its template.
     pub(super) dirty: bool,
-    /// Whether what differs is in a transaction that can be rolled back.
+    /// Whether the differences are in a transaction that can roll back.
     pub(super) uncommitted: bool,
-    /// Whether it is in a leased server.
+    /// Whether the database is in a leased server.
     is_apart: bool,
 }
 
@@ -49,11 +49,11 @@ impl Copy {
 /// Circumstances of a task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Circumstances {
-    /// Nothing gets in the way.
+    /// Whether nothing gets in the way.
     pub(super) is_lucky: bool,
-    /// The lease is in rollback isolation.
+    /// Whether the lease is in rollback isolation.
     pub(super) is_rolled_back: bool,
-    /// The session of that lease can be used again.
+    /// Whether another lease can use the session of that lease again.
     pub(super) keeps_session: bool,
 }
 
@@ -209,7 +209,7 @@ impl FakeServer {
         match kind {
             TaskKind::Name { to, isolation, .. } => {
                 self.give_name(id, Some(to));
-                // Its session is from before a client has set something.
+                // The session may be older than a client's change of settings.
                 let is_unfit = *isolation == Isolation::Rollback && !found.is_lucky;
                 if is_unfit { Outcome::Unfit } else { Outcome::Done }
             }
@@ -234,7 +234,8 @@ impl FakeServer {
         }
     }
 
-    /// Empties the database that one of its sessions is in. The log tells of the one that has the oid, and of no other.
+    /// Empties the database that one of its sessions is in. The log shows changes of the database with that oid, and of no
+    /// other.
     fn reset(&mut self, id: DatabaseId, found: Circumstances) -> Outcome {
         let waits = self.waiting.iter().find(|(of, _)| *of == id).map(|(_, inside)| *inside);
         let name = self.copy(id).and_then(|copy| copy.name.clone());

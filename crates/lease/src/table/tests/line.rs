@@ -1,8 +1,8 @@
-//! Those who want something of one name, one after the other.
+//! Tests of requests for one name, one after the other.
 
 use super::*;
 
-/// Asks for a session on these terms, all of them explicitly.
+/// Requests a session on these terms, all of them explicitly.
 fn session_with(example: &mut Example, name: &str, terms: Terms, reset: bool) -> (Ticket, Vec<Action>) {
     let explicit = Explicit { isolation: true, template: true };
     example.ask(name, Want::Session { params: PARAMS, terms, explicit, reset })
@@ -21,7 +21,7 @@ fn with_two_templates() -> Example {
     example
 }
 
-/// A program hands such names out, and a client that comes late is not to get a copy of another template under one.
+/// A program hands such names out. A late client must not get a copy of another template under one.
 #[test]
 fn a_session_joins_a_lease_of_an_issued_name_and_begins_none() {
     let mut example = Example::new();
@@ -52,7 +52,7 @@ fn a_session_gets_no_copy_of_another_template_than_it_asks_for() {
                 "{error:?}"
             );
         }
-        // Who does not say which gets what is there.
+        // A client without explicit terms gets the existing lease.
         let want =
             Want::Session { params: PARAMS, terms: other, explicit: Explicit::default(), reset: false };
         let (ticket, actions) = example.ask("name", want);
@@ -74,7 +74,7 @@ fn a_session_that_resets_a_lease_gets_the_template_that_it_asks_for() {
     }
 }
 
-/// A name that is leased over HTTP, and has no database yet.
+/// The lease began over HTTP, and has no database yet.
 #[test]
 fn a_lease_that_waits_for_its_first_session_has_its_template_already() {
     let mut example = with_two_templates();
@@ -88,7 +88,7 @@ fn a_lease_that_waits_for_its_first_session_has_its_template_already() {
     assert_eq!(example.table.lease("name").unwrap().terms.template, "other");
 }
 
-/// Answers to these tickets, in the order in which they came.
+/// Returns the tickets of refused requests, in the order of the answers.
 fn refused_of(actions: &[Action]) -> Vec<Ticket> {
     let refused = |action: &Action| match action {
         Action::Answer {
@@ -115,7 +115,7 @@ fn all_who_came_at_once_are_refused_at_once() {
     assert_eq!(refused_of(&actions), resets);
 }
 
-/// As long as the line moves, each has its turn.
+/// While the queue moves, each client has its turn.
 #[test]
 fn sessions_that_take_turns_are_not_refused_for_how_long_all_of_them_take() {
     let mut example = Example::new();
@@ -130,7 +130,7 @@ fn sessions_that_take_turns_are_not_refused_for_how_long_all_of_them_take() {
     }
 }
 
-/// However its sessions end: before those are told of who closes them, or after.
+/// The sessions may end before the table hears of [`Event::Closed`], or after.
 #[test]
 fn a_lease_that_ends_with_its_sessions_lasts_until_those_who_close_them_are_served() {
     let wants = [
@@ -165,7 +165,7 @@ fn a_lease_that_ends_with_its_sessions_lasts_until_those_who_close_them_are_serv
     }
 }
 
-/// Its one session is the server's, and is told to end with it.
+/// The lease's only session belongs to the server, and ends with the lease.
 #[test]
 fn a_lease_in_rollback_isolation_that_is_lost_to_who_closes_it_is_released_or_reset() {
     for want in [Want::Release, Want::Reset { close: true }] {
@@ -180,7 +180,7 @@ fn a_lease_in_rollback_isolation_that_is_lost_to_who_closes_it_is_released_or_re
     }
 }
 
-/// The client that had it is told that it has ended, and one that comes later that there is no such lease.
+/// The request of the lease's client succeeds. A later request fails, because the lease no longer exists.
 #[test]
 fn who_releases_a_lease_that_is_just_ending_is_told_that_it_has_ended() {
     for isolation in [Isolation::Clone, Isolation::Rollback] {
@@ -222,7 +222,7 @@ fn a_lease_that_is_over_is_waited_for_whatever_the_next_asks_for() {
     }
 }
 
-/// A statement of a client that is gone may run for hours.
+/// The statement of a client that has gone may run for hours.
 #[test]
 fn a_session_without_a_client_keeps_a_name_whose_lease_is_over_for_a_moment() {
     for isolation in [Isolation::Clone, Isolation::Rollback] {

@@ -1,8 +1,8 @@
-//! Clients and copies of several templates, each in its turn.
+//! Tests of the turns of clients and copies of several templates.
 
 use super::*;
 
-/// Copies of two busy templates take all makers, and wait until their clients have gone.
+/// Copies of two busy templates take all workers, and pause until their clients have gone.
 #[test]
 fn a_copy_that_waits_gives_way_to_one_of_another_template() {
     let mut example = Example::new();
@@ -32,7 +32,7 @@ fn a_copy_that_waits_gives_way_to_one_of_another_template() {
     assert!(example.table.databases.get(making[0].database).is_none());
 }
 
-/// Of databases whose leases have ended at the same time, the first is due again when the next one is not done yet.
+/// The leases of some databases end at the same time. The first one is due again before the next one is done.
 #[test]
 fn each_database_that_is_due_has_its_turn() {
     let mut example = Example::new();
@@ -48,7 +48,7 @@ fn each_database_that_is_due_has_its_turn() {
     }
 }
 
-/// A copy for a client that has waited for a while is made first, however many leases end meanwhile.
+/// A copy for a client that has waited for a while comes first, however many leases end meanwhile.
 #[test]
 fn the_ends_of_leases_keep_no_client_waiting_for_a_copy() {
     let mut example = Example::new();
