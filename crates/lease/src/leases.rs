@@ -183,7 +183,7 @@ impl Leases {
         self.0.evidence.log_is_replayed();
     }
 
-    /// Ends a lease: closes its sessions, and takes its database away.
+    /// Ends a lease: closes its sessions, and takes the name away from its database.
     pub fn release(&self, name: &str) -> Result<(), LeaseError> {
         self.0.ask(cut(whole(name)?), Want::Release, None).map(drop)
     }
@@ -222,7 +222,7 @@ impl Leases {
         drop_named(whole(name)?, &self.0.admin)
     }
 
-    /// Takes a template into service that an earlier server on the same data had in service.
+    /// Takes a template of an earlier server on the same data into service again.
     ///
     /// # Errors
     /// [`LeaseError::UnknownTemplate`] if the template no longer exists.

@@ -15,7 +15,7 @@ const VACUUM_EVERY: u64 = 10_000;
 /// Statement that removes dead rows. It does not truncate the table, because others would wait for that lock.
 const VACUUM: &str = "VACUUM (TRUNCATE false) pg_database";
 
-/// Works until the leases are closed.
+/// Runs background tasks until the leases close.
 pub(crate) fn work(inner: &Arc<Inner>) {
     loop {
         let mut core = inner.lock();

@@ -3,14 +3,14 @@
 /// Patterns of database names. In a pattern, `*` stands for any characters, and `?` for one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameRules {
-    /// Names that are created. Empty: all names.
+    /// Patterns of names for which pgfresh creates databases. Empty: all names.
     pub names: Vec<String>,
-    /// Names that are not created, even if they are among `names`.
+    /// Patterns of names for which it creates none, even if they are among `names`.
     pub except: Vec<String>,
 }
 
 impl NameRules {
-    /// Whether a database of this name is created.
+    /// Whether the rules allow a database of this name.
     #[must_use]
     pub fn allow(&self, name: &str) -> bool {
         let is_among = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
@@ -18,7 +18,7 @@ impl NameRules {
     }
 }
 
-/// Whether a whole name matches a pattern. Takes at most the product of their lengths.
+/// Whether a whole name matches a pattern. The number of steps is at most the product of their lengths.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut read) = (0, 0);

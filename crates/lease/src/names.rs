@@ -3,15 +3,15 @@
 use crate::LeaseError;
 use crate::template::PREFIX;
 
-/// The databases that initdb makes. They cannot be leased.
+/// Databases that initdb makes. No lease can have them.
 pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
-/// The longest name that a server does not cut, in bytes. Source: NAMEDATALEN.
+/// Length in bytes of the longest name that a server keeps whole. Source: NAMEDATALEN.
 const LONGEST_NAME: usize = 63;
 /// Bytes at the beginning of a kept database's name, before its number.
 const KEPT_OF_NAME: usize = 40;
-/// Between [`PREFIX`] and the number of a database that is being prepared.
+/// Part of a name between [`PREFIX`] and the number of a database in preparation.
 const PREPARING: &str = "preparing_";
-/// Between [`PREFIX`] and the number of a ready database.
+/// Part of a name between [`PREFIX`] and the number of a ready database.
 const READY: &str = "ready_";
 /// Prefix of a name whose label cannot begin a name.
 const OF_TEST: &str = "test_";
@@ -38,12 +38,12 @@ pub(crate) fn preparing(serial: u64) -> String {
     format!("{}{serial}", preparing_prefix())
 }
 
-/// Prefix of each name of [`preparing`].
+/// Returns the prefix of each name of [`preparing`].
 pub(crate) fn preparing_prefix() -> String {
     format!("{PREFIX}{PREPARING}")
 }
 
-/// Prefix of each name of [`ready`].
+/// Returns the prefix of each name of [`ready`].
 pub(crate) fn ready_prefix() -> String {
     format!("{PREFIX}{READY}")
 }
@@ -58,7 +58,7 @@ pub(crate) fn ready(name: &str) -> String {
     name.replacen(PREPARING, READY, 1)
 }
 
-/// Makes sure that a name can be a lease's.
+/// Makes sure that a lease may have the name.
 pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
     let why = match whole(name)? {
         "" => "it is empty",

@@ -1,4 +1,4 @@
-//! Giving databases their names, and taking these away.
+//! Names of databases: tasks that give names to databases, and take them away.
 //!
 //! Each statement changes the row of one oid, and only while the row has a name that pgfresh has given it. A database that SQL has
 //! renamed belongs to SQL: pgfresh leaves it as it is, and forgets it.
@@ -49,7 +49,7 @@ impl Inner {
         if self.has_crashed_since(id) || self.has_template_changed_since(id) {
             return Outcome::Unfit;
         }
-        // A ready database has had no sessions; if it was changed all the same, it is reset first.
+        // A ready database has had no sessions. If it has changed all the same, pgfresh resets it first.
         if epoch != self.evidence.epoch() || !self.evidence.is_untouched(oid) {
             return Outcome::Unfit;
         }
@@ -87,7 +87,7 @@ impl Inner {
         known == 0 || known != self.generation()
     }
 
-    /// Whether SQL has changed the template of a ready database since that was copied, as it may do to `template1`.
+    /// Whether SQL has changed the template of a ready database since the copy, as it may do to `template1`.
     fn has_template_changed_since(&self, id: DatabaseId) -> bool {
         let (oid, copied_after) = {
             let core = self.lock();
@@ -98,7 +98,7 @@ impl Inner {
         copied_after.is_some_and(|before| before != self.evidence.changes(oid))
     }
 
-    /// Whether a database that was rolled back still has that name.
+    /// Whether a database still has that name after a rollback.
     fn is_parked_as(&self, id: DatabaseId, name: &str) -> bool {
         let core = self.lock();
         core.databases.get(&id).is_some_and(|held| held.transaction.is_some() && held.last_name == name)
@@ -115,7 +115,7 @@ impl Inner {
             };
             (held.leased_address(), attributes)
         };
-        // A role that SQL has changed, which pgfresh reports, makes this fail.
+        // This fails after SQL has changed a role, which pgfresh reports.
         let sql = attributes.put_on(&address.oid.to_string());
         if let Err(error) = self.admin.run("restore the owner of a database", &sql) {
             tracing::debug!(%error, name = address.name, "could not restore what hangs on a database");
@@ -127,7 +127,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads what a session in a database would find that keeps its name.
+    /// Reads the settings that a session would find in a database that keeps its name.
     fn look_again(&self, id: DatabaseId) -> Outcome {
         let address = self.lock().databases.get(&id).map(Held::leased_address);
         let Some(address) = address else { return Outcome::Vanished };
@@ -177,7 +177,7 @@ impl Inner {
         session.map(Box::new).map_err(|source| LeaseError::Sql { verb: "prepare a session", source })
     }
 
-    /// Takes a database away from its name.
+    /// Takes a name away from its database.
     pub(crate) fn unname(&self, id: DatabaseId) -> Outcome {
         let (own_name, last_name) = {
             let mut core = self.lock();
@@ -193,7 +193,8 @@ impl Inner {
         };
         self.shared().ended(&last_name);
         let unnamed = match self.take_name(id, &own_name) {
-            // SQL has given that name to another database. A client may wait for the lease's name, so another one is tried at once.
+            // SQL has given that name to another database. A client may wait for the lease's name, so pgfresh tries another
+            // one at once.
             Outcome::NameTaken => {
                 let mut core = self.lock();
                 let own_name = core.next_name();
@@ -212,7 +213,7 @@ impl Inner {
         }
     }
 
-    /// Takes a database away from its name, and reads what its lease has left.
+    /// Takes a name away from its database, and reads what its lease has left.
     fn take_name(&self, id: DatabaseId, own_name: &str) -> Outcome {
         let read = |to: &DatabaseAddress, names: &[String]| {
             let stats = DatabaseStats::rename_and_read(to, names, &self.admin)?;
@@ -233,8 +234,8 @@ impl Inner {
         })
     }
 
-    /// Runs `change`, which gives a database that name, and passes its result to `note`. `change` gets the names that the database
-    /// may have until then.
+    /// Runs `change`, which gives a database that name, and passes its result to `note`. `change` gets the names that the
+    /// database may have before.
     fn change_name<T>(
         &self,
         id: DatabaseId,

@@ -1,4 +1,5 @@
-//! The note of a template's catalog that is left with its cache entry, so that the next server on that need not read it again.
+//! Note of a template's catalog, which pgfresh leaves with the cache entry, so that the next server on the entry need not
+//! read the catalog again.
 //!
 //! ```text
 //! pgfresh catalog IDENTITY SUBJECT CHECKSUM     of the entry; CRC-32C in hex: of what the note is about, of what it says
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::TemplateCatalog;
 
-/// The longest note, in bytes: to read a longer one is no quicker than to read the catalog.
+/// Length of the longest note, in bytes. Reading a longer one is no quicker than reading the catalog.
 const LONGEST: usize = 4 << 20;
 
 #[derive(Serialize)]
@@ -24,14 +25,14 @@ struct Read {
     leaves_traces: bool,
 }
 
-/// The text of a note, if there is to be one. The first line of its subject is the identity of the entry.
+/// Returns the text of a note, if pgfresh may write one. The first line of its subject is the identity of the entry.
 pub(crate) fn write(catalog: &TemplateCatalog, leaves_traces: bool, subject: &str) -> Option<String> {
     let body = serde_json::to_string(&Written { catalog, leaves_traces }).ok()?;
     (body.len() <= LONGEST).then(|| format!("{}\n{body}", header(subject, &body)))
 }
 
-/// The catalog that a note about that subject tells of, and whether there are functions. `None` for a damaged note, and for one
-/// about anything else.
+/// Returns the catalog in a note about that subject, and whether there are functions. Returns `None` for a damaged note, and
+/// for one with another subject.
 pub(crate) fn read(text: &str, subject: &str) -> Option<(TemplateCatalog, bool)> {
     let (first, body) = text.split_once('\n')?;
     if first != header(subject, body) {
@@ -47,7 +48,7 @@ fn header(subject: &str, body: &str) -> String {
     format!("pgfresh catalog {identity} {subject_sum:08x} {body_sum:08x}")
 }
 
-/// Bytes in JSON.
+/// Encoding of bytes in JSON.
 pub(crate) mod base64 {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;

@@ -18,7 +18,7 @@ pub(crate) struct Processors {
 }
 
 impl Processors {
-    /// Whether more tasks want a processor than there are.
+    /// Whether the machine has more runnable tasks than processors.
     pub(crate) fn are_busy(&self) -> bool {
         let mut seen = lock(&self.seen);
         match *seen {

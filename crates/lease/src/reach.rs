@@ -10,9 +10,9 @@
 /// - Functions of libraries, of encodings and of text search load a library, and those of XML run SQL.
 /// - A change of `pg_settings` through a view is a change of settings.
 ///
-/// `pg_depend` does not tell of built-in functions, so expressions are read as the server has stored them. Source: `nodeToString`
-/// of `src/backend/nodes/outfuncs.c`; 13 is language C of `src/include/catalog/pg_language.dat`. Columns that not every major has
-/// come by `to_jsonb`.
+/// `pg_depend` does not tell of built-in functions, so pgfresh reads expressions as the server has stored them. Source:
+/// `nodeToString` of `src/backend/nodes/outfuncs.c`; 13 is language C of `src/include/catalog/pg_language.dat`. `to_jsonb`
+/// reads columns that not every major version has.
 pub(crate) const MAY_LEAVE_TRACES: &str = "WITH leaving(oid) AS (SELECT oid FROM pg_proc WHERE oid < 16384 AND (prolang = 13 \
       OR provolatile = 'v' AND prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype) AND proname !~ '^(\
 random|random_normal|array_sample|array_shuffle|clock_timestamp|timeofday|timezone|current_query|currval|lastval|nextval|setval|\

@@ -60,7 +60,7 @@ pub(crate) struct Used<'a> {
     pub(crate) session: Option<AdminConnection>,
 }
 
-/// Why a database was not recycled, for people and counters.
+/// Reason for which pgfresh did not recycle a database, for people and counters.
 #[derive(Debug)]
 pub(crate) struct NotRecyclable {
     pub(crate) reason: &'static str,

@@ -73,7 +73,7 @@ pub enum Savepoint {
     /// The transaction has no such savepoint.
     #[default]
     Gone,
-    /// The client's transaction goes on.
+    /// The client's transaction is open.
     Open,
     /// The client has committed its transaction. The next message also releases the savepoint: a message for that alone would
     /// wake the server for nothing.

@@ -30,7 +30,7 @@ impl Shares {
     }
 }
 
-/// The sessions for clients.
+/// Sessions for clients, counted.
 #[derive(Debug)]
 pub(crate) struct Seats {
     most: usize,

@@ -182,7 +182,7 @@ impl Leases {
             return stay.entered(backend);
         }
         if let Some(session) = transaction {
-            // The table compares digests of parameters.
+            // The table compares only digests of parameters.
             if session.params != stay.params {
                 drop(session);
                 return Err(stay.lost(name));
@@ -244,7 +244,7 @@ impl Inner {
         !may_compile && !may_be_ended && may_come_again(params)
     }
 
-    /// Starts a backend in this database and no other.
+    /// Starts a backend, and makes sure that it is in this database.
     ///
     /// # Errors
     /// [`LeaseError::NotLeased`] if SQL has given its name to another database.
@@ -491,7 +491,7 @@ impl TransactionGuard {
     pub fn leave(mut self, stream: UnixStream, transaction: LeaseTransaction) {
         let (Some(stay), Some(mut session)) = (self.stay.take(), self.session.take()) else { return };
         session.take_back(stream, transaction);
-        // The end of a lease undoes more than what its last client has left.
+        // The end of a lease undoes more than the last client's leftovers.
         let kept = stay.ends_lease() || session.discard().is_ok();
         let mut core = stay.inner.lock();
         let kept = kept && !stay.client.is_closed();

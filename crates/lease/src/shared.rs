@@ -206,7 +206,7 @@ mod tests {
         watch.compare(facts("a"), early, std::iter::empty(), &[]);
         watch.ended("one");
         let ended = watch.take_ended();
-        // Its lease ends while the state is read.
+        // The lease ends while pgfresh reads the state.
         watch.ended("two");
         watch.compare(facts("ab"), ended, ["three".to_owned()].into_iter(), &[]);
         let ended = watch.take_ended();

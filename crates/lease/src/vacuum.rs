@@ -1,20 +1,21 @@
-//! Removal of what deleted rows leave in a table: dead tuples and line pointers that the next rows would be stored in. Without it,
-//! a test finds its rows in another order than in a new copy.
+//! Removal of leftovers of deleted rows in a table: dead tuples and line pointers, which the next rows would reuse. Without
+//! it, a test finds its rows in another order than in a new copy.
 //!
-//! VACUUM cuts a table without rows to no pages. It also tells the planner so, which is set back to what the template tells.
+//! VACUUM truncates a table without rows to no pages. It also updates the planner's numbers, which pgfresh then restores from
+//! the template.
 
 use crate::catalog::{Table, TemplateCatalog, planner_columns};
 
-/// SQL that removes all pages of tables without rows. No session but ours may be at work in the database.
+/// Returns SQL that removes all pages of tables without rows. No session but pgfresh's own may work in the database.
 pub(crate) fn remove_pages(tables: &[(u32, &Table)], has_toast: bool, major: u32) -> String {
     let names: Vec<_> = tables.iter().map(|(_, table)| table.name.as_str()).collect();
-    // The age of the oldest row in the database is not of interest, and takes longer to find than the rest.
+    // The reset does not need the age of the oldest row in the database, which takes longer to find than the rest.
     let statistics = if major < 16 { "" } else { ", SKIP_DATABASE_STATS" };
     let toast = if has_toast || major < 14 { "" } else { ", PROCESS_TOAST OFF" };
     format!("VACUUM (INDEX_CLEANUP ON, TRUNCATE ON{statistics}{toast}) {}", names.join(", "))
 }
 
-/// SQL that counts the tables that have pages, also for values in TOAST.
+/// Returns SQL that counts the tables with pages, also for values in TOAST.
 pub(crate) fn count_filled(tables: &[(u32, &Table)]) -> String {
     let oids: Vec<_> = tables.iter().map(|(oid, _)| oid.to_string()).collect();
     format!(
@@ -25,7 +26,7 @@ pub(crate) fn count_filled(tables: &[(u32, &Table)]) -> String {
     )
 }
 
-/// SQL that has the planner told of tables what the template tells it.
+/// Returns SQL that restores the planner's numbers of tables from the template.
 pub(crate) fn restore_planner(catalog: &TemplateCatalog, tables: &[(u32, &Table)]) -> String {
     if tables.is_empty() {
         return String::new();
