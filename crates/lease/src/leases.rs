@@ -197,8 +197,8 @@ impl Leases {
     /// Keeps a leased database as it is, for as long as the server lasts. Closes its sessions, and gives it a new name, which
     /// recalls the `test`; its old name is free again. Returns the new name.
     ///
-    /// A lease in rollback isolation or with its own server cannot outlast its end. This function only releases such a lease,
-    /// and returns `None`.
+    /// pgfresh cannot keep the database of a lease in rollback isolation, or of one with its own server. It only releases
+    /// such a lease, and returns `None`.
     pub fn keep(&self, name: &str, test: Option<&str>) -> Result<Option<String>, LeaseError> {
         let name = cut(whole(name)?);
         let to = loop {

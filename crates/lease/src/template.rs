@@ -387,6 +387,7 @@ pub(crate) const fn name_in(major: u32) -> &'static Prepared {
 /// the log.
 ///
 /// `ALTER DATABASE … RENAME` refuses that. The sessions are not affected: they know their database by its oid.
+///
 /// # Errors
 /// SQLSTATE 23505 if another database has the name; [`LeaseError::NotLeased`] if SQL has dropped or renamed the database.
 pub(crate) fn rename(
