@@ -1,4 +1,4 @@
-//! Words of SQL, and pgfresh's own connections to the server.
+//! Connections of pgfresh to its server, and helpers for the SQL on them.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -13,57 +13,58 @@ use crate::LeaseError;
 use crate::address::{DatabaseAddress, oid_in};
 use crate::wal::Lsn;
 
-/// How long a statement of ours may take: the copy of a large template is the longest.
+/// Timeout for one of pgfresh's own statements. The copy of a large template takes the longest.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
-/// How long a statement of ours may wait for a connection of the pool. Each of them comes back, but if the server has stopped, only
-/// after the bounds of all statements that came before.
+/// Timeout for a statement of pgfresh that waits for a connection of the pool. Other statements give their connections back. If the
+/// server has stopped, they do so only after their own timeouts.
 const POOL_TIMEOUT: Duration = Duration::from_mins(10);
-/// How long a server may take to recover from a crash that a test has caused.
+/// Time that a server may take to recover from a crash that a test has caused.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often it is asked meanwhile: a server does not announce the end of its recovery.
+/// Pause between attempts to connect during a recovery: a server does not announce its end.
 const RECOVERY_POLL: Duration = Duration::from_millis(10);
-/// How long a client's session may wait for room: for those that only wait, and for those that have just ended.
+/// Time for which a client's session may wait until the server has room. Meanwhile sessions that only wait end, and those of clients
+/// that have left.
 pub(crate) const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
-/// The same for one of pgfresh's own. Clients leave room for these, but on a busy machine sessions take a while to end.
+/// Like [`ROOM_TIMEOUT`], for a session of pgfresh. Clients leave room for these, but on a busy machine sessions take a while to end.
 const OWN_ROOM_TIMEOUT: Duration = Duration::from_secs(5);
-/// How soon it is tried again, and twice as long each time up to a bound: they go within milliseconds, and the server does not say
-/// when.
+/// First pause between two attempts to start a session in a full server. Each pause is twice as long as the one before, up to
+/// [`LONGEST_ROOM_POLL`]. Sessions end within milliseconds, and the server does not announce it.
 const ROOM_POLL: Duration = Duration::from_millis(2);
 const LONGEST_ROOM_POLL: Duration = Duration::from_millis(50);
 /// The lowest limit of connections: three maintenance workers may copy or drop databases, and one connection is left for clients.
 const LEAST_CONNECTIONS: usize = 4;
-/// How many connections serve clients that come one after the other.
+/// Number of connections that serve clients which come one after the other.
 const SERIAL: usize = 2;
-/// The server has no room for one more session.
+/// SQLSTATE of a server that has no room for one more session.
 const TOO_MANY_CONNECTIONS: &str = "53300";
 
-/// For statements that are run for every lease: each is planned once, when the catalog that it looks into has a page or two.
-/// Every lease leaves two dead rows in `pg_database`, which a scan from end to end would read, and an index does not have.
+/// Settings of connections whose statements run for every lease. The server plans each statement once, when `pg_database` has a page
+/// or two. Every lease leaves two dead rows there, which a sequential scan would read, and an index does not have.
 const FOR_EVERY_LEASE: [Setting; 2] = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off")];
 
-/// Returns the position of a record of ours. Once its transaction has committed, all before it is in the files.
+/// Writes a record to the log and returns its position. Once its transaction has committed, everything before it is in the log's
+/// files.
 pub(crate) const MARK: &str = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgfresh', '')";
 
-/// Reads the database of a process ($1).
+/// Reads the oid of the database of a process ($1).
 pub(crate) const DATABASE_OF: Prepared =
     Prepared { name: "database_of", types: &["int4"], sql: "SELECT datid FROM pg_stat_get_activity($1)" };
 
 const PREPARED_MARK: Prepared = Prepared { name: "mark", types: &[], sql: MARK };
 
-/// A statement that is run for every lease. To plan one of these takes several times as long as to run it, so each
-/// connection does that once.
+/// A statement that runs for every lease. Planning takes several times as long as running it, so each connection prepares it once.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// Names it in a connection.
+    /// Name of the statement in a connection.
     pub(crate) name: &'static str,
-    /// The types of its parameters, if it has any.
+    /// Types of the parameters; empty if there are none.
     pub(crate) types: &'static [&'static str],
     pub(crate) sql: &'static str,
 }
 
-/// Knows of sessions that only wait.
+/// Owner of sessions that only wait.
 pub(crate) trait MakeRoom: Debug + Send + Sync {
-    /// Ends them.
+    /// Ends these sessions.
     fn make_room(&self);
 }
 
@@ -75,17 +76,17 @@ pub(crate) struct AdminPool {
     room: Arc<dyn MakeRoom>,
     connections: Mutex<Connections>,
     put_back: Condvar,
-    /// Held by who has several connections at once: two of them could wait for each other's.
+    /// Lock for a thread that takes several connections at once: two such threads could wait for each other's.
     practising: Mutex<()>,
 }
 
 #[derive(Debug)]
 struct Connections {
     idle: Vec<PreparedConnection>,
-    /// How many are at work.
+    /// Number of connections in use.
     lent: usize,
     most: usize,
-    /// How many callers wait for one. Where none does, to wake one would take a system call all the same.
+    /// Number of callers that wait for a connection. Without any, a wake-up would still take a system call.
     waiting: usize,
 }
 
@@ -112,24 +113,24 @@ pub(crate) struct PreparedConnection {
 }
 
 impl PreparedConnection {
-    /// Nothing, if a test has terminated it.
+    /// Returns the connection, or `None` if a test has terminated it.
     fn if_alive(mut self) -> Option<Self> {
         self.session.is_alive().then_some(self)
     }
 
-    /// Runs a prepared statement with `arguments`, each as SQL wants it.
+    /// Runs a prepared statement with `arguments`, each in SQL syntax.
     fn execute(&mut self, statement: &Prepared, arguments: &[&str]) -> Result<Rows, SessionError> {
         let sql = self.call(statement, arguments)?;
         self.session.query(&sql)
     }
 
-    /// The same, and then a mark, in one message and one transaction.
+    /// Runs a prepared statement, then writes a mark, in one message and one transaction.
     fn execute_and_mark(&mut self, statement: &Prepared, arguments: &[&str]) -> Result<Rows, SessionError> {
         let sql = format!("{}; {}", self.call(statement, arguments)?, self.call(&PREPARED_MARK, &[])?);
         self.session.query(&sql)
     }
 
-    /// What runs a statement, which is prepared by then.
+    /// Returns the SQL that runs a statement, which the connection has prepared by then.
     fn call(&mut self, statement: &Prepared, arguments: &[&str]) -> Result<String, SessionError> {
         let Prepared { name, types, sql } = statement;
         if !self.prepared.contains(name) {
@@ -154,12 +155,12 @@ impl AdminPool {
         most
     }
 
-    /// Runs `sql`; `verb` is what it is for. It may be run twice.
+    /// Runs `sql`, a second time if the connection is lost. `verb` names the purpose in errors.
     pub(crate) fn run(&self, verb: &'static str, sql: &str) -> Result<Rows, LeaseError> {
         self.lend(verb, |connection| connection.session.query(sql))
     }
 
-    /// Runs `sql` once: where the connection is lost, it may have been run or not.
+    /// Runs `sql` once: after a lost connection, the server may have run it or not.
     pub(crate) fn run_once(&self, verb: &'static str, sql: &str) -> Result<Rows, LeaseError> {
         let (_slot, mut connection) = self.take(verb)?;
         let result = connection.session.query(sql);
@@ -167,8 +168,9 @@ impl AdminPool {
         result.map_err(|source| LeaseError::Sql { verb, source })
     }
 
-    /// Has as many connections as serial clients need prepare `statements`, so that none waits for that: the end of one lease and
-    /// the beginning of the next overlap. The server plans a statement when it is first run: for no database.
+    /// Prepares `statements` on as many connections as serial clients need, so that none waits for that. Two can be in use at once:
+    /// the end of one lease and the beginning of the next overlap. The server plans a statement when it first runs: here with
+    /// arguments that name no database.
     pub(crate) fn practise(&self, statements: &[&Prepared]) {
         let Ok(_practising) = self.practising.try_lock() else { return };
         let lent: Vec<_> = (0..SERIAL).map_while(|_| self.take("prepare a statement").ok()).collect();
@@ -192,7 +194,7 @@ impl AdminPool {
         }
     }
 
-    /// Runs a prepared statement with `arguments`, each as SQL wants it. It may be run twice.
+    /// Runs a prepared statement with `arguments`, each in SQL syntax, a second time if the connection is lost.
     pub(crate) fn execute(
         &self,
         verb: &'static str,
@@ -208,8 +210,8 @@ impl AdminPool {
         Ok(oid_in(&rows))
     }
 
-    /// The same, and then a mark in the same transaction. Returns the statement's rows, and up to where
-    /// the log is written.
+    /// Runs a prepared statement like [`Self::execute`], then writes a mark in the same transaction. Returns the statement's rows, and
+    /// the position up to which the server has written the log.
     pub(crate) fn execute_and_mark(
         &self,
         verb: &'static str,
@@ -222,8 +224,8 @@ impl AdminPool {
         Ok((rows, mark))
     }
 
-    /// Has a connection do something. Tests terminate connections, ours among them: what was lost with one is done once
-    /// more with a new one.
+    /// Runs `work` on a connection of the pool. Tests terminate connections, those of pgfresh among them: then `work` runs once more,
+    /// on a new one.
     fn lend(
         &self,
         verb: &'static str,
@@ -265,14 +267,14 @@ impl AdminPool {
         Ok((slot, idle.map_or_else(|| self.open_admin(verb), Ok)?))
     }
 
-    /// Keeps a connection for others.
+    /// Puts a connection back into the pool, unless `result` shows that it is lost.
     fn keep(&self, connection: PreparedConnection, result: &Result<Rows, SessionError>) {
         if !result.as_ref().is_err_and(SessionError::is_fatal) {
             lock(&self.connections).idle.push(connection);
         }
     }
 
-    /// Takes a superuser's session with the database `postgres` in, on which nothing was set.
+    /// Puts a superuser's session with the database `postgres`, which has no settings yet, into the pool.
     pub(crate) fn adopt(&self, session: AdminConnection) -> Result<(), LeaseError> {
         let adopt = || {
             let mut session = AdminConnection::adopt(session.release()?, STATEMENT_TIMEOUT)?;
@@ -292,13 +294,12 @@ impl AdminPool {
         Ok(PreparedConnection { session, prepared: Vec::new() })
     }
 
-    /// Opens a session of ours with whichever database has that name, independent of what any client has set. Waits while the server
-    /// recovers.
+    /// Opens a session with whichever database has that name, independent of all settings of clients. Waits while the server recovers.
     pub(crate) fn open_named(&self, name: &str) -> Result<AdminConnection, LeaseError> {
         self.open_with(name, &[])
     }
 
-    /// Opens a session of ours with this database and no other, with `settings` besides.
+    /// Opens a session with this database and no other, with additional `settings`.
     ///
     /// # Errors
     /// [`LeaseError::NotLeased`] if SQL has given its name to another database.
@@ -327,7 +328,8 @@ impl AdminPool {
         self.with_room(OWN_ROOM_TIMEOUT, open, |error| error.sqlstate() == TOO_MANY_CONNECTIONS)
     }
 
-    /// Starts a session. Where the server has no room for one more, those that only wait make room.
+    /// Starts a session. If the server has no room for one more, ends sessions that only wait, and tries again until `patience` is
+    /// over.
     pub(crate) fn with_room<T>(
         &self,
         patience: Duration,
@@ -347,7 +349,7 @@ impl AdminPool {
         }
     }
 
-    /// Has a new session with `database` do something, which it may do twice.
+    /// Runs `work` on a new session with `database`, and once more on another one if the session is lost.
     pub(crate) fn ask<T>(
         &self,
         database: &DatabaseAddress,
@@ -361,16 +363,16 @@ impl AdminPool {
         attempt().or_else(|error| if error.is_lost() { attempt() } else { Err(error) })
     }
 
-    /// Closes the idle ones.
+    /// Closes the idle connections.
     pub(crate) fn close(&self) {
         lock(&self.connections).idle.clear();
     }
 }
 
-/// Selects that are asked together. The server reads a union with a recursion for each, and its stack is small.
+/// Most selects in one statement. The server reads a union with a recursion for each, and its stack is small.
 const TOGETHER: usize = 100;
 
-/// The rows of any number of selects of the same columns.
+/// Returns the rows of any number of selects with the same columns.
 pub(crate) fn union(session: &mut AdminConnection, selects: &[String]) -> Result<Rows, SessionError> {
     let mut rows = Rows::new();
     for some in selects.chunks(TOGETHER) {
@@ -379,8 +381,8 @@ pub(crate) fn union(session: &mut AdminConnection, selects: &[String]) -> Result
     Ok(rows)
 }
 
-/// A name as SQL wants it, in nothing but ASCII: what it means depends neither on the encoding of the session that says it nor on
-/// its `standard_conforming_strings`, which holds for texts alone.
+/// Returns a quoted name in ASCII, with escapes for all other characters. So its meaning does not depend on the encoding of the
+/// session that sends it. `standard_conforming_strings` does not matter either: that setting concerns string literals alone.
 pub(crate) fn ascii(name: &str) -> String {
     if name.is_ascii() {
         return name.to_owned();
@@ -402,23 +404,23 @@ pub(crate) fn ascii(name: &str) -> String {
     sql
 }
 
-/// In parentheses, which there may be only around something.
+/// Returns the items in parentheses; empty without any, as SQL has no empty lists here.
 fn list(items: &[&str]) -> String {
     if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
 }
 
-/// The position that [`MARK`] has returned, in the first column of the last row; zero for none.
+/// Returns the position from [`MARK`], in the first column of the last row; zero if that is missing.
 pub(crate) fn mark_of(rows: &Rows) -> Lsn {
     let last = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
     last.unwrap_or(Lsn(0))
 }
 
-/// The first column of the first row.
+/// Returns the first column of the first row; empty if that is missing.
 pub(crate) fn text(rows: &Rows) -> String {
     rows.first().and_then(|row| row.first().cloned().flatten()).unwrap_or_default()
 }
 
-/// An oid; 0 for what is none.
+/// Returns an oid; 0 if the text is not a number.
 pub(crate) fn number(text: &str) -> u32 {
     text.parse().unwrap_or(0)
 }
@@ -427,7 +429,7 @@ pub(crate) fn number(text: &str) -> u32 {
 mod tests {
     use super::*;
 
-    /// There are no sessions that wait.
+    /// Owner of no sessions.
     #[derive(Debug)]
     struct Full;
 

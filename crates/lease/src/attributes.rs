@@ -1,14 +1,14 @@
-//! What hangs on a template's database in catalogs that all databases share: owner, privileges, limit, settings, comment.
+//! Attributes of a template's database in catalogs that all databases share: owner, privileges, limit, settings, comment.
 //!
-//! No way of copying a database copies it, and some statements change it in each database of a role, wherever they are run
-//! (`REASSIGN OWNED`, `DROP OWNED`). So it is noted when the template is taken into service, and put on each copy.
+//! No way of copying a database copies them. Some statements (`REASSIGN OWNED`, `DROP OWNED`) change them in each database of a role,
+//! wherever a session runs them. So pgfresh notes them when it takes the template into service, and puts them on each copy.
 
 use server::literal;
 
 use crate::cached::BOOTSTRAP;
 
-/// What is seen of it each time that the database with that oid, an expression of SQL, gets a name: all but the comment. A
-/// [`CatalogStamp`](crate::backend::CatalogStamp) begins with it.
+/// Expression for all attributes but the comment, of the database with the oid `$oid`, an SQL expression. A
+/// [`CatalogStamp`](crate::backend::CatalogStamp) begins with its value.
 macro_rules! seen {
     ($oid:literal) => {
         concat!(
@@ -21,23 +21,23 @@ macro_rules! seen {
 }
 pub(crate) use seen;
 
-/// What hangs on a database, as it was once.
+/// Attributes of a database at one time.
 #[derive(Debug)]
 pub(crate) struct Attributes {
     seen: String,
     /// Owner, privileges and limit as JSON. Privileges name their roles.
     row: String,
-    /// Its rows of `pg_db_role_setting`, and those of `pg_shdepend` about its owner and privileges, as JSON.
+    /// Rows of `pg_db_role_setting` and, in `dependencies`, those of `pg_shdepend` about owner and privileges, as JSON.
     settings: String,
     dependencies: String,
-    /// Its comment; empty if there is none.
+    /// Comment of the database; empty if it has no comment.
     comment: String,
-    /// The roles of all these by oid, as JSON; those that the privileges name also by name.
+    /// Roles in all these by oid, as JSON. Those that the privileges name have their names, too.
     roles: String,
 }
 
 impl Attributes {
-    /// Selects it, of the row `d` of `pg_database`.
+    /// Selects the values for [`Self::read`] from the row `d` of `pg_database`.
     pub(crate) const COLUMNS: &str = concat!(
         seen!("d.oid"),
         ", jsonb_build_object('datdba', datdba, 'datacl', datacl, 'datconnlimit', datconnlimit), \
@@ -51,7 +51,7 @@ impl Attributes {
              OR a.oid IN (SELECT refobjid FROM pg_shdepend WHERE classid = 'pg_database'::regclass AND objid = d.oid))"
     );
 
-    /// From the values of these columns.
+    /// Reads the values of [`Self::COLUMNS`], in their order.
     pub(crate) fn read(mut next: impl FnMut() -> String) -> Self {
         Self {
             seen: next(),
@@ -63,18 +63,18 @@ impl Attributes {
         }
     }
 
-    /// Whether they are those of each new database.
+    /// Whether the attributes are those of each new database.
     pub(crate) fn are_usual(&self) -> bool {
         self.seen == format!("{BOOTSTRAP}|-1|{{}}") && self.comment.is_empty()
     }
 
-    /// Whether a database with that stamp has them, but for the comment.
+    /// Whether a database with that stamp has the attributes, apart from the comment.
     pub(crate) fn are_in(&self, stamp: &str) -> bool {
         stamp.strip_prefix(&self.seen).is_some_and(|rest| rest.starts_with('\n'))
     }
 
-    /// SQL that gives them, and nothing else, to the database with the oid `to`, an expression. It fails if one of its roles is not there any more, or has
-    /// another name than in the privileges.
+    /// Returns SQL that gives the attributes, and no others, to the database with the oid `to`, an SQL expression. It fails if one of
+    /// the roles is gone, or has another name than in the privileges.
     pub(crate) fn put_on(&self, to: &str) -> String {
         let Self { row, settings, dependencies, comment, roles, .. } = self;
         let [row, settings, dependencies, comment, roles] =

@@ -18,20 +18,19 @@ use crate::seats::Seat;
 use crate::table::ParamsId;
 use crate::wal::Lsn;
 
-/// The most that a server says before a session is ready; its own ParameterStatus messages are a kilobyte.
+/// Most bytes that a server sends before a session is ready; its own ParameterStatus messages take a kilobyte.
 const LONGEST_GREETING: usize = 1 << 20;
-/// How long a new backend may take to be ready.
+/// Timeout for the start of a backend.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a statement of ours in one that waits may take.
+/// Timeout for a statement of pgfresh in a backend that waits for a client.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long one that no client has asked for may take to start, and each of our statements in it: its database is not ready
-/// before.
+/// Timeout for the start of a backend ahead of its client, and for each statement of pgfresh in it: its database is not ready before.
 const UNASKED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Tables that a backend looks at beforehand; each takes it 0.1 ms.
+/// Most tables that a backend opens ahead of its client; each takes 0.1 ms.
 const MOST_TABLES: usize = 64;
 
-/// Names parameters where they are only compared.
+/// Returns an id that stands for the parameters in comparisons.
 pub(crate) fn params_id(params: &StartupParams) -> ParamsId {
     let mut hasher = DefaultHasher::new();
     params.hash(&mut hasher);
@@ -43,10 +42,10 @@ pub(crate) fn may_compile(params: &StartupParams) -> bool {
     params.may_set(b"jit")
 }
 
-/// The setting by which a server ends sessions that ask nothing. The time that a backend has waited for its client counts.
+/// Name of the setting by which a server ends idle sessions. The time that a backend has waited for its client counts.
 pub(crate) const IDLE_TIMEOUT: &str = "idle_session_timeout";
 
-/// Whether a session with `params` may be ended by that, in a database with this stamp.
+/// Whether the server may end a session with `params` by [`IDLE_TIMEOUT`], in a database with this stamp.
 pub(crate) fn may_be_too_idle(params: &StartupParams, stamp: &str) -> bool {
     params.may_set(IDLE_TIMEOUT.as_bytes()) || stamp.contains(IDLE_TIMEOUT)
 }
@@ -54,11 +53,11 @@ pub(crate) fn may_be_too_idle(params: &StartupParams, stamp: &str) -> bool {
 /// A backend that waits for its session's first message.
 #[derive(Debug)]
 pub struct Backend {
-    /// The connection to it, in blocking mode.
+    /// Connection to the backend, in blocking mode.
     pub stream: UnixStream,
-    /// All that the server said until then: negotiation, parameters, cancel key, ReadyForQuery.
+    /// Messages of the server until then: negotiation, parameters, cancel key, ReadyForQuery.
     pub greeting: Vec<u8>,
-    /// Held for as long as the connection.
+    /// Seat that the backend occupies for as long as the connection is open.
     pub seat: Seat,
 }
 
@@ -74,19 +73,19 @@ impl Backend {
         process_of(&self.greeting).map_or(Ok(None), |process| admin.database_of(process))
     }
 
-    /// Whether the server would greet the client of a database with another name alike. A notice may name the database, as a
-    /// warning of its collation's version does.
+    /// Whether the server would send an equal startup response in a database with another name. A notice may name the database, as a
+    /// warning about its collation's version does.
     pub(crate) fn may_greet_another(&self) -> bool {
         frames(&self.greeting).all(|frame| frame.tag != b'N')
     }
 
     /// Starts a session with `database` through the socket in `directory`.
     ///
-    /// No connection is made ahead of this: one on which nothing is said keeps a server that has crashed from recovering
-    /// until `authentication_timeout` is over.
+    /// The connection must not exist any earlier: a silent one keeps a crashed server from recovering until `authentication_timeout`
+    /// is over.
     ///
     /// # Errors
-    /// [`LeaseError::Refused`] carries the server's own words.
+    /// [`LeaseError::Refused`] has the server's error message.
     pub fn connect(directory: &Path, params: &StartupParams, database: &str) -> Result<Self, LeaseError> {
         Self::connect_within(START_TIMEOUT, directory, params, database)
     }
@@ -106,9 +105,9 @@ impl Backend {
         Ok(Self { stream, greeting, seat: Seat::default() })
     }
 
-    /// The same for a client that may come: it looks at `tables`, so that this one does not wait while it learns what they are,
-    /// and forgets that it was asked to. `None` if it cannot, or not soon, or if it was greeted in a way that is not for that
-    /// client.
+    /// Starts a backend for a client that may come. The backend opens `tables`, so that its client does not wait while it loads their
+    /// definitions, and then discards the session's state. Returns `None` if the server refuses or is slow, or if the startup response
+    /// does not fit that client.
     pub(crate) fn practised(
         directory: &Path,
         params: &StartupParams,
@@ -123,7 +122,7 @@ impl Backend {
             // No row is read, so that the table's statistics stay what they are.
             sql.push_str(&format!("SELECT * FROM ONLY {table} LIMIT 0;"));
         }
-        // A role that may not look at a table learns the less.
+        // A role without rights on a table only leaves some definitions unloaded.
         if let Err(error) = session.query(&sql) {
             tracing::debug!(%error, "a backend could not look at all tables");
         }
@@ -132,9 +131,8 @@ impl Backend {
     }
 }
 
-/// What the server had on record for a database when a session in it started: its rights and settings, and the version of the
-/// server's configuration. A session does not hear of what changes there later, so it may be handed to a client only if nothing
-/// has.
+/// State of the catalogs for a database when a session in it started: its rights and settings, and the version of the server's
+/// configuration. A session does not notice later changes there, so pgfresh hands it to a client only if nothing has changed.
 pub(crate) type CatalogStamp = Arc<str>;
 
 /// A backend that waits for a client.
@@ -142,24 +140,24 @@ pub(crate) type CatalogStamp = Arc<str>;
 pub(crate) struct WaitingBackend {
     pub(crate) params: StartupParams,
     pub(crate) backend: Backend,
-    /// Read before it started.
+    /// Stamp from before the backend started.
     pub(crate) stamp: CatalogStamp,
-    /// How far the log was read before it started, where that has not been proven to be of no consequence.
+    /// Position of the log from before the backend started; `None` if it does not matter.
     pub(crate) since: Option<Lsn>,
 }
 
 impl WaitingBackend {
-    /// Whether it still runs: tests terminate "all other sessions".
+    /// Whether the backend still runs: tests terminate "all other sessions".
     pub(crate) fn is_alive(&self) -> bool {
         sys::is_silent(&self.backend.stream)
     }
 
-    /// Whether the next client can have it. May wait for its answer.
+    /// Whether the backend can serve the next client. May wait for its answer.
     pub(crate) fn will_serve(&self) -> bool {
         will_serve(&self.backend.stream, &self.backend.greeting)
     }
 
-    /// Has it do work of ours.
+    /// Runs `work` on the backend's session.
     pub(crate) fn lend<T, E: From<SessionError>>(
         self,
         work: impl FnOnce(&mut AdminConnection) -> Result<T, E>,
@@ -172,42 +170,42 @@ impl WaitingBackend {
     }
 }
 
-/// Whether a backend, which has greeted so, waits for a message, and no signal is on its way to it. Any session may have told it to
-/// end, or to cancel what it runs; it acts on that when it is scheduled, and until then its connection seems to be alive.
+/// Whether the backend with this startup response waits for a message, and has no signal pending. Any session may have signalled it to
+/// end, or to cancel its statement. It acts on that when the kernel schedules it; until then its connection seems to be alive.
 pub(crate) fn will_serve(stream: &UnixStream, greeting: &[u8]) -> bool {
     let is_asleep = process_of(greeting).is_some_and(sys::is_asleep);
-    // In this order: what it says at its end comes before it sleeps again.
+    // The order matters: a backend that ends sends its last message before it sleeps again.
     sys::is_silent(stream) && (is_asleep || answers(stream))
 }
 
-/// Returns the number of the process that has greeted so.
+/// Returns the process number in a startup response.
 fn process_of(greeting: &[u8]) -> Option<u32> {
     let number = greeting[cancel_key(greeting)?].first_chunk().copied()?;
     Some(u32::from_be_bytes(number))
 }
 
-/// Whether it answers to a message, which it does only after it has acted on all signals.
+/// Whether the backend answers a message. It does so only after it has acted on all signals.
 fn answers(stream: &UnixStream) -> bool {
     let Ok(stream) = stream.try_clone() else { return false };
     let Ok(mut session) = AdminConnection::adopt(stream, UNASKED_TIMEOUT) else { return false };
     session.query("").is_ok() && session.release().is_ok()
 }
 
-/// Names parameters in the table.
+/// Returns the ids of the parameters of waiting backends.
 pub(crate) fn ids(waiting: &[WaitingBackend]) -> Vec<ParamsId> {
     waiting.iter().map(|waiting| params_id(&waiting.params)).collect()
 }
 
-/// Files of the data directory that say what a session is told at its start, and whether it may begin.
+/// Configuration files in the data directory that decide how a session starts, and whether it may.
 const CONFIGURATION: [&str; 4] = ["postgresql.conf", "postgresql.auto.conf", "pg_hba.conf", "pg_ident.conf"];
 
-/// The stamp of a database of which these `rows` were read from the catalogs; empty if there are none.
+/// Returns the stamp of a database from these `rows` of the catalogs and the configuration files in `data`; empty without rows.
 pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
     let columns = rows.first().map(Vec::as_slice).unwrap_or_default();
     let Some((attributes, read)) = columns.split_first() else { return CatalogStamp::from("") };
     let mut stamp = format!("{}\n", attributes.as_deref().unwrap_or_default());
     for column in read {
-        // Values have no zeros, and some are none.
+        // Values contain no zero bytes, so a zero byte can end them, and one more stands for a null.
         stamp.extend([column.as_deref().unwrap_or("\0"), "\0"]);
     }
     for file in CONFIGURATION {
@@ -220,8 +218,8 @@ pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
     stamp.into()
 }
 
-/// What is read for it, of the row of `pg_database` with that oid ($1) and name ($2). Any change of a row gives it a new `xmin`. With
-/// PostgreSQL 15 came rights on parameters.
+/// Columns of the stamp from the row of `pg_database` with that oid ($1) and name ($2). Any change of a row gives it a new `xmin`.
+/// PostgreSQL 15 introduced rights on parameters.
 macro_rules! stamp {
     (before 15) => {
         concat!(
@@ -237,7 +235,8 @@ macro_rules! stamp {
 }
 pub(crate) use stamp;
 
-/// Reads the stamp of a database in a server of that major version; nothing if SQL has renamed it.
+/// Returns the statement that reads the stamp of a database in a server of that major version. It returns no rows if SQL has renamed
+/// the database.
 pub(crate) const fn stamp_in(major: u32) -> &'static Prepared {
     const TYPES: &[&str] = &["oid", "name"];
     const BEFORE_15: Prepared = Prepared {
@@ -256,7 +255,7 @@ pub(crate) const fn stamp_in(major: u32) -> &'static Prepared {
 /// Reads messages up to and including the first ReadyForQuery.
 fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
     let mut greeting = Vec::with_capacity(1024);
-    // Where the message begins that is not complete yet.
+    // Start of the message that is not complete yet.
     let mut start = 0;
     loop {
         loop {
@@ -270,7 +269,7 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
             let end = start + length;
             match frame.tag {
                 b'Z' if greeting.len() == end => return Ok(greeting),
-                // Any session may have told it to end just now.
+                // Any session may have signalled the backend to end just now.
                 b'Z' if greeting[end] == b'E' => start = end,
                 b'Z' => return Err(malformed("something behind ReadyForQuery")),
                 b'E' => return Err(LeaseError::Refused(greeting[start..end].to_vec())),

@@ -1,10 +1,11 @@
-//! Copies of a template by its files in the cache: what CREATE DATABASE makes, without its two checkpoints and its locks, sharing
-//! blocks where the file system can; and they can wait in the middle, while clients need the processors. Whatever SQL may have
-//! made of the template in its server is not in them.
+//! Copies of a template by its files in the cache.
 //!
-//! The server is told of such a copy by a row in `pg_database`, as CREATE DATABASE would have made it of the one that the template had
-//! when it was taken into service. Nothing else knows of a database but its directory. No record of the log tells of the files, so there
-//! are no such copies where another server or a backup may replay it.
+//! They equal those of CREATE DATABASE, without its two checkpoints and its locks, and share blocks where the file system can. Their
+//! making can pause while clients need the processors. They lack all changes that SQL has made to the template in its server.
+//!
+//! A row in `pg_database` tells the server of such a copy. It is the row that CREATE DATABASE would have written when pgfresh took the
+//! template into service. Nothing else but its directory makes a database. No record of the log tells of the files, so pgfresh makes
+//! no such copies if another server or a backup may replay the log.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,9 +20,9 @@ use crate::evidence::Evidence;
 
 /// The oid of the superuser that initdb makes. Source: `src/include/catalog/pg_authid.dat`.
 pub(crate) const BOOTSTRAP: u32 = 10;
-/// Where databases have their directories.
+/// Directory with the directories of databases.
 const BASE: &str = "base";
-/// Where those of other tablespaces are.
+/// Directory with the links to other tablespaces.
 const TABLESPACES: &str = "pg_tblspc";
 
 /// The files of a template's database in the cache.
@@ -34,23 +35,23 @@ pub(crate) struct CachedFiles {
     noted: NotedRow,
 }
 
-/// What catalogs that all databases share said of a template when it was taken into service.
+/// Rows about a template in shared catalogs, from when pgfresh took it into service.
 #[derive(Debug)]
 pub(crate) struct NotedRow {
-    /// Its row of `pg_database`, as JSON.
+    /// Row of `pg_database`, as JSON.
     row: String,
-    /// The oldest transactions whose fate the server has to know for its files: `datfrozenxid` and `datminmxid`.
+    /// Oldest transactions whose fate the server has to know for the template's files: `datfrozenxid` and `datminmxid`.
     oldest: [String; 2],
-    /// The rows of `pg_shdepend` that say which objects in it depend on roles, as JSON.
+    /// Rows of `pg_shdepend` that say which objects in the template depend on roles, as JSON.
     dependencies: String,
 }
 
 impl NotedRow {
-    /// Selects it, of the row `d` of `pg_database`.
+    /// Selects the values for [`Self::read`] from the row `d` of `pg_database`.
     pub(crate) const COLUMNS: &str = "to_jsonb(d), datfrozenxid, datminmxid, \
         (SELECT coalesce(jsonb_agg(to_jsonb(s)), '[]') FROM pg_shdepend s WHERE dbid = d.oid)";
 
-    /// From the values of these columns.
+    /// Reads the values of [`Self::COLUMNS`], in their order.
     pub(crate) fn read(mut next: impl FnMut() -> String) -> Self {
         Self { row: next(), oldest: [next(), next()], dependencies: next() }
     }
@@ -61,19 +62,19 @@ const REPLAYED: &str = "(EXISTS (SELECT FROM pg_stat_get_wal_senders()) \
      OR EXISTS (SELECT FROM pg_get_replication_slots() WHERE slot_type = 'physical') \
      OR current_setting('archive_mode') <> 'off')";
 
-/// What came of a copy by files.
+/// Outcome of a copy by files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CachedCopy {
     Made,
-    /// It has to be made in another way, if at all.
+    /// Not possible by files; another way may be.
     Impossible,
-    /// It was stopped on the way.
+    /// Stopped by `go_on` before its end.
     Stopped,
 }
 
 impl CachedFiles {
-    /// Those of the database with that `oid` in a server whose `data` are a copy of the `entry`; none if what a copy needs is not
-    /// all there, or a crash might empty a part of it while it is made.
+    /// Returns the files of the database with that `oid` in a server whose `data` are a copy of the `entry`. Returns `None` if some
+    /// files are in another place, or if some are unlogged: a crash during a copy might empty these.
     pub(crate) fn of(entry: &Entry, data: &Path, oid: u32, noted: NotedRow) -> Option<Self> {
         let directory = format!("{BASE}/{oid}");
         let is_unlogged = entry.names_in(&directory).any(|name| name.ends_with("_init"));
@@ -85,10 +86,10 @@ impl CachedFiles {
         Some(Self { entry: entry.clone(), account, data: data.to_owned(), oid, noted })
     }
 
-    /// Makes a copy of the database `template` called `name`, for as long as `go_on` says so; it may take its time.
+    /// Copies the database `template` to a new one called `name`, for as long as `go_on` returns true. `go_on` may block.
     ///
     /// # Errors
-    /// The server cannot be asked. There is no such copy then, nor where it was not made.
+    /// Fails if the server does not answer. After an error, or any result but [`CachedCopy::Made`], there is no such copy.
     pub(crate) fn copy(
         &self,
         template: &str,
@@ -113,7 +114,7 @@ impl CachedFiles {
             evidence.log_is_replayed();
             return Ok(CachedCopy::Impossible);
         }
-        // No database has had this number: what puts all others in doubt until here is not about it.
+        // No database has had this oid, so earlier records that put all databases in doubt do not concern it.
         drop(evidence.take(oid));
         let copier =
             DirectoryCopier { entry: &self.entry, parent: BASE, data: &self.data, account: &self.account };
@@ -135,8 +136,9 @@ impl CachedFiles {
         Ok(if entered? { CachedCopy::Made } else { CachedCopy::Impossible })
     }
 
-    /// Tells the server of the copy. False where it refuses, another database has the template's name, a role is gone that owns
-    /// something in the files, or the fate of transactions is forgotten that may have written rows in them.
+    /// Tells the server of the copy. Returns false if the server refuses, or may have its log replayed elsewhere. Returns false as
+    /// well if another database has the template's name, or if a role is gone that owns something in the files. Returns false, too, if
+    /// the server has forgotten the fate of transactions that may have written rows in the files.
     fn enter(&self, oid: u32, template: &str, name: &str, admin: &AdminPool) -> Result<bool, LeaseError> {
         let NotedRow { row, dependencies, .. } = &self.noted;
         let [template, called, row, dependencies] = [template, name, row, dependencies].map(literal);
@@ -161,7 +163,7 @@ impl CachedFiles {
             Ok(rows) => number(&text(&rows)) == oid,
             Err(error) => {
                 tracing::debug!(%error, "could not tell the server of a copy");
-                // A test may have terminated our connection. Whether the server has the copy is unknown.
+                // A test may have terminated the connection. Whether the server has the copy is unknown.
                 if error.is_lost() {
                     drop_database(oid, &BTreeSet::from([name.to_owned()]), admin)?;
                 }
@@ -171,7 +173,7 @@ impl CachedFiles {
         if !entered {
             return Ok(false);
         }
-        // What VACUUM forgets is decided by the rows of all databases: it may have looked at them just before there was this one.
+        // The rows of all databases decide which transactions VACUUM forgets: it may have read them just before this row existed.
         let still = admin.run("copy a template", &format!("SELECT {}", self.is_remembered(oid)));
         if still.as_ref().is_ok_and(|rows| text(rows) == "t") {
             return Ok(true);
@@ -180,8 +182,8 @@ impl CachedFiles {
         still.map(|_| false)
     }
 
-    /// SQL that tells whether the server keeps what is known of transactions that may have written rows in the files: it keeps what
-    /// any database needs, of which that with this `oid` does not count.
+    /// Returns SQL that tells whether the server still knows the fate of all transactions that may have written rows in the files. The
+    /// server keeps that for as long as any database needs it; the one with this `oid` does not count.
     fn is_remembered(&self, oid: u32) -> String {
         // Transaction numbers wrap around: the older of two is the one from which the other is less than half of all away.
         // `age()` and `mxid_age()` measure from the next number, which another session may take between two calls.

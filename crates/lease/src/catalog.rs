@@ -1,7 +1,7 @@
-//! A template's catalog: what in it a session can touch, and what it takes to undo that.
+//! Catalog of a template: what in it a session can touch, and what it takes to undo that.
 //!
-//! Copies are made by files, so every oid and every file number of the template is the same in each of them. The catalog
-//! is read once, in one of the first copies, and holds for all.
+//! A copy has the template's files, so every oid and every file number is the same in each of them. One reading of the catalog, in one
+//! of the first copies, holds for all.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,13 +22,13 @@ const LARGEST_SEED: u64 = 256 << 10;
 const LARGEST_ROWS: usize = 1 << 20;
 /// Most bytes of rows that pgfresh keeps of all tables of a template.
 const MOST_ROWS: usize = 16 << 20;
-/// Types whose binary form is read back as it was written, whatever a session has set. Those of a user's own are made of
-/// them, or are not in the list.
+/// Types whose binary form the server reads back as it has written it, whatever a session has set. Types of users consist of these, or
+/// count as inexact.
 const EXACT_TYPES: &str = "bool,bytea,char,name,int8,int2,int4,text,oid,json,float4,float8,money,bpchar,varchar,date,\
     time,timestamp,timestamptz,interval,timetz,bit,varbit,numeric,uuid,jsonb,inet,cidr,macaddr,macaddr8,point,lseg,path,\
     box,polygon,line,circle,int4range,int8range,numrange,tsrange,tstzrange,daterange,tsvector,xid,pg_lsn";
 
-/// Everything in a template that has rows or a value. A note of it has what is the same in every server on the same files.
+/// Everything in a template that has rows or a value. A note of it has those fields that are equal in every server on the same files.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TemplateCatalog {
     pub(crate) tables: HashMap<u32, Table>,
@@ -36,26 +36,26 @@ pub(crate) struct TemplateCatalog {
     /// The server's major version.
     #[serde(skip)]
     pub(crate) major: u32,
-    /// As [`DatabaseStats`](crate::stats::DatabaseStats) has them.
+    /// Attributes of a copy, as [`DatabaseStats`](crate::stats::DatabaseStats) has them.
     #[serde(skip)]
     pub(crate) attributes: String,
-    /// The rows of `pg_class`, by oid.
+    /// Rows of `pg_class`, by oid.
     pub(crate) classes: HashMap<u32, Class>,
-    /// The template's.
+    /// Horizon of the template, as [`HORIZON`] selects it.
     #[serde(skip)]
     pub(crate) horizon: String,
     /// Tables and sequences whose contents are in no log.
     #[serde(skip)]
     pub(crate) unlogged: (Vec<u32>, Vec<u32>),
-    /// The other catalogs, by oid.
+    /// Catalogs other than `pg_class`, by oid.
     pub(crate) catalogs: HashMap<u32, Catalog>,
-    /// What is in them.
+    /// Digests of the rows of these catalogs.
     #[serde(skip)]
     pub(crate) digests: Digests,
-    /// What each file holds.
+    /// Content of each file.
     #[serde(skip)]
     pub(crate) files: FileMap,
-    /// All that is in it, where databases are compared.
+    /// Digest of the whole database, only in paranoid mode.
     #[serde(skip)]
     pub(crate) digest: Option<Digest>,
 }
@@ -63,25 +63,25 @@ pub(crate) struct TemplateCatalog {
 /// A row of `pg_class`.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Class {
-    /// A digest without what TRUNCATE, VACUUM and ANALYZE change.
+    /// Digest without the columns that TRUNCATE, VACUUM and ANALYZE change.
     pub(crate) digest: String,
     /// Values of [`planner_columns`], separated by commas.
     pub(crate) planner: String,
-    /// What [`select_in_place`] gives.
+    /// Values that [`select_in_place`] selects.
     pub(crate) in_place: String,
-    /// Its file, 0 if it has none in this database, and what that holds.
+    /// File of the relation, 0 without one in this database, and the content of that file.
     file: (u32, Content),
 }
 
-/// A catalog: its name, and how many rows it has.
+/// Name of a catalog, and number of its rows.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Catalog {
     pub(crate) name: String,
     pub(crate) rows: u64,
 }
 
-/// Digests of the rows of catalogs, by name. Few resets need them, and reading them takes longer than all else that is read of a
-/// template: 60 ms without any tables. So they are read once they have been asked for.
+/// Digests of the rows of catalogs, by name. Few resets need them, and reading them takes longer than the rest of a template: 60 ms
+/// without any tables. So pgfresh reads them only after a reset has requested them.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
     known: OnceLock<HashMap<String, String>>,
@@ -89,41 +89,41 @@ pub(crate) struct Digests {
 }
 
 impl Digests {
-    /// All of them; `None` if they are still to be read.
+    /// Returns all digests. If pgfresh has not read them yet, returns `None` and requests them.
     pub(crate) fn ask(&self) -> Option<&HashMap<String, String>> {
         let known = self.known.get();
         self.wanted.store(known.is_none(), Ordering::Relaxed);
         known
     }
 
-    /// Takes note of what was read.
+    /// Stores the digests.
     pub(crate) fn know(&self, digests: HashMap<String, String>) {
         self.known.get_or_init(|| digests);
         self.wanted.store(false, Ordering::Relaxed);
     }
 
-    /// Whether they were asked for, and are still to be read.
+    /// Whether a reset has requested the digests, and pgfresh has not read them yet.
     pub(crate) fn are_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// They could not be read: they are wanted again once they are asked for.
+    /// Withdraws the request after an error; the next reset repeats it.
     pub(crate) fn give_up(&self) {
         self.wanted.store(false, Ordering::Relaxed);
     }
 }
 
-/// What the files of a database hold, by number; clones are the same.
+/// Contents of the files of a database, by file number. Clones share the map.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FileMap(Arc<HashMap<u32, (Oid, Content)>>);
 
-/// Of the relation that a file is of.
+/// Oid of the relation that a file belongs to.
 type Oid = u32;
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Content {
-    /// Rows of a user's table, or values of one that are kept apart (TOAST), by the oid of the table.
+    /// Rows of a user's table, or its TOAST values, by the oid of the table.
     Table(u32),
     Sequence(u32),
     /// An index, which follows from its table.
@@ -132,13 +132,13 @@ pub(crate) enum Content {
     Classes,
     /// Another catalog, by its oid.
     Catalog(u32),
-    /// Values of a catalog that are kept apart (TOAST), by the oid of the catalog.
+    /// TOAST values of a catalog, by the oid of the catalog.
     CatalogValues(u32),
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Table {
-    /// As SQL wants it in any session.
+    /// Qualified name, quoted for SQL in any session.
     pub(crate) name: String,
     /// Oids of the table, its indexes, its TOAST table and the index of that.
     pub(crate) relations: Vec<u32>,
@@ -147,21 +147,21 @@ pub(crate) struct Table {
     pub(crate) referenced: bool,
     /// Whether its rows are in no log.
     pub(crate) unlogged: bool,
-    /// Whether the server refuses to delete its rows: a publication has no way to tell which.
+    /// Whether the server refuses to delete its rows, which a publication could not identify.
     pub(crate) undeletable: bool,
 }
 
-/// What a table has in the template.
+/// Contents of a table in the template.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Seed {
     Empty,
-    /// Its rows as `COPY … (FORMAT binary)` gives them.
+    /// Rows in the form of `COPY … (FORMAT binary)`.
     Rows(#[serde(with = "crate::note::base64")] Vec<u8>),
-    /// Why they cannot be put back.
+    /// Rows that pgfresh cannot put back, and the reason.
     Fixed(Reason),
 }
 
-/// Why the rows of a table cannot be put back.
+/// Reason why pgfresh cannot put back the rows of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reason {
     MaterialisedView,
@@ -171,7 +171,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// What is said of a lease in which such a table was touched.
+    /// Returns the reason in words, for the report about a lease that has touched such a table.
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::MaterialisedView => "a materialised view was refreshed",
@@ -191,12 +191,13 @@ pub(crate) struct Sequence {
     pub(crate) unlogged: bool,
 }
 
-/// For the rest of a transaction, rows are as the database has them: not every encoding is the same again once it was converted.
+/// Makes the server send rows as the database has them, for the rest of a transaction. Some encodings do not survive a conversion and
+/// its reverse.
 pub(crate) const AS_STORED: &str =
     "SELECT pg_catalog.set_config('client_encoding', pg_catalog.getdatabaseencoding(), true)";
 
-/// The tables, materialised views and sequences that are not the system's own. A relation that initdb has made has an
-/// oid below 16384. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
+/// Tables, materialised views and sequences of users. A relation that initdb has made has an oid below 16384. Source:
+/// `FirstNormalObjectId` in `src/include/access/transam.h`.
 const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind, \
     getdatabaseencoding() = 'SQL_ASCII', \
     pg_relation_size(c.oid) + coalesce(pg_relation_size(nullif(c.reltoastrelid, 0)), 0) AS bytes, c.relpersistence = 'u', \
@@ -208,9 +209,9 @@ const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_id
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't' AND c.oid >= 16384 ORDER BY bytes, c.oid";
 
-/// Tables whose rows or indexes may not be what they were when the rows are written once more: there is a type in them whose input
-/// depends on a session or is a user's own, or a column, an index or a check is computed by what a user can change or has written
-/// in a language other than C, which may depend on the session, whatever it claims.
+/// Tables whose rows or indexes may differ from the template's after pgfresh has written the rows once more. The input of some types
+/// depends on a session, or on a user's own code. A generated column may depend on an object that a user can change. An index or a
+/// check may use a user's function in a language other than C, which may depend on the session, whatever it claims.
 const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
     SELECT a.attrelid, a.atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
     WHERE c.oid >= 16384 AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped \
@@ -241,26 +242,27 @@ const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
     UNION SELECT p.rel FROM part p JOIN pg_constraint k ON k.contypid = p.typ \
     JOIN computed c ON c.class = 'pg_constraint'::regclass AND c.oid = k.oid";
 
-/// Tables with rows that a constraint may refuse, since it was never checked for them (NOT VALID): one of the table's own, or one of
-/// any domain, if the table has columns of types that initdb has not made. A constraint that is not enforced refuses nothing.
+/// Tables with rows that a constraint may refuse, since the server never checked these (NOT VALID). The constraint belongs to the
+/// table. Or it belongs to any domain, if the table has columns of types that initdb has not made. A constraint that is not enforced
+/// refuses nothing.
 const UNVALIDATED: &str = "WITH unvalidated AS (SELECT conrelid, contypid FROM pg_constraint k \
     WHERE NOT convalidated AND contype IN ('c', 'n') AND coalesce(to_jsonb(k) ->> 'conenforced', 'true') = 'true') \
     SELECT conrelid FROM unvalidated WHERE conrelid <> 0 \
     UNION SELECT attrelid FROM pg_attribute WHERE atttypid >= 16384 AND attnum > 0 AND NOT attisdropped \
     AND EXISTS (SELECT FROM unvalidated WHERE contypid <> 0)";
 
-/// Whether publications tell of rows that are deleted.
+/// Whether any publication includes deletes.
 const PUBLISHES: &str = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubdelete)";
 
-/// For each table from 14 on, what finds values in it that are compressed in another way than new ones would be.
+/// Condition for each table, from PostgreSQL 14 on: it finds values whose compression differs from that of new ones.
 const COMPRESSION: &str = "SELECT attrelid, string_agg(format('pg_column_compression(%I) = %L', attname, \
     CASE attcompression WHEN 'l' THEN 'pglz' ELSE 'lz4' END), ' OR ') FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid \
     WHERE attrelid >= 16384 AND relkind = 'r' AND attnum > 0 AND NOT attisdropped AND attlen = -1 AND attgenerated = '' \
     GROUP BY attrelid";
 
-/// Rows of `pg_class`, those of what all databases share among them: the file, also of a mapped catalog, the table that TOAST
-/// belongs to, what the planner is told, what may be changed in place, and a digest of all that TRUNCATE, VACUUM and ANALYZE do
-/// not change. To read this of all of them takes milliseconds.
+/// Returns a query for rows of `pg_class`, shared catalogs included. Its columns are the file (also of a mapped catalog), the table
+/// that TOAST belongs to, the planner's columns, and the values that may change in place. The last column is a digest of everything
+/// that TRUNCATE, VACUUM and ANALYZE do not change. Reading all rows takes milliseconds.
 pub(crate) fn select_classes(major: u32, condition: &str) -> String {
     let planner =
         planner_columns(major).map(|column| format!("c.{column}")).collect::<Vec<_>>().join(", ', ', ");
@@ -273,14 +275,14 @@ pub(crate) fn select_classes(major: u32, condition: &str) -> String {
     )
 }
 
-/// Columns of `pg_class` that tell the planner how large a relation is.
+/// Returns the columns of `pg_class` that tell the planner how large a relation is.
 pub(crate) fn planner_columns(major: u32) -> impl Iterator<Item = &'static str> {
     let since_18 = (major >= 18).then_some("relallfrozen");
     ["relpages", "reltuples", "relallvisible"].into_iter().chain(since_18)
 }
 
-/// Of all rows of `pg_class` the file, and what may be changed in place, outside transactions, and is not the age of the oldest
-/// row. Source: `vac_update_relstats()` and `index_update_stats()`.
+/// Returns a query for all rows of `pg_class`. It selects the file, and the columns that the server may change in place, outside
+/// transactions, except for the age of the oldest row. Source: `vac_update_relstats()` and `index_update_stats()`.
 pub(crate) fn select_in_place(major: u32) -> String {
     format!("SELECT c.oid, {} FROM pg_class c", in_place(major))
 }
@@ -292,19 +294,20 @@ fn in_place(major: u32) -> String {
     )
 }
 
-/// The oldest transaction that still runs.
+/// Expression for the oldest transaction that still runs.
 pub(crate) const HORIZON: &str = "pg_snapshot_xmin(pg_current_snapshot())::text::numeric % 4294967296";
 
-/// Whether a row was written by the transaction `horizon` or a later one.
+/// Returns a condition that is true if the transaction `horizon` or a later one has written a row.
 pub(crate) fn is_since(horizon: &str, xmin: &str) -> String {
     format!("pg_catalog.age({xmin}) <= pg_catalog.age('{horizon}'::pg_catalog.xid)")
 }
 
-/// The catalogs of a database but `pg_class`, of which TRUNCATE changes what is no definition.
+/// Catalogs of a database but `pg_class`: TRUNCATE changes columns there that define nothing.
 const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE relkind = 'r' AND NOT relisshared \
     AND relnamespace = 'pg_catalog'::regnamespace AND oid < 16384 AND oid <> 1259";
 
-/// All that a catalog is read by, but for what is never noted, and what a session says before.
+/// Returns the SQL and the limits by which pgfresh reads the noted part of a catalog, so that a note of another version is
+/// recognisable. Settings of the session are not among them.
 pub(crate) fn queries(major: u32) -> String {
     let classes = select_classes(major, "");
     let sizes = format!("{LARGEST_SEED} {LARGEST_ROWS} {MOST_ROWS}");
@@ -313,7 +316,7 @@ pub(crate) fn queries(major: u32) -> String {
 }
 
 impl Class {
-    /// Reads them from the rows of [`select_classes`].
+    /// Reads the rows of [`select_classes`], by oid.
     pub(crate) fn read(rows: &Rows) -> HashMap<u32, Self> {
         let class = |row: &Vec<Option<String>>| {
             let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
@@ -335,7 +338,7 @@ impl Class {
 }
 
 impl FileMap {
-    /// The files of these rows, and of all others of `before`.
+    /// Returns the files of these rows, and of all others of `before`.
     pub(crate) fn new(rows: &HashMap<u32, Class>, before: &HashMap<u32, Class>) -> Self {
         let others = before.iter().filter(|(oid, _)| !rows.contains_key(oid));
         let files =
@@ -352,8 +355,9 @@ impl FileMap {
         matches!(self.0.get(&file), Some((oid, Content::Table(owner))) if oid != owner)
     }
 
-    /// Oids of tables and sequences whose file is another than in `before`. `None` if that is so of a catalog, whose new file
-    /// may hold anything, or if a file is another relation's now: no statement does that, but who writes into `pg_class` can.
+    /// Returns the oids of tables and sequences whose file differs from the one in `before`. Returns `None` if a catalog has a new
+    /// file, which may hold anything, or if a file belongs to another relation now. No statement causes the latter, but a session that
+    /// writes into `pg_class` can.
     pub(crate) fn moved_since(&self, before: &Self) -> Option<HashSet<u32>> {
         let mut moved = HashSet::new();
         for (file, (oid, content)) in self.0.iter() {
@@ -369,8 +373,7 @@ impl FileMap {
 }
 
 impl TemplateCatalog {
-    /// Reads it in an unused copy that has these attributes, through a session of ours. The `horizon` is from before any copy was
-    /// handed out.
+    /// Reads the catalog in an unused copy that has these attributes. The `horizon` is from before the first client got a copy.
     pub(crate) fn read(
         session: &mut AdminConnection,
         attributes: String,
@@ -431,7 +434,7 @@ impl TemplateCatalog {
         Ok(catalog)
     }
 
-    /// Whether a note of it would say the same.
+    /// Whether notes of both would be equal.
     pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
         self.tables == other.tables
             && self.sequences == other.sequences
@@ -439,14 +442,14 @@ impl TemplateCatalog {
             && self.catalogs == other.catalogs
     }
 
-    /// One that was noted, in a server of this major version whose copies have these attributes. The `horizon` is as for
+    /// Completes a catalog from a note, in a server of this major version whose copies have these attributes. The `horizon` is as for
     /// [`Self::read`].
     pub(crate) fn recalled(self, attributes: String, horizon: String, major: u32) -> Self {
         let files = FileMap::new(&self.classes, &HashMap::new());
         Self { major, attributes, horizon, files, ..self }
     }
 
-    /// Reads the digests in an unused copy, through a session of ours.
+    /// Reads the digests in an unused copy.
     pub(crate) fn read_digests(
         &self,
         session: &mut AdminConnection,
@@ -460,19 +463,19 @@ impl TemplateCatalog {
         Ok(rows.into_iter().filter_map(both).collect())
     }
 
-    /// The tables, as SQL wants them.
+    /// Returns the qualified names of the tables, quoted for SQL.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.tables.values().map(|table| table.name.as_str()).collect()
     }
 }
 
-/// The first column.
+/// Returns the oids in the first column.
 fn oids(rows: &Rows) -> HashSet<u32> {
     rows.iter().filter_map(|row| Some(number(row.first()?.as_deref()?))).collect()
 }
 
-/// Whether the server refuses to delete rows of a table, which it says before it does so: it has no key, or not the columns
-/// that a publication selects rows by. Source: `CheckCmdReplicaIdentity`.
+/// Whether the server refuses to delete rows of a table: it has no key, or lacks the columns by which a publication selects rows. The
+/// server reports this when it plans a statement. Source: `CheckCmdReplicaIdentity`.
 fn is_undeletable(session: &mut AdminConnection, name: &str) -> Result<bool, SessionError> {
     match session.query(&format!("EXPLAIN DELETE FROM ONLY {name}")) {
         Ok(_) => Ok(false),
@@ -481,7 +484,7 @@ fn is_undeletable(session: &mut AdminConnection, name: &str) -> Result<bool, Ses
     }
 }
 
-/// All catalogs but `pg_class`.
+/// Reads all catalogs but `pg_class`.
 fn read_catalogs(session: &mut AdminConnection) -> Result<HashMap<u32, Catalog>, SessionError> {
     let names: HashMap<String, u32> =
         session.query(CATALOGS)?.into_iter().filter_map(pair).map(|(oid, name)| (name, oid)).collect();
@@ -495,14 +498,14 @@ fn read_catalogs(session: &mut AdminConnection) -> Result<HashMap<u32, Catalog>,
     Ok(found.collect())
 }
 
-/// An oid and a text.
+/// Reads an oid and a text.
 pub(crate) fn pair(row: Vec<Option<String>>) -> Option<(u32, String)> {
     let mut columns = row.into_iter();
     Some((number(&columns.next()??), columns.next()??))
 }
 
-/// A name as SQL wants it, whatever the encoding of the session that says so, where that is converted to the database's. In a
-/// database with `SQL_ASCII` nothing is, and names are bytes.
+/// Returns a name for SQL in a session of any encoding that the server converts to the database's. In a database with `SQL_ASCII` the
+/// server converts nothing, and names are bytes.
 fn in_any_encoding(name: String, is_ascii: bool) -> Result<String, SessionError> {
     if !is_ascii {
         return Ok(ascii(&name));
@@ -516,7 +519,7 @@ fn in_any_encoding(name: String, is_ascii: bool) -> Result<String, SessionError>
     Err(SessionError::Server { severity, sqlstate, message, detail: None })
 }
 
-/// Reads the rows of a table that has some bytes on disk, if there is room for them, which they take.
+/// Reads the rows of a table that has `size` bytes on disk, if `room` suffices, and subtracts their length from it.
 fn seed(
     session: &mut AdminConnection,
     name: &str,
@@ -558,7 +561,7 @@ fn seed(
     }
 }
 
-/// Where sequences stand: oid, name, and whether they are unlogged.
+/// Reads the values of sequences. Each has an oid, a name, and whether it is unlogged.
 pub(crate) fn read_sequences(
     session: &mut AdminConnection,
     sequences: &[(u32, String, bool)],

@@ -1,4 +1,4 @@
-//! Names of templates that are made or removed just now: each by one thread at a time.
+//! Locks on names of templates: one thread at a time makes or removes the template of a name.
 
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -11,7 +11,7 @@ pub(crate) struct Claims {
     freed: Condvar,
 }
 
-/// A name that is this thread's until this is dropped.
+/// Lock on a name, until it drops.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
     claims: &'a Claims,
@@ -19,7 +19,7 @@ pub(crate) struct Claim<'a> {
 }
 
 impl Claims {
-    /// Claims a name, once no other thread has it: what that does is bounded.
+    /// Locks a name, once no other thread has it. All work under the lock has a bound.
     pub(crate) fn claim<'a>(&'a self, name: &'a str) -> Claim<'a> {
         let is_taken = |names: &mut BTreeSet<String>| names.contains(name);
         let free = self.freed.wait_while(lock(&self.names), is_taken);

@@ -1,4 +1,4 @@
-//! The clients of open sessions, as far as a lease has to know them.
+//! Clients of open sessions, as far as a lease has to know them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A client's end of a session.
 pub trait ClientLink: fmt::Debug + Send + Sync {
-    /// Whether it has closed its end of the connection, noticed or not.
+    /// Whether the client has closed its end of the connection, even if no thread has noticed.
     fn is_gone(&self) -> bool;
-    /// The server ends its session: it is not waited for until it has read what it was told before.
+    /// Reports that the server ends the session. The gateway then does not wait until the client has read earlier messages.
     fn close(&self);
 }
 
@@ -25,12 +25,12 @@ impl Client {
         Self { link, leaving: AtomicBool::new(false), closed: AtomicBool::new(false) }
     }
 
-    /// Takes note that it leaves; false if that was known.
+    /// Notes that the client leaves; returns false if it was leaving before.
     pub(crate) fn leave(&self) -> bool {
         !self.leaving.swap(true, Ordering::Relaxed)
     }
 
-    /// Tells it that its session ends, and its backend with it.
+    /// Tells the client that its session ends, together with its backend.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         if let Some(link) = &self.link {
@@ -38,17 +38,17 @@ impl Client {
         }
     }
 
-    /// Whether it was told so. Its backend serves no other client, even if it has not heard of it yet.
+    /// Whether [`Self::close`] has run. The backend then serves no other client, even if it has not noticed yet.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Whether it is known to leave.
+    /// Whether [`Self::leave`] has run.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
     }
 
-    /// Whether it is still there, as far as can be seen.
+    /// Whether the client is still connected, as far as pgfresh can see.
     pub(crate) fn is_present(&self) -> bool {
         !self.is_leaving() && !self.link.as_ref().is_some_and(|link| link.is_gone())
     }

@@ -1,14 +1,14 @@
-//! Columns and indexes that built-in functions compute, of which the server says that they depend on nothing else. Some do.
+//! Columns and indexes that depend on more than their row, although the server declares their built-in functions immutable.
 
-/// Tables whose rows or indexes may not be what they were when the rows are written once more, for a built-in function computes
-/// something in them that depends on more than the row:
+/// Tables whose rows or indexes may differ from the template's after pgfresh has written the rows once more. A built-in function
+/// computes something in them from more than the row:
 ///
 /// - the text of a `float8`, of what is made of such numbers, or of a `bytea` (`extra_float_digits`, `bytea_output`); an identifier in
 ///   quotes (`quote_all_identifiers`); XML (`xmlbinary`);
 /// - the words of a text, where text search was changed since initdb: it has made 19 mappings for each configuration, before any
 ///   transaction that `template0` has not frozen.
 ///
-/// An expression is read as the server has stored it. Source: `nodeToString` of `src/backend/nodes/outfuncs.c`; 1282 is
+/// The query reads an expression as the server has stored it. Source: `nodeToString` of `src/backend/nodes/outfuncs.c`; 1282 is
 /// `quote_ident`, 3734 and 3769 are `regconfig` and `regdictionary` of `src/include/catalog`.
 pub(crate) const DEPENDENT: &str = "WITH expression(rel, tree) AS ( \
     SELECT f.adrelid, f.adbin::text FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum \
