@@ -1,4 +1,4 @@
-//! Copies of templates, from their making until they are ready for a client; and what is read of a template in one of them.
+//! Copies of templates, from their creation until they are ready for a client, and the reading of a template's catalog in one of them.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -25,10 +25,10 @@ use crate::table::{DatabaseId, Event, Outcome, Proof};
 use crate::template::{HIDE, Template, name_in};
 use crate::{Backend, LeaseError};
 
-/// How long the maker of a copy lets a crowd of clients pass before it looks again.
+/// Time for which the maker of a copy lets a crowd of clients pass before it looks again.
 const CROWD_PAUSE: Duration = Duration::from_millis(3);
 
-/// How long a client may wait for the end of a preparation.
+/// Timeout for a client that waits for the end of a preparation.
 const PREPARATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Inner {
@@ -82,8 +82,8 @@ impl Inner {
         }
     }
 
-    /// Hides a database that has become ready, by this `outcome`, from programs that list what they can connect to. All that needs
-    /// a session with it has begun one.
+    /// Hides a database that has become ready, by this `outcome`, from programs that list the databases to connect to. The sessions
+    /// that wait in it have begun before.
     pub(crate) fn hide(&self, id: DatabaseId, outcome: Outcome) -> Outcome {
         if !matches!(outcome, Outcome::Fresh(_)) {
             return outcome;
@@ -109,7 +109,7 @@ impl Inner {
         outcome
     }
 
-    /// Drops a database, or ends the server of a lease that has one of its own.
+    /// Drops a database, or the server of a lease in isolation `server`.
     pub(crate) fn drop(&self, id: DatabaseId) -> Outcome {
         let Some(held) = self.lock().databases.remove(&id) else { return Outcome::Done };
         if held.server.is_some() {
@@ -134,21 +134,21 @@ impl Inner {
         }
     }
 
-    /// Waits, with a bound, while a database of that name is prepared. It soon has another name.
+    /// Waits, with a bound, while pgfresh prepares a database under that name. It soon has another name.
     pub(crate) fn wait_until_prepared(&self, name: &str) {
         let begun = Instant::now();
         let is_there = || self.lock().databases.values().any(|held| held.own_name == name);
         while is_there() && begun.elapsed() < PREPARATION_TIMEOUT {
-            // Only a program that visits all databases waits for this, and only seldom.
+            // Only a program that visits all databases waits here, and that is rare.
             thread::sleep(CROWD_PAUSE);
         }
     }
 
-    /// While clients come and go, and no client waits for the copy, its maker waits; also while the processors are all busy, and
-    /// databases come back so soon that no client needs it. False once the leases are closed, and where a client of another template
-    /// waits for the maker: the copy is put off then.
+    /// Pauses the maker of a copy while clients come and go, and no client waits for the copy. Also pauses it while all processors are
+    /// busy, and databases come back so soon that no client needs it. Returns false to put the copy off: once the leases are closed,
+    /// and if a client of another template waits for the maker.
     fn let_clients_pass(&self, id: DatabaseId, template: &Template) -> bool {
-        // The end of a lease waits for what is read in it.
+        // The template's catalog comes from this copy, and the end of a lease waits for it.
         let is_awaited = template.is_to_be_read();
         let mut core = self.lock();
         while !core.closed && !is_awaited {
@@ -158,7 +158,7 @@ impl Inner {
                 if !core.table.come_back_soon(id, now) {
                     break;
                 }
-                // A file tells: it is not read under the lock.
+                // The answer comes from a file, and no thread reads files under the lock.
                 drop(core);
                 let are_busy = self.processors.are_busy();
                 core = self.lock();
@@ -172,7 +172,8 @@ impl Inner {
             if let Some(pause) = pause {
                 core = self.shortage.wait_timeout(core, pause).unwrap_or_else(PoisonError::into_inner).0;
             } else {
-                // Each client that comes finds none ready: to be woken by it would take the time that this is to save.
+                // Each client that comes finds no ready database and would wake this thread. The wake-ups would take the time that the
+                // pause saves.
                 drop(core);
                 thread::sleep(CROWD_PAUSE);
                 core = self.lock();
@@ -181,12 +182,12 @@ impl Inner {
         !core.closed
     }
 
-    /// Has a session of ours prepare what is run for every lease.
+    /// Prepares the statements that run for every lease.
     pub(crate) fn practise(&self) {
         self.admin.practise(&[name_in(self.options.major), &STATS_RENAMED, &DATABASE_OF, &HIDE]);
     }
 
-    /// A copy of a template with unlogged tables, where no reset can restore their rows.
+    /// Accepts a copy of a template with unlogged tables whose rows no reset can restore, unless the server has crashed.
     fn unless_crashed(&self, id: DatabaseId, template: &Template) -> Outcome {
         let now = self.generation();
         if now == 0 || *template.generation.get_or_init(|| now) != now {
@@ -198,14 +199,15 @@ impl Inner {
         Outcome::Fresh(Proof::new())
     }
 
-    /// Names the server's life since its last crash: after one, the checkpointer is another process. 0 if it is not known.
+    /// Returns the number of the checkpointer's process, which identifies the server's life since its last crash. Returns 0 if the
+    /// server does not answer.
     pub(crate) fn generation(&self) -> u32 {
         let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
         self.admin.run("look at the server", sql).map_or(0, |rows| number(&text(&rows)))
     }
 
-    /// Reads in an unused copy what is not known of its template yet, and is not read in another one. Returns whether it may have
-    /// functions of its own.
+    /// Reads in an unused copy what pgfresh does not know about its template yet, unless another thread reads it in another copy.
+    /// Returns whether using the copy may leave traces in a backend.
     fn look_into(
         &self,
         id: DatabaseId,
@@ -213,7 +215,7 @@ impl Inner {
         template: &Template,
     ) -> Result<bool, LeaseError> {
         if !template.is_recyclable() {
-            // It may change from copy to copy.
+            // The template may differ from copy to copy.
             return self.leaves_traces(copy);
         }
         match template.catalog() {
@@ -240,9 +242,9 @@ impl Inner {
         Ok(template.may_leave_traces())
     }
 
-    /// Reads a template's catalog, which only the end of a lease needs: in the second copy, so that the first client does not
-    /// wait for that. Nor do other copies while it is read in one. But where a crash could take away what is to be read, that
-    /// comes first.
+    /// Reads a template's catalog, which only the end of a lease needs. It does so in the second copy, so that the first client does
+    /// not wait for that. Other copies do not wait either while one is in use for it. If a crash could take away contents of the
+    /// template, the reading comes first.
     fn read_catalog_once(&self, copy: &DatabaseAddress, template: &Template) -> Result<(), LeaseError> {
         let can_wait = self.is_all_logged(template);
         if can_wait && !template.passed_over.swap(true, Ordering::Relaxed) {
@@ -261,7 +263,7 @@ impl Inner {
             return Ok(());
         }
         match template.recall(self.options.major) {
-            // Only where it was not to be believed.
+            // With the option `paranoid`, pgfresh has not used the note.
             Some((noted, _)) if !noted.says_the_same_as(&catalog) => {
                 self.report("compare a template with its note", "the note in the cache differs from it");
             }
@@ -272,8 +274,8 @@ impl Inner {
         Ok(())
     }
 
-    /// The catalog could not be read. The copy is good without: it is dropped after its lease. But where not all is logged, a crash
-    /// may have emptied tables, which is found only once it is certain that no catalog will tell of them.
+    /// Decides about a copy after an error in reading the catalog. The copy is good for one lease: pgfresh drops it afterwards. But a
+    /// crash may have emptied unlogged tables. pgfresh looks for that only once it is certain that no catalog will tell of them.
     fn go_on_without(
         &self,
         template: &Template,
@@ -289,25 +291,27 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether what was read of a template can be noted for the next server on the same files: only while no client could have
-    /// changed anything. What has unlogged relations is not, since a crash may have emptied them.
+    /// Whether pgfresh may note the catalog of a template for the next server on the same files: only while no client could have
+    /// changed anything. A template with unlogged relations gets no note, since a crash may have emptied them.
     fn can_note(&self, template: &Template) -> bool {
         !self.has_had_clients.load(Ordering::Relaxed)
             && self.evidence.has_known_format()
             && self.is_all_logged(template)
     }
 
-    /// Whether the log says so of databases that no client has. Nothing is said where its format is unknown, and nothing is reset.
+    /// Whether the log shows no change in databases that no client has. Also true if its format is unknown: then pgfresh resets no
+    /// database.
     fn are_untouched(&self, databases: [u32; 2]) -> bool {
         !self.evidence.has_known_format()
             || self.evidence.catch_up(&self.admin).is_ok()
                 && databases.iter().all(|oid| self.evidence.is_untouched(*oid))
     }
 
-    /// Takes the catalog from a note, if an earlier server on the same files has left one. What is the server's own is read.
+    /// Takes the catalog from a note, if an earlier server on the same files has left one. Reads from the copy those attributes that
+    /// differ between servers. Returns whether there is a note to use.
     fn recall_catalog(&self, copy: &DatabaseAddress, template: &Template) -> Result<bool, LeaseError> {
         let major = self.options.major;
-        // The digest of all that is in a database is in no note.
+        // No note has the digest of a whole database.
         let Some((noted, leaves_traces)) = template.recall(major).filter(|_| !self.options.paranoid) else {
             return Ok(false);
         };
@@ -317,7 +321,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// Whether a template has no unlogged tables or sequences, by its files: each of these has one that tells how to begin anew.
+    /// Whether a template has no unlogged tables or sequences, by its files: each such relation has an init fork. False if the server
+    /// has other tablespaces.
     fn is_all_logged(&self, template: &Template) -> bool {
         let is_init = |file: io::Result<DirEntry>| {
             file.is_ok_and(|file| file.file_name().as_encoded_bytes().ends_with(b"_init"))
@@ -346,9 +351,9 @@ impl Inner {
         })
     }
 
-    /// Starts backends with the parameters that clients are expected to come with, where none waits yet. One that does not start
-    /// (a role that may not connect) is the client's to hear of. Where a trigger fires at each login, it fires once a client
-    /// comes. Once one waits for the database, no more backends are started: it starts its own, while the next copy is made.
+    /// Starts backends with the parameters that clients are likely to come with, where none waits yet. If one does not start (a role
+    /// that may not connect), its client gets the error. If a trigger fires at each login, none starts: the trigger fires once a
+    /// client comes. A client that waits for the database starts its own backend, while the maker makes the next copy.
     pub(crate) fn warm_up(
         &self,
         id: DatabaseId,
@@ -391,7 +396,7 @@ impl Inner {
                 None => self.lock().expected.forget(&params),
             }
         }
-        // What was set only while they started leaves no trace in the stamp.
+        // The stamp shows no setting that existed only while the backends started.
         let is_same = self.read_stamp(address).is_ok_and(|(now, _)| now == stamp);
         if is_same && self.evidence.are_settings_unchanged(before) {
             waiting.append(&mut started);

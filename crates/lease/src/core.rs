@@ -1,4 +1,4 @@
-//! The table with what belongs to its databases in the world, behind one lock, and the answers to those who ask.
+//! State of all leases behind one lock: the table, the resources of its databases, and the slots for answers.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -26,35 +26,35 @@ use crate::table::{Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Task
 use crate::template::Template;
 use crate::wal::Changes;
 
-/// Rows that leases of one database may have written and rolled back: they take room until a VACUUM, which does not come.
+/// Most rows that leases of one database may have written and rolled back: they take room until a VACUUM, which does not come.
 const MOST_ROLLED_BACK: u64 = 10_000;
-/// Files below belong to what initdb has made. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
+/// Lowest number of a file that initdb has not made. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 const FIRST_NORMAL: u32 = 16384;
-/// The most backends that wait in leased databases after their clients have left.
+/// Most backends that wait in leased databases after their clients have left.
 const MOST_WAITING: usize = 64;
-/// How often the log is read while anything is leased: it is recycled when it is old.
+/// Interval between readings of the log while any database is leased: the server recycles old segments.
 const CATCH_UP: Duration = Duration::from_secs(1);
-/// How long no backends wait for clients after the server had no room for one that was needed.
+/// Time for which no backends wait for clients after the server had no room for a session that a client needed.
 const CROWDED: Duration = Duration::from_secs(10);
 
-/// What is behind the lock.
+/// Data behind the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Core {
     pub(crate) table: LeaseTable,
-    /// Tasks that a client waits for, and whose thread does something else.
+    /// Tasks that a client waits for while its own thread does something else.
     urgent: VecDeque<Task>,
     pub(crate) slots: HashMap<Ticket, Arc<Slot>>,
     pub(crate) databases: HashMap<DatabaseId, Held>,
     pub(crate) expected: ExpectedParams,
-    /// Until when each maintenance worker waits that does nothing.
+    /// Times at which the idle maintenance workers wake by themselves.
     pub(crate) idle_workers: Vec<Instant>,
-    /// When the log was read last for what is leased for long.
+    /// Time of the last reading of the log on behalf of long leases.
     pub(crate) caught_up: Option<Instant>,
-    /// Resets until `pg_database` was vacuumed last.
+    /// Number of resets until the last VACUUM of `pg_database`.
     vacuumed: u64,
-    /// The most backends that wait for a client and sessions of ours that wait for a reset.
+    /// Most backends that wait for a client, plus sessions of pgfresh that wait for a reset.
     pub(crate) most_idle: usize,
-    /// Until when no backend waits for a client.
+    /// Time until which no backend waits for a client.
     crowded: Option<Instant>,
     serial: u64,
     last_ticket: u64,
@@ -62,55 +62,55 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
 }
 
-/// What a database of the table is in the world.
+/// Runtime resources of one database in the table: its backends, sessions and files.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// 0 until it is there, and for a server of its own.
+    /// Oid; 0 until the database exists, and for a lease that is a server.
     pub(crate) oid: u32,
-    /// What it is called while it is not leased.
+    /// Name while no lease has the database.
     pub(crate) own_name: String,
     /// Names that pgfresh has given it and that it may have now. A database with another name belongs to SQL.
     pub(crate) names: BTreeSet<String>,
-    /// As its last holder knew it.
+    /// Name that the last holder knew.
     pub(crate) last_name: String,
-    /// What was read of it when its last lease ended.
+    /// State that pgfresh read when the last lease ended.
     pub(crate) stats: Option<DatabaseStats>,
     pub(crate) template: Option<Template>,
-    /// What had been changed in its template when it was copied, where that may change: in `template1`.
+    /// Changes in the template from before the copy, only for `template1`, which may change.
     pub(crate) copied_after: Option<Changes>,
-    /// Where the template has none.
+    /// Catalog of the database, if its template has none.
     pub(crate) catalog: Option<Arc<TemplateCatalog>>,
     /// Whether a session may do anything that outlives it in its backend by using an object of the database.
     pub(crate) leaves_traces: bool,
-    /// Backends that wait in it for a client.
+    /// Backends that wait here for a client.
     pub(crate) waiting: Vec<WaitingBackend>,
-    /// What a session in it would read at its start, and whether that was read for this very session.
+    /// Stamp that a session would have at its start, and whether pgfresh has read it for this very session.
     pub(crate) stamp: (CatalogStamp, bool),
-    /// Its files, if others than the template's.
+    /// Files of the database, if they differ from the template's.
     pub(crate) files: Option<FileMap>,
-    /// Our own session in it, once there was need of one.
+    /// Session of pgfresh with the database, once a reset has needed one.
     pub(crate) session: Option<AdminConnection>,
-    /// The session that leases in rollback isolation are played in, while no client has it.
+    /// The session that plays leases in rollback isolation, while no client has it.
     pub(crate) transaction: Option<Box<TransactionSession>>,
     pub(crate) growth: Growth,
-    /// Rows that were rolled back in it.
+    /// Number of rows that leases have written and rolled back.
     rolled_back: u64,
-    /// A server of its own, if it is one.
+    /// Server of the lease, in isolation `server`.
     pub(crate) server: Option<Arc<Mutex<LeasedServer>>>,
-    /// The server's generation in which it was known to be fresh: see [`Inner::generation`](crate::inner::Inner).
+    /// Generation of the server in which the database was fresh: see [`Inner::generation`](crate::inner::Inner).
     pub(crate) generation: u32,
-    /// Since when it is known what was changed in it.
+    /// Epoch of the log since which pgfresh knows all changes in the database.
     pub(crate) epoch: Epoch,
     pub(crate) clients: Vec<Arc<Client>>,
-    /// Whether a session has begun in it since it was given its lease's name.
+    /// Whether a session has begun since the database got its lease's name.
     pub(crate) entered: bool,
 }
 
-/// What the files of one database hold, as far as that is known.
+/// Contents of the files of one database, as far as pgfresh knows them.
 #[derive(Debug)]
 pub(crate) struct KnownFiles {
     files: Option<FileMap>,
-    /// The system's own template has catalogs where initdb has put them, others may have them anywhere.
+    /// Whether any file may be a catalog. In the system's own template, catalogs are where initdb has put them.
     is_unread: bool,
 }
 
@@ -123,16 +123,16 @@ impl MakeRoom for Mutex<Core> {
 impl Held {
     pub(crate) fn new(own_name: String, template: Option<Template>, epoch: Epoch) -> Self {
         let names = BTreeSet::from([own_name.clone()]);
-        // It may have functions until it is known.
+        // Until pgfresh has looked for functions, the database may have some.
         Self { own_name, names, template, leaves_traces: true, epoch, ..Self::default() }
     }
 
-    /// Its address while it is leased.
+    /// Returns the address while a lease has the database.
     pub(crate) fn leased_address(&self) -> DatabaseAddress {
         DatabaseAddress::new(self.oid, &self.last_name)
     }
 
-    /// Its address while it is not leased.
+    /// Returns the address while no lease has the database.
     pub(crate) fn own_address(&self) -> DatabaseAddress {
         DatabaseAddress::new(self.oid, &self.own_name)
     }
@@ -146,30 +146,30 @@ impl Held {
         self.catalog.as_deref().or_else(|| self.template.as_ref()?.catalog())
     }
 
-    /// What is needed to tell whether a file is a catalog, which says what is defined in it; without a lock.
+    /// Returns the data that tell whether a file belongs to a catalog, for use without the lock.
     pub(crate) fn known_files(&self) -> KnownFiles {
         let files = self.files.as_ref().or_else(|| Some(&self.catalog()?.files)).cloned();
         KnownFiles { files, is_unread: self.template.as_ref().is_some_and(Template::is_recyclable) }
     }
 
-    /// Counts rows that were rolled back in it; false if these are too many by now.
+    /// Counts rows that a lease has rolled back; returns false once they are too many.
     pub(crate) fn has_room_for(&mut self, rows: u64) -> bool {
         self.rolled_back = self.rolled_back.saturating_add(rows);
         self.rolled_back <= MOST_ROLLED_BACK
     }
 
-    /// How many sessions wait in it.
+    /// Returns the number of sessions that wait in the database.
     fn idle(&self) -> usize {
         self.waiting.len() + usize::from(self.session.is_some())
     }
 
-    /// One that waits with these parameters.
+    /// Takes a waiting backend with these parameters.
     pub(crate) fn take_waiting(&mut self, params: &StartupParams) -> Option<WaitingBackend> {
         let at = self.waiting.iter().position(|at| at.params == *params)?;
         Some(self.waiting.swap_remove(at))
     }
 
-    /// Closes what waits in it.
+    /// Closes the sessions that wait in the database.
     pub(crate) fn close_waiting(&mut self) {
         self.waiting.clear();
         self.session = None;
@@ -199,12 +199,12 @@ impl Core {
         self.serial
     }
 
-    /// A name for a database of ours.
+    /// Returns a new name for a database that pgfresh prepares.
     pub(crate) fn next_name(&mut self) -> String {
         preparing(self.next_serial())
     }
 
-    /// The parameters of a client that waits.
+    /// Returns the parameters of a client that waits.
     pub(crate) fn params_of(&self, id: ParamsId) -> Option<StartupParams> {
         let mut waiting = self.slots.values().filter_map(|slot| slot.params());
         waiting.find(|params| params_id(params) == id).cloned()
@@ -215,13 +215,14 @@ impl Core {
         self.crowded.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Those of new backends that may wait. What is started while the server has no room would be in the way.
+    /// Returns those new backends that may wait: none of them while the server has no room.
     pub(crate) fn admit(&self, waiting: Vec<WaitingBackend>) -> Vec<WaitingBackend> {
         if self.has_room() { waiting } else { Vec::new() }
     }
 
-    /// Makes room for one more that a client leaves in its database. It needs none where the lease ends with that client: the
-    /// backend then waits in a ready database. Where there are too many, those of the lease go that ends next.
+    /// Makes room for one more backend that a client leaves in its database; returns false if it must close. A lease that ends with
+    /// this client needs no room: its backend then waits in a ready database. At the limit, closes the waiting backends of the lease
+    /// that ends next.
     pub(crate) fn make_room_for_left(&mut self, id: DatabaseId) -> bool {
         if !self.has_room() {
             return false;
@@ -249,9 +250,8 @@ impl Core {
         }
     }
 
-    /// Ends those that wait where there are more than the server has room for beside its clients: first in databases that are
-    /// removed, then in leases, of those that end next, then in the ready databases that are used last. What waits in the
-    /// one that `stays` is not ended.
+    /// Closes waiting sessions beyond `most_idle`. It begins with those in databases that pgfresh removes. Next are leases, in the
+    /// order of their ends, and last the ready databases, in the reverse order of their use. It spares the database `stays`.
     pub(crate) fn trim_idle(&mut self, stays: DatabaseId) {
         let mut idle = self.databases.values().map(Held::idle).sum::<usize>();
         if idle <= self.most_idle {
@@ -268,11 +268,11 @@ impl Core {
         }
     }
 
-    /// Ends all backends that wait for a client, and has no more wait for a while.
+    /// Ends all backends that wait for a client, and lets none wait for a while.
     pub(crate) fn evict_idle(&mut self) {
         self.crowded = Some(Instant::now() + CROWDED);
         self.databases.values_mut().for_each(Held::close_waiting);
-        // No lease is played in these.
+        // No lease uses the sessions of ready databases.
         for id in self.table.ready_databases() {
             if let Some(held) = self.databases.get_mut(&id) {
                 held.transaction = None;
@@ -288,7 +288,7 @@ impl Core {
         }
     }
 
-    /// The most urgent task, or when there may be one.
+    /// Returns the most urgent task, or else the time at which there may be one.
     pub(crate) fn next_task(&mut self) -> Result<Task, Option<Instant>> {
         match self.urgent.pop_front() {
             Some(task) => Ok(task),
@@ -296,8 +296,8 @@ impl Core {
         }
     }
 
-    /// The next task of that database: one that a client waits for, or else one that is due. `None` while clients wait for tasks of
-    /// other databases only.
+    /// Returns the next task of that database: one that a client waits for, or else one that is due. Returns `None` while clients wait
+    /// for tasks of other databases only.
     pub(crate) fn next_in(&mut self, database: DatabaseId) -> Option<Task> {
         if self.urgent.is_empty() {
             return self.table.take_due(database);
@@ -306,13 +306,13 @@ impl Core {
         self.urgent.remove(at)
     }
 
-    /// When the log is to be read next: while anything is leased.
+    /// Returns the time of the next reading of the log; `None` while no database is leased.
     pub(crate) fn reads_log_at(&self) -> Option<Instant> {
         let next = || self.caught_up.map_or_else(Instant::now, |last| last + CATCH_UP);
         self.table.is_used().then(next)
     }
 
-    /// Whether there were so many resets since this was last true.
+    /// Whether so many resets have happened since this was last true.
     pub(crate) fn take_vacuum_due(&mut self, resets: u64) -> bool {
         let is_due = self.counters.recycled.0 >= self.vacuumed + resets;
         if is_due {
@@ -321,7 +321,7 @@ impl Core {
         is_due
     }
 
-    /// Whether a maintenance worker that does nothing has to look at the table now. One that works will do so anyway.
+    /// Whether an idle maintenance worker has to look at the table now. A busy one will do so anyway.
     pub(crate) fn needs_worker(&mut self) -> bool {
         let Some(wakes_at) = self.idle_workers.iter().min().copied() else { return false };
         if !self.urgent.is_empty() || self.expected.is_note_due() {
@@ -337,7 +337,7 @@ impl Core {
         }
     }
 
-    /// Has the table take note of an event. Returns the tasks of the ticket that is `mine`.
+    /// Tells the table of an event. Returns the tasks of the ticket `mine`.
     pub(crate) fn handle(&mut self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
         let actions = self.table.handle(event, Instant::now());
         for id in self.table.take_gone() {
@@ -346,7 +346,7 @@ impl Core {
         self.act_on(actions, mine)
     }
 
-    /// The same where no thread waits that could run a task.
+    /// Tells the table of an event when no thread waits that could run a task.
     pub(crate) fn raise_in_background(&mut self, event: Event) {
         self.handle(event, None);
     }
@@ -360,7 +360,7 @@ impl Core {
                 Action::Answer { ticket, answer } => {
                     // Every client waits until its slot is answered, so each session that is counted here has a client.
                     let Some(slot) = self.slots.remove(&ticket) else { continue };
-                    // From now on it hears that its session ends, also before its own thread goes on.
+                    // From now on the client learns that its session ends, even before its own thread goes on.
                     if let (Answer::Session(id), Some(client)) = (&answer, slot.client())
                         && let Some(held) = self.databases.get_mut(id)
                     {
@@ -375,7 +375,7 @@ impl Core {
 }
 
 impl Core {
-    /// Begins a request. Returns where its answer comes, its ticket, and what its thread has to do for it.
+    /// Begins a request. Returns the slot for its answer, its ticket, and the tasks for its thread.
     pub(crate) fn request(
         &mut self,
         name: &str,
@@ -391,8 +391,8 @@ impl Core {
         (slot, ticket, tasks)
     }
 
-    /// Tells the table of clients that have gone and whose sessions have not ended yet. While another one is there, the lease goes on
-    /// anyway, and hundreds need not be looked at for each that comes.
+    /// Tells the table of clients that have gone and whose sessions have not ended yet. While any client is present, the lease goes on
+    /// anyway: then this spares looking at hundreds for each client that comes.
     fn notice_gone_clients(&mut self, name: &str) {
         let Some(id) = self.table.holder(name) else { return };
         let Some(held) = self.databases.get(&id) else { return };
@@ -405,7 +405,7 @@ impl Core {
         }
     }
 
-    /// Counts a session out. One whose lease is over without it counts no more.
+    /// Removes a session from its lease. Returns whether its client was leaving; `None` if the lease is over without the session.
     pub(crate) fn count_out(&mut self, id: DatabaseId, client: &Arc<Client>) -> Option<bool> {
         let clients = &mut self.databases.get_mut(&id)?.clients;
         let at = clients.iter().position(|other| Arc::ptr_eq(other, client))?;
@@ -420,7 +420,7 @@ mod tests {
     use crate::Isolation;
     use crate::table::{Explicit, Outcome, Proof, Source, TaskKind, Terms};
 
-    /// Gives a new session that name, and leaves nothing to be done.
+    /// Leases `name` with a new session, and does all tasks.
     fn lease(core: &mut Core, name: &str, linger: Duration) -> DatabaseId {
         let terms =
             Terms { template: "app".to_owned(), isolation: Isolation::Clone, linger, retained: false };
@@ -441,7 +441,7 @@ mod tests {
         }
     }
 
-    /// A lease with one session, and nothing left to be done.
+    /// Returns a lease with one session, and no task left.
     fn leased(linger: Duration) -> (Core, DatabaseId) {
         let mut core = Core::new(1);
         core.table.add_source(Source::Template("app".to_owned()), true);
@@ -455,7 +455,7 @@ mod tests {
         for (linger, needed) in [(hour, false), (Duration::from_millis(1), true)] {
             let (mut core, database) = leased(linger);
             assert!(!core.needs_worker(), "one that works looks by itself");
-            // The log is read while anything is leased: a worker that waits longer has not heard of the lease.
+            // A worker reads the log while any database is leased. One that sleeps longer has not heard of the lease.
             core.idle_workers = vec![Instant::now() + hour];
             assert!(core.needs_worker());
             core.idle_workers.push(Instant::now() + CATCH_UP / 2);
@@ -523,7 +523,7 @@ mod tests {
             core.raise_in_background(Event::Disconnected { database, leaving: false });
         }
         assert!(core.next_task().is_err());
-        // Copies are made once no client has come for a moment.
+        // Workers make copies once no client has come for a moment.
         std::thread::sleep(Duration::from_millis(5));
         work(&mut core, Vec::new());
         let ready: Vec<_> = core.table.by_need().filter(|id| ![soon, late, open].contains(id)).collect();
@@ -539,7 +539,7 @@ mod tests {
             (9, [false, true, true, true, true]),
             (6, [false, false, true, true, true]),
             (5, [false, false, true, true, false]),
-            // What a client uses and what was just put there stays.
+            // Sessions in a lease with a client stay, and so do those in the spared database.
             (0, [false, false, true, true, false]),
         ] {
             core.most_idle = most_idle;

@@ -1,14 +1,14 @@
-//! What is counted, and what has failed.
+//! Counts of events, and errors of the background.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::digest::Difference;
 
-/// How long the cause of a failure is not said again.
+/// Time for which pgfresh does not report the cause of a failure again.
 const SAY_AGAIN: Duration = Duration::from_mins(1);
 
-/// What happened since the start.
+/// Events since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) created: (u64, Duration),
@@ -16,14 +16,14 @@ pub(crate) struct Counters {
     pub(crate) warm: u64,
     pub(crate) cold: u64,
     pub(crate) differences: Vec<Difference>,
-    /// Tasks of the background that failed, by what was tried.
+    /// Number of background tasks that have failed, by their purpose.
     pub(crate) errors: HashMap<&'static str, u64>,
-    /// When each cause of these was last said.
+    /// Time of the last report of each purpose and cause.
     said: HashMap<(&'static str, String), Instant>,
 }
 
 impl Counters {
-    /// Whether that cause of a failure was not said of late.
+    /// Whether pgfresh has not reported that cause of a failure lately. Counts as a report.
     pub(crate) fn is_news(&mut self, verb: &'static str, why: &str) -> bool {
         self.said.retain(|_, last| last.elapsed() < SAY_AGAIN);
         let is_news = !self.said.contains_key(&(verb, why.to_owned()));

@@ -1,4 +1,4 @@
-//! A digest of all that a database holds, independent of what the log says.
+//! Digest of the whole content of a database, independent of the log.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use server::{AdminConnection, SessionError, literal};
 
 use crate::admin::union;
 
-/// A recycled database that was not what its template is.
+/// A recycled database that differed from its template.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The database as its last holder knew it.
+    /// Name of the database that its last holder knew.
     pub database: String,
-    /// The first relation that differed.
+    /// First relation that differed.
     pub relation: String,
 }
 
-/// Digests by relation: every table, materialised view and sequence, the system's own included.
+/// Digests by relation: every table, materialised view and sequence, those of the system included.
 ///
-/// Left out are file numbers and ages in `pg_class`, schemas of temporary tables, which stay once they were made, and how many
-/// values of a sequence are written ahead. What the planner is told is not.
+/// They leave out file numbers and ages in `pg_class`, schemas of temporary tables, which stay once they exist, and the number of
+/// sequence values that the server logs ahead. They include the columns for the planner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digest(BTreeMap<String, String>);
 
-/// All relations of one database with rows of its own.
+/// Query for all relations of one database that have rows and are not shared.
 const RELATIONS: &str = "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), c.relkind \
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND NOT c.relisshared";
 
-/// A whole row as text. A cast would be looked up in `pg_cast`, where a client can put one of its own.
+/// Expression for a whole row as text. For a cast, the server would search `pg_cast`, where a client can put its own.
 pub(crate) const ROW: &str = "pg_catalog.textin(pg_catalog.record_out(t))";
 
-/// A query for a relation's name and a digest of its rows, of each of which the text `row` counts.
+/// Returns a query for a relation's name and a digest of its rows. `row` is the expression for the text of a row.
 pub(crate) fn digest_of(name: &str, row: &str) -> String {
     format!(
         "SELECT {}, pg_catalog.md5(pg_catalog.string_agg({row}, E'\\n' ORDER BY {row} COLLATE \"C\")) FROM {}",
@@ -40,7 +40,7 @@ pub(crate) fn digest_of(name: &str, row: &str) -> String {
     )
 }
 
-/// The rows of a relation that count. Schemas of temporary tables are made once, and stay.
+/// Returns the FROM clause for the rows of a relation that count. Schemas of temporary tables do not, as they stay once they exist.
 pub(crate) fn rows_of(name: &str) -> String {
     let condition =
         if name == "pg_catalog.pg_namespace" { " WHERE nspname !~ '^pg_(toast_)?temp_'" } else { "" };
@@ -48,7 +48,7 @@ pub(crate) fn rows_of(name: &str) -> String {
 }
 
 impl Digest {
-    /// Reads everything: milliseconds for a small database, as long as it takes for a large one.
+    /// Reads the digests of all relations: in milliseconds for a small database, in any time for a large one.
     pub fn read(session: &mut AdminConnection) -> Result<Self, SessionError> {
         let mut sql = Vec::new();
         for row in session.query(RELATIONS)? {
@@ -69,7 +69,7 @@ impl Digest {
         Ok(Self(rows.into_iter().map(|mut row| (value(row[0].take()), value(row[1].take()))).collect()))
     }
 
-    /// The first relation in which two databases differ.
+    /// Returns the first relation in which two databases differ.
     #[must_use]
     pub fn difference<'a>(&'a self, other: &'a Self) -> Option<&'a str> {
         let missing = other.0.keys().find(|name| !self.0.contains_key(*name));

@@ -1,4 +1,4 @@
-//! Dropping a database, with what would keep it from being dropped.
+//! Dropping of a database, with everything that would keep the server from dropping it.
 //!
 //! DROP DATABASE knows databases by name only. So the database with the right oid first gets a name that no other has.
 
@@ -25,10 +25,10 @@ pub(crate) fn drop_named(name: &str, admin: &AdminPool) -> Result<(), LeaseError
 }
 
 /// Drops the database with that oid and ends whatever sessions, prepared transactions, subscriptions and slots it has. Does nothing if
-/// SQL has dropped it, or has given it a name that is none of `names`.
+/// SQL has dropped it, or has given it a name that is not in `names`.
 pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPool) -> Result<(), LeaseError> {
     let dropped = DatabaseAddress::new(oid, &format!("{}{oid}", dropped_prefix()));
-    // An earlier attempt may have given it that name. No program that visits all databases lists it from then on.
+    // An earlier attempt may have given the database that name. From then on, no program that visits all databases lists it.
     let sql = format!(
         "UPDATE pg_database SET datname = {to}, datallowconn = false \
          WHERE oid = {oid} AND (datname = {to} OR datname = ANY ({})) RETURNING oid",
@@ -41,7 +41,7 @@ pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPoo
     let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(&dropped.name));
     let drop = || admin.run("drop a database", &sql).map(drop);
     match drop() {
-        // FORCE does not mean these, and most can be ended from within only.
+        // FORCE does not end these, and most of them end only from within the database.
         Err(error) if matches!(error.sqlstate(), "42809" | "55006" | "2BP01") => {
             admin.run("open a database", &open(oid))?;
             admin.ask(&dropped, "end what hangs on a database", clear)?;
@@ -51,7 +51,7 @@ pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPoo
     }
 }
 
-/// Takes back what a client has said of it by `ALTER DATABASE`: a template is not dropped, and one that is closed is not entered.
+/// Returns SQL that undoes a client's `ALTER DATABASE`: the server drops no template, and admits no session to a closed database.
 fn open(oid: u32) -> String {
     format!(
         "UPDATE pg_catalog.pg_database SET datistemplate = false, datallowconn = true, datconnlimit = -1 \
@@ -59,7 +59,7 @@ fn open(oid: u32) -> String {
     )
 }
 
-/// Ends what keeps a database from being dropped.
+/// Ends the objects that keep a database from being dropped.
 fn clear(session: &mut AdminConnection) -> Result<(), SessionError> {
     roll_back_prepared(session)?;
     let subscriptions = "SELECT subname FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid \

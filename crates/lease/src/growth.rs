@@ -1,6 +1,7 @@
-//! How much room a database may have come to take that nothing gives back: autovacuum comes once an hour.
+//! Limit of the room that a database takes and nothing gives back: autovacuum comes once an hour.
 
-/// Rows of catalogs that leases may have written, as with temporary tables, until the database is dropped: they stay until a VACUUM.
+/// Most rows of catalogs that leases may have written, as with temporary tables, until pgfresh drops the database: they stay until a
+/// VACUUM.
 const MOST_OF_CATALOGS: u64 = 20_000;
 
 /// Rows of catalogs that the leases of one database have written.

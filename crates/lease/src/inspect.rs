@@ -1,4 +1,4 @@
-//! Reading a database that a client has, or that was kept.
+//! Sessions that read a leased or a kept database.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::names::{cut, whole};
 use crate::session::{ConnectRequest, Connected, Entered, SessionGuard};
 use crate::{Isolation, LeaseError};
 
-/// How long an answer may take: a large table may be sorted for the first.
+/// Timeout for an answer: a large table may need sorting before the first row.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// A session that reads a database.
@@ -17,15 +17,15 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 pub struct Inspection {
     /// The session.
     pub session: AdminConnection,
-    /// As long as it has one, the database does not go with its other sessions.
+    /// Guard that keeps the lease when its other sessions end; `None` for a database that is not leased.
     pub guard: Option<SessionGuard>,
 }
 
 impl Leases {
-    /// A superuser's session with a database that is leased, or is not, and is there.
+    /// Opens a superuser's session with a database that exists, leased or not.
     ///
     /// # Errors
-    /// [`LeaseError::Hidden`]: what is in a lease in rollback isolation is seen by its own session alone.
+    /// [`LeaseError::Hidden`] in rollback isolation, as only the lease's own session sees its changes.
     pub fn inspect(&self, name: &str) -> Result<Inspection, LeaseError> {
         let name = cut(whole(name)?);
         match self.isolation(name) {
@@ -42,7 +42,7 @@ impl Leases {
         let Entered::Plain(Connected { backend, guard }) = self.connect(&request)? else {
             return Err(LeaseError::Hidden(name.to_owned()));
         };
-        // It may have ended meanwhile; then this session has begun another one, which is younger.
+        // The lease may have ended meanwhile. Then this session has begun another lease, which is younger.
         if self.leased(name).is_none_or(|(since, _)| since > begun) {
             return Err(LeaseError::NotLeased(name.to_owned()));
         }

@@ -1,22 +1,22 @@
-//! How leases are kept apart.
+//! Isolation of leases from each other.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a lease has of its own.
+/// Resource that each lease has for itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// Each lease has a database of its own, a copy of the template.
+    /// Each lease has its own database, a copy of the template.
     #[default]
     Clone,
-    /// Each lease is one transaction, which is rolled back at its end.
+    /// Each lease is one transaction, which pgfresh rolls back at its end.
     Rollback,
-    /// Each lease is a server of its own, with one database in it.
+    /// Each lease has its own server, with one database in it.
     Server,
 }
 
 impl Isolation {
-    /// The word for it.
+    /// Returns the name of the isolation in options and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
