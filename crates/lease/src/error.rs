@@ -1,4 +1,4 @@
-//! Why there is no lease, or no session in it: each with its SQLSTATE.
+//! Errors of leases and their sessions, each with its SQLSTATE.
 
 use std::error::Error;
 use std::io;
@@ -10,130 +10,130 @@ use server::SessionError;
 
 use crate::Isolation;
 
-/// A lease could not be had, or not be changed.
+/// A lease, or a session in it, that pgfresh could not give or change.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// The server refused a session; these are the bytes of its ErrorResponse, fit to be passed on.
+    /// The server refused a session. The bytes are its ErrorResponse, fit for the client.
     #[error("the server refused the session")]
     Refused(Vec<u8>),
     /// No template has that name.
     #[error("template \"{name}\" does not exist")]
     UnknownTemplate {
-        /// What was asked for.
+        /// Name in the request.
         name: String,
-        /// What there is.
+        /// Names of the templates in service.
         known: Vec<String>,
     },
-    /// A database has to be leased for that.
+    /// No lease has that name, or SQL has given it to another database.
     #[error("database \"{0}\" is not leased")]
     NotLeased(String),
-    /// Its name is of those that clients do not make up, and it is not leased.
+    /// No lease has that name, and it is one that connections do not create a database for.
     #[error("database \"{0}\" does not exist")]
     NoDatabase(String),
-    /// The rules for names exclude it.
+    /// The rules for names exclude the name.
     #[error("cannot create database \"{0}\": the rules for names exclude it")]
     Excluded(String),
-    /// A client has it: it would not be fresh.
+    /// A client has the database: it would not be fresh.
     #[error("database \"{0}\" is leased already")]
     Leased(String),
-    /// It has sessions, and they were not to be closed.
+    /// The database has sessions, and the request does not allow closing them.
     #[error("database \"{name}\" has {sessions} open session{}", if *sessions == 1 { "" } else { "s" })]
     InUse {
-        /// The database.
+        /// Name of the database.
         name: String,
-        /// How many.
+        /// Number of its sessions.
         sessions: usize,
     },
-    /// It is in a server of its own, or all that was done to it is in a transaction that is not committed.
+    /// The database is in a leased server, or all its changes are in an open transaction.
     #[error("cannot copy database \"{name}\": it is leased in isolation \"{isolation}\"")]
     NotCopied {
-        /// The database.
+        /// Name of the database.
         name: String,
-        /// How it is isolated.
+        /// Isolation of its lease.
         isolation: Isolation,
     },
-    /// All that was done to it is in a transaction that is not committed.
+    /// All changes of the database are in an open transaction.
     #[error("cannot read database \"{0}\": it is leased in isolation \"rollback\"")]
     Hidden(String),
-    /// In rollback isolation one session at a time is in a lease.
+    /// In rollback isolation, a lease has one session at a time.
     #[error("database \"{0}\" has a session already")]
     Busy(String),
-    /// In rollback isolation all sessions of a lease are one session of the server's.
+    /// In rollback isolation, all sessions of a lease are one session of the server.
     #[error("database \"{0}\" has a session with other start-up parameters")]
     OtherParameters(String),
-    /// The name is leased on other terms.
+    /// A lease in another isolation has the name.
     #[error("database \"{name}\" is leased in isolation \"{isolation}\"")]
     OtherIsolation {
-        /// The database.
+        /// Name of the database.
         name: String,
-        /// How it is isolated.
+        /// Isolation of its lease.
         isolation: Isolation,
     },
-    /// The same for its template.
+    /// A lease from another template has the name.
     #[error("database \"{name}\" is leased from template \"{template}\", not \"{asked}\"")]
     OtherTemplate {
-        /// The database.
+        /// Name of the database.
         name: String,
-        /// What it is a copy of.
+        /// Template of its lease.
         template: String,
-        /// What was asked for.
+        /// Template in the request.
         asked: String,
     },
-    /// What is replicated is committed.
+    /// The server replicates committed changes only, and in rollback isolation none commit.
     #[error("cannot replicate in rollback isolation")]
     Replication,
-    /// What was waited for did not happen.
+    /// No answer came within the timeout.
     #[error("no answer for database \"{name}\" after {} s", .waited.as_secs())]
     Timeout {
-        /// The database.
+        /// Name of the database.
         name: String,
-        /// How long.
+        /// Timeout.
         waited: Duration,
     },
-    /// Nothing is leased any more.
+    /// The leases are closed.
     #[error("pgfresh is shutting down")]
     Closed,
     /// The server has ended unexpectedly.
     #[error("the server has ended")]
     Gone,
-    /// The name cannot be one.
+    /// Not a possible name.
     #[error("cannot use \"{name}\" as a name: {why}")]
     Name {
-        /// What was asked for.
+        /// Name in the request.
         name: String,
-        /// What is wrong with it.
+        /// Fault in the name.
         why: &'static str,
     },
-    /// The name cannot be a template's.
+    /// Not a possible name of a template, with the reason.
     #[error("{0}")]
     TemplateName(String),
-    /// Its own server is off.
+    /// The leased server is stopped.
     #[error("the server of database \"{0}\" is stopped")]
     Stopped(String),
     /// A leased server has ended by itself.
     #[error("the server of database \"{name}\" has ended")]
     Ended {
-        /// The lease.
+        /// Name of the lease.
         name: String,
-        /// How.
+        /// Cause of the end.
         why: String,
     },
-    /// A leased server did not start again. Its data are there.
+    /// A leased server did not start again. Its data are still there.
     #[error("the server of \"{name}\" did not start again")]
     NotStarted {
-        /// The lease.
+        /// Name of the lease.
         name: String,
-        /// Why not.
+        /// Cause of the failure.
         why: String,
-        /// Its data directory.
+        /// Data directory of the server.
         data: PathBuf,
     },
-    /// A leased server could not be ended. It is removed with its data.
+    /// A leased server did not end when told to. pgfresh has removed it with its data.
     #[error("the server of \"{name}\" could not be ended, and its data are gone")]
     Lost {
-        /// The lease.
+        /// Name of the lease.
         name: String,
-        /// Why not.
+        /// Cause of the failure.
         why: String,
     },
     /// A crash has emptied unlogged tables of a template, and there is no way to fill them again.
@@ -142,77 +142,77 @@ pub enum LeaseError {
     /// A superuser has found a way to change a template in its server.
     #[error("cannot copy template \"{0}\" any more: SQL has changed it in the server")]
     Changed(String),
-    /// Servers cannot be started here.
+    /// No provisioner for leased servers is there.
     #[error("there are no servers to be leased")]
     NoServers,
-    /// The template was made in this server, of a database in use.
+    /// The template is a copy of a database in this server, so no other server can start from it.
     #[error("cannot start a server from template \"{0}\": it is in this server alone")]
     NoServerFrom(String),
-    /// It shares the server with others.
+    /// The lease shares the server with others.
     #[error("database \"{0}\" has no server of its own")]
     NoServer(String),
-    /// A server of its own could not be had.
+    /// A leased server could not start.
     #[error("could not {verb}")]
     Server {
-        /// What was tried.
+        /// Purpose of the attempt.
         verb: &'static str,
-        /// Why not.
+        /// Cause of the failure.
         source: Box<ProvisionError>,
     },
-    /// All sessions that the server has for clients are taken. The words are the server's own.
+    /// Clients use all sessions that the server has for them. The message is PostgreSQL's.
     #[error("sorry, too many clients already")]
     TooManyClients {
-        /// How many there are.
+        /// Number of sessions for clients.
         most: usize,
     },
-    /// There is no room for one more.
+    /// The budget has no room for one more database.
     #[error("no room for another database: {leased} of at most {most} are leased{}", of_failed_tests(*kept))]
     Full {
-        /// Leases there are.
+        /// Number of leases.
         leased: usize,
-        /// Those of them that failed tests left.
+        /// Number of leases that failed tests have left.
         kept: usize,
-        /// What the place's budget allows.
+        /// Most leases that the place's budget allows.
         most: usize,
     },
-    /// A statement of ours failed.
+    /// A statement of pgfresh failed.
     #[error("could not {verb}")]
     Sql {
-        /// What it was for.
+        /// Purpose of the statement.
         verb: &'static str,
-        /// The server's answer.
+        /// Answer of the server.
         source: SessionError,
     },
-    /// All connections of pgfresh's own have been at work for so long.
+    /// All connections of pgfresh to the server were in use for too long.
     #[error("could not {verb}: no connection of pgfresh's own was free for {} s", .waited.as_secs())]
     NoConnection {
-        /// What it was for.
+        /// Purpose of the statement.
         verb: &'static str,
-        /// How long.
+        /// Time of the wait.
         waited: Duration,
     },
     /// A defect of pgfresh.
     #[error("a task of pgfresh has panicked")]
     Panicked,
-    /// There are no threads.
+    /// The system has no threads to give.
     #[error("could not start the threads that prepare databases")]
     Threads(#[source] io::Error),
     /// The connection to the server failed.
     #[error("could not {verb}")]
     Io {
-        /// What was tried.
+        /// Purpose of the attempt.
         verb: &'static str,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// How many of the leased databases failed tests left, where there are any.
+/// Returns a clause with the number of leases that failed tests have left; empty for 0.
 fn of_failed_tests(kept: usize) -> String {
     if kept == 0 { String::new() } else { format!(", {kept} of them kept for failed tests") }
 }
 
-/// What an error says, and what it says of its cause.
+/// Returns the messages of an error and its causes.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
@@ -223,26 +223,26 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     words
 }
 
-/// The same as a sentence, with what came back.
+/// Returns the messages of an error and its causes as a sentence, followed by `detail`.
 pub(crate) fn cause(error: &dyn Error, detail: Option<String>) -> String {
     let detail = detail.map(|detail| format!(" {detail}")).unwrap_or_default();
     format!("The cause: {}.{detail}", chain(error))
 }
 
 impl LeaseError {
-    /// Whether the connection was lost on the way: what was asked for may have been done or not.
+    /// Whether the connection was lost on the way: the server may have run the statement or not.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::Sql { source, .. } if source.is_fatal())
     }
 
-    /// Whether the server would say the same again: neither has it lacked something, nor has an operator intervened.
+    /// Whether the server would repeat the error: it lacked no resources, and no operator intervened.
     pub(crate) fn is_lasting(&self) -> bool {
         const PASSING: [&str; 6] = ["08", "40", "53", "55", "57", "58"];
         let Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } = self else { return false };
         !PASSING.iter().any(|class| sqlstate.starts_with(class))
     }
 
-    /// The SQLSTATE that a client should see. Source: the manual's appendix A.
+    /// Returns the SQLSTATE that a client should see. Source: the manual's appendix A.
     #[must_use]
     pub fn sqlstate(&self) -> &str {
         match self {
@@ -270,13 +270,13 @@ impl LeaseError {
         }
     }
 
-    /// It and what caused it, in one line: many clients show no more.
+    /// Returns the messages of the error and its causes in one line, as many clients show only one.
     #[must_use]
     pub fn with_causes(&self) -> String {
         chain(self)
     }
 
-    /// What came back.
+    /// Returns the detail of the message, if there is any.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -301,7 +301,7 @@ impl LeaseError {
         }
     }
 
-    /// What to do.
+    /// Returns advice for the user, if there is any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -1,9 +1,9 @@
-//! What sessions have changed, by the write-ahead log: the evidence that a database equals its template.
+//! Changes by sessions, according to the write-ahead log: the evidence that a database equals its template.
 //!
-//! One reader follows the log of the server. A caller that asks about a database has the log written up to a mark
-//! ([`MARK`]), reads on to it, and takes what the log says. Where it cannot be followed, every database that was known
-//! until then is in doubt. Where the format of the log is not known at all, as that of a newer `PostgreSQL`, every reset is in
-//! doubt: then only copies of templates are handed out.
+//! One reader follows the log of the server. A caller that asks about a database makes the server write the log up to a mark
+//! ([`MARK`]), reads on to it, and takes the changes. If the reader cannot follow the log, earlier knowledge of every database is in
+//! doubt. If the format of the log is unknown, as that of a newer `PostgreSQL`, every reset is in doubt: then pgfresh hands out only
+//! new copies.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::admin::{AdminPool, MARK, mark_of};
 use crate::error::chain;
 use crate::wal::{Changes, Lsn, SharedChange, WalError, WalReader};
 
-/// For how long what is known of a database holds: until the log could not be followed.
+/// Validity of knowledge about databases: equal epochs mean that the reader has followed the log without a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Epoch(u64);
 
@@ -24,44 +24,43 @@ pub(crate) struct Epoch(u64);
 #[derive(Debug)]
 pub(crate) struct Evidence {
     data: PathBuf,
-    /// Whether the log is replayed elsewhere, too.
+    /// Whether a standby or a backup may replay the log.
     replayed: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// `None` where it could not be followed; it is opened anew at the next mark.
+    /// Reader of the log; `None` after a failure, until the next mark.
     reader: Option<WalReader>,
-    /// The server writes a format that is not known: there will never be a reader.
+    /// Whether the format of the server's log is unknown: then there is no reader, ever.
     unknown_format: bool,
     epoch: Epoch,
-    /// Files of the catalogs that say what a session is told at its start.
+    /// Files of the catalogs that a session reads at its start.
     settings: Vec<u32>,
-    /// Where one of these was changed last.
+    /// Position of the last change of one of these files.
     settings_changed: Lsn,
-    /// Changes of the catalogs that are watched for what all databases share.
+    /// Changes of the watched shared catalogs, not taken yet.
     shared: Vec<SharedChange>,
     watched: Vec<u32>,
-    /// Whether some of these may be unknown.
+    /// Whether some of these changes may be unknown.
     missed_shared: bool,
-    /// Why the log could not be followed, for people.
+    /// Reasons why the reader could not follow the log, for people.
     failures: Vec<String>,
 }
 
-/// Files of the shared catalogs that are watched: first those that a session reads when it starts (roles, their memberships,
-/// their settings), then others, of which some major versions lack one. Each in a column of its own: the server plans that in a
-/// third of the time of rows.
+/// Files of the watched shared catalogs. Those that a session reads at its start come first: roles, their memberships, their settings.
+/// Some major versions lack one of the others. Each file has its own column: the server plans that in a third of the time of rows.
 const WATCHED: &str = "SELECT pg_relation_filenode('pg_authid'), pg_relation_filenode('pg_auth_members'), \
     pg_relation_filenode('pg_db_role_setting'), pg_relation_filenode('pg_tablespace'), \
     pg_relation_filenode('pg_subscription'), pg_relation_filenode('pg_replication_origin'), \
     pg_relation_filenode('pg_shdescription'), pg_relation_filenode('pg_shseclabel'), \
     pg_relation_filenode(to_regclass('pg_parameter_acl'))";
-/// How many of these a session reads.
+/// Number of these catalogs that a session reads.
 const SETTINGS: usize = 3;
 
 impl Evidence {
-    /// Begins with what is in the log from now on.
+    /// Begins with the log's records from now on.
     pub(crate) fn open(data: PathBuf, admin: &AdminPool) -> Result<Self, LeaseError> {
         let rows = admin.run("mark the log", &format!("{WATCHED}; {MARK}"))?;
         let mark = mark_of(&rows);
@@ -81,20 +80,20 @@ impl Evidence {
         state.epoch
     }
 
-    /// Has the log written, and reads it. What was leased for long would otherwise fill it until it is recycled.
+    /// Makes the server write the log, and reads it. Otherwise the log of a long lease would grow until the server recycles it unread.
     pub(crate) fn catch_up(&self, admin: &AdminPool) -> Result<Lsn, LeaseError> {
         let mark = mark_of(&admin.run("mark the log", MARK)?);
         self.read(mark);
         Ok(mark)
     }
 
-    /// What was changed in a database up to a mark, since the last time. Nothing is left of it.
+    /// Reads up to a mark. Takes and returns the changes of a database since the last time.
     pub(crate) fn changes_up_to(&self, mark: Lsn, database: u32) -> Changes {
         self.read(mark);
         self.take(database)
     }
 
-    /// The same, as far as the log was read.
+    /// Takes and returns the changes of a database, as far as the log has been read.
     pub(crate) fn take(&self, database: u32) -> Changes {
         let mut state = self.lock();
         match &mut state.reader {
@@ -103,24 +102,24 @@ impl Evidence {
         }
     }
 
-    /// Whether the format of the log is known, so that what has changed can be known, too.
+    /// Whether pgfresh knows the format of the log, and so can know the changes.
     pub(crate) fn has_known_format(&self) -> bool {
         !self.lock().unknown_format
     }
 
-    /// Whether nothing was changed in a database that is ready and not leased. Where the log's format is unknown, every
-    /// ready database is a new copy that no client has reached: it counts as untouched.
+    /// Whether a ready database, without a lease, has no changes. If the log's format is unknown, every ready database is a new copy
+    /// that no client has reached: it has none.
     pub(crate) fn is_untouched(&self, database: u32) -> bool {
         self.lock().is_untouched(database)
     }
 
-    /// Whether nothing was changed in a database that is never taken from, since the server started.
+    /// Whether a database has no changes since the server started. Nobody takes the changes of such a database.
     pub(crate) fn is_as_at_start(&self, database: u32) -> bool {
         let state = self.lock();
         state.epoch == Epoch::default() && state.reader.is_some() && state.is_untouched(database)
     }
 
-    /// Says that another server or a backup may replay the log from now on: what it does not tell of is not there.
+    /// Notes that another server or a backup may replay the log from now on: data must not bypass it.
     pub(crate) fn log_is_replayed(&self) {
         self.replayed.store(true, Ordering::Relaxed);
     }
@@ -129,18 +128,19 @@ impl Evidence {
         self.replayed.load(Ordering::Relaxed)
     }
 
-    /// What was changed in a database that is never taken from: since the log is followed, as far as it was read.
+    /// Returns the changes of a database since the beginning, as far as the log has been read. Nobody takes the changes of such a
+    /// database.
     pub(crate) fn changes(&self, database: u32) -> Changes {
         let state = self.lock();
         state.reader.as_ref().and_then(|reader| reader.peek(database)).cloned().unwrap_or_default()
     }
 
-    /// Of which database another one was copied; `None` if the log has not told.
+    /// Returns the database from which another one was copied; `None` if the log does not tell.
     pub(crate) fn source(&self, database: u32) -> Option<u32> {
         self.lock().reader.as_ref()?.source(database)
     }
 
-    /// Whether any such file may have been changed in a database, as far as the log was read.
+    /// Whether a file with this property may have changed in a database, as far as the log has been read.
     pub(crate) fn may_have_changed(&self, database: u32, is_such: impl Fn(u32) -> bool) -> bool {
         let state = self.lock();
         let Some(reader) = &state.reader else { return true };
@@ -149,23 +149,24 @@ impl Evidence {
         })
     }
 
-    /// Where what a session finds on record was changed last; `None` if that is unknown.
+    /// Returns the position of the last change of the catalogs that a session reads at its start; `None` if it is unknown.
     pub(crate) fn settings_changed(&self) -> Option<Lsn> {
         let state = self.lock();
         state.reader.as_ref().map(|_| state.settings_changed)
     }
 
-    /// Whether a session that started after `since` was read would find the same on record now.
+    /// Whether these catalogs are equal now for a session that started after the log was read up to `since`.
     pub(crate) fn are_settings_unchanged(&self, since: Lsn) -> bool {
         self.settings_changed().is_some_and(|changed| since > changed)
     }
 
-    /// Up to where it was read.
+    /// Returns the position up to which the log has been read; 0 without a reader.
     pub(crate) fn position(&self) -> Lsn {
         self.lock().reader.as_ref().map_or(Lsn(0), WalReader::position)
     }
 
-    /// Changes of what all databases share, as far as the log was read, since the last time; `None` if some are unknown.
+    /// Takes and returns the changes of shared catalogs since the last time, as far as the log has been read; `None` if some are
+    /// unknown.
     pub(crate) fn take_shared(&self) -> Option<Vec<SharedChange>> {
         let mut state = self.lock();
         let (changes, missed) = (std::mem::take(&mut state.shared), std::mem::take(&mut state.missed_shared));
@@ -176,7 +177,7 @@ impl Evidence {
         self.lock().epoch
     }
 
-    /// Why the log could not be followed.
+    /// Takes and returns the reasons why the reader could not follow the log.
     pub(crate) fn take_failures(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().failures)
     }
@@ -215,7 +216,7 @@ impl State {
             self.missed_shared = true;
             return;
         }
-        // What there is to be read cannot be known: nothing may count as read.
+        // Without a position, the end of the log is unknown: nothing may count as read.
         if mark == Lsn(0) {
             self.reader = None;
             self.begin_anew(mark);
@@ -223,7 +224,7 @@ impl State {
             return;
         }
         let Some(reader) = &mut self.reader else {
-            // A new beginning: what is known from before is not.
+            // A new reader begins here: earlier knowledge ends.
             self.begin_anew(mark);
             return self.open(data, mark);
         };
@@ -245,7 +246,7 @@ impl State {
         self.shared.extend(changes.into_iter().filter(|change| watched.contains(&change.file.number)));
     }
 
-    /// What is known from before the mark is not to be trusted.
+    /// Ends the trust in knowledge from before the mark.
     fn begin_anew(&mut self, mark: Lsn) {
         self.epoch.0 += 1;
         self.settings_changed = mark;
@@ -268,18 +269,18 @@ mod tests {
     use super::*;
 
     impl Evidence {
-        /// Has the log say that settings were changed there, and nowhere else.
+        /// Moves the last change of settings to `at`.
         pub(crate) fn change_settings(&self, at: Lsn) {
             self.lock().settings_changed = at;
         }
 
-        /// Has the log be unreadable.
+        /// Loses the reader of the log.
         pub(crate) fn lose(&self) {
             self.lock().reader = None;
         }
     }
 
-    /// The first page of a log, with nothing behind its header.
+    /// Writes the first page of a log, with nothing behind its header.
     pub(crate) fn log_with(magic: u16) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let mut page = vec![0; 8192];
@@ -307,7 +308,7 @@ mod tests {
         evidence
     }
 
-    /// A copy is handed out all the same, and nothing that was used is taken for fresh.
+    /// New copies still go to clients, and no used database counts as fresh.
     #[test]
     fn where_the_format_is_unknown_only_copies_are_fresh() {
         let folder = log_with(0xD122);

@@ -1,4 +1,4 @@
-//! What tasks do in the server.
+//! Execution of tasks in the server: renames, resets, copies.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::{Difference, Digest, LeaseError, TemplateDatabase};
 struct RolledBack {
     address: DatabaseAddress,
     template: Template,
-    /// Its own, where the template has none.
+    /// Catalog of the database, if its template has none.
     catalog: Option<Arc<TemplateCatalog>>,
     files: Option<FileMap>,
     epoch: Epoch,
@@ -50,7 +50,7 @@ impl RolledBack {
     }
 }
 
-/// What is taken out of a database while it is reset.
+/// Parts of a [`Held`] that a reset works on without the lock.
 struct Taken {
     template: Template,
     address: DatabaseAddress,
@@ -78,7 +78,7 @@ impl Taken {
 }
 
 impl Inner {
-    /// Does what a task asks for.
+    /// Executes a task. Reports a failure, unless it is a lack of sessions.
     pub(crate) fn execute(&self, id: DatabaseId, kind: &TaskKind) -> Outcome {
         let _span = tracing::debug_span!("database", number = id.0).entered();
         let outcome = match kind {
@@ -146,7 +146,7 @@ impl Inner {
         }
     }
 
-    /// Ends a lease in rollback isolation.
+    /// Ends a lease in rollback isolation. The database is then fresh, and its session waits for the next lease if it is fresh, too.
     fn roll_back(
         &self,
         id: DatabaseId,
@@ -173,7 +173,7 @@ impl Inner {
             are_only_sequences(&self.evidence.changes_up_to(mark_of(&rows), address.oid))?;
             self.keep_session(id, own);
         }
-        // The database is reset; its session goes on only if that is, too.
+        // The database is fresh by now; its session goes on only if it is fresh, too.
         if leaves_traces
             || !leaves_nothing
             || !session.may_greet_another
@@ -188,7 +188,7 @@ impl Inner {
         Ok(Outcome::Fresh(Proof::new()))
     }
 
-    /// Keeps our own session in a database for the next time.
+    /// Keeps pgfresh's session in a database for the next time.
     fn keep_session(&self, id: DatabaseId, session: AdminConnection) {
         let mut core = self.lock();
         if let Some(held) = core.databases.get_mut(&id) {
@@ -229,7 +229,7 @@ impl Inner {
         let held = core.databases.get_mut(&id).ok_or_else(gone)?;
         (held.files, held.growth, held.waiting, held.session) = (files, growth, waiting, session);
         held.entered = false;
-        // It may have been handed out before that was known.
+        // An earlier lease may have begun before pgfresh had looked for functions.
         held.leaves_traces = template.may_leave_traces();
         held.generation = generation;
         core.trim_idle(id);
@@ -237,7 +237,7 @@ impl Inner {
         Ok(proof)
     }
 
-    /// Whether the log was followed without a gap since a database was last known to be fresh.
+    /// Whether the reader has followed the log without a gap since the database was fresh.
     fn check_epoch(&self, epoch: Epoch) -> Result<(), NotRecyclable> {
         if epoch == self.evidence.epoch() {
             return Ok(());
@@ -245,7 +245,7 @@ impl Inner {
         Err(NotRecyclable::because("the write-ahead log could not be followed"))
     }
 
-    /// Reads a database from end to end, and keeps what differs from its template's.
+    /// Reads a database from end to end, and notes the first difference from its template.
     fn compare(
         &self,
         id: DatabaseId,
@@ -273,11 +273,11 @@ impl Inner {
         };
         let database = TemplateDatabase { name: template.to_owned(), database: database_of(template) };
         let called = &database.database;
-        // What is left in it has not come through the gateway.
+        // Any session that is left in it has not come through the gateway.
         evict(&name, &self.admin)?;
         let sql = create_copy(&name, called, self.options.major);
         let copied = copy_without_sessions(&name, &sql, &self.admin);
-        // Whether it was made before the connection was lost is unknown. Any other error means that it was not.
+        // After a lost connection, the copy may exist. Any other error means that it does not.
         let is_there = copied.as_ref().map_or_else(LeaseError::is_lost, |_| true);
         let taken = copied
             .and_then(|_| self.admin.run("complete a template", &complete_copy(&name, called)))
@@ -301,18 +301,18 @@ impl Inner {
         match self.evidence.source(template.oid) {
             Some(source) if source != oid => Err(LeaseError::NotLeased(template.name.clone())),
             _ => {
-                // The log of its making is no change of the template.
+                // The records about its creation are no change of the template.
                 drop(self.evidence.take(template.oid));
                 Ok(())
             }
         }
     }
 
-    /// Ends the sessions of a database.
+    /// Ends the sessions of a database, if it has clients.
     pub(crate) fn close_sessions(&self, id: DatabaseId) {
         let (server, oid) = {
             let mut core = self.lock();
-            // Without clients, what is in it waits for the next one.
+            // Without clients, its sessions wait for the next one.
             let held = core.databases.get_mut(&id).filter(|held| !held.clients.is_empty());
             let Some(held) = held else { return };
             held.close_waiting();
@@ -328,9 +328,9 @@ impl Inner {
         }
     }
 
-    /// Looks whether a client has changed what all databases share, if the log or a file says that there is something to see.
+    /// Looks for changes in the state that all databases share, if the log or a file shows any.
     pub(crate) fn look_at_shared_state(&self) {
-        // What is read first is compared first.
+        // One thread at a time, so that earlier readings have earlier comparisons.
         let _looking = lock(&self.looking);
         let ended = self.shared().take_ended();
         let changes = self.evidence.take_shared();
@@ -358,17 +358,17 @@ impl Inner {
         self.shared().compare(facts, ended, leased.into_iter(), &guilty);
     }
 
-    /// The same of an error.
+    /// Counts an error of the background with its causes, and logs it.
     pub(crate) fn report_error(&self, verb: &'static str, error: &LeaseError) {
         let detail = error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
         self.report(verb, &format!("{}{detail}", error.with_causes()));
     }
 
-    /// Counts what went wrong in the background, and logs it.
+    /// Counts a failure of the background, and logs it: a repeated cause at a lower level.
     pub(crate) fn report(&self, verb: &'static str, why: &str) {
         let mut core = self.lock();
         if core.closed {
-            // It waited for a server that is being stopped.
+            // The task waited for a server that is stopping.
             return tracing::debug!(verb, why, "background task ended with the server");
         }
         *core.counters.errors.entry(verb).or_default() += 1;
@@ -381,7 +381,7 @@ impl Inner {
 }
 
 impl TaskKind {
-    /// What the task is for, in errors.
+    /// Returns the purpose of the task, for errors.
     fn verb(&self) -> &'static str {
         match self {
             Self::Create(_) => "make a database",

@@ -1,5 +1,5 @@
-//! With which start-up parameters the next clients are expected to come, so that backends wait for them: as the last ones did,
-//! and, until there were any, as those of the last server on the same cache entry.
+//! Start-up parameters of the next clients, as pgfresh expects them, so that backends can wait for these clients. They are those of
+//! the last clients, and, before the first, those in a note of the last server on the same cache entry.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,28 +10,28 @@ use storage::Entry;
 use crate::LeaseError;
 use crate::admin::AdminPool;
 
-/// For how many sets of parameters backends wait: a driver's own and its pool's.
+/// Most sets of parameters for which backends wait: those of a driver and of its pool.
 const MOST: usize = 2;
-/// How often a server notes another set. Clients that never come with the same twice are not noted for ever.
+/// Most sets that a server adds to the note. Otherwise clients that never come with the same set twice would cause a note each.
 const MOST_NOTES: usize = MOST;
-/// What the note is called.
+/// Name of the note in the cache entry.
 const NOTE: &str = "clients";
-/// The longest note that is believed, in bytes: as long as start-up messages may be.
+/// Most bytes of a note that pgfresh trusts: as long as start-up messages may be.
 const LONGEST_NOTE: usize = 4 * 10_000;
 
-/// A few sets of parameters, the latest last.
+/// Some sets of parameters, the latest last.
 #[derive(Debug, Default)]
 pub(crate) struct ExpectedParams {
     sets: Vec<StartupParams>,
-    /// What the note of the entry says, or is about to say.
+    /// Sets in the note of the entry, once it is written.
     noted: Vec<StartupParams>,
     notes: usize,
-    /// Whether that is still to be written.
+    /// Whether the note is still to be written.
     is_note_due: bool,
 }
 
 impl ExpectedParams {
-    /// What an earlier server on the `entry` has noted. Roles that this one does not have are not expected.
+    /// Recalls the note that an earlier server on the `entry` has left. Leaves out the sets of roles that this server does not have.
     pub(crate) fn recall(entry: Option<&Entry>, admin: &AdminPool) -> Result<Self, LeaseError> {
         let noted = entry.and_then(|entry| entry.recall(NOTE)).and_then(|text| read(&text));
         let mut noted = noted.unwrap_or_default();
@@ -46,22 +46,22 @@ impl ExpectedParams {
         Ok(Self { sets, noted, ..Self::default() })
     }
 
-    /// All of them.
+    /// Returns all sets.
     pub(crate) fn sets(&self) -> &[StartupParams] {
         &self.sets
     }
 
-    /// Those of the last client.
+    /// Returns the parameters of the last client.
     pub(crate) fn latest(&self) -> Option<&StartupParams> {
         self.sets.last()
     }
 
-    /// With these no backend has started, or too slowly: none is, until a client comes with them again.
+    /// Forgets parameters for which a backend has not started, or too slowly, until a client comes with them again.
     pub(crate) fn forget(&mut self, params: &StartupParams) {
         self.sets.retain(|known| known != params);
     }
 
-    /// The server has let a client with these begin a session.
+    /// Notes parameters with which the server has begun a client's session.
     pub(crate) fn served(&mut self, params: &StartupParams) {
         if !may_come_again(params) {
             return;
@@ -74,12 +74,12 @@ impl ExpectedParams {
         }
     }
 
-    /// Whether a note is to be written.
+    /// Whether the note is still to be written.
     pub(crate) fn is_note_due(&self) -> bool {
         self.is_note_due
     }
 
-    /// The note that is to be written, once.
+    /// Returns the note that is still to be written, once.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         std::mem::take(&mut self.is_note_due).then(|| write(&self.noted))
     }
@@ -92,7 +92,8 @@ pub(crate) fn note(entry: &Entry, text: &str) {
     }
 }
 
-/// Whether a backend may wait for a client with these: not one that sends the log, for which the server would have to make all copies.
+/// Whether a backend may wait for a client with these parameters. A session for replication must not: while one is open, only the
+/// server itself may make copies.
 pub(crate) fn may_come_again(params: &StartupParams) -> bool {
     !params.has_replication()
 }
@@ -107,13 +108,13 @@ fn put_last(sets: &mut Vec<StartupParams>, params: &StartupParams) {
     }
 }
 
-/// A line for each set: the version of the protocol, and the parameters in Base64.
+/// Writes a line for each set: the version of the protocol, and the parameters in Base64.
 fn write(sets: &[StartupParams]) -> String {
     let line = |set: &StartupParams| format!("{:08x} {}\n", set.version(), STANDARD.encode(set.parameters()));
     sets.iter().map(line).collect()
 }
 
-/// `None` for what no server has noted.
+/// Reads the text of a note; `None` if no server has written it.
 fn read(text: &str) -> Option<Vec<StartupParams>> {
     let set = |line: &str| {
         let (version, parameters) = line.split_once(' ')?;

@@ -1,5 +1,5 @@
-//! A fake server for tests: it speaks the protocol on a unix socket, answers what this crate asks for, and knows of each
-//! connection whether it is still open.
+//! A fake server for tests. It speaks the protocol on a unix socket, answers the statements of this crate, and knows whether each
+//! connection is still open.
 
 #![expect(clippy::let_underscore_must_use, reason = "a client that is gone reads no answer")]
 
@@ -22,16 +22,16 @@ use crate::{Backend, Isolation, LeaseOptions, Leases, NameRules, TemplateDatabas
 
 /// Longer than anything takes on a busy machine.
 const HANG: Duration = Duration::from_secs(30);
-/// What a connection of pgfresh's own says at its start.
+/// Start-up parameter of pgfresh's own connections.
 const OURS: &[u8] = b"application_name\0pgfresh\0";
-/// What a backend is started with that is to wait in a ready database.
+/// Start-up parameter of backends that are to wait in a ready database.
 const READY: &[u8] = b"database\0pgfresh_preparing_";
-/// What a session of ours with a lease says.
+/// Start-up parameter of sessions with the lease `db`.
 const LEASED: &[u8] = b"database\0db\0";
-/// Where its log ends.
+/// End of the server's log.
 pub(crate) const POSITION: &str = "0/1000028";
 
-/// The server. Clones are the same.
+/// A fake server. Clones share its state.
 #[derive(Clone, Default)]
 pub(crate) struct FakeServer(Arc<Mutex<State>>);
 
@@ -39,25 +39,25 @@ pub(crate) struct FakeServer(Arc<Mutex<State>>);
 struct State {
     last_pid: u32,
     last_oid: u32,
-    /// What a new session would read at its start, in words.
+    /// Stamp that a new session reads at its start; empty without databases.
     stamp: String,
-    /// SQLSTATEs with which the next sessions of clients are refused.
+    /// SQLSTATEs of the refusals for the next sessions of clients.
     refusals: VecDeque<&'static str>,
-    /// Number of times that SQL was to terminate the backends of a lease, which it does not do.
+    /// Number of statements to terminate the backends of a lease. The fake terminates none.
     terminations: usize,
-    /// The connections that are open, ours aside.
+    /// Open connections by process, without those of pgfresh.
     open: HashMap<u32, UnixStream>,
-    /// What the backends of clients were asked.
+    /// Queries by process, from clients' backends.
     asked: HashMap<u32, Vec<String>>,
     /// The `transaction_timeout` that a session begins with.
     timeout: String,
-    /// A query of a client's backend with that in it fails.
+    /// Text that makes a query of a client's backend fail.
     fails: Option<&'static str>,
-    /// It answers none of pgfresh's own statements.
+    /// Whether statements of pgfresh get no answer.
     stopped: bool,
 }
 
-/// Leases of a fake server. Dropped, they are closed.
+/// Leases of a fake server. Dropping them closes them.
 pub(crate) struct FakeLeases {
     pub(crate) leases: Leases,
     pub(crate) server: FakeServer,
@@ -71,7 +71,7 @@ impl Drop for FakeLeases {
 }
 
 impl FakeLeases {
-    /// Leases that outlive their sessions by `linger`.
+    /// Opens leases that outlive their sessions by `linger`.
     pub(crate) fn open(linger: Duration) -> Self {
         let folder = log_with(0xD118);
         let server = FakeServer::start(folder.path());
@@ -100,7 +100,7 @@ impl FakeServer {
         server.lock().stamp = "as it was".to_owned();
         let listener = UnixListener::bind(folder.join(SOCKET)).unwrap();
         let accepting = server.clone();
-        // It ends with the process of the tests.
+        // The thread ends with the process of the tests.
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let server = accepting.clone();
@@ -110,32 +110,32 @@ impl FakeServer {
         server
     }
 
-    /// What a new session reads at its start is now another thing.
+    /// Changes the stamp that new sessions read at their start.
     pub(crate) fn change_catalogs(&self) {
         self.lock().stamp.push('!');
     }
 
-    /// No database is there any more.
+    /// Removes all databases.
     pub(crate) fn lose_databases(&self) {
         self.lock().stamp.clear();
     }
 
-    /// Refuses the next sessions of clients, and those of ours in the database `db`.
+    /// Refuses the next sessions of clients, and those of pgfresh with the lease `db`.
     pub(crate) fn refuse(&self, sqlstates: &[&'static str]) {
         self.lock().refusals.extend(sqlstates);
     }
 
-    /// How many refusals are still to come.
+    /// Returns the number of refusals that are left.
     pub(crate) fn refusals(&self) -> usize {
         self.lock().refusals.len()
     }
 
-    /// Returns how many times SQL was to terminate the backends of a lease.
+    /// Returns the number of statements to terminate the backends of a lease.
     pub(crate) fn terminations(&self) -> usize {
         self.lock().terminations
     }
 
-    /// Has a backend say `words`, and then end if `ends`.
+    /// Makes a backend send `words`, and then end if `ends`.
     pub(crate) fn say(&self, pid: u32, words: &[u8], ends: bool) {
         let mut state = self.lock();
         let mut stream = &state.open[&pid];
@@ -151,7 +151,7 @@ impl FakeServer {
         self.say(pid, &error("57P01"), true);
     }
 
-    /// What a backend was asked since this was last read.
+    /// Takes and returns the queries of a backend since the last time.
     pub(crate) fn asked(&self, pid: u32) -> Vec<String> {
         self.lock().asked.remove(&pid).unwrap_or_default()
     }
@@ -161,22 +161,22 @@ impl FakeServer {
         value.clone_into(&mut self.lock().timeout);
     }
 
-    /// Has the queries of clients' backends fail that have these words in them.
+    /// Makes the queries of clients' backends fail if they contain `words`.
     pub(crate) fn fail_on(&self, words: &'static str) {
         self.lock().fails = Some(words);
     }
 
-    /// From now on, or no longer, pgfresh's own statements wait, as where a backend is stopped.
+    /// Stops answering pgfresh's own statements, or goes on with it: they then wait, as where a backend is stopped.
     pub(crate) fn stop(&self, stopped: bool) {
         self.lock().stopped = stopped;
     }
 
-    /// The backends of clients that there are.
+    /// Returns the processes of clients' open backends.
     pub(crate) fn backends(&self) -> BTreeSet<u32> {
         self.lock().open.keys().copied().collect()
     }
 
-    /// Waits until a backend is there no more: pgfresh has closed its connection.
+    /// Waits until pgfresh has closed its connection to a backend.
     pub(crate) fn expect_closed(&self, pid: u32) {
         self.wait_until(&format!("the end of backend {pid}"), |backends| !backends.contains(&pid));
     }
@@ -197,7 +197,7 @@ impl FakeServer {
         let Some(startup) = read_startup(&mut stream) else { return };
         let is_ours = startup.windows(OURS.len()).any(|words| words == OURS);
         let is_inside = startup.windows(LEASED.len()).any(|words| words == LEASED);
-        // None is started ahead: a test knows which backend it gets.
+        // No backend starts ahead, so that a test knows which one it gets.
         if !is_ours && startup.windows(READY.len()).any(|words| words == READY) {
             let _ = stream.write_all(&error("57P03"));
             return;
@@ -230,7 +230,7 @@ impl FakeServer {
         while let Ok(count @ 1..) = stream.read(&mut chunk) {
             said.extend_from_slice(&chunk[..count]);
             while let Ok(Some((frame, length))) = Frame::first(&said) {
-                // It has no answer.
+                // A Flush message has no answer.
                 if frame.tag == b'H' {
                     said.drain(..length);
                     continue;
@@ -249,7 +249,7 @@ impl FakeServer {
         }
     }
 
-    /// Takes note of a query; an error, if it is to fail.
+    /// Notes a query. Returns an error message if the query is to fail.
     fn note(&self, pid: u32, sql: String) -> Vec<u8> {
         let mut state = self.lock();
         if !state.open.contains_key(&pid) {
@@ -289,13 +289,13 @@ impl FakeServer {
     }
 }
 
-/// The process that a backend's greeting names.
+/// Returns the process that a backend's startup response names.
 pub(crate) fn pid_of(backend: &Backend) -> u32 {
     let key = pgwire::cancel_key(&backend.greeting).unwrap();
     u32::from_be_bytes(backend.greeting[key.start..key.start + 4].try_into().unwrap())
 }
 
-/// Parameters of a client.
+/// Returns start-up parameters of a client.
 pub(crate) fn params(application: &str) -> StartupParams {
     StartupParams::new([("user", "postgres"), ("application_name", application)])
 }

@@ -1,4 +1,4 @@
-//! What all of a server's leases share, and how something is asked of their table. Its tasks are in `execute`.
+//! Shared state of all leases of a server, and requests to their table. The module `execute` has its tasks.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,9 +24,9 @@ use crate::table::{Answer, Closing, DatabaseId, Event, Outcome, Source, Task, Ta
 use crate::template::Template;
 use crate::{Isolation, LeaseError};
 
-/// Databases there may always be, however small the budget: a server that cannot have these is of no use.
+/// Number of databases that may always exist, however small the budget: a server without room for these is of no use.
 pub(crate) const LEAST_CAPACITY: usize = 4;
-/// How often a thread that waits for the table's answer has the table look whether its time is over.
+/// Interval at which a thread that waits for the table's answer has the table check its timeouts.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -35,33 +35,33 @@ pub(crate) struct Inner {
     pub(crate) admin: AdminPool,
     pub(crate) seats: Arc<Seats>,
     pub(crate) evidence: Evidence,
-    /// Whether the server may compile a query, for which it loads a library into the session's process.
+    /// Whether the server may compile a query: then it loads a library into the session's process.
     pub(crate) jit: bool,
-    /// Whether the server ends sessions that ask nothing for a while.
+    /// Whether the server ends idle sessions.
     pub(crate) ends_idle: bool,
     pub(crate) templates: Mutex<Vec<Template>>,
-    /// Of those that are made or removed just now.
+    /// Locks on names of templates, for threads that make or remove one.
     pub(crate) claims: Claims,
     pub(crate) core: Arc<Mutex<Core>>,
-    /// Read by [`Self::shared`].
+    /// State that all databases share. [`Self::shared`] reads it.
     pub(crate) shared: OnceLock<Mutex<SharedWatch>>,
-    /// Held by a thread that looks for changes of that, while it reads and compares.
+    /// Lock for a thread that looks for changes of that state, while it reads and compares.
     pub(crate) looking: Mutex<()>,
     /// Whether a client has asked for a session.
     pub(crate) has_had_clients: AtomicBool,
-    /// For maintenance workers: there may be work.
+    /// Signal for maintenance workers: there may be work.
     pub(crate) work: Condvar,
-    /// For makers of copies that let clients go first: one may wait for a copy now.
+    /// Signal for makers of copies that let clients go first: a client may wait for a copy now.
     pub(crate) shortage: Condvar,
-    /// For the same makers.
+    /// Load of the processors, for these makers.
     pub(crate) processors: Processors,
-    /// Open sessions with databases from which others are dropped.
+    /// Number of open sessions with databases from which clients drop others.
     pub(crate) maintenance_sessions: AtomicUsize,
     pub(crate) workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Inner {
-    /// Tells the table of an event, and others of what follows. Returns the tasks of the ticket that is `mine`.
+    /// Tells the table of an event, and wakes other threads for its consequences. Returns the tasks of the ticket `mine`.
     pub(crate) fn raise(&self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
         let mut core = self.lock();
         let tasks = core.handle(event, mine);
@@ -78,8 +78,8 @@ impl Inner {
         self.work.notify_all();
     }
 
-    /// Asks something of a name, and waits for the answer, which the table bounds. What has to be done for it is done in
-    /// this thread.
+    /// Makes a request for a name, and waits for the answer, for which the table has a timeout. Runs the request's own tasks in this
+    /// thread.
     pub(crate) fn ask(
         &self,
         name: &str,
@@ -96,7 +96,7 @@ impl Inner {
             if let Some(answer) = slot.wait(LOOK_AGAIN) {
                 return answer;
             }
-            // Maintenance workers do the same, but all of them may wait for the server.
+            // Maintenance workers do so too, but all of them may wait for the server.
             tasks = self.raise(Event::Tick, Some(ticket));
         }
     }
@@ -115,11 +115,10 @@ impl Inner {
         }
     }
 
-    /// Does what a task asks for. Returns what the table is to be told, in any case: all who want something of the database wait
-    /// for that.
+    /// Executes a task. Returns the event for the table, even after a panic: all requests for the database wait for it.
     fn perform(&self, Task { database, kind }: Task) -> Event {
         if kind == TaskKind::Close {
-            // A session that was not told has its own bound.
+            // Sessions without the message end by their own timeout.
             drop(unless_panicked(|| self.close_sessions(database)));
             return Event::Closed { database };
         }
@@ -134,8 +133,7 @@ impl Inner {
         self.shortage.notify_all();
     }
 
-    /// The name of the template that a lease is of: the one that is asked for, else the one that the lease is called like, else
-    /// the default one.
+    /// Returns the name of a lease's template: the one in the request, else the one that has the lease's name, else the default one.
     pub(crate) fn template_for(&self, lease: &str, asked: Option<&str>) -> Result<String, LeaseError> {
         let asked = asked.map(whole).transpose()?;
         let templates = lock(&self.templates);
@@ -147,13 +145,13 @@ impl Inner {
         Ok(found.name.clone())
     }
 
-    /// The template of that name.
+    /// Returns the template of that name.
     pub(crate) fn template(&self, name: &str) -> Result<Template, LeaseError> {
         let templates = lock(&self.templates);
         called(&templates, name).cloned().ok_or_else(|| unknown(&templates, name))
     }
 
-    /// Says how many databases the budget allows.
+    /// Sets the number of databases that the budget allows.
     pub(crate) fn measure_capacity(&self) {
         let largest =
             lock(&self.templates).iter().map(|template| template.bytes).max().unwrap_or(0).max(1 << 20);
@@ -182,8 +180,8 @@ impl Inner {
         }
     }
 
-    /// What all databases share, as it was before the first client. A maintenance worker reads it while the service opens; a
-    /// client that is quicker waits for that.
+    /// Returns the state that all databases share, as it was before the first client. A maintenance worker reads it while the service
+    /// opens; a client that is quicker waits for that.
     pub(crate) fn shared(&self) -> MutexGuard<'_, SharedWatch> {
         lock(
             self.shared.get_or_init(|| {
@@ -210,7 +208,7 @@ impl Inner {
         lock(&self.core)
     }
 
-    /// Has a maintenance worker look at the table, and makers of copies at who waits, if there is something for them to see.
+    /// Wakes a maintenance worker if the table has work, and makers of copies if a client waits for one.
     pub(crate) fn wake_worker(&self, mut core: MutexGuard<'_, Core>) {
         let (needed, short) = (core.needs_worker(), core.table.take_shortage());
         drop(core);
@@ -222,7 +220,7 @@ impl Inner {
         }
     }
 
-    /// A maintenance worker waits until there may be work.
+    /// Lets a maintenance worker wait until there may be work.
     pub(crate) fn wait(&self, mut core: MutexGuard<'_, Core>, until: Instant) {
         core.idle_workers.push(until);
         let patience = until.saturating_duration_since(Instant::now());
@@ -233,9 +231,9 @@ impl Inner {
     }
 }
 
-/// What the work comes to, unless there is a defect in it.
+/// Runs `work` and returns its result, or an error if it panics.
 fn unless_panicked<T>(work: impl FnOnce() -> T) -> Result<T, LeaseError> {
-    // All that it shares with others is behind locks, and consistent whenever one of these is free.
+    // All data that `work` shares are behind locks, and consistent whenever one of these is free.
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
         tracing::error!("a task has panicked");
         LeaseError::Panicked
