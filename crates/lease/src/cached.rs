@@ -57,7 +57,8 @@ impl NotedRow {
     }
 }
 
-/// SQL that tells whether the log is, or will be, replayed anywhere but in this server after a crash: by a standby, or on a backup.
+/// SQL condition: something other than this server after a crash replays the log, now or later. That is a standby, or a restored
+/// backup.
 const REPLAYED: &str = "(EXISTS (SELECT FROM pg_stat_get_wal_senders()) \
      OR EXISTS (SELECT FROM pg_get_replication_slots() WHERE slot_type = 'physical') \
      OR current_setting('archive_mode') <> 'off')";

@@ -260,9 +260,9 @@ const COMPRESSION: &str = "SELECT attrelid, string_agg(format('pg_column_compres
     WHERE attrelid >= 16384 AND relkind = 'r' AND attnum > 0 AND NOT attisdropped AND attlen = -1 AND attgenerated = '' \
     GROUP BY attrelid";
 
-/// Returns a query for rows of `pg_class`, shared catalogs included. Its columns are the file (also of a mapped catalog), the table
-/// that TOAST belongs to, the planner's columns, and the values that may change in place. The last column is a digest of everything
-/// that TRUNCATE, VACUUM and ANALYZE do not change. Reading all rows takes milliseconds.
+/// Returns a query for rows of `pg_class`, shared catalogs included. The first columns are oid, file (also of a mapped catalog), kind,
+/// and the table that TOAST belongs to. Next are the values for the planner, and those that may change in place. The last column is a
+/// digest of everything that TRUNCATE, VACUUM and ANALYZE do not change. Reading all rows takes milliseconds.
 pub(crate) fn select_classes(major: u32, condition: &str) -> String {
     let planner =
         planner_columns(major).map(|column| format!("c.{column}")).collect::<Vec<_>>().join(", ', ', ");

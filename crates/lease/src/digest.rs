@@ -18,8 +18,8 @@ pub struct Difference {
 
 /// Digests by relation: every table, materialised view and sequence, those of the system included.
 ///
-/// They leave out file numbers and ages in `pg_class`, schemas of temporary tables, which stay once they exist, and the number of
-/// sequence values that the server logs ahead. They include the columns for the planner.
+/// They leave out file numbers and ages in `pg_class`, and the number of sequence values that the server logs ahead. They also leave
+/// out schemas of temporary tables, which stay once they exist. They include the columns for the planner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digest(BTreeMap<String, String>);
 

@@ -27,7 +27,7 @@ pub enum LeaseError {
     /// No lease has that name, or SQL has given it to another database.
     #[error("database \"{0}\" is not leased")]
     NotLeased(String),
-    /// No lease has that name, and it is one that connections do not create a database for.
+    /// No lease has that name, and no session may begin a lease of it.
     #[error("database \"{0}\" does not exist")]
     NoDatabase(String),
     /// The rules for names exclude the name.
@@ -142,7 +142,7 @@ pub enum LeaseError {
     /// A superuser has found a way to change a template in its server.
     #[error("cannot copy template \"{0}\" any more: SQL has changed it in the server")]
     Changed(String),
-    /// No provisioner for leased servers is there.
+    /// Leases in isolation `server` are not possible here: the service has no provisioner.
     #[error("there are no servers to be leased")]
     NoServers,
     /// The template is a copy of a database in this server, so no other server can start from it.

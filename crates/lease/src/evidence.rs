@@ -1,9 +1,9 @@
 //! Changes by sessions, according to the write-ahead log: the evidence that a database equals its template.
 //!
 //! One reader follows the log of the server. A caller that asks about a database makes the server write the log up to a mark
-//! ([`MARK`]), reads on to it, and takes the changes. If the reader cannot follow the log, earlier knowledge of every database is in
-//! doubt. If the format of the log is unknown, as that of a newer `PostgreSQL`, every reset is in doubt: then pgfresh hands out only
-//! new copies.
+//! ([`MARK`]). Then it reads on to the mark, and takes the changes. If the reader cannot follow the log, earlier knowledge of every
+//! database is in doubt. If the format of the log is unknown, as that of a newer `PostgreSQL`, every reset is in doubt. Then pgfresh
+//! hands out only new copies.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,7 +113,7 @@ impl Evidence {
         self.lock().is_untouched(database)
     }
 
-    /// Whether a database has no changes since the server started. Nobody takes the changes of such a database.
+    /// Whether a database has no changes since the server started. Holds only for a database whose changes nobody takes.
     pub(crate) fn is_as_at_start(&self, database: u32) -> bool {
         let state = self.lock();
         state.epoch == Epoch::default() && state.reader.is_some() && state.is_untouched(database)
@@ -128,8 +128,7 @@ impl Evidence {
         self.replayed.load(Ordering::Relaxed)
     }
 
-    /// Returns the changes of a database since the beginning, as far as the log has been read. Nobody takes the changes of such a
-    /// database.
+    /// Returns all changes of a database, as far as the log has been read. Holds only for a database whose changes nobody takes.
     pub(crate) fn changes(&self, database: u32) -> Changes {
         let state = self.lock();
         state.reader.as_ref().and_then(|reader| reader.peek(database)).cloned().unwrap_or_default()

@@ -166,7 +166,7 @@ impl FakeServer {
         self.lock().fails = Some(words);
     }
 
-    /// Stops answering pgfresh's own statements, or goes on with it: they then wait, as where a backend is stopped.
+    /// Stops or resumes the answers to pgfresh's own statements. Meanwhile they wait, as for a stopped backend.
     pub(crate) fn stop(&self, stopped: bool) {
         self.lock().stopped = stopped;
     }

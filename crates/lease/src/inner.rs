@@ -101,8 +101,8 @@ impl Inner {
         }
     }
 
-    /// Runs a task that no thread waits for, then the tasks that follow in the same database: waking another thread takes as long
-    /// as most tasks.
+    /// Runs a task that no thread waits for, then the following tasks in the same database. Waking another thread takes as long as
+    /// most tasks.
     pub(crate) fn run(&self, task: Task) {
         let database = task.database;
         let mut next = Some(task);

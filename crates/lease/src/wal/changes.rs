@@ -1,34 +1,35 @@
-//! What the log says about each database since it was last taken.
+//! Changes in each database, according to the log, that no caller has taken yet.
 
 use std::collections::{HashMap, HashSet};
 
 use super::file::RelationFile;
 use super::transactions::Transactions;
 
-/// What happened to the contents of one file, in transactions that have committed or not.
+/// Changes of the contents of one file, by transactions that have committed or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of change, and they combine freely")]
 pub struct FileChanges {
-    /// Rows inserted.
+    /// Number of rows inserted.
     pub inserted: u64,
-    /// Rows updated.
+    /// Number of rows updated.
     pub updated: u64,
-    /// Rows deleted, and speculative insertions taken back.
+    /// Number of rows deleted, and of speculative insertions taken back.
     pub deleted: u64,
-    /// Cut: by VACUUM, which removes empty pages at the end, or by a TRUNCATE of a file new in its transaction.
+    /// Whether the file became shorter: by VACUUM, which removes empty pages at the end, or by a TRUNCATE of a file new in its
+    /// transaction.
     pub truncated: bool,
-    /// A row was changed in place, outside transactions: VACUUM, ANALYZE and CREATE INDEX do that to catalogs.
+    /// Whether a row changed in place, outside transactions: VACUUM, ANALYZE and CREATE INDEX do that to catalogs.
     pub in_place: bool,
-    /// A sequence's value was written.
+    /// Whether a sequence has a new value.
     pub sequence: bool,
-    /// The file was made.
+    /// Whether the file is new.
     pub created: bool,
-    /// Anything else that may change contents: whole pages, generic records, records of an unknown kind.
+    /// Whether anything else may have changed contents: whole pages, generic records, records of an unknown kind.
     pub other: bool,
 }
 
 impl FileChanges {
-    /// Whether rows or values may be others now. Those that VACUUM cuts off and the ones that it writes in place are none.
+    /// Whether rows or values may differ now. Rows that VACUUM cuts off, and those that it writes in place, do not count.
     #[must_use]
     pub fn is_of_contents(&self) -> bool {
         let Self { inserted, updated, deleted, sequence, created, other, .. } = *self;
@@ -36,23 +37,24 @@ impl FileChanges {
     }
 }
 
-/// What happened to one database.
+/// Changes in one database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Files whose contents changed; not those in which bytes merely moved.
+    /// Files whose contents have changed; without those in which bytes have merely moved.
     pub files: HashMap<RelationFile, FileChanges>,
-    /// A transaction that changed something here has committed, or something other than a sequence was changed outside
-    /// transactions.
+    /// Whether a transaction with a change here has committed, or anything but a sequence has changed outside transactions.
     pub committed: bool,
-    /// Why `files` cannot be trusted to be all.
+    /// Reason why `files` may be incomplete.
     pub doubt: Option<&'static str>,
-    /// Changes after so many files were changed that none is kept any more. What is compared with an earlier time differs by it.
+    /// Number of changes since `files` became too large and lost its entries. A comparison with an earlier value of this shows later
+    /// changes.
     pub uncounted: u64,
 }
 
-/// Files of one database that are kept: one that is not reset, and whose tables are truncated again and again, has ever more.
+/// Most files of one database that the reader keeps. A database without resets, whose tables sessions truncate again and again, has
+/// ever more.
 pub(super) const MOST_FILES: usize = 10_000;
-/// Why a database is in doubt of which none are kept.
+/// Reason to doubt a database with more files.
 pub(super) const TOO_MANY_FILES: &str = "too many of its files were changed";
 
 impl Changes {
@@ -67,44 +69,46 @@ impl Changes {
     }
 }
 
-/// A change of what all databases share.
+/// A change of a catalog that all databases share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SharedChange {
-    /// The catalog's file. A replication origin's progress, which is in no catalog, counts as `pg_replication_origin`.
+    /// File of the catalog. The progress of replication origins is in no catalog: it counts as `pg_replication_origin`.
     pub file: RelationFile,
-    /// The database in which the transaction ran, if the log tells.
+    /// Database of the transaction, if the log has it.
     pub from: Option<u32>,
-    /// A row was changed in place, outside transactions: VACUUM does that to `pg_database`.
+    /// Whether a row changed in place, outside transactions: VACUUM does that to `pg_database`.
     pub in_place: bool,
 }
 
-/// Reason to doubt each new database: SQL may have given it the oid of one that it has dropped. pgfresh takes the doubt from its own.
+/// Reason to doubt each new database: SQL may have given it the oid of one that it has dropped. For its own databases, pgfresh removes
+/// the doubt.
 const MADE: &str = "it was made by SQL";
 
-/// All that was read and not yet taken.
+/// All changes that the reader has read and no caller has taken yet.
 #[derive(Debug, Default)]
 pub(super) struct UntakenChanges {
     databases: HashMap<u32, Changes>,
     shared: Vec<SharedChange>,
     seen_shared: HashSet<SharedChange>,
     transactions: Transactions,
-    /// A reason to doubt every database but the exempt, which were taken or made since.
+    /// Reason to doubt every database but the exempt ones. Since the doubt, a caller has taken the changes of those, or SQL has
+    /// created them.
     doubtful: Option<Changes>,
     exempt: HashSet<u32>,
-    /// Databases that were copied from others, by files.
+    /// Source of each database that is a copy of another one's files.
     sources: HashMap<u32, u32>,
-    /// Databases moved to another tablespace: their old files are dropped, they are not.
+    /// Databases moved to another tablespace. The server drops their old files, but not the databases.
     moved: HashSet<u32>,
 }
 
 impl UntakenChanges {
-    /// The entry of a database, made if there is none.
+    /// Returns the entry of a database; makes one if it is missing.
     fn entry(&mut self, database: u32) -> &mut Changes {
         let doubt = self.doubtful.as_ref().filter(|_| !self.exempt.contains(&database));
         self.databases.entry(database).or_insert_with(|| doubt.cloned().unwrap_or_default())
     }
 
-    /// Notes a change by `transaction`, or outside transactions if that is 0.
+    /// Notes a change by `transaction`; 0 stands for a change outside transactions.
     pub(super) fn change(
         &mut self,
         transaction: u32,
@@ -124,7 +128,7 @@ impl UntakenChanges {
         self.transactions.touch(transaction, file.database);
     }
 
-    /// Notes a file that was made. Nothing sees it before its row in `pg_class`, so it commits nothing.
+    /// Notes a new file. No session sees it before its row in `pg_class`, so it commits nothing.
     pub(super) fn create(&mut self, transaction: u32, file: RelationFile) {
         if file.database == 0 {
             self.change(transaction, file, |_| ());
@@ -134,7 +138,7 @@ impl UntakenChanges {
         self.transactions.touch(transaction, file.database);
     }
 
-    /// Notes a sequence's value, which no transaction takes back.
+    /// Notes a sequence's new value, which no rollback undoes.
     pub(super) fn sequence(&mut self, file: RelationFile) {
         if file.database == 0 {
             self.share(SharedChange { file, from: None, in_place: false });
@@ -143,7 +147,7 @@ impl UntakenChanges {
         self.entry(file.database).note(file, |changes| changes.sequence = true);
     }
 
-    /// Notes a row changed in place, which no transaction takes back.
+    /// Notes a row changed in place, which no rollback undoes.
     pub(super) fn in_place(&mut self, file: RelationFile) {
         if file.database == 0 {
             self.share(SharedChange { file, from: None, in_place: true });
@@ -154,14 +158,14 @@ impl UntakenChanges {
         entry.committed = true;
     }
 
-    /// Notes a change of what all databases share.
+    /// Notes a change of a shared catalog.
     pub(super) fn share(&mut self, change: SharedChange) {
         if self.seen_shared.insert(change) {
             self.shared.push(change);
         }
     }
 
-    /// Doubts a database, or all if that is 0.
+    /// Doubts a database; 0 stands for all of them.
     pub(super) fn doubt(&mut self, database: u32, why: &'static str) {
         if database != 0 {
             self.entry(database).doubt = Some(why);
@@ -172,7 +176,7 @@ impl UntakenChanges {
         self.doubtful = Some(Changes { doubt: Some(why), ..Changes::default() });
     }
 
-    /// Transactions have committed as one; `database` is where, if the record tells.
+    /// Notes that transactions have committed as one, in `database` if the record has it.
     pub(super) fn commit(&mut self, transactions: impl Iterator<Item = u32>, database: Option<u32>) {
         let ended = self.transactions.end(transactions);
         let only = match ended.databases[..] {
@@ -195,7 +199,7 @@ impl UntakenChanges {
         }
     }
 
-    /// Transactions were rolled back as one. What they have written stays reported; of what is shared, nothing is.
+    /// Notes that transactions were rolled back as one. Their changes of databases stay, those of shared catalogs never count.
     pub(super) fn abort(&mut self, transactions: impl Iterator<Item = u32>) {
         let ended = self.transactions.end(transactions);
         self.forget(&ended.created);
@@ -208,8 +212,8 @@ impl UntakenChanges {
         }
     }
 
-    /// A database is made by `transaction`, of the files of another one, if the log tells of which: until that ends, all records
-    /// that name it are of its making.
+    /// Notes that `transaction` creates a database, from the files of `source` if the log has that. Until the transaction ends, all
+    /// records about the database are part of its creation.
     pub(super) fn create_database(&mut self, transaction: u32, database: u32, source: Option<u32>) {
         if transaction == 0 {
             self.doubt(database, "the database was made outside of transactions");
@@ -223,13 +227,13 @@ impl UntakenChanges {
         self.transactions.create(transaction, database);
     }
 
-    /// A database is moved to another tablespace: its old files will be dropped.
+    /// Notes that a database moves to another tablespace: the server will drop its old files.
     pub(super) fn move_database(&mut self, database: u32) {
         self.moved.insert(database);
         self.doubt(database, "the database was moved to another tablespace");
     }
 
-    /// The files of a database were removed in some tablespaces.
+    /// Notes that the files of a database are gone in some tablespaces.
     pub(super) fn drop_database(&mut self, database: u32) {
         if !self.moved.contains(&database) {
             self.databases.remove(&database);
@@ -238,12 +242,12 @@ impl UntakenChanges {
         }
     }
 
-    /// Of which database the files of one were copied, if that was in the log.
+    /// Returns the database whose files a database is a copy of, if the log has that.
     pub(super) fn source(&self, database: u32) -> Option<u32> {
         self.sources.get(&database).copied()
     }
 
-    /// What changed in a database; leaves nothing.
+    /// Takes and returns the changes in a database.
     pub(super) fn take(&mut self, database: u32) -> Changes {
         self.transactions.mark_taken(database);
         self.moved.remove(&database);
@@ -255,13 +259,13 @@ impl UntakenChanges {
         changes.unwrap_or_default()
     }
 
-    /// What changed in a database.
+    /// Returns the changes in a database without taking them; `None` without any.
     pub(super) fn peek(&self, database: u32) -> Option<&Changes> {
         let doubtful = || self.doubtful.as_ref().filter(|_| !self.exempt.contains(&database));
         self.databases.get(&database).or_else(doubtful)
     }
 
-    /// What changed of all that databases share.
+    /// Takes and returns the changes of shared catalogs.
     pub(super) fn take_shared(&mut self) -> Vec<SharedChange> {
         self.seen_shared.clear();
         std::mem::take(&mut self.shared)

@@ -1,7 +1,7 @@
-//! What the record of each resource manager means for the contents of files.
+//! Meaning of each resource manager's records for the contents of files.
 //!
-//! Each kind that is known not to change contents is listed; whatever is not listed counts as a change. The numbers are
-//! the same from 13 to 18 unless a comment tells otherwise.
+//! The module lists each kind that does not change contents; every other kind counts as a change. The numbers are the same from 13 to
+//! 18 unless a comment tells otherwise.
 
 use super::changes::{SharedChange, UntakenChanges};
 use super::error::WalError;
@@ -32,16 +32,16 @@ const COMMIT_TS: u8 = 18;
 const REPLORIGIN: u8 = 19;
 const LOGICALMSG: u8 = 21;
 
-/// The bits of `xl_info` that tell the kind; of heap and transaction records the highest one is a flag.
+/// Bits of `xl_info` that tell the kind; in heap and transaction records the highest one is a flag.
 const KIND: u8 = 0xF0;
 const KIND_WITH_FLAG: u8 = 0x70;
-/// The flag of a transaction's record (`XLOG_XACT_HAS_INFO`).
+/// Flag of a transaction's record (`XLOG_XACT_HAS_INFO`).
 const HAS_INFO: u8 = 0x80;
 
-/// `XLOG_SWITCH`: the rest of the segment is empty.
+/// Kind `XLOG_SWITCH`: the rest of the segment is empty.
 const SWITCH: u8 = 0x40;
 
-/// `pg_replication_origin`, which stands for the progress of replication origins: that is in no catalog.
+/// Catalog `pg_replication_origin`, which stands for the progress of replication origins: no catalog has that.
 const REPLICATION_ORIGIN: RelationFile = RelationFile { tablespace: 1664, database: 0, number: 6000 };
 
 const UNKNOWN: &str = "the write-ahead log has a record of an unknown kind";
@@ -52,7 +52,7 @@ pub(super) fn is_switch(record: &Record<'_>) -> bool {
     record.manager == XLOG && record.info & KIND == SWITCH
 }
 
-/// Enters in `untaken` what `record`, which names `blocks`, has changed.
+/// Enters the changes by `record`, which names `blocks`, in `untaken`.
 pub(super) fn classify(
     record: &Record<'_>,
     blocks: &[Block],
@@ -63,7 +63,7 @@ pub(super) fn classify(
     let known = match record.manager {
         HEAP => heap(record, blocks, untaken).map_err(|what| WalError::malformed(record.at, what))?,
         HEAP2 => heap2(record, blocks, untaken).map_err(|what| WalError::malformed(record.at, what))?,
-        // What an index holds follows from its table, whose own change is in the log.
+        // The contents of an index follow from its table, and the table's own change is in the log.
         BTREE | HASH | GIN | GIST | SPGIST | BRIN => true,
         XACT => {
             transaction(record, major, untaken).ok_or_else(|| WalError::malformed(record.at, CUT))?;
@@ -87,15 +87,15 @@ pub(super) fn classify(
             untaken.share(SharedChange { file: REPLICATION_ORIGIN, from: None, in_place: false });
             true
         }
-        // Transaction states, row locks of several transactions, locks and messages: nothing that a query reads. What is
-        // known of tablespaces is in pg_tablespace, whose own change is in the log.
+        // Transaction states, row locks of several transactions, locks and messages: no query reads these. Tablespaces are in
+        // pg_tablespace, and its own change is in the log.
         CLOG | TBLSPC => blocks.is_empty() && matches!(kind, 0x00 | 0x10),
         MULTIXACT => blocks.is_empty() && matches!(kind, 0x00..=0x30),
         STANDBY | COMMIT_TS => blocks.is_empty() && matches!(kind, 0x00..=0x20),
         LOGICALMSG => blocks.is_empty() && kind == 0x00,
         _ => false,
     };
-    // A record that changes files beyond its blocks, of a kind that is not known to: nothing tells which files.
+    // A record changes files beyond its blocks, although its kind is not one that does so. Nothing tells which files.
     let may_be_special = matches!(record.manager, XACT | SMGR | DBASE) && known;
     if record.info & SPECIAL != 0 && !may_be_special {
         untaken.doubt(0, UNKNOWN);
@@ -106,7 +106,7 @@ pub(super) fn classify(
     Ok(())
 }
 
-/// A record of which only the blocks are known.
+/// Enters a record of an unknown kind, by its blocks.
 fn unknown(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) {
     for block in blocks {
         untaken.change(record.transaction, block.file, |file| file.other = true);
@@ -116,11 +116,11 @@ fn unknown(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) 
     }
 }
 
-/// Rows of tables. The first block is the one with the new version of a row.
+/// Enters changes of rows of tables. The first block is the one with the new version of a row.
 fn heap(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> Result<bool, &'static str> {
     let kind = record.info & KIND_WITH_FLAG;
-    // TRUNCATE names no files, and is for logical decoding: the new file is in the log. CONFIRM is for a row whose
-    // insertion is, LOCK changes no contents.
+    // TRUNCATE names no files, and is for logical decoding: the new file is in the log. CONFIRM is for a row whose insertion is in the
+    // log, and LOCK changes no contents.
     if matches!(kind, 0x30 | 0x50 | 0x60) {
         return Ok(true);
     }
@@ -134,11 +134,11 @@ fn heap(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> 
     Ok(true)
 }
 
-/// More about rows of tables.
+/// Enters further changes of rows of tables.
 fn heap2(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> Result<bool, &'static str> {
-    // REWRITE and NEW_CID are for logical decoding. 0x10 to 0x40 remove dead rows, freeze, and set visibility: CLEAN,
-    // FREEZE_PAGE, CLEANUP_INFO, VISIBLE in 13; PRUNE, VACUUM, FREEZE_PAGE, VISIBLE from 14 on; three kinds of PRUNE, and
-    // VISIBLE from 17 on. 0x60 is LOCK_UPDATED.
+    // REWRITE and NEW_CID are for logical decoding. The kinds 0x10 to 0x40 remove dead rows, freeze, and set visibility. These are
+    // CLEAN, FREEZE_PAGE, CLEANUP_INFO and VISIBLE in 13, and PRUNE, VACUUM, FREEZE_PAGE and VISIBLE from 14 on. PostgreSQL 17
+    // replaced all but VISIBLE by three kinds of PRUNE. The kind 0x60 is LOCK_UPDATED.
     if record.info & KIND_WITH_FLAG != 0x50 {
         return Ok(true);
     }
@@ -148,12 +148,12 @@ fn heap2(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) ->
     Ok(true)
 }
 
-/// The server's own records, and images of pages.
+/// Enters the server's own records, and images of pages.
 fn xlog(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> bool {
     match record.info & KIND {
         // FPI_FOR_HINT: a page as it was but for hints.
         0xA0 => true,
-        // FPI: a page of any content. Maps of free space and visibility are cut with it, and hold no rows.
+        // FPI: a page of any content. Maps of free space and visibility (forks 1 and 2) hold no rows.
         0xB0 => {
             for block in blocks.iter().filter(|block| !matches!(block.fork, 1 | 2)) {
                 untaken.change(record.transaction, block.file, |file| file.other = true);
@@ -167,7 +167,7 @@ fn xlog(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> 
     }
 }
 
-/// Files made and cut: the block references do not tell.
+/// Enters files that are new or cut: the block references do not tell.
 fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
     let file_at = |at| {
         Some(RelationFile {
@@ -193,7 +193,8 @@ fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
     Some(true)
 }
 
-/// Databases made, moved and dropped. Until 14 there is one way to make one; from 15 on two, and DROP has another number.
+/// Enters databases that are new, moved or dropped. Until 14 there is one kind of record for a new one; from 15 on there are two, and
+/// DROP has another number.
 fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Option<bool> {
     let target = number(record.data, 0)?;
     match (record.info & KIND, major) {
@@ -212,7 +213,7 @@ fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Op
     Some(true)
 }
 
-/// Commits and rollbacks, of prepared transactions too. PREPARE itself, ASSIGNMENT and INVALIDATIONS end nothing.
+/// Enters commits and rollbacks, of prepared transactions too. PREPARE itself, ASSIGNMENT and INVALIDATIONS end nothing.
 fn transaction(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Option<()> {
     let kind = record.info & KIND_WITH_FLAG;
     let commits = matches!(kind, 0x00 | 0x30);
@@ -238,8 +239,7 @@ fn transaction(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) ->
     Some(())
 }
 
-/// What a record of a transaction's end says. Source: `ParseCommitRecord` and `ParseAbortRecord` in
-/// `access/rmgrdesc/xactdesc.c`.
+/// Content of the record of a transaction's end. Source: `ParseCommitRecord` and `ParseAbortRecord` in `access/rmgrdesc/xactdesc.c`.
 #[derive(Debug, Default)]
 struct End<'a> {
     database: Option<u32>,
@@ -250,7 +250,7 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// Reads all parts, which must be all there is.
+    /// Reads all parts of a record; `None` if any byte is left, or missing.
     fn read(data: &'a [u8], commits: bool, major: u32) -> Option<Self> {
         let mut rest = data;
         let flags = take_number(&mut rest)?;
@@ -266,7 +266,7 @@ impl<'a> End<'a> {
         if flags & 0x02 != 0 {
             end.subtransactions = take_array(&mut rest, 4)?;
         }
-        // Files to be removed; their rows in pg_class are in the log.
+        // Files to be removed; the changes of their rows in pg_class are in the log.
         if flags & 0x04 != 0 {
             take_array(&mut rest, 12)?;
         }
@@ -294,7 +294,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// Four bytes at `at`.
+/// Returns the number in the four bytes at `at`.
 fn number(data: &[u8], at: usize) -> Option<u32> {
     field(data, at).map(u32::from_ne_bytes)
 }
@@ -309,7 +309,7 @@ fn take_number(rest: &mut &[u8]) -> Option<u32> {
     number(take(rest, 4)?, 0)
 }
 
-/// A count, then so many items of `size` bytes.
+/// Takes a count, then so many items of `size` bytes.
 fn take_array<'a>(rest: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
     let count = usize::try_from(take_number(rest)?).ok()?;
     take(rest, count.checked_mul(size)?)

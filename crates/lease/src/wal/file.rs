@@ -1,12 +1,12 @@
 //! The files of relations, as the log names them.
 
-/// A relation's file, by the numbers in its path. A relation gets another one when it is rewritten or truncated.
+/// File of a relation, by the numbers in its path. A relation gets another file when the server rewrites or truncates it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelationFile {
-    /// The tablespace's OID.
+    /// Oid of the tablespace.
     pub tablespace: u32,
-    /// The database's OID; 0 for catalogs that all databases share.
+    /// Oid of the database; 0 for catalogs that all databases share.
     pub database: u32,
-    /// What `pg_relation_filenode` returns.
+    /// File number, as `pg_relation_filenode` returns it.
     pub number: u32,
 }

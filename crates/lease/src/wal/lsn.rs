@@ -13,7 +13,7 @@ impl fmt::Display for Lsn {
     }
 }
 
-/// The text is not a position in the log.
+/// Error for a text that is not a position in the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a position in the write-ahead log")]
 pub struct LsnError(String);

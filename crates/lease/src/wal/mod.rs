@@ -1,14 +1,14 @@
 //! Reads the write-ahead log of a running server and tells which relation files its sessions have changed.
 //!
-//! [`WalReader`] tails `pg_wal`. It starts at a position, reads on when it is told how far the log is written, and keeps
-//! for each database the set of files whose contents have changed. A database without changes has no entry. It reads
-//! files only, never writes, and knows nothing of SQL.
+//! [`WalReader`] tails `pg_wal`. It starts at a position, and reads on up to a position to which the server has written the log. It
+//! keeps for each database the set of files whose contents have changed. A database without changes has no entry. It reads files only,
+//! never writes, and knows nothing of SQL.
 //!
 //! # What it promises
-//! - **Complete**: every change that crash recovery would replay is reported, of any session, committed or not.
-//! - **Fail safe**: any irregularity (an unknown format, a gap, a wrong checksum, a record that does not follow the one
-//!   before it) is a [`WalError`]; a valid record of an unknown kind is reported as [`FileChanges::other`] of the files it
-//!   names, or as [`Changes::doubt`] if it names none. Nothing is skipped.
+//! - **Complete**: the reader reports every change that crash recovery would replay, of any session, committed or not.
+//! - **Fail safe**: any irregularity (an unknown format, a gap, a wrong checksum, a record that does not follow the one before it) is
+//!   a [`WalError`]. A valid record of an unknown kind counts as [`FileChanges::other`] of the files that it names. Without a file it
+//!   counts as [`Changes::doubt`]. The reader skips nothing.
 //! - **Precise**: records that only move bytes (pruning, freezing, visibility and free space maps, hint bits, row locks)
 //!   and those of indexes, whose contents follow from their tables, are not changes.
 //!
@@ -17,16 +17,16 @@
 //!   unlogged relation's init fork are.
 //! - **Sequences** log 32 values ahead: `nextval` shows when it is the first since a checkpoint, since `setval`, or since
 //!   32 others.
-//! - With `wal_level = minimal`, rows of a relation whose file is **new in the same transaction** are not logged. The new
-//!   file is ([`FileChanges::created`]), and its contents must not be trusted.
-//! - Rows may **read differently by a catalog alone**: `ADD COLUMN … DEFAULT` and `ALTER TYPE … RENAME VALUE` write no
-//!   row of a table, and only `pg_attribute` or `pg_enum` is reported.
+//! - With `wal_level = minimal`, the log has no rows of a relation whose file is **new in the same transaction**. It has the new file
+//!   ([`FileChanges::created`]), and callers must not trust the contents.
+//! - Rows may **read differently by a catalog alone**: `ADD COLUMN … DEFAULT` and `ALTER TYPE … RENAME VALUE` write no row of a
+//!   table. The reader reports only `pg_attribute` or `pg_enum`.
 //! - A transaction that changed something before the reader's start and commits after it is unknown to the reader: its
 //!   commit does not set [`Changes::committed`].
 //!
 //! # How far to read
-//! Records are in the files once they are flushed. `SELECT pg_logical_emit_message(true, 'pgfresh', '')` with
-//! `synchronous_commit = on` returns the end of its own record, and after its commit everything up to there is written.
+//! Records are in the files once the server has flushed them. `SELECT pg_logical_emit_message(true, 'pgfresh', '')` with
+//! `synchronous_commit = on` returns the end of the record that it writes. After its commit, everything up to there is in the files.
 //! `pg_current_wal_insert_lsn()` read afterwards may be ahead of the files when other sessions write.
 //!
 //! # Formats

@@ -1,9 +1,8 @@
 //! Positions, segments and pages: from an address in the log to the contiguous bytes of the record there.
 //!
-//! The log is a sequence of segment files (16 MiB unless initdb was told otherwise) of pages of 8 KiB, each with a
-//! header. A record may continue on the pages that follow. Segments are renamed and used again once they are not needed,
-//! with their old pages in them: a page counts only if its header has the address that was looked for.
-//! Source: `access/xlog_internal.h`.
+//! The log is a sequence of segment files (16 MiB by default) of pages of 8 KiB, each with a header. A record may continue on the
+//! pages that follow. The server renames old segments and uses them again, with their old pages in them. So a page counts only if its
+//! header has the address that the reader expects. Source: `access/xlog_internal.h`.
 
 use std::fs::File;
 use std::io;
@@ -18,25 +17,25 @@ use super::lsn::Lsn;
 
 /// Bytes of a page of the log. Source: `XLOG_BLCKSZ`, which every page's long header repeats.
 pub(super) const PAGE: u64 = 8192;
-/// Bytes of a page's header, and of the first page's in a segment.
+/// Length of a page's header in bytes, and that of the first page in a segment.
 const SHORT_HEADER: u64 = 24;
 const LONG_HEADER: u64 = 40;
 
-/// The page begins with the rest of a record (`XLP_FIRST_IS_CONTRECORD`).
+/// Flag of a page that begins with the rest of a record (`XLP_FIRST_IS_CONTRECORD`).
 const CONTINUES: u16 = 0x01;
-/// The header is the long one (`XLP_LONG_HEADER`).
+/// Flag of a long header (`XLP_LONG_HEADER`).
 const LONG: u16 = 0x02;
-/// The page takes the place of a record's rest that a crash has lost (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
+/// Flag of a page in place of a record's rest that a crash has lost (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
 const OVERWRITTEN: u16 = 0x08;
-/// All flags there are; 0x04 is `XLP_BKP_REMOVABLE`.
+/// All flags of pages; 0x04 is `XLP_BKP_REMOVABLE`.
 const FLAGS: u16 = 0x0F;
 
-/// Bytes read from a segment at once, at most.
+/// Most bytes that the reader reads from a segment at once.
 const CHUNK: u64 = 256 * 1024;
-/// What the buffer of an unusually large record may keep for the next one.
+/// Most bytes that the buffer keeps after an unusually large record.
 const SPARE: usize = 4 << 20;
 
-/// The majors by the magic number of their pages. Source: `XLOG_PAGE_MAGIC`.
+/// Returns the major version for the magic number of a page; `None` if it is unknown. Source: `XLOG_PAGE_MAGIC`.
 pub(super) fn major(magic: u16) -> Option<u32> {
     match magic {
         0xD106 => Some(13),
@@ -49,7 +48,7 @@ pub(super) fn major(magic: u16) -> Option<u32> {
     }
 }
 
-/// A page's header; the last three are in the long one.
+/// Header of a page; the last three fields are in the long one.
 struct Header {
     magic: u16,
     flags: u16,
@@ -62,7 +61,8 @@ struct Header {
 }
 
 impl Header {
-    /// Reads both kinds; of a short one the last three fields are the bytes that follow. `None` of fewer than 40 bytes.
+    /// Reads both kinds of headers. If the header is short, the last three fields are the bytes behind it. Returns `None` for fewer
+    /// than 40 bytes.
     fn read(page: &[u8]) -> Option<Self> {
         Some(Self {
             magic: u16::from_ne_bytes(field(page, 0)?),
@@ -77,7 +77,7 @@ impl Header {
     }
 }
 
-/// How the reader comes to a page.
+/// Way in which the reader comes to a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Entry {
     /// A record starts right behind its header.
@@ -88,11 +88,11 @@ enum Entry {
     Continued(u64),
 }
 
-/// A record's bytes and where the log goes on.
+/// Bytes of a record, and the position at which the log goes on.
 pub(super) struct Span<'a> {
     /// All bytes of the record.
     pub(super) bytes: &'a [u8],
-    /// The first byte behind the record and its padding; the start of a page if that is where it ends.
+    /// Position behind the record and its padding; the start of a page if the record ends there.
     pub(super) end: u64,
 }
 
@@ -100,10 +100,10 @@ pub(super) struct Span<'a> {
 #[derive(Debug)]
 pub(super) struct Pages {
     folder: Directory,
-    /// For errors.
+    /// Path of the folder, for errors.
     path: PathBuf,
     segment_size: u64,
-    /// Of every page: magic number and, in long headers, the cluster's identifier.
+    /// Values in the header of every page: the magic number and, in long headers, the cluster's identifier.
     magic: u16,
     system: u64,
     /// The segment read last, open, with its number.
@@ -137,7 +137,7 @@ impl Pages {
             scratch: Vec::new(),
         };
         let segment = position / segment_size;
-        // The segment of a position at its start may not be made yet, or still hold old pages.
+        // If a position is at the start of its segment, the segment may not exist yet, or may still hold old pages.
         let at_start = position % segment_size <= LONG_HEADER;
         let header = match pages.long_header(segment) {
             Err(WalError::Gap { .. } | WalError::Io { .. }) if at_start && segment > 0 => {
@@ -149,12 +149,12 @@ impl Pages {
         Ok(pages)
     }
 
-    /// The major version of the server that writes this log.
+    /// Returns the major version of the server that writes this log.
     pub(super) fn major(&self) -> u32 {
         major(self.magic).unwrap_or_default()
     }
 
-    /// Where a record at `position` starts: behind the header, if that is the start of a page.
+    /// Returns the start of a record at `position`: behind the header, if that is the start of a page.
     pub(super) fn record_start(&self, position: u64) -> Result<u64, WalError> {
         let header = self.header_length(position);
         match position % PAGE {
@@ -164,12 +164,12 @@ impl Pages {
         }
     }
 
-    /// The start of the segment behind the one of `position`.
+    /// Returns the start of the segment behind the one of `position`.
     pub(super) fn next_segment(&self, position: u64) -> u64 {
         (position / self.segment_size + 1) * self.segment_size
     }
 
-    /// Forgets the bytes read: the server has written more to their pages since.
+    /// Forgets the bytes in memory: the server has written more to their pages since.
     pub(super) fn refresh(&mut self) {
         self.buffer.clear();
         self.checked = None;
@@ -178,7 +178,7 @@ impl Pages {
         }
     }
 
-    /// The record that starts at `at`, of which everything lies before `end`.
+    /// Returns the record that starts at `at` and lies before `end`.
     pub(super) fn record(&mut self, at: u64, end: u64) -> Result<Span<'_>, WalError> {
         let incomplete = || WalError::malformed(at, "the record does not end where the log does");
         let offset = at % PAGE;
@@ -196,7 +196,7 @@ impl Pages {
             if stop > end {
                 return Err(incomplete());
             }
-            // Looked up again, for the borrow of a page that may be returned lasts for the function.
+            // Another lookup of the index: the borrow of a page that the function may return would last for the whole function.
             let index = buffer_index(self.start, at);
             return Ok(Span { bytes: &self.buffer[index..][..to_index(length)], end: stop });
         }
@@ -211,7 +211,7 @@ impl Pages {
         Ok(Span { bytes: &self.scratch, end: stop })
     }
 
-    /// Puts the `length` bytes of the record at `at` together from its pages; returns where it ends.
+    /// Puts the `length` bytes of the record at `at` together from its pages; returns the end of the record.
     fn assemble(&mut self, at: u64, end: u64, length: u64) -> Result<u64, WalError> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
@@ -236,7 +236,7 @@ impl Pages {
         Ok(stop)
     }
 
-    /// The page of `position`, its header checked.
+    /// Returns the page of `position`, with its header checked.
     fn page(&mut self, position: u64, end: u64, entry: Entry) -> Result<&[u8], WalError> {
         let address = position - position % PAGE;
         let buffered = self.start..self.start + self.buffer.len() as u64;
@@ -312,13 +312,13 @@ impl Pages {
         }
     }
 
-    /// The long header at the start of a segment.
+    /// Reads the long header at the start of a segment.
     fn long_header(&mut self, segment: u64) -> Result<Header, WalError> {
         let address = segment * self.segment_size;
         self.load(address, address + PAGE)?;
         let header = Header::read(&self.buffer).ok_or(WalError::Gap { at: Lsn(address) })?;
         self.buffer.clear();
-        // A segment that was made ahead is empty or has old pages; the magic number is told if it is a foreign one.
+        // A segment made ahead is empty or has old pages. A foreign magic number is an error with that number.
         if header.address != address || header.magic == 0 {
             return Err(WalError::Gap { at: Lsn(address) });
         }
@@ -334,19 +334,19 @@ impl Pages {
         Ok(header)
     }
 
-    /// Bytes of the header of the page of `position`.
+    /// Returns the length of the header of the page of `position`, in bytes.
     fn header_length(&self, position: u64) -> u64 {
         if position % self.segment_size < PAGE { LONG_HEADER } else { SHORT_HEADER }
     }
 
-    /// Timeline 1, then the segment's number in two parts. Source: `XLogFileName`.
+    /// Returns the file name: timeline 1, then the segment's number in two parts. Source: `XLogFileName`.
     fn segment_name(&self, segment: u64) -> String {
         let high_unit = (1 << 32) / self.segment_size;
         format!("{:08X}{:08X}{:08X}", 1, segment / high_unit, segment % high_unit)
     }
 }
 
-/// The size of the segment files in `folder`, which is at `path`, all of which must be of timeline 1.
+/// Returns the size of the segment files in `folder`, which is at `path`. All of them must be of timeline 1.
 fn segment_size(folder: &Directory, path: &Path) -> Result<u64, WalError> {
     let io = |source| WalError::Io { verb: "read", path: path.to_owned(), source };
     let mut size = None;
@@ -370,17 +370,17 @@ fn segment_size(folder: &Directory, path: &Path) -> Result<u64, WalError> {
         .ok_or_else(|| WalError::malformed(0, "pg_wal has no segments of a known size"))
 }
 
-/// Where in its page a position lies.
+/// Returns the offset of a position in its page.
 fn position_in_page(position: u64) -> usize {
     to_index(position % PAGE)
 }
 
-/// Where `position` lies in a buffer that begins at `start`.
+/// Returns the index of `position` in a buffer that begins at `start`.
 fn buffer_index(start: u64, position: u64) -> usize {
     to_index(position - start)
 }
 
-/// A length or offset in memory; those of records are below 4 GiB.
+/// Converts a length or offset in memory; those of records are below 4 GiB.
 fn to_index(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! Reads the log record by record and keeps what it says.
+//! Reads the log record by record and keeps the changes.
 
 use std::path::Path;
 
@@ -14,19 +14,19 @@ use super::record::{Block, Record};
 pub struct WalReader {
     pages: Pages,
     untaken: UntakenChanges,
-    /// Where the next record will start.
+    /// Start of the next record.
     position: u64,
-    /// Where the last one ended; less than `position` by a page's header or by what a switch of segments left empty.
+    /// End of the last record. It is less than `position` by a page's header, or by the empty rest of a segment after a switch.
     settled: u64,
-    /// Where the last one started, once known.
+    /// Start of the last record; `None` before the first.
     previous: Option<u64>,
-    /// The blocks of the current record.
+    /// Blocks of the current record.
     blocks: Vec<Block>,
     failed: bool,
 }
 
 impl WalReader {
-    /// Starts at a position at which a record ends, and up to which the log is written. `data` is the data directory.
+    /// Starts at a position at which a record ends, and up to which the server has written the log. `data` is the data directory.
     pub fn open(data: &Path, position: Lsn) -> Result<Self, WalError> {
         let pages = Pages::open(data, position.0)?;
         let start = pages.record_start(position.0)?;
@@ -41,11 +41,11 @@ impl WalReader {
         })
     }
 
-    /// Reads on to `end`, at which a record ends, and up to which the log is written.
+    /// Reads on to `end`, at which a record ends, and up to which the server has written the log.
     ///
     /// # Errors
-    /// The log is not what was expected. What changed since the start is then unknown in all databases, and every
-    /// further call fails: open a new reader.
+    /// Fails if the log has an unexpected content. All changes since the start are then unknown in all databases, and every further
+    /// call fails: open a new reader.
     pub fn advance(&mut self, end: Lsn) -> Result<(), WalError> {
         if self.failed {
             return Err(WalError::malformed(self.position, "an earlier attempt to read on has failed"));
@@ -77,30 +77,30 @@ impl WalReader {
         Ok(())
     }
 
-    /// Where the next record will start: a position to open another reader at.
+    /// Returns the start of the next record: a position to open another reader at.
     #[must_use]
     pub fn position(&self) -> Lsn {
         Lsn(self.position)
     }
 
-    /// What changed in a database since the last call; leaves nothing.
+    /// Takes and returns the changes in a database since the last call.
     pub fn take(&mut self, database: u32) -> Changes {
         self.untaken.take(database)
     }
 
-    /// What changed in a database since the last [`Self::take`]; `None` if the log does not name it.
+    /// Returns the changes in a database since the last [`Self::take`]; `None` if the log does not name it.
     #[must_use]
     pub fn peek(&self, database: u32) -> Option<&Changes> {
         self.untaken.peek(database)
     }
 
-    /// Of which database the files of one were copied; `None` if the log has not told.
+    /// Returns the database whose files a database is a copy of; `None` if the log does not have it.
     #[must_use]
     pub fn source(&self, database: u32) -> Option<u32> {
         self.untaken.source(database)
     }
 
-    /// What changed of the catalogs that all databases share, in transactions that have committed since the last call.
+    /// Takes and returns the changes of shared catalogs, by transactions that have committed since the last call.
     pub fn take_shared(&mut self) -> Vec<SharedChange> {
         self.untaken.take_shared()
     }

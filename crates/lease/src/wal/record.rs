@@ -7,12 +7,12 @@ use super::field::field;
 use super::file::RelationFile;
 use super::lsn::Lsn;
 
-/// Bytes of a record's header.
+/// Length of a record's header in bytes.
 pub(super) const HEADER: usize = 24;
 
-/// Files were changed in ways that block references do not tell (`XLR_SPECIAL_REL_UPDATE`).
+/// Flag of a record that changes files in ways that block references do not tell (`XLR_SPECIAL_REL_UPDATE`).
 pub(super) const SPECIAL: u8 = 0x01;
-/// The bits of `xl_info` that do not belong to the resource manager, of which two have a meaning.
+/// Bits of `xl_info` that do not belong to the resource manager; two of them have a meaning.
 const GENERAL: u8 = 0x0F;
 const KNOWN_GENERAL: u8 = SPECIAL | 0x02;
 
@@ -30,32 +30,32 @@ const HAS_IMAGE: u8 = 0x10;
 const HAS_DATA: u8 = 0x20;
 const SAME_RELATION: u8 = 0x80;
 
-/// The image lacks the unused middle of its page (`BKPIMAGE_HAS_HOLE`).
+/// Flag of an image that lacks the unused middle of its page (`BKPIMAGE_HAS_HOLE`).
 const HAS_HOLE: u8 = 0x01;
 
 /// A block that a record names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Which file it is of.
+    /// File that the block belongs to.
     pub(super) file: RelationFile,
-    /// 0 main, 1 free space map, 2 visibility map, 3 init. Source: `common/relpath.h`.
+    /// Number of the fork: 0 main, 1 free space map, 2 visibility map, 3 init. Source: `common/relpath.h`.
     pub(super) fork: u8,
 }
 
-/// A record, its checksum verified.
+/// A record with a verified checksum.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
-    /// Where it starts.
+    /// Start of the record.
     pub(super) at: u64,
-    /// The transaction or subtransaction, or 0.
+    /// Number of the transaction or subtransaction, or 0.
     pub(super) transaction: u32,
-    /// Where the record before it starts.
+    /// Start of the record before.
     pub(super) previous: u64,
-    /// What kind it is to its resource manager, and two general bits.
+    /// Kind of the record for its resource manager, and two general bits.
     pub(super) info: u8,
-    /// The resource manager. Source: `access/rmgrlist.h`.
+    /// Number of the resource manager. Source: `access/rmgrlist.h`.
     pub(super) manager: u8,
-    /// Its own data, apart from those of blocks.
+    /// Data of the record that belong to no block.
     pub(super) data: &'a [u8],
 }
 
@@ -94,14 +94,14 @@ impl<'a> Record<'a> {
 
 /// The headers that follow a record's own, and behind them all images and data in the same order.
 struct Headers<'a> {
-    /// What is not read yet.
+    /// Bytes that are not read yet.
     rest: &'a [u8],
-    /// How much of it belongs to the headers read so far.
+    /// Number of these bytes that belong to the headers read so far.
     payload: usize,
     major: u32,
-    /// The last block's identifier.
+    /// Identifier of the last block.
     last: Option<u8>,
-    /// The last block's file.
+    /// File of the last block.
     relation: Option<RelationFile>,
 }
 
@@ -170,7 +170,7 @@ impl<'a> Headers<'a> {
         Ok(Block { file, fork: flags & FORK })
     }
 
-    /// The header of a block's image, which differs before 15.
+    /// Reads the header of a block's image, which differs before 15.
     fn image(&mut self) -> Result<(), &'static str> {
         let length = u16::from_ne_bytes(self.take()?);
         let _hole_offset: [u8; 2] = self.take()?;

@@ -1,17 +1,17 @@
-//! Which databases each open transaction has changed, so that its commit can be told from a rollback.
+//! Databases that each open transaction has changed, so that a commit counts and a rollback does not.
 
 use std::collections::HashMap;
 
 use super::file::RelationFile;
 
-/// What a transaction, or several that end as one, have changed.
+/// Changes by a transaction, or by several that end as one.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
-    /// Databases, and whether they were taken since.
+    /// Databases, and whether a caller has taken their changes since.
     pub(super) databases: Vec<(u32, bool)>,
     /// Files of catalogs that all databases share.
     pub(super) shared: Vec<RelationFile>,
-    /// Databases that it makes.
+    /// Databases that the transaction creates.
     pub(super) created: Vec<u32>,
 }
 
@@ -30,18 +30,18 @@ impl Touched {
     }
 }
 
-/// Transactions and subtransactions that have changed something and have not ended, prepared ones included.
+/// Transactions and subtransactions with changes that have not ended, prepared ones included.
 ///
-/// One that was open in a crash stays for good: its number is never used again.
+/// A transaction that was open in a crash stays for good: its number never comes again.
 #[derive(Debug, Default)]
 pub(super) struct Transactions {
     open: HashMap<u32, Touched>,
-    /// The last transaction and database that were noted: most records repeat them.
+    /// Transaction and database of the last note: most records repeat them.
     last: Option<(u32, u32)>,
 }
 
 impl Transactions {
-    /// Notes that `transaction` has changed `database`; none if that is 0.
+    /// Notes that `transaction` has changed `database`. Ignores transaction 0.
     pub(super) fn touch(&mut self, transaction: u32, database: u32) {
         if transaction != 0 && self.last != Some((transaction, database)) {
             self.open.entry(transaction).or_default().add_database(database, false);
@@ -59,7 +59,7 @@ impl Transactions {
         self.open.entry(transaction).or_default().created.push(database);
     }
 
-    /// What has been changed in `database` so far was taken.
+    /// Notes that a caller has taken all changes of `database` so far.
     pub(super) fn mark_taken(&mut self, database: u32) {
         for touched in self.open.values_mut() {
             touched.databases.iter_mut().filter(|(known, _)| *known == database).for_each(|(_, taken)| {
@@ -69,7 +69,7 @@ impl Transactions {
         self.last = None;
     }
 
-    /// Ends transactions as one: what they have changed, but in databases that they make.
+    /// Ends transactions as one. Returns their changes, without those in databases that they create.
     pub(super) fn end(&mut self, transactions: impl Iterator<Item = u32>) -> Touched {
         let mut all = Touched::default();
         for transaction in transactions {
