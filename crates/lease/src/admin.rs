@@ -1,4 +1,4 @@
-//! Connections of pgfresh to its server, and helpers for the SQL on them.
+//! Connections of pgfresh to its server, and functions that write SQL for them.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
