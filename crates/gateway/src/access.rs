@@ -1,4 +1,4 @@
-//! Who may come in, and the addresses by which they do.
+//! Credentials of clients, and the addresses at which they connect.
 
 use std::fmt;
 use std::io;
@@ -15,22 +15,23 @@ use crate::certificate::ServerCertificate;
 /// Bytes of a random secret: 128 bits.
 const SECRET_BYTES: usize = 16;
 
-/// The secret, and where it opens the door.
+/// The secret of a gateway, how clients prove that they know it, and the addresses of databases.
 pub struct Access {
     secret: String,
     digest: blake3::Hash,
-    /// For clients that prove that they know the secret.
+    /// Checks clients that authenticate by SCRAM; `None` if every client sends the secret as a password.
     verifier: Option<Verifier>,
-    /// Whether clients have to prove it without TLS, too.
+    /// Whether clients have to authenticate by SCRAM without TLS, too.
     demands_proof: bool,
-    /// Where TLS is offered.
+    /// Certificate for TLS; `None` if the gateway does not offer TLS.
     certificate: Option<Arc<ServerCertificate>>,
     address: SocketAddr,
     advertised: Option<Advertised>,
     socket: Option<SocketFile>,
 }
 
-/// A host, and a port if clients do not reach the gateway by its own, that other machines are told.
+/// Host, and perhaps a port, that pgfresh names to clients on other machines. Without a port they use the gateway's
+/// own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertised {
     host: String,
@@ -44,7 +45,7 @@ impl FromStr for Advertised {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || "write HOST or HOST:PORT".to_owned();
         let (host, port) = match text.rsplit_once(':') {
-            // More colons: an address of IPv6, which a port may come after in brackets only.
+            // More colons: an IPv6 address, which needs brackets if a port follows.
             Some((host, _)) if host.contains(':') && !host.starts_with('[') => (text, None),
             Some((host, port)) if !text.ends_with(']') => {
                 (host, Some(port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?))
@@ -64,28 +65,28 @@ impl FromStr for Advertised {
 /// needs no password.
 #[derive(Debug, Clone)]
 pub struct SocketFile {
-    /// The directory.
+    /// Directory of the file.
     pub directory: PathBuf,
-    /// The port in the file's name; it listens on no network.
+    /// Port in the file's name. The gateway does not listen on it over a network.
     pub port: u16,
 }
 
 impl SocketFile {
-    /// The file.
+    /// Path of the socket's file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.directory.join(format!(".s.PGSQL.{}", self.port))
     }
 }
 
-/// Whether clients prove by SCRAM that they know the secret where a gateway listens on `listen`; TLS is offered there, too.
+/// Whether clients have to authenticate by SCRAM at a gateway that listens on `listen`. It offers TLS there, too.
 #[must_use]
 pub fn demands_proof(listen: IpAddr) -> bool {
     listen.to_canonical() != Ipv4Addr::LOCALHOST
 }
 
 impl Access {
-    /// Who knows `secret` may come in at `address`, and who reaches `socket`.
+    /// Admits clients that know `secret` at `address`, and every client of `socket`.
     #[must_use]
     pub fn new(secret: String, address: SocketAddr, socket: Option<SocketFile>) -> Self {
         let digest = blake3::hash(secret.as_bytes());
@@ -101,11 +102,11 @@ impl Access {
         }
     }
 
-    /// Sets how clients authenticate who come in on `listen`, by TLS if there is a certificate.
+    /// Sets how clients authenticate that connect to `listen`, and offers TLS with `certificate`.
     ///
-    /// Clients on any address but 127.0.0.1 prove by SCRAM that they know the secret. So do clients by TLS: they may insist on a proof
-    /// that is bound to the certificate (`channel_binding=require`). All others say the secret, because the proof would cost them
-    /// milliseconds and protect nothing.
+    /// Clients on any address but 127.0.0.1 authenticate by SCRAM. So do clients with TLS: they may insist on a proof
+    /// that is bound to the certificate (`channel_binding=require`). All others send the secret, because SCRAM would
+    /// cost them milliseconds and protect nothing.
     pub(crate) fn for_clients_on(
         self,
         listen: SocketAddr,
@@ -120,17 +121,17 @@ impl Access {
         Ok(Self { verifier: Some(Verifier::new(&reached.secret, salt)), ..reached })
     }
 
-    /// The same, with another address in what clients are told.
+    /// Replaces host and port in the addresses that clients get.
     pub(crate) fn advertised_as(self, advertised: Option<Advertised>) -> Self {
         Self { advertised, ..self }
     }
 
-    /// What TLS is offered with, if it is.
+    /// Certificate for TLS, if the gateway offers TLS.
     pub(crate) fn certificate(&self) -> Option<&Arc<ServerCertificate>> {
         self.certificate.as_ref()
     }
 
-    /// A new secret that cannot be guessed, in letters and digits.
+    /// Returns a new random secret of letters and digits.
     pub fn random_secret() -> io::Result<String> {
         let mut bytes = [0; SECRET_BYTES];
         sys::fill_random(&mut bytes)?;
@@ -140,31 +141,31 @@ impl Access {
         }))
     }
 
-    /// Whether `given` is the secret; takes as long whatever is wrong with it.
+    /// Whether `given` is the secret. Takes equally long for all wrong values.
     #[must_use]
     pub fn admits(&self, given: &[u8]) -> bool {
-        // Comparing digests takes constant time, and tells nothing of lengths either.
+        // Comparing digests takes constant time, and reveals no lengths either.
         blake3::hash(given) == self.digest
     }
 
-    /// Returns the verifier of a client's proof, or `None` if the client is to say the secret.
+    /// Verifier for a client's SCRAM exchange; `None` if the client is to send the secret as a password.
     pub(crate) fn verifier(&self, is_encrypted: bool) -> Option<&Verifier> {
         self.verifier.as_ref().filter(|_| self.demands_proof || is_encrypted)
     }
 
-    /// The secret: password of every user, and token of HTTP.
+    /// Secret of the gateway: password of every user, and token of HTTP.
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.secret
     }
 
-    /// Host and port by which programs on this machine reach the gateway.
+    /// Host and port at which programs on this machine reach the gateway.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where `database` is for clients, over TCP and through the gateway: it comes to be with the first session.
+    /// Address of `database` for clients on any machine. The gateway creates the database for the first session.
     #[must_use]
     pub fn address_of(&self, database: &str) -> Address {
         let local = self.local_address_of(database);
@@ -176,20 +177,20 @@ impl Access {
         }
     }
 
-    /// The same for programs on this machine, whatever others are told.
+    /// Address of `database` for programs on this machine. Ignores the advertised host.
     #[must_use]
     pub fn local_address_of(&self, database: &str) -> Address {
         Address::at(self.address, Some(self.secret.clone()), database)
     }
 
-    /// The same over the gateway's unix socket, if it has one.
+    /// Address of `database` over the gateway's unix socket, if the gateway has one.
     #[must_use]
     pub fn socket_address_of(&self, database: &str) -> Option<Address> {
         let SocketFile { directory, port } = self.socket.as_ref()?;
         Some(Address::at_socket(directory, *port, database))
     }
 
-    /// Where people and programs find the HTTP side; the token is not in it.
+    /// URL of the HTTP API, without the token.
     #[must_use]
     pub fn http_url(&self) -> String {
         format!("http://{}/", self.address)

@@ -1,29 +1,29 @@
-//! What a test may do in its database, and where it went beyond that.
+//! Limits for the statements of one test, and the limits that a test has exceeded.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Limits for one test; `None` is none.
+/// Limits for one test; `None` stands for no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// How many statements it may run.
+    /// Most statements that the test may run.
     pub statements: Option<u64>,
-    /// How often one query may run as an N+1.
+    /// Most runs of one query with different values (N+1).
     pub n_plus_one: Option<u64>,
-    /// How long its statements may take in all.
+    /// Longest time that all statements may take together.
     pub time: Option<Duration>,
 }
 
 impl Budget {
-    /// Whether nothing is limited.
+    /// Whether the budget limits nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Takes each limit that this has not from `other`.
+    /// Fills in the missing limits from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -34,31 +34,31 @@ impl Budget {
     }
 }
 
-/// A limit that a test went beyond.
+/// Limit that a test has exceeded.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "limit", rename_all = "snake_case")]
 pub enum ExceededLimit {
-    /// How many statements ran.
+    /// Number of statements.
     Statements {
-        /// By the budget.
+        /// Most that the budget allows.
         allowed: u64,
-        /// In the test.
+        /// Number of statements in the test.
         measured: u64,
     },
-    /// How often a query ran as an N+1.
+    /// Number of runs of one query as an N+1.
     NPlusOne {
-        /// By the budget.
+        /// Most that the budget allows.
         allowed: u64,
-        /// In the test: runs of the query that ran most often.
+        /// Runs of the query that ran most often.
         measured: u64,
-        /// That query.
+        /// Text of that query.
         statement: String,
     },
-    /// How long all statements took together, in seconds.
+    /// Time that all statements took together, in seconds.
     Time {
-        /// By the budget.
+        /// Most that the budget allows.
         allowed: f64,
-        /// In the test.
+        /// Time in the test.
         measured: f64,
     },
 }

@@ -1,8 +1,8 @@
-//! What all sessions of a thread read with: an idle one holds no buffer.
+//! Read buffer that all sessions of a thread share, so that an idle session holds no buffer.
 
 use std::cell::RefCell;
 
-/// Bytes that are read at once.
+/// Bytes that one read returns at most.
 pub(crate) const CHUNK: usize = 64 << 10;
 
 thread_local! {

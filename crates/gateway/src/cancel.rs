@@ -1,7 +1,7 @@
-//! Cancel keys: what clients hold, and the backends they are good for.
+//! Cancel keys of clients, and the backends that they interrupt.
 //!
-//! A client gets its backend's process id and a secret of ours, as long as the backend's own. The secret dies with the
-//! session: a backend that is given back is never hit by the key of one who had it before.
+//! A client gets the process id of its backend, and a secret of the gateway as long as the backend's own. The secret
+//! dies with the session, so the key of an earlier client never hits a backend that serves another one.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,9 +16,9 @@ use tokio::time::timeout;
 use crate::rollback::Gate;
 use crate::stream::{Socket, Stream};
 
-/// How long the server may take to pass on a cancel request.
+/// Timeout for the server to pass on a cancel request.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
-/// A process id takes this much of a key; the secret is the rest.
+/// Bytes of the process id at the start of a key; the secret is the rest.
 const PROCESS: usize = 4;
 
 /// All keys in use.
@@ -30,11 +30,11 @@ struct CancelTarget {
     server: SocketAddr,
     key: Box<[u8]>,
     used: bool,
-    /// Where not all that the server does is the client's.
+    /// Delays requests while the server runs a statement of the gateway; `None` if it runs the client's only.
     gate: Option<Arc<Gate>>,
 }
 
-/// A key in use, good until it is dropped or withdrawn.
+/// Key of one session, valid until it is dropped or withdrawn.
 #[derive(Debug)]
 pub(crate) struct CancelKey {
     keys: Arc<CancelKeys>,
@@ -42,8 +42,8 @@ pub(crate) struct CancelKey {
 }
 
 impl CancelKeys {
-    /// Puts a secret of ours into `greeting`, where that of the backend behind `server` was; `None` if it has none. With
-    /// a gate, the session is interrupted only while that is open.
+    /// Replaces the secret of the backend behind `server` in `greeting` by a new one. Returns `None` if `greeting` has
+    /// no key. With a gate, requests reach the session only while the gate is open.
     pub(crate) fn issue(
         self: &Arc<Self>,
         greeting: &mut [u8],
@@ -63,8 +63,8 @@ impl CancelKeys {
         Ok(Some(CancelKey { keys: Arc::clone(self), ours }))
     }
 
-    /// Interrupts the session that `ours` was issued to; a key of nobody's does nothing, as with any server. Returns
-    /// when the server has passed it on.
+    /// Interrupts the session with the key `ours`, and returns when the server has passed the request on. An unknown
+    /// key does nothing, as with any server.
     pub(crate) async fn cancel(&self, ours: &[u8]) -> io::Result<()> {
         let gate = {
             let mut keys = lock(&self.0);
@@ -91,24 +91,24 @@ impl CancelKeys {
         let server = UnixStream::connect_addr(&server)?;
         let mut server = Stream::new(Socket::unix(server)?, Vec::new())?;
         server.write_all(&request).await?;
-        // It closes the connection when the signal is on its way.
+        // The server closes the connection after it has sent the signal.
         let closed = timeout(CANCEL_TIMEOUT, server.read(&mut [0])).await;
         closed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map(drop)
     }
 }
 
 impl CancelKey {
-    /// The process that it interrupts, as the server knows it.
+    /// Process id of the backend.
     pub(crate) fn process(&self) -> i32 {
         self.ours.first_chunk().copied().map_or(0, i32::from_be_bytes)
     }
 
-    /// Interrupts the session, gate or not.
+    /// Interrupts the session, even while its gate is closed.
     pub(crate) async fn interrupt(&self) -> io::Result<()> {
         self.keys.send(&self.ours).await
     }
 
-    /// Ends its validity. Returns whether it was ever used: then a signal may still be on its way to the backend.
+    /// Ends the validity of the key. Returns whether a client has used it: then a signal may still be on its way.
     pub(crate) fn withdraw(self) -> bool {
         lock(&self.keys.0).remove(&self.ours).is_some_and(|target| target.used)
     }

@@ -1,7 +1,8 @@
-//! How clients know that they have reached this gateway: certificates of an authority of its own, or one of the user's.
+//! Certificates by which clients verify this gateway: issued by its own authority, or given by the user.
 //!
 //! The authority lives as long as the gateway, and its key never leaves the memory. A client that trusts its root
-//! trusts this gateway alone, by any name and address: each gets a certificate when a client first asks for it.
+//! trusts this gateway alone, by any name and address: the authority issues a certificate when a client first asks for
+//! a name.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -23,19 +24,19 @@ use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, ServerConnection};
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
-/// Certificates that are kept for others that come by the same name.
+/// Most certificates that the authority remembers for later clients.
 const KEPT: usize = 64;
-/// What clients may say that they speak: PostgreSQL, as libpq does from 17 on, or HTTP.
+/// Protocols that clients may name by ALPN: `PostgreSQL`, as libpq does from 17 on, or HTTP.
 const PROTOCOLS: [&[u8]; 2] = [POSTGRESQL, b"http/1.1"];
-/// Source: the manual's "SSL Session Encryption".
+/// ALPN name of the `PostgreSQL` protocol. Source: the manual's "SSL Session Encryption".
 pub(crate) const POSTGRESQL: &[u8] = b"postgresql";
 
-/// Tags of DER: a sequence, an object identifier, and what the standard calls `[0]`.
+/// DER tags: sequence, object identifier, and `[0]` of the standard.
 const SEQUENCE: u8 = 0x30;
 const OBJECT: u8 = 0x06;
 const FIRST: u8 = 0xa0;
 
-/// The certificates of a gateway.
+/// Certificates of a gateway.
 pub struct ServerCertificate {
     provider: Arc<CryptoProvider>,
     source: Source,
@@ -46,36 +47,36 @@ enum Source {
     Files(Arc<Leaf>),
 }
 
-/// There is no certificate.
+/// Error of a gateway without a usable certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// It could not be made.
+    /// The authority could not issue a certificate.
     #[error("could not make a certificate")]
     Make(#[from] rcgen::Error),
-    /// The file is not there, or has nothing of the kind in it.
+    /// The file does not exist, or has no item of that kind.
     #[error("could not read a {what} from \"{}\"", path.display())]
     Read {
-        /// Certificate or private key.
+        /// Kind of the item: certificate or private key.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Cause of the error.
         source: pem::Error,
     },
-    /// They do not belong together, or are of a kind that is not known.
+    /// The certificate and the key do not match, or rustls does not support their kind.
     #[error("cannot use the certificate in \"{}\" with the key in \"{}\"", certificate.display(), key.display())]
     Unusable {
-        /// The file of the certificate.
+        /// File of the certificate.
         certificate: PathBuf,
-        /// The file of the key.
+        /// File of the key.
         key: PathBuf,
-        /// What is wrong with them.
+        /// Cause of the error.
         source: rustls::Error,
     },
 }
 
 impl CertificateError {
-    /// What to do.
+    /// Advice to the user, if there is any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -89,7 +90,7 @@ impl CertificateError {
 }
 
 impl ServerCertificate {
-    /// An authority of our own, new each time.
+    /// Creates a new authority.
     pub fn generate() -> Result<Self, CertificateError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = named("pgfresh root");
@@ -100,7 +101,7 @@ impl ServerCertificate {
         Ok(Self { provider: provider(), source: Source::Authority(Box::new(authority)) })
     }
 
-    /// Those in the user's files, both PEM: the certificate with those that lead to its root, and its key.
+    /// Reads the user's PEM files: the certificate with its chain to the root, and its key.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
         let failed = |what, path: &Path| {
             let path = path.to_owned();
@@ -119,7 +120,7 @@ impl ServerCertificate {
         Ok(Self { provider, source: Source::Files(Arc::new(Leaf::new(certified))) })
     }
 
-    /// The root of our own authority in PEM, for clients that are to verify who they reached.
+    /// Root of the gateway's own authority in PEM, for clients that verify the gateway; `None` with the user's files.
     #[must_use]
     pub fn root(&self) -> Option<String> {
         match &self.source {
@@ -128,7 +129,7 @@ impl ServerCertificate {
         }
     }
 
-    /// The server's side of a connection that came in by `local`.
+    /// Starts the server's side of TLS on a connection that reached the address `local`.
     pub(crate) fn accept(self: &Arc<Self>, local: IpAddr) -> io::Result<(ServerConnection, Arc<Choice>)> {
         let choice = Arc::new(Choice {
             certificate: Arc::clone(self),
@@ -157,7 +158,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// No key may be in a log.
+/// Omits keys, so that no log has them.
 impl fmt::Debug for ServerCertificate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_ours = matches!(self.source, Source::Authority(_));
@@ -165,7 +166,7 @@ impl fmt::Debug for ServerCertificate {
     }
 }
 
-/// A certificate that servers show, and what clients bind a proof to.
+/// Certificate of a connection, and the digest that clients bind a SCRAM proof to.
 struct Leaf {
     key: Arc<CertifiedKey>,
     digest: Option<Vec<u8>>,
@@ -178,19 +179,19 @@ impl Leaf {
     }
 }
 
-/// What a client calls us: the name that it asks for, and the address that it has reached.
+/// Key of a certificate: the name that the client asks for (SNI), and the address that it has reached.
 type Called = (Option<String>, IpAddr);
 
-/// Issues certificates for what clients call us.
+/// Issues certificates for the names and addresses that clients use.
 struct Authority {
     root: CertifiedIssuer<'static, KeyPair>,
-    /// What this machine calls itself.
+    /// Host name of this machine.
     host: Option<String>,
     leaves: Mutex<HashMap<Called, Arc<Leaf>>>,
 }
 
 impl Authority {
-    /// The certificate for clients that ask for `name`, if they ask for one, at the address `local`.
+    /// Returns the certificate for clients that ask for `name`, if they name one, at the address `local`.
     fn leaf(&self, provider: &CryptoProvider, name: Option<&str>, local: IpAddr) -> Option<Arc<Leaf>> {
         let mut leaves = sys::lock(&self.leaves);
         let place = (name.map(str::to_owned), local);
@@ -204,7 +205,7 @@ impl Authority {
                 return None;
             }
         };
-        // A stranger may ask for any number of names.
+        // A client without the secret may ask for any number of names.
         if leaves.len() < KEPT {
             leaves.insert(place, Arc::clone(&leaf));
         }
@@ -218,7 +219,7 @@ impl Authority {
         local: IpAddr,
     ) -> Result<Leaf, Box<dyn Error>> {
         let mut names: Vec<String> = ["localhost".to_owned()].into();
-        // A name of other letters cannot be in a certificate, and is no reason to have none.
+        // A certificate cannot name a host with other letters. The gateway offers TLS all the same.
         names.extend(self.host.clone().filter(|host| host.is_ascii()));
         names.extend(name.map(str::to_owned));
         for address in [local, Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
@@ -227,7 +228,7 @@ impl Authority {
         names.sort_unstable();
         names.dedup();
         let mut params = CertificateParams::new(names)?;
-        // Another name than its issuer's, or it would count as its own issuer.
+        // With the issuer's name the certificate would count as its own issuer.
         params.distinguished_name = named("pgfresh");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -240,7 +241,7 @@ impl Authority {
     }
 }
 
-/// What one connection is shown.
+/// Chooses the certificate of one connection.
 pub(crate) struct Choice {
     certificate: Arc<ServerCertificate>,
     local: IpAddr,
@@ -248,7 +249,7 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// The digest of the certificate that SCRAM binds to, where the standard defines one.
+    /// Digest of the certificate for SCRAM's channel binding; `None` if the standard defines no digest.
     pub(crate) fn digest(&self) -> Option<&[u8]> {
         self.leaf.get()?.digest.as_deref()
     }
@@ -271,11 +272,14 @@ impl ResolvesServerCert for Choice {
     }
 }
 
-/// The digest of a certificate by the hash function of its own signature, and by SHA-256 in place of MD5 and SHA-1; nothing
-/// for a signature without one of its own, such as Ed25519's: libpq connects only if no binding is offered then.
+/// Digest of a certificate for the channel binding `tls-server-end-point`.
 ///
-/// That of RSA-PSS is among its parameters, where libpq finds it, too (`X509_get_signature_info`, since 15.3, 14.8 and 13.11).
-/// Source: RFC 5929, section 4.1; RFC 4055, section 3.1.
+/// The hash function is that of the certificate's own signature, with SHA-256 in place of MD5 and SHA-1. A signature
+/// without a hash function, such as Ed25519's, has no digest: libpq connects only if the gateway then offers no
+/// binding.
+///
+/// RSA-PSS names its hash function among its parameters. libpq reads it there, too (`X509_get_signature_info`, since
+/// 15.3, 14.8 and 13.11). Source: RFC 5929, section 4.1; RFC 4055, section 3.1.
 fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     /// `1.2.840.113549.1.1.N`, RSA: 4 with MD5, 5 SHA-1, 10 PSS, 11 SHA-256, 12 SHA-384, 13 SHA-512, 14 SHA-224.
     const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1];
@@ -305,7 +309,7 @@ fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Bits of the hash function in the parameters of RSA-PSS, those of SHA-256 in place of SHA-1, which it is if none is named.
+/// Bits of the hash function in the parameters of RSA-PSS: those of SHA-256 for SHA-1, which is the default.
 fn bits_of_pss(parameters: &[u8]) -> Option<u16> {
     /// `1.3.14.3.2.26`.
     const SHA1: (&[u8], &u8) = (&[0x2b, 0x0e, 3, 2], &0x1a);
@@ -326,13 +330,13 @@ fn bits_of_pss(parameters: &[u8]) -> Option<u16> {
     }
 }
 
-/// The content of the DER element with this tag that `bytes` begin with, and what comes after it.
+/// Content of the DER element with this tag at the start of `bytes`, and the bytes after it.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.strip_prefix(&[tag])?.split_first()?;
     if *length < 0x80 {
         return rest.split_at_checked(usize::from(*length));
     }
-    // The length of the length, which comes next.
+    // The next bytes are the length.
     let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
     let length = digits.iter().try_fold(0_usize, |length, digit| {
         length.checked_mul(256).map(|length| length + usize::from(*digit))
@@ -360,7 +364,7 @@ mod tests {
         }
     }
 
-    /// A certificate of which nothing is there but the algorithm of its signature, with these parameters.
+    /// Returns a certificate with nothing in it but the algorithm of its signature, with these parameters.
     fn signed_by(identifier: &[u8], parameters: &[u8]) -> Vec<u8> {
         let algorithm = [&tagged(OBJECT, identifier), parameters].concat();
         tagged(SEQUENCE, &[tagged(SEQUENCE, b""), tagged(SEQUENCE, &algorithm)].concat())
@@ -370,7 +374,7 @@ mod tests {
         [&[tag, u8::try_from(content.len()).unwrap()], content].concat()
     }
 
-    /// What libpq 15 computes with OpenSSL 3.0, which was tried with a certificate of each kind.
+    /// Digests that libpq 15 computes with OpenSSL 3.0, as a certificate of each kind showed.
     #[test]
     fn the_digest_is_the_one_that_libpq_computes() {
         let length = |identifier: &[u8], parameters: &[u8]| {

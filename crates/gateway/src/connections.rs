@@ -1,11 +1,11 @@
-//! How many connections are open, and since when there are none.
+//! Number of open connections, and the time for which none has been open.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sys::lock;
 
-/// The connections of one gateway; clones are the same.
+/// Counts the connections of one gateway; clones share the count.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionCount(Arc<Mutex<State>>);
 
@@ -15,7 +15,7 @@ struct State {
     last_left: Instant,
 }
 
-/// An open connection, which ends when all clones of this are dropped.
+/// Open connection, which ends when all clones of the guard are dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard(ConnectionCount);
 
@@ -29,7 +29,7 @@ impl ConnectionCount {
         ConnectionGuard(self.clone())
     }
 
-    /// How long no connection has been open; `None` while one is.
+    /// Time for which no connection has been open; `None` while one is.
     pub(crate) fn idle(&self) -> Option<Duration> {
         let state = lock(&self.0);
         (state.open == 0).then(|| state.last_left.elapsed())

@@ -1,26 +1,26 @@
-//! Who wants to know what sessions run, and until when.
+//! Log of session events for a profiler.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use sys::lock;
 
-/// Entries that wait to be taken: 5 MB, and 70 MB more if each has another statement of the greatest length.
+/// Most entries that wait for a reader: 5 MB, and 70 MB more if each has another statement of the greatest length.
 const MOST: usize = 1 << 16;
 
-/// What sessions run, entry by entry, for one who takes them out again and again; clones are the same.
+/// Events of all sessions, for one reader that takes them out again and again; clones share the entries.
 ///
 /// Times are those of the gateway: from the moment a message is passed on to the server until its answer is passed on to
 /// the client.
 #[derive(Debug, Clone, Default)]
 pub struct EventLog(Arc<Mutex<State>>);
 
-/// The log of one gateway, once it is wanted; clones are the same.
+/// Event log of one gateway, which begins when somebody follows it; clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct EventSource(Arc<OnceLock<EventLog>>);
 
 impl EventSource {
-    /// Takes note that the test which has used `database` is over; its runner calls it `name`.
+    /// Logs the end of the test that used `database`. `name` is the test runner's name for the test.
     pub fn test_ended(&self, database: &str, name: Option<&str>) {
         if let Some(log) = self.log() {
             let kind = SessionEventKind::TestEnded { name: name.map(Into::into) };
@@ -37,13 +37,13 @@ impl EventSource {
         self.0.get()
     }
 
-    /// The log, which is wanted from now on.
+    /// Returns the log. Sessions that begin from now on write to it.
     pub(crate) fn follow(&self) -> EventLog {
         self.0.get_or_init(EventLog::default).clone()
     }
 }
 
-/// Stands for the session of what happens outside of one.
+/// Session number of an event that happens outside of sessions.
 const NO_SESSION: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
@@ -52,55 +52,55 @@ struct State {
     lost: u64,
 }
 
-/// Something that has happened in a session.
+/// Event in a session.
 #[derive(Debug, Clone)]
 pub struct SessionEvent {
-    /// Which: a number that no other session of this process has; the greatest where it is none.
+    /// Number of the session, unique in this process; `u64::MAX` for an event outside of sessions.
     pub session: u64,
-    /// As the client calls it.
+    /// Name of the database, as the client calls it.
     pub database: Arc<str>,
-    /// When.
+    /// Moment of the event.
     pub at: Instant,
-    /// What.
+    /// Kind of the event, with its data.
     pub kind: SessionEventKind,
 }
 
-/// What can happen in a session.
+/// Kinds of session events.
 #[derive(Debug, Clone)]
 pub enum SessionEventKind {
-    /// It has begun.
+    /// The session began.
     Began {
-        /// From the client's start-up message until a backend was there, the making of the database included.
+        /// Time from the client's startup message until it had a backend, including the creation of the database.
         waited: Duration,
-        /// The backend's process, as the server knows it; 0 if it does not say.
+        /// Process id of the backend; 0 if the server does not report it.
         backend: i32,
     },
-    /// The server, which had nothing to do for it, has been asked for something.
+    /// The client sent a request while the server was idle.
     Requested,
-    /// The server has done something since the last entry of this session.
+    /// The server completed a step since the session's last event.
     Completed {
-        /// For which statement: its first 1023 bytes. Nothing is known of one that is older than its session.
+        /// First 1023 bytes of the statement. Empty if the statement is older than its session.
         statement: Arc<str>,
-        /// How many times it was run; not at all if it was only prepared, or if more was fetched of what it gives.
+        /// Number of runs; 0 if the client only prepared the statement, or fetched more rows of it.
         runs: u64,
-        /// Stands for the values that were bound; `None` in a simple query, and for several runs.
+        /// Digest of the bound values; `None` in a simple query, and for several runs.
         values: Option<u64>,
-        /// Rows that it returned or changed.
+        /// Number of rows that the statement returned or changed.
         rows: u64,
-        /// If the server has nothing to do any more: whether a transaction is open.
+        /// Whether a transaction is open, if the server is idle now; `None` if it is not.
         rests: Option<bool>,
     },
-    /// It has ended.
+    /// The session ended.
     Ended,
-    /// The test that has used the database is over.
+    /// The test that used the database ended.
     TestEnded {
-        /// As its runner calls it, if that is known.
+        /// Test runner's name for the test; `None` if pgfresh does not know it.
         name: Option<Arc<str>>,
     },
 }
 
 impl SessionEvent {
-    /// Becomes what this and the next one are together, if that is the same statement once more; whether it is.
+    /// Merges the next event into this one if it is another run of the same statement. Returns whether it did.
     fn join(&mut self, next: &Self) -> bool {
         let (
             SessionEventKind::Completed { statement, runs, values, rows, rests: None },
@@ -121,7 +121,8 @@ impl SessionEvent {
 }
 
 impl EventLog {
-    /// Takes out all entries, nearly in order of time, and how many were lost since the last time because they were not taken in time.
+    /// Takes out all entries, nearly in order of time. Returns them, and the number of entries that were lost since the
+    /// last call because the log was full.
     #[must_use]
     pub fn take(&self) -> (Vec<SessionEvent>, u64) {
         let mut state = lock(&self.0);
@@ -131,7 +132,7 @@ impl EventLog {
     pub(crate) fn put(&self, event: SessionEvent) {
         let mut state = lock(&self.0);
         if state.entries.last_mut().is_some_and(|last| last.join(&event)) {
-            // One row of a batch after the other.
+            // The event is another row of a batch.
         } else if state.entries.len() < MOST {
             state.entries.push(event);
         } else {
@@ -139,7 +140,7 @@ impl EventLog {
         }
     }
 
-    /// Takes note that a session cannot be followed any more.
+    /// Counts a session that the gateway can no longer follow as a lost entry.
     pub(crate) fn lose(&self) {
         lock(&self.0).lost += 1;
     }

@@ -1,7 +1,8 @@
-//! Bytes from one end to the other, until one of them ends.
+//! Forwards bytes between a client and a server, until one of them ends.
 //!
-//! What has been read is written at once, from a buffer that all sessions of a thread share; what the other end has no
-//! room for is kept, and no more is read until it is written. An idle session holds no buffer at all.
+//! The gateway writes at once what it has read, from a buffer that all sessions of a thread share. It keeps bytes for
+//! which the other end has no room, and reads nothing more until it has written them. An idle session holds no buffer
+//! at all.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,39 +16,39 @@ use crate::buffer::BUFFER;
 use crate::stream::Stream;
 use crate::tap::Tap;
 
-/// How long the server may say nothing after the client has ended, before it is cut off.
+/// Longest silence of the server after the client has ended, before the gateway cuts it off.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The client said Terminate, to a server that is idle, has not heard of it, and may serve another client.
+    /// The client sent Terminate to an idle server, which has not seen it and may serve another client.
     Idle,
-    /// The client ended; the server may still have something to say: see [`Forward::drain`].
+    /// The client ended; the server may still send something: see [`Forward::drain`].
     Client,
     /// The server ended first.
     Server,
-    /// The session is to be closed, and the client does not read what it was told before: see [`Forward::hurry`].
+    /// The session has to close, and the client does not read its pending bytes: see [`Forward::hurry`].
     Closed,
 }
 
-/// Has backends that wait in databases go, which would be in the way of a statement about these.
+/// Ends the backends that wait in databases, because they would be in the way of a statement about these.
 pub(crate) type Vacate = Box<dyn Fn() + Send>;
 
-/// A client, a server, and what is on its way between them.
+/// Connections of a client and a server, and the bytes on their way between them.
 pub(crate) struct Forward {
     pub(crate) client: Stream,
     pub(crate) server: Stream,
     pub(crate) conversation: Conversation,
     traces: SessionTraces,
     vacate: Vacate,
-    /// The statements that run are wanted.
+    /// Follows the statements of the session, if somebody wants them.
     tap: Option<Box<Tap>>,
-    /// Read from the client and not written yet.
+    /// Bytes from the client that are not written yet.
     up: Kept,
-    /// Read from the server and not written yet.
+    /// Bytes from the server that are not written yet.
     down: Kept,
-    /// The client has ended; the server has not.
+    /// Whether the client has ended, but not the server.
     is_draining: bool,
 }
 
@@ -58,7 +59,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Writes all that is kept.
+    /// Writes all kept bytes.
     fn poll_flush(&mut self, to: &mut Stream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest @ [_, ..]) = self.bytes.get(self.written..) {
             self.written += ready!(to.poll_send(context, rest))?;
@@ -69,7 +70,7 @@ impl Kept {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what there is room for, and keeps the rest. Nothing may be kept already.
+    /// Writes as many bytes as the socket has room for, and keeps the rest. Requires that no bytes are kept yet.
     fn send(&mut self, bytes: &[u8], to: &mut Stream, context: &mut Context<'_>) -> io::Result<()> {
         let mut written = 0;
         while written < bytes.len() {
@@ -85,14 +86,14 @@ impl Kept {
     }
 }
 
-/// Why one direction, or all, came to its end.
+/// End of the session that stopped forwarding.
 enum Stop {
     Client,
     Server,
 }
 
 impl Forward {
-    /// `unsent` is what the client is still to be told before all that the server says.
+    /// Begins a session. The client gets `unsent` before all bytes of the server.
     pub(crate) fn new(
         client: Stream,
         server: Stream,
@@ -115,7 +116,7 @@ impl Forward {
         }
     }
 
-    /// Forwards until the session has ended. May be dropped at any time between two polls, and then be called again.
+    /// Forwards until the session has ended. The caller may drop the future between two polls, and call again.
     pub(crate) async fn run(&mut self) -> End {
         match poll_fn(|context| self.poll(context)).await {
             Stop::Server => End::Server,
@@ -124,8 +125,8 @@ impl Forward {
         }
     }
 
-    /// The session is to be closed: the same for as long as the client takes all that it is told. To be called once the other
-    /// was dropped.
+    /// Forwards in a session that has to close, for as long as the client takes all its bytes. The caller drops the
+    /// future of [`Self::run`] first.
     pub(crate) async fn hurry(&mut self) -> End {
         if self.is_draining {
             return End::Client;
@@ -139,32 +140,33 @@ impl Forward {
         .await
     }
 
-    /// What the server has said and the client had no room for yet: comes before all else that it is told.
+    /// Takes out the server's bytes for which the client had no room yet. The client has to get them before all others.
     pub(crate) fn take_unsaid(&mut self) -> Vec<u8> {
         let Kept { mut bytes, written } = std::mem::take(&mut self.down);
         bytes.drain(..written);
         bytes
     }
 
-    /// Whether the server may serve another client: this one has said Terminate, owes nothing and has left nothing.
+    /// Whether the server may serve another client: this one has sent Terminate, is in no transaction, and has left no
+    /// trace.
     fn may_go_on(&self) -> bool {
         let Self { conversation, traces, .. } = self;
         conversation.is_terminated() && conversation.is_idle() && traces.leaves_nothing()
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
-        // The client's side first: a Terminate then ends it all before its end-of-file does.
+        // The client comes first, so that its Terminate ends the session before its end-of-file does.
         if let Poll::Ready(stop) = self.poll_up(context) {
             return Poll::Ready(stop);
         }
         self.poll_down(context)
     }
 
-    /// Client to server.
+    /// Forwards from the client to the server.
     fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
         let Self { client, server, conversation, traces, vacate, tap, up, .. } = self;
         loop {
-            // A server that takes nothing any more is about to say why.
+            // A server that no longer reads is about to report why.
             if ready!(up.poll_flush(server, context)).is_err() {
                 return Poll::Pending;
             }
@@ -194,7 +196,7 @@ impl Forward {
         }
     }
 
-    /// Server to client.
+    /// Forwards from the server to the client.
     fn poll_down(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
         let Self { client, server, conversation, tap, down, .. } = self;
         loop {
@@ -217,8 +219,7 @@ impl Forward {
         }
     }
 
-    /// Tells the server that the client has ended, and passes on what it still has to say, for as long as it goes on
-    /// saying something.
+    /// Notifies the server that the client has ended, and forwards its last messages for as long as they keep coming.
     pub(crate) async fn drain(&mut self) {
         let (mut told, mut deaf) = (false, false);
         self.is_draining = true;
@@ -235,11 +236,11 @@ impl Forward {
         }
     }
 
-    /// Writes what is still on its way to the server, and the end.
+    /// Writes the kept bytes to the server, and then the end of the connection.
     fn poll_farewell(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if ready!(self.up.poll_flush(&mut self.server, context)).is_ok() {
             let farewell = if self.conversation.is_terminated() { TERMINATE } else { &[] };
-            // A server that has no room for so little does not listen; the end of the connection tells it too.
+            // A server that has no room for so little does not read. The end of the connection notifies it, too.
             let said = self.server.socket().send(farewell).and_then(|_| self.server.socket().finish());
             if let Err(error) = said {
                 tracing::debug!(%error, "could not tell the server that its client has left");
@@ -248,7 +249,7 @@ impl Forward {
         Poll::Ready(())
     }
 
-    /// Passes on one chunk, or throws it away if the client takes none any more (`deaf`); false at the end.
+    /// Forwards one chunk, or discards it if the client no longer reads (`deaf`). Returns false at the end.
     fn poll_rest(&mut self, context: &mut Context<'_>, deaf: &mut bool) -> Poll<bool> {
         let Self { client, server, conversation, down, .. } = self;
         if !*deaf && ready!(down.poll_flush(client, context)).is_err() {
@@ -263,7 +264,7 @@ impl Forward {
     }
 }
 
-/// The statement in a frame of the client's, as far as it is there.
+/// Statement in a frame of the client, as far as the frame has arrived.
 fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
     match frame.tag {
         b'Q' => Some(frame.body),
@@ -272,8 +273,8 @@ fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
     }
 }
 
-/// Whether it is CREATE, ALTER or DROP DATABASE, which the server may refuse because of other sessions. It takes these only
-/// as a statement by itself.
+/// Whether the statement is CREATE, ALTER or DROP DATABASE, which the server may refuse because of other sessions. The
+/// server accepts these only as a single statement.
 fn is_about_a_database(sql: &[u8]) -> bool {
     let mut lexer = SqlLexer::new(sql, true);
     let verbs = [&b"drop"[..], b"create", b"alter"];

@@ -1,4 +1,4 @@
-//! Opening and closing the gateway.
+//! Opens and closes the gateway.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -22,50 +22,50 @@ use crate::tap::Taps;
 use crate::workers::{self, Threads};
 use crate::{Access, Advertised, ServerCertificate, SocketFile};
 
-/// How long sessions may take to hear that it is over.
+/// Timeout for sessions to learn that the gateway closes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where to listen, and for whom.
+/// Options of a gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
-    /// An address; port 0 is any that is free. See [`demands_proof`](crate::demands_proof); other machines than this one
-    /// have HTTP by TLS only.
+    /// Address to listen on; port 0 stands for any free port. See [`demands_proof`](crate::demands_proof). Other
+    /// machines reach HTTP by TLS only.
     pub listen: SocketAddr,
-    /// What clients on other machines are told instead of that.
+    /// Host that pgfresh names to clients on other machines in place of `listen`.
     pub advertised: Option<Advertised>,
-    /// What TLS is offered with, if it is.
+    /// Certificate for TLS; `None` for a gateway without TLS.
     pub certificate: Option<Arc<ServerCertificate>>,
-    /// A unix socket to listen on as well.
+    /// Unix socket to listen on as well.
     pub socket: Option<SocketFile>,
-    /// The password of every user over TCP, and the token of HTTP; see [`Access::random_secret`].
+    /// Password of every user over TCP, and token of HTTP; see [`Access::random_secret`].
     pub secret: String,
-    /// Where the last statements of each lease go, if anywhere.
+    /// History that gets the last statements of each lease, if there is one.
     pub history: Option<Arc<StatementHistory>>,
-    /// What each test may do.
+    /// Budget of each test.
     pub budget: Budget,
 }
 
-/// There is no gateway.
+/// Error that prevents the start of a gateway.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// There is no randomness for what protects the secret.
+    /// The operating system returned no random numbers for the SCRAM verifier.
     #[error("could not read random numbers")]
     Random(#[source] io::Error),
-    /// The address cannot be had.
+    /// The gateway could not listen on the address.
     #[error("could not listen on {address}")]
     Listen {
         /// Host and port, or the file of a unix socket.
         address: String,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// There are no threads.
+    /// The gateway could not start its threads.
     #[error("could not start the threads of the gateway")]
     Threads(#[source] io::Error),
 }
 
 impl GatewayError {
-    /// What to do.
+    /// Advice to the user, if there is any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -89,25 +89,25 @@ pub struct BoundGateway {
 }
 
 impl BoundGateway {
-    /// The secret, and the addresses of databases.
+    /// Secret of the gateway, and the addresses of databases.
     #[must_use]
     pub fn access(&self) -> Arc<Access> {
         Arc::clone(&self.access)
     }
 
-    /// Where it is noted what sessions run, if that is wanted.
+    /// Event log of the sessions, which stays empty until somebody follows it.
     #[must_use]
     pub fn events(&self) -> EventSource {
         self.events.clone()
     }
 
-    /// What each lease has run, where that is recorded.
+    /// Recorder of the statements of each lease.
     #[must_use]
     pub fn recorder(&self) -> Arc<StatementRecorder> {
         Arc::clone(&self.recorder)
     }
 
-    /// Begins to serve `leases`, and HTTP if there is something that serves it.
+    /// Begins to serve `leases`, and HTTP by `http` if there is one.
     pub fn serve(self, leases: Leases, http: Option<Arc<dyn HttpService>>) -> Result<Gateway, GatewayError> {
         let Self { access, listeners, history, events, recorder } = self;
         let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
@@ -139,10 +139,11 @@ pub struct Gateway {
 impl Gateway {
     /// Binds all addresses.
     ///
-    /// Raises the process's limit of open files as far as it may: a session takes two.
+    /// Raises the process's limit of open files as far as the system permits, because a session takes two.
     ///
     /// # Errors
-    /// Nothing is left of the attempt.
+    ///
+    /// Returns an error if an address is in use or not available, or without random numbers. Then no listener remains.
     pub fn bind(options: GatewayOptions) -> Result<BoundGateway, GatewayError> {
         let GatewayOptions { listen, advertised, certificate, socket, secret, history, budget } = options;
         sys::raise_files();
@@ -166,13 +167,13 @@ impl Gateway {
         })
     }
 
-    /// Host and port by which programs on this machine reach it.
+    /// Host and port at which programs on this machine reach the gateway.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.state.access.address()
     }
 
-    /// The secret, and the addresses of databases.
+    /// Secret of the gateway, and the addresses of databases.
     #[must_use]
     pub fn access(&self) -> &Access {
         &self.state.access
@@ -184,14 +185,14 @@ impl Gateway {
         self.state.taps.events.follow()
     }
 
-    /// How long no connection has been open; `None` while one is.
+    /// Time for which no connection has been open; `None` while one is.
     #[must_use]
     pub fn idle(&self) -> Option<Duration> {
         self.state.connections.idle()
     }
 
-    /// Ends all sessions, each with an error that says so (57P01). Takes three seconds at most. Not to be called from
-    /// within a runtime.
+    /// Ends all sessions, each with the error 57P01. Takes three seconds at most. Panics within an asynchronous
+    /// runtime.
     pub fn close(self) {
         drop(self);
     }
@@ -209,7 +210,7 @@ impl Drop for Gateway {
     }
 }
 
-/// Where programs on this machine reach what listens on `address`, which may be all of its addresses.
+/// Address at which programs on this machine reach a listener on `address`, which may stand for all addresses.
 fn near(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

@@ -1,4 +1,4 @@
-//! The begin of a connection: what it speaks, what it asks for, and that its client knows the secret.
+//! Connection handshake: detects the protocol, negotiates TLS, authenticates.
 
 use std::io;
 use std::ops::Range;
@@ -18,38 +18,38 @@ use crate::state::GatewayState;
 use crate::stream::{Socket, Stream};
 use crate::tls::TlsSocket;
 
-/// What TLS begins with: a record of its handshake. Source: RFC 8446, section 5.1.
+/// First byte of TLS: the type of a handshake record. Source: RFC 8446, section 5.1.
 pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
 
-/// What a client wants, once that is known.
+/// Request of a client.
 pub(crate) enum ClientRequest {
     Http(Stream),
     Cancel(Stream, Vec<u8>),
     Session(Stream, PendingSession),
 }
 
-/// A client that may have a session.
+/// Client that may have a session.
 pub(crate) struct PendingSession {
     pub(crate) startup: Startup,
     pub(crate) settings: SessionSettings,
-    /// It has heard already which protocol is spoken: the server's greeting need not say so again.
+    /// Whether the client has got a NegotiateProtocolVersion message, so that it need not get the server's, too.
     pub(crate) negotiated: bool,
-    /// When it asked for one.
+    /// Moment of the client's startup message.
     pub(crate) since: Instant,
 }
 
-/// Why there is none.
+/// Reasons why a handshake fails.
 pub(crate) enum HandshakeError {
-    /// The client is gone, or took too long.
+    /// The client has gone, or took too long.
     Gone,
-    /// It is to hear this.
+    /// The gateway refuses the client, which gets this message.
     Refused(Stream, Vec<u8>),
 }
 
-/// Learns what the client wants, and that it may.
+/// Reads the request of a client, and authenticates a client that asks for a session.
 pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<ClientRequest, HandshakeError> {
     let mut bytes = Vec::with_capacity(512);
-    // TLS without a request for it, as libpq does it by sslnegotiation=direct, and HTTPS.
+    // TLS without a request for it: sslnegotiation=direct of libpq, and HTTPS.
     let mut is_direct = false;
     loop {
         if let Err(error) = read_some(&mut stream, &mut bytes).await {
@@ -57,7 +57,7 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
             return Err(HandshakeError::Gone);
         }
         let certificate = state.access.certificate().filter(|_| matches!(stream.socket(), Socket::Tcp(_)));
-        // The length of a packet is far less than 2²⁴; a method of HTTP is in capital letters.
+        // The length of a packet is far below 2²⁴, so its first byte is 0. An HTTP method begins with a capital letter.
         match (bytes[0], certificate) {
             (0, _) => {}
             (b'A'..=b'Z', _) if may_speak_http(stream.socket()) => {
@@ -82,7 +82,7 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
                 stream = encrypt(stream, certificate, bytes.len() > length).await?;
                 bytes.clear();
             }
-            // A page can make a browser send any bytes by TLS, but not name PostgreSQL as their protocol.
+            // A web page can make a browser send any bytes by TLS, but not name PostgreSQL as their protocol.
             _ if is_direct && !stream.tls().is_some_and(TlsSocket::speaks_postgresql) => {
                 let error = ErrorResponse::violation(
                     "received direct SSL connection request without ALPN protocol negotiation extension",
@@ -106,8 +106,8 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
     }
 }
 
-/// Whether the other end may have the HTTP side. Over the unix socket HTTP asks for no token, and the server's account, which has
-/// sessions there, is not to steer pgfresh.
+/// Whether the client may use HTTP. HTTP over the unix socket needs no token. The server's account has sessions on that
+/// socket, and must not control pgfresh.
 fn may_speak_http(socket: &Socket) -> bool {
     match socket {
         Socket::Unix(stream) => sys::is_from_our_user(stream),
@@ -115,13 +115,13 @@ fn may_speak_http(socket: &Socket) -> bool {
     }
 }
 
-/// Answers a request for encryption, and begins TLS with the certificate that there is for it.
+/// Answers a request for encryption, and begins TLS if there is a certificate.
 pub(crate) async fn encrypt(
     mut stream: Stream,
     certificate: Option<&Arc<ServerCertificate>>,
     goes_on: bool,
 ) -> Result<Stream, HandshakeError> {
-    // Bytes behind the request are not encrypted: an attacker may have put them there (CVE-2021-23222).
+    // Bytes after the request are not encrypted: an attacker may have inserted them (CVE-2021-23222).
     if goes_on {
         let error = ErrorResponse::violation("received unencrypted data after encryption request");
         return Err(refused(stream, &error));
@@ -138,7 +138,7 @@ fn refused(stream: Stream, error: &ErrorResponse) -> HandshakeError {
     HandshakeError::Refused(stream, error.to_bytes())
 }
 
-/// Asks for the secret, unless the client has come through a directory that is closed to others.
+/// Authenticates the client, unless it has come by the unix socket, whose directory is closed to others.
 async fn authenticate(
     mut stream: Stream,
     startup: Startup,
@@ -149,7 +149,7 @@ async fn authenticate(
     if matches!(stream.socket(), Socket::Unix(_)) {
         return Ok(ClientRequest::Session(stream, pending));
     }
-    // As a server would, before anything else.
+    // A server negotiates the protocol before anything else, too.
     let negotiation = negotiation(&pending.startup.params, state.leases.major());
     pending.negotiated = negotiation.is_some();
     stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| HandshakeError::Gone)?;
@@ -171,10 +171,11 @@ async fn authenticate(
     Err(refused(stream, &error))
 }
 
-/// Whether the client knows the secret. What it says too early stays in `bytes`.
+/// Asks for the password. Returns whether it is the secret. Bytes that the client sends too early stay in `bytes`.
 ///
 /// # Errors
-/// What to tell a client that does not speak the protocol; nothing if it is gone.
+///
+/// Returns the response for a client that violates the protocol, or `None` if the client has gone.
 async fn ask_for_password(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,
@@ -184,7 +185,7 @@ async fn ask_for_password(
     Ok(access.admits(&answer(stream, bytes, password).await?))
 }
 
-/// Like [`ask_for_password`], but over a network, or by TLS: neither side says the secret.
+/// Like [`ask_for_password`], but by SCRAM, so that no side sends the secret.
 async fn exchange(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,
@@ -203,7 +204,7 @@ async fn exchange(
     Ok(true)
 }
 
-/// The content of the client's next message, as `read` finds it.
+/// Content of the client's next message, as `read` finds it.
 async fn answer(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! The last statements of each lease: the evidence that a failed test leaves beside its database.
+//! Last statements of each lease, which are the evidence of a failed test beside its database.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -8,69 +8,70 @@ use lease::{Leases, cut};
 use serde::{Deserialize, Serialize};
 use sys::lock;
 
-/// Statements of a lease that are remembered.
+/// Most statements of a lease that the history remembers.
 const STATEMENTS: usize = 20;
-/// Leases whose statements are remembered, besides those of open sessions and those that are kept: of more, the half that ran
-/// something last.
+/// Most leases that the history remembers, besides open sessions. Beyond it, the half with the older statements is
+/// forgotten.
 const LEASES: usize = 1000;
 
-/// A statement that a session has run.
+/// Statement that a session has run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExecutedStatement {
-    /// Its first 1023 bytes, with the parameters' numbers where it has parameters.
+    /// First 1023 bytes of the statement, with the numbers of parameters in place of their values.
     pub statement: String,
-    /// When it was passed on to the server, in seconds since 1970.
+    /// Moment when the gateway sent the statement to the server, in seconds since 1970.
     pub begun: f64,
-    /// Until it was done.
+    /// Duration until the server completed the statement, in seconds.
     pub seconds: f64,
-    /// The error that it ended in.
+    /// Error of the statement; `None` if it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<SqlError>,
 }
 
-/// Why a statement failed.
+/// Error of a failed statement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SqlError {
-    /// Its SQLSTATE.
+    /// SQLSTATE of the error.
     pub code: String,
-    /// Its primary message; of a very long one the begin.
+    /// Primary message; only the beginning of a very long one.
     pub message: String,
 }
 
-/// A database of a failed test that was kept.
+/// Database of a failed test, which pgfresh keeps for inspection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptDatabase {
-    /// As it is called now.
+    /// Current name of the database.
     pub name: String,
-    /// The test's name, on one line, or else the name that the database had in the test.
+    /// Name of the test on one line, or else the name that the database had in the test.
     #[serde(default)]
     pub test: String,
-    /// The template that it is a copy of, where that is known.
+    /// Template of the database, if pgfresh knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// Whether another server has kept it, on whose data this one goes on: it is no lease here.
+    /// Whether an earlier server kept the database in the data directory that this server continues. It is no lease
+    /// here.
     #[serde(skip)]
     pub inherited: bool,
-    /// What the test ran last, the newest last: 20 statements at most.
+    /// Last statements of the test, the newest last: 20 at most.
     pub statements: Vec<ExecutedStatement>,
 }
 
-/// The last statements of one name with the moments when they were passed on, the newest last.
+/// Last statements of one database name, each with the moment when the gateway sent it. The newest is last.
 pub(crate) type Ring = Arc<Mutex<VecDeque<(Instant, ExecutedStatement)>>>;
 
-/// The last statements of all leases.
+/// Last statements of all leases, and the kept databases.
 #[derive(Debug, Default)]
 pub struct StatementHistory(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the name that sessions have asked for.
+    /// Statements by the database name that sessions asked for.
     rings: HashMap<String, Ring>,
     kept: Vec<KeptDatabase>,
 }
 
 impl State {
-    /// Half of them at once, so that not each new name has to look through all. Those of open sessions stay.
+    /// Forgets half of the leases at once, so that not each new name has to search all. Those of open sessions stay.
     fn forget_older_half(&mut self) {
         let last = |ring: &Ring| lock(ring).back().map(|(begun, _)| *begun);
         let mut times: Vec<_> = self.rings.values().map(last).collect();
@@ -81,7 +82,7 @@ impl State {
 }
 
 impl StatementHistory {
-    /// Where the statements of a session with the database `name` go.
+    /// Returns the ring for the statements of a session with the database `name`.
     pub(crate) fn ring(&self, name: &str) -> Ring {
         let mut state = lock(&self.0);
         if state.rings.len() >= LEASES && !state.rings.contains_key(cut(name)) {
@@ -90,23 +91,23 @@ impl StatementHistory {
         Arc::clone(state.rings.entry(cut(name).to_owned()).or_default())
     }
 
-    /// The last statements of the lease `name` that has lasted since then, the newest last.
+    /// Last statements of the lease `name` that began at `since`, the newest last.
     #[must_use]
     pub fn of(&self, name: &str, since: Instant) -> Vec<ExecutedStatement> {
         let state = lock(&self.0);
         let Some(ring) = state.rings.get(cut(name)) else { return Vec::new() };
-        // The name may have had other leases before.
+        // The name may have had earlier leases.
         let statements = lock(ring);
         statements.iter().filter(|(begun, _)| *begun >= since).map(|(_, ran)| ran.clone()).collect()
     }
 
-    /// Takes note of which databases of failed tests are still there: one may have been released, or have made room, since it was
-    /// kept. Those that another server kept are.
+    /// Forgets kept databases that no longer exist, because a client released them or they made room for others.
+    /// Inherited ones stay.
     pub fn forget_gone(&self, leases: &Leases) {
         lock(&self.0).kept.retain(|kept| kept.inherited || leases.is_kept(&kept.name));
     }
 
-    /// The databases that earlier failures of that test left.
+    /// Names of the databases that pgfresh keeps from earlier failures of `test`.
     #[must_use]
     pub fn kept_of(&self, test: &str) -> Vec<String> {
         let state = lock(&self.0);
@@ -114,29 +115,29 @@ impl StatementHistory {
         of_test.map(|kept| kept.name.clone()).collect()
     }
 
-    /// Takes note of a database that was kept.
+    /// Adds a kept database.
     pub fn keep(&self, kept: KeptDatabase) {
         lock(&self.0).kept.push(kept);
     }
 
-    /// The kept database that is called so now.
+    /// Returns the kept database with the current name `name`.
     #[must_use]
     pub fn kept_as(&self, name: &str) -> Option<KeptDatabase> {
         lock(&self.0).kept.iter().find(|kept| kept.name == name).cloned()
     }
 
-    /// Takes note that a kept database is not there any more.
+    /// Forgets a kept database, which no longer exists.
     pub fn forget_kept(&self, name: &str) {
         lock(&self.0).kept.retain(|kept| kept.name != name);
     }
 
-    /// All databases that were kept.
+    /// All kept databases.
     #[must_use]
     pub fn kept(&self) -> Vec<KeptDatabase> {
         lock(&self.0).kept.clone()
     }
 
-    /// Forgets what the lease `name` has run: its database is reset.
+    /// Forgets the statements of the lease `name`, because its database was reset.
     pub fn forget(&self, name: &str) {
         if let Some(ring) = lock(&self.0).rings.get(cut(name)) {
             lock(ring).clear();
@@ -144,7 +145,7 @@ impl StatementHistory {
     }
 }
 
-/// Takes note of a statement that was passed on then.
+/// Adds a statement that the gateway sent to the server at `begun`.
 pub(crate) fn add(ring: &Ring, begun: Instant, executed: ExecutedStatement) {
     let mut ring = lock(ring);
     if ring.len() == STATEMENTS {

@@ -1,9 +1,9 @@
-//! The front door of a server: one TCP port and one unix socket that speak the `PostgreSQL` protocol.
+//! Entrance of a server: one TCP port and one unix socket that speak the `PostgreSQL` protocol.
 //!
-//! Makes a [`Gateway`], which gives each session a backend of [`lease::Leases`] and forwards bytes between the
-//! two from then on, unparsed but for the headers of messages. How a database comes about it does not know.
+//! The crate makes a [`Gateway`], which gives each session a backend of [`lease::Leases`]. From then on it forwards
+//! bytes between the two, and parses only the headers of messages. The crate does not know how databases are created.
 //!
-//! In rollback isolation it plays all sessions of a lease in one transaction instead; that is in `rollback`.
+//! In rollback isolation the gateway plays all sessions of a lease in one transaction instead; see `rollback`.
 //!
 //! ```text
 //! client ── listener ── session ─┬─ startup ── connect ── forward ── backend

@@ -1,4 +1,4 @@
-//! What clients connect to: a TCP port and a unix socket.
+//! Listeners for clients: a TCP port and a unix socket.
 
 use std::fs;
 use std::io;
@@ -16,10 +16,10 @@ use crate::session::serve;
 use crate::state::{GatewayState, Presence};
 use crate::stream::{Socket, watch};
 
-/// How long to wait when there are no descriptors left for another connection.
+/// Pause before the next attempt when the process has no file descriptor left for another connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A socket that connections come in by. A unix socket's file is removed with it.
+/// Listening socket. Dropping it removes the file of a unix socket.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),
@@ -41,7 +41,7 @@ impl Listener {
         }
     }
 
-    /// Serves all that come, until the gateway closes.
+    /// Serves all connections until the gateway closes.
     pub(crate) async fn run(self, state: Arc<GatewayState>, mut closing: Closing) {
         let for_sessions = closing.clone();
         tokio::select! {
@@ -59,7 +59,7 @@ impl Listener {
                     let presence = Presence::new(closing.clone(), &state.connections);
                     tokio::spawn(serve(socket, Arc::clone(state), presence));
                 }
-                // The client is gone again already, or there are too many: either passes.
+                // The client has gone already, or too many files are open. Both pass.
                 Ok(Err(_)) => tokio::time::sleep(PAUSE).await,
                 Err(_would_block) => {}
             }

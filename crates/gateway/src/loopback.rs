@@ -1,4 +1,4 @@
-//! TLS for programs that reach a server without the gateway, as setups do.
+//! TLS for programs that reach a server without the gateway, such as a template's setup.
 
 use std::io;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use crate::ServerCertificate;
 use crate::handshake::{TLS_HANDSHAKE, encrypt};
 use crate::stream::{Socket, Stream};
 
-/// TLS with a certificate of the gateway's.
+/// TLS with a certificate of the gateway.
 #[derive(Debug)]
 pub struct SetupEncryption(pub Arc<ServerCertificate>);
 
@@ -35,7 +35,7 @@ impl LoopbackEncryption for SetupEncryption {
 }
 
 impl SetupEncryption {
-    /// Answers requests for encryption, until the client says something that is for the server.
+    /// Answers requests for encryption, until the client sends a message for the server.
     async fn begin(&self, mut client: Stream) -> io::Result<Stream> {
         let mut bytes = Vec::new();
         loop {
@@ -59,7 +59,7 @@ impl SetupEncryption {
                     client.write_all(NOT_ENCRYPTED).await?;
                     bytes.drain(..length);
                 }
-                // The server itself says what is wrong.
+                // The server itself reports what is wrong.
                 Ok(Some(_)) | Err(_) => return Ok(client.preceded_by(bytes)),
             }
         }

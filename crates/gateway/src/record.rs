@@ -1,4 +1,4 @@
-//! What one test has run, statement by statement.
+//! Records the statements of one test, with their counts, times and rows.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -10,58 +10,58 @@ use serde::Serialize;
 
 use crate::budget::{Budget, ExceededLimit};
 
-/// Different statements of one test that are told apart; 500 kB if each has the greatest length.
+/// Most different statements that a record distinguishes: 500 kB if each has the greatest length.
 const DIFFERENT: usize = 500;
-/// Statements as they were sent of which it is remembered which one they are.
+/// Most texts, as clients sent them, for which a record remembers the statement.
 const KNOWN: usize = 500;
-/// Stands for a statement whose text is not known, or empty.
+/// Stands for a statement whose text is unknown or empty.
 const NO_TEXT: &str = "(no text)";
 /// Statements that a message shows, and characters of each.
 const SHOWN: usize = 10;
 const WIDTH: usize = 100;
 
-/// What a test has run since its lease began or was reset.
+/// Statements of a test since its lease began or was reset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RecordedStatements {
-    /// Whether all that ran is counted and listed.
+    /// Whether the record counts and lists all statements.
     pub complete: bool,
-    /// How many statements ran.
+    /// Number of runs of all statements.
     pub count: u64,
-    /// How long they took together.
+    /// Time that all statements took together.
     pub seconds: f64,
-    /// Rows that they returned or changed.
+    /// Rows that all statements returned or changed.
     pub rows: u64,
-    /// Each statement once, those that ran most often first.
+    /// Each statement once, the most frequent first.
     pub statements: Vec<RecordedStatement>,
 }
 
-/// A statement that has run.
+/// Statement of a test, with all its runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RecordedStatement {
-    /// Its text on one line, `?` in place of each value; of a very long one the begin.
+    /// Text on one line, with `?` in place of each value; only the beginning of a very long one.
     pub statement: String,
-    /// How often it ran.
+    /// Number of runs.
     pub count: u64,
-    /// How long it took in all.
+    /// Time that all runs took together.
     pub seconds: f64,
-    /// Rows that it returned or changed in all.
+    /// Rows that all runs returned or changed.
     pub rows: u64,
-    /// Whether it is an N+1: a query that ran many times with other values.
+    /// Whether it is an N+1: a query that ran many times with different values.
     pub n_plus_one: bool,
 }
 
-/// What a test has run, and where that is beyond its budget.
+/// Statements of a test, and the limits that it has exceeded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestMeasurement {
-    /// What it ran.
+    /// Statements of the test.
     pub statements: RecordedStatements,
-    /// Nothing if it is within its budget.
+    /// Exceeded limits; empty if the test is within its budget.
     pub exceeded: Vec<ExceededLimit>,
 }
 
 impl TestMeasurement {
-    /// What to tell of a test beyond its budget: the limits on one line, and the statements that ran most often; `None` of one
-    /// within it.
+    /// Report for a test that has exceeded its budget: the limits on one line, then the most frequent statements.
+    /// Returns `None` for a test within its budget.
     #[must_use]
     pub fn message(&self) -> Option<String> {
         let limits: Vec<_> = self.exceeded.iter().map(ToString::to_string).collect();
@@ -79,7 +79,7 @@ impl TestMeasurement {
     }
 }
 
-/// As much of a statement as fits on a line.
+/// Shortens a statement to one line.
 fn cut(statement: &str) -> Cow<'_, str> {
     match statement.char_indices().nth(WIDTH) {
         Some((end, _)) => format!("{}…", &statement[..end]).into(),
@@ -87,7 +87,7 @@ fn cut(statement: &str) -> Cow<'_, str> {
     }
 }
 
-/// What a test has run so far.
+/// Record of the running test.
 #[derive(Debug, Default)]
 pub(crate) struct StatementRecord {
     incomplete: bool,
@@ -95,7 +95,7 @@ pub(crate) struct StatementRecord {
     seconds: f64,
     rows: u64,
     lines: Vec<Line>,
-    /// Places in `lines`: by the text that was sent, and by the statement.
+    /// Indexes into `lines`, by the text that a client sent. `places` has them by the statement.
     known: HashMap<Arc<str>, Option<usize>>,
     places: HashMap<String, usize>,
 }
@@ -108,7 +108,7 @@ struct Line {
 }
 
 impl StatementRecord {
-    /// Takes note of a statement that is done and took so long.
+    /// Adds a completed statement, which took `seconds`.
     pub(crate) fn add(&mut self, done: &Completed, seconds: f64) {
         let runs = u64::from(done.ran);
         self.count += runs;
@@ -124,12 +124,12 @@ impl StatementRecord {
         }
     }
 
-    /// Takes note that something is not counted.
+    /// Marks the record as incomplete.
     pub(crate) fn lose(&mut self) {
         self.incomplete = true;
     }
 
-    /// Where the statement of that text is counted; `None` if there is no room for another one.
+    /// Index of the line that counts the statement with this text; `None` if there is no room for another one.
     fn place(&mut self, text: &Arc<str>) -> Option<usize> {
         if let Some(place) = self.known.get(text) {
             return *place;
@@ -154,7 +154,7 @@ impl StatementRecord {
         place
     }
 
-    /// All of it.
+    /// Returns all statements so far.
     pub(crate) fn statements(&self) -> RecordedStatements {
         let ran = self.lines.iter().filter(|line| line.statement.count > 0);
         let mut statements: Vec<_> = ran
@@ -165,7 +165,7 @@ impl StatementRecord {
         RecordedStatements { complete: !incomplete, count, seconds, rows, statements }
     }
 
-    /// The limits that it is beyond.
+    /// Limits of `budget` that the test has exceeded.
     pub(crate) fn exceeded(&self, budget: &Budget) -> Vec<ExceededLimit> {
         let statements = budget
             .statements

@@ -1,9 +1,9 @@
-//! What a client is told of an error of a lease, and at the end of a session that it has not ended itself.
+//! Error messages for clients: of a failed lease request, and at the end of a session that the client has not ended.
 
 use lease::LeaseError;
 use pgwire::ErrorResponse;
 
-/// The frame for an error, which is the server's own where it was the server that refused.
+/// Message for an error. If the server refused the client, it is the server's own message.
 pub(crate) fn words(error: LeaseError) -> Vec<u8> {
     match error {
         LeaseError::Refused(words) => words,
@@ -11,18 +11,18 @@ pub(crate) fn words(error: LeaseError) -> Vec<u8> {
     }
 }
 
-/// The server has gone, and the session with it.
+/// Error of a session whose server has gone.
 pub(crate) fn server_gone() -> ErrorResponse {
     ErrorResponse::fatal("57P02", "terminating connection because the server went away")
         .hint("The log of the server says why.")
 }
 
-/// The lease is reset or over, and the session with it: in the words of a server that is told to end a session.
+/// Error of a session whose lease was reset or has ended. It is that of a server that an administrator stops.
 pub(crate) fn closed() -> ErrorResponse {
     ErrorResponse::fatal("57P01", "terminating connection due to administrator command")
 }
 
-/// We end, and the session with us.
+/// Error of a session that ends because pgfresh shuts down.
 pub(crate) fn shutting_down() -> ErrorResponse {
     ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down")
         .hint("The database is removed. Lease another one from a pgfresh that runs.")

@@ -1,6 +1,6 @@
-//! What a client asks of pgfresh: settings called `pgfresh.…` in its start-up message.
+//! Settings named `pgfresh.…` in a client's startup message.
 //!
-//! They are settings to a plain server too, which takes any name with a dot; so they stay in the message.
+//! A plain server accepts any setting with a dot in its name, so these settings stay in the message for the server.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use lease::Isolation;
 
 use crate::parse_span;
 
-/// What a session may ask for.
+/// Settings of pgfresh for one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SessionSettings {
-    /// The template, if the database is not there yet.
+    /// Template of a new database.
     pub(crate) template: Option<String>,
-    /// How long the database outlives its last session.
+    /// Time for which the lease lasts after its last session.
     pub(crate) linger: Option<Duration>,
-    /// Whether the database is reset first, regardless of what earlier sessions did.
+    /// Whether pgfresh resets the database first, even if no session has used it.
     pub(crate) reset: bool,
-    /// Whether the statements of the lease are recorded from this session on.
+    /// Whether pgfresh records the statements of the lease from this session on.
     pub(crate) record: bool,
-    /// How the lease is isolated, if it is a new one.
+    /// Isolation of a new lease.
     pub(crate) isolation: Option<Isolation>,
 }
 
 impl SessionSettings {
-    /// Reads what is ours in `params`; the server reads the rest.
+    /// Reads the settings of pgfresh in `params`, and leaves all others to the server.
     pub(crate) fn read(params: &StartupParams) -> Result<Self, ErrorResponse> {
         let mut settings = Self::default();
         params.settings().iter().try_for_each(|(name, value)| settings.set(name, value))?;
         Ok(settings)
     }
 
-    /// Sets what is ours to set; other names are the server's.
+    /// Applies one setting. Ignores names that do not begin with `pgfresh.`.
     fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), ErrorResponse> {
         let Some((b"pgfresh.", setting)) = name.split_at_checked(8) else { return Ok(()) };
         let value = String::from_utf8_lossy(value);

@@ -1,4 +1,4 @@
-//! A session: it gets a backend, is forwarded, and gives the backend back.
+//! Serves a session: gets it a backend, forwards its bytes, and gives the backend back.
 
 use std::future::poll_fn;
 use std::io;
@@ -26,11 +26,11 @@ use crate::state::{GatewayState, Presence};
 use crate::stream::{Socket, Stream};
 use crate::workers::Workers;
 
-/// How long a client may take to say who it is. Source: `authentication_timeout`.
+/// Timeout for a client's handshake. Source: `authentication_timeout`.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long a backend may take to forget its session.
+/// Timeout for a backend to discard the state of its session.
 const FORGET: Duration = Duration::from_secs(5);
-/// Databases from which others are dropped by SQL.
+/// Databases from which clients drop others by SQL.
 const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 
 /// Serves one connection until it ends or the gateway closes.
@@ -45,12 +45,13 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence
                     Arc::clone(http).serve(stream).await;
                 }
             }
-            // Whether it worked, the protocol has no words for; the end of the connection says that it is over.
+            // The protocol has no answer to a cancel request. The end of the connection tells that the gateway has
+            // handled it.
             Ok(ClientRequest::Cancel(_stream, key)) => drop(state.keys.cancel(&key).await),
             Ok(ClientRequest::Session(stream, pending)) => {
                 let state = Arc::clone(&state);
                 let (socket, unread) = stream.into_parts();
-                // It has panicked if it is an error, and the client is gone with it.
+                // An error means that the task has panicked, which has closed the client's connection, too.
                 let handed = tokio::task::spawn_blocking(move || {
                     let database = &pending.startup.database;
                     let _span = tracing::debug_span!("session", %database).entered();
@@ -70,7 +71,7 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence
     }
 }
 
-/// Gets a backend and passes the session on to a worker. Blocks for as long as that takes.
+/// Gets a backend and passes the session on to a worker. Blocks until then.
 fn hand_over(
     state: &Arc<GatewayState>,
     socket: Socket,
@@ -96,7 +97,7 @@ fn hand_over(
         Err(error) => return refuse(state, socket, unread, error, presence),
     };
     let record = state.taps.record(&database, &settings, &state.leases);
-    // Sessions that wait in databases are in the way of a client that drops these by SQL.
+    // A client that drops databases by SQL needs sessions out of the way that wait in these.
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
     }
@@ -116,7 +117,7 @@ fn hand_over(
         }
         Entered::Transaction(mut lease) => {
             let Some((stream, greeting, transaction)) = lease.lend() else {
-                // The server has ended it, and the lease with it.
+                // The server has ended its session, and the lease with it.
                 return say(state, socket, unread, refusal::server_gone().to_bytes(), presence);
             };
             let mut words = told(greeting);
@@ -132,13 +133,13 @@ fn hand_over(
     }
 }
 
-/// Tells a client why there is no session.
+/// Sends a client the reason why it gets no session.
 fn refuse(state: &GatewayState, socket: Socket, unread: Vec<u8>, error: LeaseError, presence: Presence) {
     tracing::debug!(%error, "refused");
     say(state, socket, unread, refusal::words(error), presence);
 }
 
-/// Has a client hear these last words, also while the gateway closes.
+/// Sends a client these last bytes, also while the gateway closes.
 fn say(state: &GatewayState, socket: Socket, unread: Vec<u8>, words: Vec<u8>, presence: Presence) {
     state.workers.spawn(move || async move {
         let _presence = presence;
@@ -148,7 +149,7 @@ fn say(state: &GatewayState, socket: Socket, unread: Vec<u8>, words: Vec<u8>, pr
     });
 }
 
-/// Gets a session in the isolation that is asked for, or that the lease has, or else the server's.
+/// Gets a session in the isolation of the request, of the existing lease, or of the server, in this order.
 fn enter(
     state: &GatewayState,
     request: &ConnectRequest<'_>,
@@ -166,7 +167,7 @@ fn enter(
     leases.connect(request)
 }
 
-/// Tells the client what the server said, and has a worker go on.
+/// Sends the client the server's startup response, and has a worker serve the session.
 fn greet<F: Future<Output = ()> + Send + 'static>(
     workers: &Workers,
     client: Socket,
@@ -176,7 +177,7 @@ fn greet<F: Future<Output = ()> + Send + 'static>(
     run: impl FnOnce(Stream, Stream, Vec<u8>) -> F + Send + 'static,
 ) {
     let Ok(server) = Socket::unix(server) else { return };
-    // Straight from here: the client is already at its first query when the worker takes over.
+    // Sent by this thread: the client is already at its first query when the worker takes over.
     let sent = client.send(&words).unwrap_or(0);
     words.drain(..sent);
     let span = Span::current();
@@ -192,7 +193,7 @@ fn greet<F: Future<Output = ()> + Send + 'static>(
     });
 }
 
-/// What a session holds besides its two connections.
+/// Resources of a session besides its two connections.
 struct Session {
     leases: Leases,
     greeting: Vec<u8>,
@@ -200,12 +201,12 @@ struct Session {
     key: Option<CancelKey>,
     guard: SessionGuard,
     maintenance: Option<MaintenanceGuard>,
-    /// Says that this session is to be closed.
+    /// Signals that this session has to close.
     closing: Closing,
 }
 
 impl Session {
-    /// Forwards until one of the ends ends, or the gateway closes.
+    /// Forwards until client or server ends, or the gateway closes.
     async fn run(mut self, mut forward: Forward, mut presence: Presence) {
         let end = unless(presence.closed(), self.end_of(&mut forward)).await;
         match end {
@@ -222,7 +223,8 @@ impl Session {
         }
     }
 
-    /// Forwards until one of the ends ends. Once the session is to be closed, a client that does not read is not waited for.
+    /// Forwards until client or server ends. Once the session has to close, it no longer waits for a client that does
+    /// not read.
     async fn end_of(&mut self, forward: &mut Forward) -> End {
         let ending = async {
             let end = forward.run().await;
@@ -241,10 +243,10 @@ impl Session {
         }
     }
 
-    /// Has the backend forget the session, and gives it to the next client.
+    /// Has the backend discard the session's state, and gives it to the next client.
     async fn give_back(self, mut server: Stream) {
         let Self { leases, greeting, seat, key, guard, maintenance: _maintenance, closing: _ } = self;
-        // A signal may still be on its way, or a client needs all backends to go.
+        // A cancel signal may still be on its way, or a client may need all backends to end.
         let wanted = || !leases.has_maintenance_sessions();
         if key.is_some_and(CancelKey::withdraw) || !wanted() {
             return;
@@ -267,7 +269,7 @@ fn last_words(conversation: &Conversation, end: Option<End>, told: bool) -> Opti
     if !conversation.may_interject() {
         return None;
     }
-    // A server that says nothing more has not chosen to go. A length that a server does not take it does not answer either.
+    // The server has sent its reason. Or it has refused a message length, to which a server does not answer either.
     if conversation.ends_in_error() || (end == Some(End::Server) && conversation.is_within_message()) {
         return Some(Vec::new());
     }
@@ -280,7 +282,7 @@ fn last_words(conversation: &Conversation, end: Option<End>, told: bool) -> Opti
     Some(words.to_bytes())
 }
 
-/// Whether the backend has forgotten all that its session told it, and is idle.
+/// Whether the backend has discarded all state of its session, and is idle.
 async fn forget(server: &mut Stream) -> io::Result<bool> {
     let mut conversation = Conversation::new(false);
     conversation.client_says(DISCARD_ALL, |_| ());
@@ -294,11 +296,11 @@ async fn forget(server: &mut Stream) -> io::Result<bool> {
             return Ok(false);
         }
     }
-    // An error may come together with the ReadyForQuery behind it: of a timeout that the client has set.
+    // An error may come together with the ReadyForQuery after it, because of a timeout that the client has set.
     if frames(&answer).any(|frame| frame.tag == b'E') {
         return Ok(false);
     }
-    // Nothing may follow: it would be the first that the next client reads.
+    // No bytes may follow: the next client would read them first.
     let more = poll_fn(|context| match server.poll_receive(context, &mut chunk) {
         std::task::Poll::Pending => std::task::Poll::Ready(ControlFlow::Continue(())),
         std::task::Poll::Ready(_) => std::task::Poll::Ready(ControlFlow::Break(())),

@@ -1,11 +1,12 @@
-//! Spans of time as people write them.
+//! Durations as people write them.
 
 use std::time::Duration;
 
-/// The longest: instants overflow far beyond a year.
+/// Longest duration in milliseconds, because instants overflow far beyond a year.
 const LONGEST: u64 = 366 * 86_400_000;
 
-/// Reads a number with its unit as the server reads its own: ms, s, min (or m), h; 0 needs none. A year at most.
+/// Reads a number with a unit that the server accepts, too: ms, s, min (or m), h. Only 0 needs none. Returns `None` for
+/// other text, and for more than a year.
 #[must_use]
 pub fn parse_span(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

@@ -1,4 +1,4 @@
-//! What all sessions of a gateway share.
+//! State that all sessions of a gateway share.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::http::HttpService;
 use crate::tap::Taps;
 use crate::workers::Workers;
 
-/// What all sessions share.
+/// Shared state of all sessions.
 #[derive(Debug)]
 pub(crate) struct GatewayState {
     pub(crate) leases: Leases,
     pub(crate) access: Arc<Access>,
-    /// What serves HTTP, if anything does.
+    /// Service for HTTP requests, if there is one.
     pub(crate) http: Option<Arc<dyn HttpService>>,
     pub(crate) keys: Arc<CancelKeys>,
     pub(crate) workers: Arc<Workers>,
@@ -25,7 +25,7 @@ pub(crate) struct GatewayState {
     pub(crate) taps: Arc<Taps>,
 }
 
-/// What a connection holds until it has ended, on any thread: it hears that the gateway closes, and counts as open.
+/// Handle of an open connection on any thread: counts it as open, and signals that the gateway closes.
 #[derive(Debug, Clone)]
 pub(crate) struct Presence {
     closing: Closing,

@@ -1,8 +1,8 @@
-//! The statements of each lease since it began or was reset, where they are wanted: because a client has asked for it, or
-//! because all tests have a budget.
+//! Records the statements of each lease since it began or was reset, if a client asks for it or tests have a budget.
 //!
-//! A test lasts from the begin of its lease, or the last reset, until the next reset or the end of the lease. Who ends it
-//! over HTTP and says its name hears at once whether it went beyond its budget; all others are noted for the end.
+//! A test lasts from the beginning of its lease, or the last reset, until the next reset or the end of the lease. A
+//! client that ends its test by name over HTTP learns at once whether the test exceeded its budget. The recorder keeps
+//! all others for the end.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,65 +15,65 @@ use sys::lock;
 use crate::budget::Budget;
 use crate::record::{StatementRecord, TestMeasurement};
 
-/// Leases from which on those that are over are looked for.
+/// Number of recorded leases from which on the recorder searches for ended ones.
 const SWEEP: usize = 512;
-/// Tests beyond their budget that are kept.
+/// Most reports of tests beyond their budget.
 const TESTS: usize = 1000;
 
-/// A test that went beyond its budget.
+/// Test that exceeded its budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestOverBudget {
-    /// The name of its database.
+    /// Name of the test's database.
     pub database: String,
-    /// What to tell of it: see [`TestMeasurement::message`].
+    /// Report for the user: see [`TestMeasurement::message`].
     pub message: String,
 }
 
-/// Where the statements of a session are counted.
+/// Record that all sessions of a lease share.
 pub(crate) type SharedRecord = Arc<Mutex<StatementRecord>>;
 
-/// The statements of all leases that are recorded.
+/// Records the statements of leases.
 #[derive(Debug, Default)]
 pub struct StatementRecorder {
-    /// Of each test. Where it limits anything, all leases are recorded.
+    /// Budget of each test. If it limits anything, the recorder records all leases.
     budget: Budget,
-    /// Some lease is recorded.
+    /// Whether any lease is recorded.
     in_use: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By name, of leases that may be over meanwhile.
+    /// Records by database name. Some of their leases may have ended meanwhile.
     records: HashMap<String, Recorded>,
     over: Vec<TestOverBudget>,
-    /// Tests beyond their budget for which there was no room.
+    /// Number of tests beyond their budget without room in `over`.
     more: usize,
     sweep_at: usize,
 }
 
-/// A lease that is recorded.
+/// Record of one lease.
 #[derive(Debug)]
 struct Recorded {
-    /// When the lease began; `None` until that is known.
+    /// Moment when the lease began; `None` until its first session.
     since: Option<Instant>,
     record: SharedRecord,
 }
 
 impl StatementRecorder {
-    /// One for tests that each have this budget.
+    /// Creates a recorder for tests that each have this budget.
     #[must_use]
     pub fn new(budget: Budget) -> Self {
         Self { budget, ..Self::default() }
     }
 
-    /// Whether all leases are recorded.
+    /// Whether the recorder records all leases.
     #[must_use]
     pub fn records_all(&self) -> bool {
         !self.budget.is_empty()
     }
 
-    /// Records the lease `name` from now on: it has just begun.
+    /// Records the lease `name`, which has just begun.
     pub fn record(&self, name: &str, leases: &Leases) {
         self.in_use.store(true, Ordering::Relaxed);
         let since = leases.leased(name).map(|(since, _)| since);
@@ -83,8 +83,8 @@ impl StatementRecorder {
         }
     }
 
-    /// Where the statements of a new session with `name` are counted, if they are. `asked`: the session asks for it.
-    /// `reset`: it has had its database reset, so that another test begins.
+    /// Returns the record for a new session with `name`, if the lease is recorded. `asked` means that the session asks
+    /// for it. `reset` means that the session has had its database reset, so that another test begins.
     pub(crate) fn of_session(
         &self,
         name: &str,
@@ -115,7 +115,7 @@ impl StatementRecorder {
         if !known && (asked || self.records_all()) {
             let recorded = Recorded::new(Some(since));
             if sessions > 1 && !self.records_all() {
-                // Those that are there already are not followed.
+                // The recorder does not see statements of the sessions that are open already.
                 lock(&recorded.record).lose();
             }
             state.records.insert(cut(name).to_owned(), recorded);
@@ -123,8 +123,8 @@ impl StatementRecorder {
         state.records.get(cut(name)).map(|recorded| Arc::clone(&recorded.record))
     }
 
-    /// What the lease `name` has run, measured against `own`, and against the budget of all tests where that has no limit;
-    /// `None` if it is not recorded.
+    /// Measures the lease `name` against `own`, and against the budget of all tests for each limit that `own` lacks.
+    /// Returns `None` if the lease is not recorded.
     #[must_use]
     pub fn measure(&self, name: &str, own: &Budget, leases: &Leases) -> Option<TestMeasurement> {
         let since = leases.leased(name).map(|(since, _)| since);
@@ -134,14 +134,14 @@ impl StatementRecorder {
             .filter(|recorded| recorded.since.is_none() || since.is_none() || recorded.since == since);
         match recorded {
             Some(recorded) => Some(recorded.measure(&own.or(self.budget))),
-            // It has had no session yet.
+            // The lease has had no session yet.
             None if self.records_all() => Some(Recorded::new(None).measure(own)),
             None => None,
         }
     }
 
-    /// The test that has used `name` is over. `told`: who ended it knows whether it was within its budget. `goes_on`: the
-    /// lease was reset, and another test begins.
+    /// Ends the test that used `name`. `told` means that the client knows the result. `goes_on` means that the lease
+    /// was reset, so that another test begins.
     pub fn ended(&self, name: &str, told: bool, goes_on: bool) {
         let mut state = lock(&self.state);
         let Some(before) = state.records.remove(cut(name)) else { return };
@@ -153,8 +153,8 @@ impl StatementRecorder {
         }
     }
 
-    /// The tests beyond their budget of which no client was told, those that are not over included, and how many more there
-    /// were.
+    /// Ends all tests. Returns reports of the tests beyond their budget whose clients do not know it, and the number of
+    /// further such tests.
     #[must_use]
     pub fn finish(&self) -> (Vec<TestOverBudget>, usize) {
         let mut state = lock(&self.state);
@@ -168,7 +168,7 @@ impl StatementRecorder {
 }
 
 impl State {
-    /// Notes a test that is over, if it went beyond its budget.
+    /// Adds a report if the ended test exceeded its budget.
     fn end(&mut self, name: &str, recorded: &Recorded, budget: &Budget) {
         let Some(message) = recorded.beyond(budget) else { return };
         tracing::info!(database = name, exceeded = message.lines().next(), "a test exceeded its budget");
@@ -179,7 +179,7 @@ impl State {
         self.over.push(TestOverBudget { database: cut(name).to_owned(), message });
     }
 
-    /// Lets go of leases that are over, once there are many: no event tells of their end.
+    /// Removes leases that have ended, once there are many, because no event tells of their end.
     fn sweep(&mut self, budget: &Budget, leases: &Leases) {
         if self.records.len() < self.sweep_at.max(SWEEP) {
             return;
@@ -201,7 +201,7 @@ impl Recorded {
         Self { since, record: SharedRecord::default() }
     }
 
-    /// What to tell of it, if it is beyond the budget. Otherwise its statements are not looked at.
+    /// Report for the user, if the test has exceeded the budget. Otherwise its statements are not collected.
     fn beyond(&self, budget: &Budget) -> Option<String> {
         let record = lock(&self.record);
         let exceeded = Some(record.exceeded(budget)).filter(|exceeded| !exceeded.is_empty())?;

@@ -1,9 +1,8 @@
-//! One connection, over TCP with TLS or without, or over a unix socket.
+//! Connection over TCP, with or without TLS, or over a unix socket.
 //!
-//! The kernel tells of a unix socket that it is writable again each time the other end has read a message: with both
-//! directions watched, as tokio's own streams do it, every message would wake its sender once more. Here only the
-//! reading side is watched; a write that would block watches the writing side through a descriptor of its own until it
-//! is through.
+//! The kernel reports a unix socket as writable each time the other end has read a message. Tokio's own streams watch
+//! both directions, so every message would wake its sender once more. This module watches only the reading side. A
+//! write that would block watches the writing side through a second descriptor, until it is complete.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -26,15 +25,15 @@ use crate::certificate::ServerCertificate;
 use crate::closing::Closing;
 use crate::tls::TlsSocket;
 
-/// Bytes that may wait in a unix socket; the kernel doubles it. Source: `wmem_max` is as much unless an administrator has
-/// changed it.
+/// Bytes that may wait in a unix socket; the kernel doubles the number. Source: default of `wmem_max`, which an
+/// administrator may have changed.
 const UNIX_BUFFER: usize = 212_992;
 
-/// How often it is looked whether a client that says nothing more still reads: at first, and in the long run.
+/// Pauses between two checks whether a client that sends nothing more still reads: the first, and the longest.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LATER_LOOKS: Duration = Duration::from_millis(200);
 
-/// How long a client may take to read its last words.
+/// Timeout for a client to read the last message.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A socket of any kind, which never blocks.
@@ -46,22 +45,22 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Takes over a connection of a TCP listener. Small messages go out at once.
+    /// Wraps a connection of a TCP listener. Sends small messages without delay.
     pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         Ok(Self::Tcp(stream))
     }
 
-    /// Takes over a connection of a unix socket.
+    /// Wraps a connection of a unix socket.
     pub(crate) fn unix(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        // There is room again when a quarter is left: that lasts until the next write.
+        // The kernel reports room when three quarters are free, which suffices until the next write.
         sys::set_send_buffer(&stream, UNIX_BUFFER)?;
         Ok(Self::Unix(stream))
     }
 
-    /// Reads what is there; `WouldBlock` if that is nothing.
+    /// Reads available bytes; `WouldBlock` if there are none.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         uninterrupted(|| match self {
             Self::Tcp(stream) => (&mut &*stream).read(buffer),
@@ -70,7 +69,8 @@ impl Socket {
         })
     }
 
-    /// Writes what there is room for; `WouldBlock` if that is nothing. Who tries again begins with the same bytes.
+    /// Writes as much as there is room for; `WouldBlock` if there is no room. A caller has to retry with the same
+    /// bytes.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         uninterrupted(|| match self {
             Self::Tcp(stream) => (&mut &*stream).write(bytes),
@@ -79,7 +79,7 @@ impl Socket {
         })
     }
 
-    /// Tells the other end that nothing more will come; `WouldBlock` if there is no room for that.
+    /// Closes the writing side; `WouldBlock` if there is no room for TLS's last record.
     pub(crate) fn finish(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
@@ -88,20 +88,21 @@ impl Socket {
         }
     }
 
-    /// What a lease is to know of the client, if that can be had, and how its session hears that it is to be closed.
+    /// Returns a handle by which a lease checks and closes the client, if the system has a descriptor for it, and the
+    /// signal that the handle sends to the session.
     pub(crate) fn link(&self) -> (Option<Arc<dyn ClientLink>>, Closing) {
         let (closing, receiver) = channel::channel(false);
         let link = self.duplicate().ok().map(|connection| Link { connection, closing });
         (link.map(|link| -> Arc<dyn ClientLink> { Arc::new(link) }), receiver)
     }
 
-    /// The same connection, to be watched but not used.
+    /// Duplicates the descriptor, to watch the connection but not to use it.
     fn duplicate(&self) -> io::Result<OwnedFd> {
         self.as_fd().try_clone_to_owned()
     }
 }
 
-/// Looks at a connection from aside.
+/// Handle of a client's connection for its lease.
 #[derive(Debug)]
 struct Link {
     connection: OwnedFd,
@@ -143,18 +144,18 @@ fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usiz
     }
 }
 
-/// A connection that the running runtime watches.
+/// Connection that the current runtime watches.
 #[derive(Debug)]
 pub struct Stream {
     socket: AsyncFd<Socket>,
-    /// Watches for room, while a write waits for it.
+    /// Watches for room while a write waits for it.
     room: Option<AsyncFd<OwnedFd>>,
-    /// Read too early; comes before all that the socket has.
+    /// Bytes that were read too early. They come before all others.
     unread: Vec<u8>,
 }
 
 impl Stream {
-    /// Has the current runtime watch `socket`. `unread` is read before all else.
+    /// Has the current runtime watch `socket`. Reads return `unread` first.
     pub(crate) fn new(socket: Socket, mut unread: Vec<u8>) -> io::Result<Self> {
         if let Socket::Tls(socket) = &socket {
             socket.take_decrypted(&mut unread);
@@ -162,7 +163,7 @@ impl Stream {
         Ok(Self { socket: watch(socket, Interest::READABLE)?, room: None, unread })
     }
 
-    /// Both ends of it, ours first; none if it is no TCP connection.
+    /// Local and remote address of a TCP connection; `None` over a unix socket.
     #[must_use]
     pub fn tcp_ends(&self) -> Option<(SocketAddr, SocketAddr)> {
         let stream = match self.socket() {
@@ -173,19 +174,19 @@ impl Stream {
         Some((stream.local_addr().ok()?, stream.peer_addr().ok()?))
     }
 
-    /// What tells whether its client is gone, beside it.
+    /// Returns a watch for the client's departure, which works while others use the connection.
     pub fn departure(&self) -> io::Result<Departure> {
         let connection = watch(self.socket().duplicate()?, Interest::READABLE)?;
         Ok(Departure { connection, ends: self.tcp_ends() })
     }
 
-    /// Whether it is TLS, which only its two ends can read.
+    /// Whether the connection uses TLS, so that only its two ends can read it.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.tls().is_some()
     }
 
-    /// Its TLS, if it has that.
+    /// TLS state of the connection, if it uses TLS.
     pub(crate) fn tls(&self) -> Option<&TlsSocket> {
         match self.socket() {
             Socket::Tls(socket) => Some(socket),
@@ -193,7 +194,8 @@ impl Stream {
         }
     }
 
-    /// Begins TLS on a TCP connection, of whose handshake `read` was read too early. Any other stays as it is.
+    /// Begins TLS on a TCP connection. `read` are handshake bytes that were read too early. Other connections stay as
+    /// they are.
     pub(crate) fn encrypted(self, certificate: &Arc<ServerCertificate>, read: &[u8]) -> io::Result<Self> {
         let (socket, unread) = self.into_parts();
         match socket {
@@ -205,24 +207,24 @@ impl Stream {
         }
     }
 
-    /// Ends the watch; returns the socket and what has not been read.
+    /// Ends the watch. Returns the socket and the unread bytes.
     pub(crate) fn into_parts(self) -> (Socket, Vec<u8>) {
         (self.socket.into_inner(), self.unread)
     }
 
-    /// The same, with `bytes` before all that is still to be read.
+    /// Puts `bytes` before all unread bytes.
     pub(crate) fn preceded_by(mut self, mut bytes: Vec<u8>) -> Self {
         bytes.append(&mut self.unread);
         self.unread = bytes;
         self
     }
 
-    /// The socket, to be used without waiting.
+    /// Socket for calls that do not wait.
     pub(crate) fn socket(&self) -> &Socket {
         self.socket.get_ref()
     }
 
-    /// Reads at least one byte, or none at the end.
+    /// Reads at least one byte; 0 at the end.
     pub(crate) fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
@@ -240,7 +242,7 @@ impl Stream {
         loop {
             let mut guard = ready!(self.socket.poll_read_ready(context))?;
             match guard.get_inner().receive(buffer) {
-                // Less than there was room for: the next call would say that there is nothing more. Of TLS it is a record.
+                // A short read has emptied the socket, so the next call would block. With TLS it only ends a record.
                 Ok(count) if 0 < count && count < buffer.len() && !self.is_encrypted() => {
                     guard.clear_ready();
                     return Poll::Ready(Ok(count));
@@ -254,14 +256,14 @@ impl Stream {
     /// Writes at least one byte.
     pub(crate) fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let sent = ready!(self.poll_with_room(context, |socket| socket.send(bytes)));
-        // There may be no room for the rest.
+        // A short write means that there may be no room for the rest.
         if !matches!(sent, Ok(count) if count < bytes.len()) {
             self.room = None;
         }
         Poll::Ready(sent)
     }
 
-    /// Tries `write` until it does not say any more that it has no room.
+    /// Repeats `write` each time there is room, until it no longer blocks.
     fn poll_with_room<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -282,12 +284,13 @@ impl Stream {
         }
     }
 
-    /// Says the last words, and waits for a moment until the client has read them.
+    /// Sends a last message, closes, and waits a moment until the client has read it.
     pub(crate) async fn say_and_close(mut self, words: &[u8]) {
         let farewell = async {
             self.write_all(words).await?;
             self.shutdown().await?;
-            // Closing with bytes unread would reset the connection, and what it has not read yet is lost to the client.
+            // Closing with unread bytes would reset the connection, and the client would lose bytes that it has not
+            // read yet.
             tokio::io::copy(&mut self, &mut tokio::io::sink()).await
         };
         if let Err(error) = timeout(FAREWELL_TIMEOUT, farewell).await.map_err(io::Error::from).flatten() {
@@ -300,7 +303,7 @@ impl Stream {
     }
 }
 
-/// Tells a client that has only said all that it has to say, and still reads, from one that is gone.
+/// Tells a client that has closed its writing side, and still reads, from one that is gone.
 #[derive(Debug)]
 pub struct Departure {
     connection: AsyncFd<OwnedFd>,
@@ -308,9 +311,9 @@ pub struct Departure {
 }
 
 impl Departure {
-    /// Waits until the client says nothing more.
+    /// Waits until the client sends nothing more.
     pub async fn silence(&self) {
-        // The kernel is asked each time: its answer may come before the runtime has heard of it.
+        // Asks the kernel each time, because its answer may come before the runtime's.
         poll_fn(|context| {
             while !sys::is_closed_by_peer(&self.connection)
                 && let Ok(mut guard) = ready!(self.connection.poll_read_ready(context))
@@ -322,7 +325,8 @@ impl Departure {
         .await;
     }
 
-    /// Waits until one that says nothing more is gone. One on another machine is: nothing tells that it still reads.
+    /// Waits until a client that sends nothing more is gone. One on another machine counts as gone, because nothing
+    /// shows that it still reads.
     pub async fn end(&self) {
         let mut pause = FIRST_LOOK;
         while !sys::is_hung_up(&self.connection)

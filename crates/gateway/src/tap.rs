@@ -1,4 +1,4 @@
-//! Follows the statements of a session, if they are wanted.
+//! Follows the statements of a session for its listeners: event log, history and recorder.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,18 +14,18 @@ use crate::history::{self, ExecutedStatement, Ring, SqlError, StatementHistory, 
 use crate::request::SessionSettings;
 use crate::statement_recorder::{SharedRecord, StatementRecorder};
 
-/// Those who want to know.
+/// Listeners of a gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Taps {
     pub(crate) events: EventSource,
-    /// There where databases of failed tests are kept.
+    /// History of statements, if pgfresh keeps the databases of failed tests.
     pub(crate) history: Option<Arc<StatementHistory>>,
     pub(crate) recorder: Arc<StatementRecorder>,
 }
 
 impl Taps {
-    /// Where the statements of a new session with `database` are counted, if they are. Where it has had the database reset,
-    /// what ran before is forgotten.
+    /// Returns the record for a new session with `database`, if its lease is recorded. If the session has had the
+    /// database reset, the history forgets its earlier statements.
     pub(crate) fn record(
         &self,
         database: &str,
@@ -38,9 +38,10 @@ impl Taps {
         self.recorder.of_session(database, (settings.record, settings.reset), leases)
     }
 
-    /// A tap for a new session with `database`, whose backend has this key, and for which its client has waited since then; none
-    /// if they are not wanted.
-    /// `record`: where its statements are counted, if they are.
+    /// Creates a tap for a new session with `database`, or returns `None` without listeners.
+    ///
+    /// `key` is the cancel key of the session's backend, `since` the moment of the client's request, and `record` the
+    /// record of its lease, if there is one.
     pub(crate) fn tap(
         &self,
         database: &str,
@@ -65,10 +66,10 @@ impl Taps {
     }
 }
 
-/// Sees all messages of one session.
+/// Observes all messages of one session.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    /// `None` once it cannot be followed any more.
+    /// Follows the messages; `None` after it has lost track.
     tracker: Option<StatementTracker>,
     listeners: Listeners,
 }
@@ -83,12 +84,12 @@ struct Listeners {
 }
 
 impl Tap {
-    /// Takes note of what is passed on to the server now.
+    /// Observes bytes on their way to the server.
     pub(crate) fn client_says(&mut self, bytes: &[u8]) {
         self.note(|tracker, now, tell| tracker.client_says(bytes, now, tell));
     }
 
-    /// Takes note of what is passed on to the client now.
+    /// Observes bytes on their way to the client.
     pub(crate) fn server_says(&mut self, bytes: &[u8]) {
         self.note(|tracker, now, tell| tracker.server_says(bytes, now, tell));
     }

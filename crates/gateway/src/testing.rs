@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers for the tests of this crate.
 
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::stream::{Socket, Stream};
 
-/// Longer than anything takes on a busy machine.
+/// Timeout that no test reaches, even on a busy machine.
 const HANG: Duration = Duration::from_mins(1);
 
 /// Runs a test that waits for connections, on one thread.
@@ -16,7 +16,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     runtime.block_on(async { timeout(HANG, test).await.expect("something never comes") });
 }
 
-/// Two ends of a connection. Where `room` is given, not more than about so many bytes are on their way.
+/// Creates the two ends of a connection. With `room`, about so many bytes may be on their way at most.
 pub(crate) fn pair(room: Option<usize>) -> (Stream, Stream) {
     let (one, other) = UnixStream::pair().unwrap();
     (stream(one, room), stream(other, room))

@@ -1,4 +1,4 @@
-//! A TCP connection with TLS on it, read and written without waiting like any other socket.
+//! TCP connection with TLS, with calls that do not wait.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use crate::certificate::{Choice, POSTGRESQL, ServerCertificate};
 #[cfg(test)]
 mod tests;
 
-/// One connection; its handshake goes on as it is read from.
+/// TLS connection. Its handshake proceeds as the gateway reads.
 pub(crate) struct TlsSocket {
     stream: TcpStream,
     session: Mutex<TlsSession>,
@@ -22,12 +22,12 @@ pub(crate) struct TlsSocket {
 
 struct TlsSession {
     connection: ServerConnection,
-    /// Bytes of the last write that are encrypted, but not all of them sent: who tries again begins with the same ones.
+    /// Bytes of the last write that are encrypted, but not all sent. The next write has to begin with the same bytes.
     accepted: usize,
 }
 
 impl TlsSocket {
-    /// Begins a session on `stream`, which never blocks. `read` are the first bytes of its handshake, read too early.
+    /// Begins TLS on `stream`, which never blocks. `read` are handshake bytes that were read too early.
     pub(crate) fn accept(
         stream: TcpStream,
         certificate: &Arc<ServerCertificate>,
@@ -41,28 +41,29 @@ impl TlsSocket {
         Ok(Self { stream, session: Mutex::new(TlsSession { connection, accepted: 0 }), choice })
     }
 
-    /// The TCP connection itself.
+    /// TCP connection below TLS.
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// The digest of the certificate that a client may bind its proof to, once the handshake is done.
+    /// Digest of the certificate that a client may bind its proof to, once the handshake is complete.
     pub(crate) fn certificate_digest(&self) -> Option<&[u8]> {
         self.choice.digest()
     }
 
-    /// Whether the client has said in the handshake that it is going to speak `PostgreSQL`.
+    /// Whether the client has named `PostgreSQL` as its protocol in the handshake (ALPN).
     pub(crate) fn speaks_postgresql(&self) -> bool {
         lock(&self.session).connection.alpn_protocol() == Some(POSTGRESQL)
     }
 
-    /// Reads what is there; `WouldBlock` if that is nothing.
+    /// Reads available bytes; `WouldBlock` if there are none.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let connection = &mut lock(&self.session).connection;
         loop {
             match connection.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Without a farewell. What it said is complete or not by PostgreSQL's own lengths.
+                // The client has closed without close_notify. PostgreSQL's own lengths tell whether its messages are
+                // complete.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
@@ -71,7 +72,8 @@ impl TlsSocket {
         }
     }
 
-    /// Writes what there is room for; `WouldBlock` if that is nothing. Who tries again begins with the same bytes.
+    /// Writes as much as there is room for; `WouldBlock` if there is no room. A caller has to retry with the same
+    /// bytes.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let TlsSession { connection, accepted } = &mut *lock(&self.session);
         flush(connection, &self.stream)?;
@@ -79,17 +81,17 @@ impl TlsSocket {
             *accepted = connection.writer().write(bytes)?;
             flush(connection, &self.stream)?;
         }
-        // A caller that breaks the promise has a broken connection, but no more than that.
+        // A caller that retries with other bytes has a broken connection, but cannot make this panic.
         Ok(std::mem::take(accepted).min(bytes.len()))
     }
 
-    /// Tells the other end that nothing more will come; `WouldBlock` if there is no room for that.
+    /// Sends close_notify and closes the writing side; `WouldBlock` if there is no room.
     pub(crate) fn finish(&self) -> io::Result<()> {
         self.say_farewell()?;
         self.stream.shutdown(Shutdown::Write)
     }
 
-    /// What is decrypted already: no socket is going to tell of it again.
+    /// Moves decrypted bytes to `into`, because no socket event announces them.
     pub(crate) fn take_decrypted(&self, into: &mut Vec<u8>) {
         let mut chunk = [0; 1024];
         let connection = &mut lock(&self.session).connection;
@@ -119,10 +121,10 @@ impl fmt::Debug for TlsSocket {
     }
 }
 
-/// Decrypts what was read, and answers where TLS itself wants an answer.
+/// Decrypts received records, and sends responses of TLS itself.
 fn process(connection: &mut ServerConnection, stream: &TcpStream) -> io::Result<()> {
     let processed = connection.process_new_packets();
-    // An alert says why it fails, too.
+    // Sends the alert with the reason of a failure, too.
     match flush(connection, stream) {
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
         _ => {}
@@ -130,7 +132,7 @@ fn process(connection: &mut ServerConnection, stream: &TcpStream) -> io::Result<
     processed.map(drop).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Sends all that is encrypted; `WouldBlock` if there is no room for it.
+/// Sends all encrypted bytes; `WouldBlock` if there is no room.
 fn flush(connection: &mut ServerConnection, mut stream: &TcpStream) -> io::Result<()> {
     while connection.wants_write() {
         connection.write_tls(&mut stream)?;

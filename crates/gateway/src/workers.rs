@@ -1,5 +1,6 @@
-//! Threads that forward bytes, each with a runtime of its own: a session stays on one, so that a message wakes one
-//! thread and no lock is shared.
+//! Worker threads that forward bytes, each with its own runtime.
+//!
+//! A session stays on one thread, so that a message wakes one thread, and threads share no lock.
 
 use std::future::Future;
 use std::io;
@@ -11,17 +12,17 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// What each of them is called.
+/// Name of each worker thread.
 pub const THREAD: &str = "gateway";
-/// Passing on what a client asks takes about a quarter of what clients and server take for it: there is a thread for so many
-/// processors. More threads are woken more often, each for fewer sessions.
+/// Processors for each thread. Forwarding takes about a quarter of the time that clients and server take for a request.
+/// More threads would wake more often, each for fewer sessions.
 const PROCESSORS: usize = 4;
-/// More threads than this would only take processors away from the server.
+/// Most threads. More would only take processors away from the server.
 const MOST: usize = 4;
-/// How long blocking calls may go on after the end.
+/// Timeout for blocking calls after the gateway has closed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The threads, for those who give them work.
+/// Handles for giving work to the threads.
 #[derive(Debug)]
 pub(crate) struct Workers(Vec<Worker>);
 
@@ -31,15 +32,15 @@ struct Worker {
     tasks: Arc<AtomicUsize>,
 }
 
-/// The threads themselves. Dropping this ends them, and all that they do.
+/// Worker threads. Dropping them ends all their tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
-    /// Each ends when its sender is dropped.
+    /// Senders that each end one thread when they are dropped.
     running: Vec<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts them: as many as can keep up with the server, which has the same processors.
+/// Starts as many threads as can keep up with the server on the same processors.
 pub(crate) fn start() -> io::Result<(Workers, Threads)> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let (mut workers, mut threads) = (Vec::new(), Threads::default());
@@ -48,7 +49,7 @@ pub(crate) fn start() -> io::Result<(Workers, Threads)> {
         workers.push(Worker { handle: runtime.handle().clone(), tasks: Arc::default() });
         let (sender, receiver) = oneshot::channel();
         let thread = thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
-            // Nothing is ever sent: it is an error once the sender is dropped.
+            // The gateway never sends: the receiver returns an error when the sender is dropped.
             if runtime.block_on(receiver).is_err() {
                 runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
             }
@@ -60,12 +61,12 @@ pub(crate) fn start() -> io::Result<(Workers, Threads)> {
 }
 
 impl Workers {
-    /// The one that listens.
+    /// Worker that listens for connections.
     pub(crate) fn first(&self) -> &Handle {
         &self.0[0].handle
     }
 
-    /// Has the least busy thread do it.
+    /// Runs a task on the least busy thread.
     pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
         &self,
         task: impl FnOnce() -> F + Send + 'static,
@@ -81,7 +82,7 @@ impl Workers {
     }
 }
 
-/// Counts a task for as long as it is there.
+/// Counts a task as long as it exists.
 struct Busy(Arc<AtomicUsize>);
 
 impl Busy {
