@@ -70,7 +70,7 @@ impl Kept {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes as many bytes as the socket has room for, and keeps the rest. Requires that no bytes are kept yet.
+    /// Writes as many bytes as the socket has room for, and keeps the rest. Requires an empty `bytes`.
     fn send(&mut self, bytes: &[u8], to: &mut Stream, context: &mut Context<'_>) -> io::Result<()> {
         let mut written = 0;
         while written < bytes.len() {

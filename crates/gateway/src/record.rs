@@ -16,7 +16,7 @@ const DIFFERENT: usize = 500;
 const KNOWN: usize = 500;
 /// Stands for a statement whose text is unknown or empty.
 const NO_TEXT: &str = "(no text)";
-/// Statements that a message shows, and characters of each.
+/// Most statements that a message shows, and characters of each.
 const SHOWN: usize = 10;
 const WIDTH: usize = 100;
 

@@ -263,8 +263,10 @@ impl Session {
     }
 }
 
-/// What a client is told at the end of a session that it has not ended itself; without an `end` the gateway closes. `told`: the
-/// server was told to end it, and its own words may be lost. `None` where it is within a message of the server's.
+/// Last message for a client at the end of a session that the client has not ended.
+///
+/// No `end` means that the gateway closes. `told` means that pgfresh has had the server end the session, whose own
+/// message may be lost. Returns `None` in the middle of a server message, into which no other may come.
 fn last_words(conversation: &Conversation, end: Option<End>, told: bool) -> Option<Vec<u8>> {
     if !conversation.may_interject() {
         return None;

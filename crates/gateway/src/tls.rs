@@ -13,7 +13,7 @@ use crate::certificate::{Choice, POSTGRESQL, ServerCertificate};
 #[cfg(test)]
 mod tests;
 
-/// TLS connection. Its handshake proceeds as the gateway reads.
+/// TLS connection. The handshake proceeds as the gateway reads.
 pub(crate) struct TlsSocket {
     stream: TcpStream,
     session: Mutex<TlsSession>,

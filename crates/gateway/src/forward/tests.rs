@@ -21,10 +21,10 @@ enum Side {
 }
 use Side::{Client, Server};
 
-/// Who says something, and what.
+/// Bytes, and the side that sends them.
 type Said = (Side, Vec<u8>);
 
-/// A session that is forwarded, and both of its ends, which the test holds.
+/// Forwarded session, and both of its ends, which the test holds.
 struct Fixture {
     forward: Forward,
     client: Stream,
@@ -49,8 +49,8 @@ impl Fixture {
         Self { forward, client, server, taps, begun, vacated }
     }
 
-    /// Says one piece after the other; the next only once the last has arrived, so that each is read by itself. Returns what
-    /// has arrived at the server and at the client.
+    /// Sends the pieces one after the other, and waits until each has arrived, so that the gateway reads each by
+    /// itself. Returns the bytes that have arrived at the server and at the client.
     async fn play<'a>(&mut self, pieces: impl IntoIterator<Item = (Side, &'a [u8])>) -> (Vec<u8>, Vec<u8>) {
         let Self { forward, client, server, .. } = self;
         let (mut up, mut down) = (Vec::new(), Vec::new());
@@ -74,7 +74,7 @@ impl Fixture {
         (up, down)
     }
 
-    /// What those hear who want to know what is run.
+    /// Events and statements that the listeners got.
     fn heard(&self) -> Vec<String> {
         let (events, lost) = self.taps.events.log().unwrap().take();
         assert_eq!(lost, 0);
@@ -91,7 +91,7 @@ impl Fixture {
         events.into_iter().map(|event| in_words(event.kind)).chain(ran).collect()
     }
 
-    /// All that is known of the session after it.
+    /// Observations about the session after its end.
     fn known(&self) -> (Vec<String>, usize, bool, bool) {
         let Forward { conversation, traces, .. } = &self.forward;
         let vacated = self.vacated.load(Ordering::Relaxed);
@@ -103,7 +103,7 @@ fn whole(conversation: &[Said]) -> impl Iterator<Item = (Side, &[u8])> {
     conversation.iter().map(|(side, bytes)| (*side, &bytes[..]))
 }
 
-/// The conversation in pieces: what `side` says is cut at these of its bytes.
+/// Cuts the bytes of `side` in a conversation at these positions.
 fn cut<'a>(conversation: &'a [Said], side: Side, cuts: &[usize]) -> Vec<(Side, &'a [u8])> {
     let (mut pieces, mut at) = (Vec::new(), 0);
     for (from, bytes) in whole(conversation) {
@@ -124,7 +124,7 @@ fn cut<'a>(conversation: &'a [Said], side: Side, cuts: &[usize]) -> Vec<(Side, &
     pieces
 }
 
-/// All that one side says.
+/// All bytes of one side.
 fn said(conversation: &[Said], side: Side) -> Vec<u8> {
     whole(conversation).filter(|(from, _)| *from == side).flat_map(|(_, bytes)| bytes.to_vec()).collect()
 }
@@ -133,7 +133,7 @@ fn ready(status: u8) -> Vec<u8> {
     encode(b'Z', &[status])
 }
 
-/// A conversation with a message of each kind that means something to those who listen.
+/// Conversation with a message of each kind that listeners distinguish.
 fn conversation() -> Vec<Said> {
     let error = encode(b'E', b"SERROR\0VERROR\0C23505\0Mduplicate key\0\0");
     let row = encode(b'D', b"\0\x01\0\0\0\x0bZ\0\0\0\x05IE\0\0\0\x04");
@@ -204,7 +204,7 @@ fn a_session_that_leaves_nothing_does_so_wherever_it_is_cut() {
             let mut fixture = Fixture::new(None);
             fixture.play(cut(&conversation, Client, &[at])).await;
             assert!(fixture.forward.traces.leaves_nothing(), "cut at byte {at}");
-            // A Terminate is not passed on to a server that can go on.
+            // The gateway does not forward a Terminate to a server that can serve others.
             fixture.client.write_all(TERMINATE).await.unwrap();
             assert_eq!(fixture.forward.run().await, End::Idle);
             drop(fixture.forward);
@@ -248,13 +248,13 @@ proptest! {
             let mut fixture = Fixture::new(None);
             assert_eq!(fixture.play(whole(&conversation)).await, sent);
             let mut other = Fixture::new(None);
-            // The rest of the greeting comes first.
+            // The rest of the startup response comes first.
             other.forward.down.bytes.clone_from(&unsent);
             let reads = async { let mut first = vec![0; unsent.len()]; other.client.read_exact(&mut first).await.unwrap(); first };
             let first = tokio::select! { biased; end = other.forward.run() => panic!("{end:?}"), first = reads => first };
             assert_eq!(first, unsent);
             assert_eq!(other.play(cut(&conversation, side, &cuts)).await, sent);
-            // Several statements about databases that arrive at once clear the way once.
+            // Several statements about databases that arrive at once end the waiting backends once.
             let known = |fixture: &Fixture| {
                 let (heard, vacated, idle, clean) = fixture.known();
                 (heard, vacated > 0, idle, clean)
@@ -327,7 +327,7 @@ fn one_direction_that_is_stuck_does_not_stop_the_other() {
                 let (mut other_in, mut other_out) = split(&mut other);
                 let writes = other_out.write_all(&flood);
                 let talks = async {
-                    // It reads nothing, and is heard all the same.
+                    // One end reads nothing, but the gateway still forwards its bytes.
                     for number in 0..50_u8 {
                         let message = encode(b'd', &[number; 9]);
                         deaf_out.write_all(&message).await.unwrap();
@@ -388,7 +388,7 @@ fn a_client_may_end_at_any_byte_and_hears_what_the_server_still_has_to_say() {
         for at in (1..up.len()).step_by(3).chain([1, 2, 3, 4, 5]) {
             assert_eq!(end_of_client(&up[..at], &down[..at.min(down.len())], b"").await, End::Client, "{at}");
         }
-        // It has said Terminate, to a server that is not done.
+        // The client has sent Terminate to a server that is not idle.
         for up in [query(b"SELECT 1"), query(b"CREATE EXTENSION x"), encode(b'P', b"\0BEGIN\0\0\0")] {
             assert_eq!(end_of_client(&[&up[..], TERMINATE].concat(), &down, TERMINATE).await, End::Client);
         }
@@ -407,7 +407,7 @@ fn a_client_that_is_gone_does_not_keep_the_server_from_ending() {
             let mut heard = Vec::new();
             server.read_to_end(&mut heard).await.unwrap();
             assert_eq!(heard, query(b"SELECT 1"));
-            // It does not hear that the client is gone, and is not cut off in the middle.
+            // The server does not learn that the client is gone, and the gateway does not cut it off in the middle.
             server.write_all(&flood).await.unwrap();
             drop(server);
         };

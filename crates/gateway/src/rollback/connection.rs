@@ -1,4 +1,4 @@
-//! One client session in rollback isolation, from the first message after its greeting.
+//! Client session in rollback isolation, after its startup response.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use crate::state::Presence;
 use crate::stream::{Socket, Stream};
 use crate::tap::Tap;
 
-/// What a session has besides its two connections.
+/// Resources of a session besides its two connections.
 pub(crate) struct RollbackConnection {
     pub(crate) lease: TransactionGuard,
     pub(crate) key: Option<CancelKey>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) session: RollbackSession,
     pub(crate) tap: Option<Box<Tap>>,
-    /// Says that this session is to be closed.
+    /// Signals that this session has to close.
     pub(crate) closing: Closing,
 }
 
 impl RollbackConnection {
-    /// Serves until one of the ends ends, or the gateway closes. `unsent` is what the client is still to be told first.
+    /// Serves until client or server ends, or the gateway closes. The client gets `unsent` first.
     pub(crate) async fn run(self, client: Stream, server: Stream, unsent: Vec<u8>, mut presence: Presence) {
         let Self { lease, key, gate, mut session, tap, mut closing } = self;
         session.to_client = unsent;
@@ -56,7 +56,7 @@ impl RollbackConnection {
                 }
                 return;
             }
-            // The server was told to end it; its own words may be lost.
+            // pgfresh has had the server end the session, whose own message may be lost.
             Some(End::Server) if is_closed(&closing) => refusal::closed(),
             Some(End::Server) => refusal::server_gone(),
             Some(End::Closed) => refusal::closed(),
@@ -78,7 +78,7 @@ async fn give_back(lease: TransactionGuard, server: Stream, transaction: LeaseTr
     if !unread.is_empty() || stream.set_nonblocking(false).is_err() {
         return;
     }
-    // A panic in there ends the lease, as every other end of the session does.
+    // A panic in the task ends the lease, as every other end of the session does.
     if let Err(error) = spawn_blocking(move || lease.leave(stream, transaction)).await {
         tracing::error!(%error, "could not give a lease back");
     }

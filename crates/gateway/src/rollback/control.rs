@@ -1,4 +1,4 @@
-//! Statements that begin, end or divide transactions, and those that mean something else outside of one.
+//! Handles statements that begin, end or divide transactions, and those that mean something else outside of one.
 
 use super::message::{DISCARD_ALL, INSTEAD, UNDO, complete, report};
 use super::scope::Changes;
@@ -10,7 +10,8 @@ const NO_TRANSACTION: &str = "25P01";
 const ACTIVE_TRANSACTION: &str = "25001";
 
 impl RollbackSession {
-    /// Whether the server does with it what the client expects, as things are. `top`: it is not one of several.
+    /// Whether the server does what the client expects in the current state. `top` means that the statement is not one
+    /// of several.
     pub(super) fn is_native(&self, kind: &Kind, top: bool) -> bool {
         let failed = self.is_aborted();
         match kind {
@@ -38,7 +39,7 @@ impl RollbackSession {
             return self.know_sources();
         }
         self.note(kind);
-        // In a string the server warns of nothing.
+        // Within a string of several statements the server sends no warning.
         let lonely = top && !self.tx;
         match kind {
             Kind::Begin { modes, .. }
@@ -49,13 +50,13 @@ impl RollbackSession {
             Kind::Begin { start, modes } => self.begin(*start, *modes),
             Kind::Commit { chain } => self.commit(*chain),
             Kind::Rollback { chain } => self.rollback(*chain),
-            // The server takes it for a ROLLBACK then.
+            // The server then treats it as a ROLLBACK.
             Kind::PrepareTransaction if self.is_aborted() => self.commit(false),
             Kind::PrepareTransaction => {
                 self.tx = false;
                 self.refuse("0A000", "cannot prepare a transaction in rollback isolation", Some(INSTEAD));
             }
-            // Together with what `note` has said to the server.
+            // Runs after the statements that `note` has sent to the server.
             _ if self.is_native(kind, top) => self.perform(Task::Native(native)),
             Kind::SetTransaction(modes) => self.set_transaction(*modes, lonely, native),
             Kind::SetConstraints => {
@@ -72,7 +73,7 @@ impl RollbackSession {
             Kind::DiscardAll => {
                 let parts = DISCARD_ALL.map(str::to_owned).to_vec();
                 self.ensure();
-                // Like any statement that must be alone, it is committed at once.
+                // The server commits it at once, like any statement that must be alone.
                 let said = Task::Say(complete("DISCARD ALL"));
                 self.first([Task::Inject(parts, InjectedStatement::Must), Task::Settle, said]);
             }
@@ -85,7 +86,7 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the settings have to be read before such a statement.
+    /// Whether the session has to read the settings before such a statement.
     fn must_read_settings(&self, kind: &Kind) -> bool {
         match kind {
             Kind::SetLocal(changes) | Kind::Set(changes) | Kind::MaySet(changes) => {
@@ -95,7 +96,7 @@ impl RollbackSession {
         }
     }
 
-    /// Takes note of a statement that the server is about to run, as far as it matters for the settings.
+    /// Notes a statement that the server is about to run, for the settings.
     pub(super) fn note(&mut self, kind: &Kind) {
         match kind {
             Kind::RollbackTo(name) if self.tx => self.settings.roll_back_to(name),
@@ -141,7 +142,8 @@ impl RollbackSession {
 
     fn commit(&mut self, chain: bool) {
         if self.is_aborted() {
-            // Modes of its own are undone with a transaction that fails; what it has from the one before stays.
+            // A failed transaction loses the modes that it has set itself, and keeps those from the previous one in its
+            // chain.
             self.read_only = self.inherited_read_only;
             self.first([Task::Undo, Task::Left { tag: "ROLLBACK", chain }]);
         } else if self.is_inside("COMMIT AND CHAIN", chain) {
@@ -171,7 +173,7 @@ impl RollbackSession {
         }
     }
 
-    /// Whether a transaction may be ended here: outside of one that is worth a warning, unless another was to follow.
+    /// Whether a transaction may end here. Outside of one, warns the client, or fails if another was to follow.
     fn is_inside(&mut self, what: &str, chain: bool) -> bool {
         if !self.tx && chain {
             self.refuse_outside(what);
@@ -187,7 +189,7 @@ impl RollbackSession {
         self.tx && self.status == b'E'
     }
 
-    /// The client's transaction is over.
+    /// Ends the client's transaction.
     pub(super) fn leave(&mut self, tag: &str, chain: bool) {
         self.tx = chain;
         self.inherited_read_only = chain && self.read_only;
@@ -198,15 +200,15 @@ impl RollbackSession {
         }
     }
 
-    /// Makes the client's transaction read only, if the client asks for it.
+    /// Makes the client's transaction read only, if the client has asked for it.
     fn restrict(&mut self) {
         if self.read_only {
             self.first([Task::Inject(vec!["SET TRANSACTION READ ONLY".to_owned()], InjectedStatement::Must)]);
         }
     }
 
-    /// Whether such modes are for a transaction in which nothing has run: the server refuses them within a savepoint, and takes
-    /// them in a transaction before its first query.
+    /// Whether such modes are for a transaction in which nothing has run. The server refuses them within a savepoint,
+    /// and accepts them before the first query of a transaction.
     fn may_change(&self, modes: Modes) -> bool {
         let is_fresh = self.tx && self.is_untouched && !self.is_aborted();
         is_fresh && (modes.level || modes.read_only == Some(false))
@@ -215,7 +217,7 @@ impl RollbackSession {
     /// Gives the client's transaction another access mode.
     fn change_access(&mut self, modes: Modes) {
         if modes.read_only == Some(false) && self.may_change(modes) {
-            // A savepoint that is rolled back to may write again.
+            // After the rollback to a savepoint the transaction may write again.
             let bound = self.bound();
             let statements = std::iter::once(UNDO.to_owned()).chain(bound).collect();
             self.first([Task::Inject(statements, InjectedStatement::Must)]);
@@ -256,7 +258,7 @@ impl RollbackSession {
         self.refuse(NO_TRANSACTION, &format!("{what} can only be used in transaction blocks"), None);
     }
 
-    /// Fails in the server's place; the client is in no transaction afterwards.
+    /// Fails in the server's place. The client is in no transaction afterwards.
     fn refuse(&mut self, sqlstate: &str, text: &str, hint: Option<&str>) {
         self.say(&report("ERROR", sqlstate, text, hint));
         self.fail();

@@ -1,7 +1,7 @@
-//! Feeds a machine from two sockets.
+//! Connects a [`RollbackSession`] with two sockets.
 //!
-//! A message is kept until it is whole only if the machine has to see it from end to end; all others pass in pieces.
-//! Nothing more is read from an end while what is on its way to the other exceeds a bound.
+//! The drive keeps a message until it is whole only if the session has to read all of it. Other messages pass in
+//! pieces. The drive reads nothing more from one end while too many bytes for the other wait.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,31 +20,31 @@ use lease::LeaseTransaction;
 
 use pgwire::{ErrorResponse, Frame, HEADER, MalformedFrame, frames, is_frontend_tag, split_zero};
 
-/// Bytes on their way to one end beyond which nothing is read from the other.
+/// Most waiting bytes for one end with which the drive still reads from the other.
 const BOUND: usize = 256 << 10;
-/// How long the server may take to end what a client that has gone was about.
+/// Timeout for the server to end the work of a client that has gone.
 const LAST: Duration = Duration::from_secs(5);
 
-/// How a session ended.
+/// End of a session.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
     Client,
     Server,
-    /// The session is to be closed, and the client does not read what it was told before.
+    /// The session has to close, and the client does not read its pending bytes.
     Closed,
-    /// The transaction is not what it should be any more.
+    /// The transaction of the lease is lost.
     Broken(ErrorResponse),
 }
 
-/// What has come from one end.
+/// Received bytes of one end.
 #[derive(Debug, Default)]
 struct FrameBuffer {
     bytes: Vec<u8>,
-    /// Bytes that have been dealt with.
+    /// Number of bytes at the beginning that the session has consumed.
     start: usize,
-    /// What is left of a message that passes in pieces, and whether it passes at all.
+    /// Rest of a message that passes in pieces, in bytes, and whether it goes to the other end or nowhere.
     rest: (usize, bool),
-    /// Bytes that a message needs to be whole.
+    /// Bytes of the message that has to be whole; 0 without such a message.
     wanted: usize,
 }
 
@@ -53,7 +53,7 @@ impl FrameBuffer {
         &self.bytes[self.start..]
     }
 
-    /// Passes on what has come of a message in pieces; whether there was any.
+    /// Passes on the received pieces of a message. Returns whether there were any.
     fn pass(&mut self, to: &mut Vec<u8>) -> bool {
         let count = self.rest.0.min(self.left().len());
         if self.rest.1 {
@@ -64,12 +64,12 @@ impl FrameBuffer {
         count > 0
     }
 
-    /// Tag and length of the next frame, header included.
+    /// Tag and length of the next frame, with its header.
     fn head(&self) -> Result<Option<(u8, usize)>, MalformedFrame> {
         Frame::header(self.left())
     }
 
-    /// Takes a message out, if it is whole.
+    /// Takes out a message if it is whole.
     fn take(&mut self, length: usize) -> Option<&[u8]> {
         if self.left().len() < length {
             self.wanted = length;
@@ -90,7 +90,7 @@ impl FrameBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// An idle session holds no buffer.
+    /// Frees an empty buffer, so that an idle session holds none.
     fn shrink(&mut self) {
         if self.left().is_empty() {
             (self.bytes, self.start) = (Vec::new(), 0);
@@ -98,25 +98,25 @@ impl FrameBuffer {
     }
 }
 
-/// A client, a server, and the machine between them.
+/// Client, server, and the session between them.
 #[derive(Debug)]
 pub(super) struct Drive {
     pub(super) client: Stream,
     pub(super) server: Stream,
     session: RollbackSession,
     gate: Arc<Gate>,
-    /// The statements that run are wanted: as the client sees it, without what the machine says itself.
+    /// Follows the statements as the client sees them, without injected ones.
     tap: Option<Box<Tap>>,
-    /// Bytes for the client that are not sent and that the tap has heard.
+    /// Unsent bytes for the client that the tap has observed.
     tapped: usize,
     turn: Turn,
     up: FrameBuffer,
     down: FrameBuffer,
-    /// The client will send nothing more.
+    /// Whether the client sends nothing more.
     ended: bool,
-    /// What the client is told is not observed.
+    /// Whether the drive discards bytes for the client, which has gone.
     deaf: bool,
-    /// The session is to be closed: a client that does not read is not waited for.
+    /// Whether the session has to close, so that the drive does not wait for a client that does not read.
     hurried: bool,
 }
 
@@ -145,13 +145,13 @@ impl Drive {
         }
     }
 
-    /// The same as [`Self::run`] for as long as the client takes all that it is told: the session is to be closed.
+    /// Runs like [`Self::run`] in a session that has to close, for as long as the client takes all its bytes.
     pub(super) async fn hurry(&mut self) -> End {
         self.hurried = true;
         self.run().await
     }
 
-    /// Goes on until one of the ends ends. May be dropped between two polls.
+    /// Forwards until client or server ends. The caller may drop the future between two polls.
     pub(super) async fn run(&mut self) -> End {
         loop {
             let turn = self.session.turn();
@@ -170,7 +170,7 @@ impl Drive {
         }
     }
 
-    /// Has the server end what a client that has gone was about. Returns the transaction, if it can be gone on with.
+    /// Has the server end the work of a client that has gone. Returns the transaction, unless the lease has to end.
     pub(super) async fn wind_down(
         &mut self,
         interrupt: impl Future<Output = ()>,
@@ -192,7 +192,8 @@ impl Drive {
         self.down.left().is_empty().then(|| std::mem::take(&mut self.session.transaction))
     }
 
-    /// The client, and what it has not been told yet; nothing may be added to it in the middle of a message (`None`).
+    /// Returns the client and its unsent bytes. In the middle of a message it returns `None`, because no message may
+    /// follow.
     pub(super) fn farewell(self) -> (Stream, Option<Vec<u8>>) {
         let unsaid = self.session.to_client;
         (self.client, (self.down.rest.0 == 0).then_some(unsaid))
@@ -203,7 +204,7 @@ impl Drive {
             if self.session.is_quiet() && self.session.to_server.is_empty() {
                 return Poll::Ready(true);
             }
-            // No client has a key any more.
+            // No client has a cancel key any more.
             self.turn = self.session.turn();
             match self.poll(context) {
                 Poll::Ready(None) => {}
@@ -213,20 +214,20 @@ impl Drive {
         }
     }
 
-    /// Reads, decides and writes until there is nothing to do, or an end has ended, or the turn has changed (`None`).
+    /// Reads, decides and writes until it has to wait, an end has ended, or the turn has changed (`None`).
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
         loop {
             if let Some(why) = &self.session.broken {
                 return Poll::Ready(Some(End::Broken(why.clone())));
             }
             if flush(&mut self.session.to_server, &mut self.server, context).is_err() {
-                // The server is about to say why.
+                // The server is about to send its reason.
                 self.session.to_server.clear();
             }
             if self.deaf {
                 self.session.to_client.clear();
             } else {
-                // Before the client can ask for it.
+                // The tap observes the bytes before the client can ask for the result.
                 if let Some(tap) = &mut self.tap {
                     tap.server_says(&self.session.to_client[self.tapped..]);
                 }
@@ -251,7 +252,7 @@ impl Drive {
             }
             match (self.read_server(context), self.read_client(context)) {
                 (Poll::Ready(false), _) => {
-                    // Nothing is on its way to it any more; its last words may have waited for that.
+                    // The server's error may have waited for the rest of a message to it, which it no longer needs.
                     self.up = FrameBuffer::default();
                     self.take_from_server();
                     return Poll::Ready(Some(End::Server));
@@ -266,7 +267,7 @@ impl Drive {
         }
     }
 
-    /// Whether the client has gone. One that has said goodbye wanted the rest to be done.
+    /// Whether the client has gone. After a Terminate the session completes the earlier messages first.
     fn is_left(&self) -> bool {
         let waits = !self.session.is_quiet() && frames(self.up.left()).any(|frame| frame.tag == b'X');
         self.ended && !self.deaf && !waits
@@ -288,7 +289,7 @@ impl Drive {
         read
     }
 
-    /// Whether anything was done.
+    /// Handles messages of the server. Returns whether there were any.
     fn take_from_server(&mut self) -> bool {
         let Self { session, up, down, turn, .. } = self;
         let mut busy = false;
@@ -309,8 +310,8 @@ impl Drive {
                 }
             };
             match session.server_head(tag) {
-                // What follows an error must not get into a message that is on its way to the server, which reads its rest
-                // in any case, and says no more before.
+                // The messages after an error must not get into a message that is still on its way to the server. The
+                // server reads its rest in any case, and sends nothing before.
                 Disposition::Whole if tag == b'E' && up.rest.0 > 0 && up.rest.1 => break,
                 Disposition::Whole => {
                     let Some(message) = down.take(length) else { break };
@@ -326,7 +327,7 @@ impl Drive {
         busy
     }
 
-    /// Whether anything was done.
+    /// Handles messages of the client. Returns whether there were any.
     fn take_from_client(&mut self) -> bool {
         let Self { session, up, turn, .. } = self;
         let mut busy = false;
@@ -341,7 +342,7 @@ impl Drive {
             let (tag, length) = match up.head() {
                 Ok(Some(head)) => head,
                 Ok(None) => break,
-                // To a server a client that says this has gone, unless the tag is wrong already.
+                // A server treats a client with an invalid length as gone, unless it refuses the tag first.
                 Err(MalformedFrame) => {
                     (up.left().first().copied().filter(|tag| !is_frontend_tag(*tag)).unwrap_or(b'X'), 0)
                 }
@@ -349,7 +350,7 @@ impl Drive {
             let disposition = session.client_head(tag);
             match disposition {
                 Disposition::Wait => break,
-                // Nothing comes after it.
+                // The client sends nothing after a Terminate.
                 _ if tag == b'X' => {
                     self.ended = true;
                     *up = FrameBuffer::default();
@@ -381,7 +382,7 @@ impl Drive {
     }
 }
 
-/// Writes what there is room for.
+/// Writes as many bytes as there is room for.
 fn flush(bytes: &mut Vec<u8>, to: &mut Stream, context: &mut Context<'_>) -> std::io::Result<()> {
     let mut sent = 0;
     while sent < bytes.len() {

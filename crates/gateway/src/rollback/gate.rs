@@ -1,4 +1,4 @@
-//! When a cancel request may reach the server: while a statement of the client's runs, and never one of ours.
+//! Gate for cancel requests, which may reach the server only while a statement of the client runs.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use tokio::time::{Instant, sleep};
 
 use super::task::Turn;
 
-/// How long a request may wait for a statement of ours to end; most take less than a millisecond.
+/// Longest time that a request waits for the end of an injected statement; most take less than a millisecond.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two looks.
+/// Pause between two checks of the turn.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Held by the task that interrupts the session, and for a moment by the session when its turn changes.
+/// Lock on the turn of a session. A cancel request holds it while it is on its way, and the session while its turn
+/// changes.
 #[derive(Debug)]
 pub(crate) struct Gate(Mutex<Turn>);
 
@@ -21,12 +22,13 @@ impl Gate {
         Self(Mutex::new(Turn::Nobody))
     }
 
-    /// Waits for a request that is on its way.
+    /// Changes the turn, after a request that is on its way.
     pub(super) async fn set(&self, turn: Turn) {
         *self.0.lock().await = turn;
     }
 
-    /// Lets a request through; `None` if nothing is to be interrupted. What it returns is held until the server has it.
+    /// Admits a request; `None` if there is nothing to interrupt. The caller holds the lock until the server has the
+    /// request.
     pub(crate) async fn enter(&self) -> Option<MutexGuard<'_, Turn>> {
         let begun = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! The messages that rollback isolation words itself, and what it reads of others.
+//! Messages that rollback isolation creates, and readers for those of clients and servers.
 
 use std::borrow::Cow;
 
@@ -9,27 +9,27 @@ pub(super) use lease::{
     UNDO_TRANSACTION as UNDO,
 };
 
-/// The savepoint that stands for the client's transaction.
+/// Creates the savepoint that stands for the client's transaction.
 pub(super) const SAVE: &str = "SAVEPOINT pgfresh_t";
-/// Where the check of a string's syntax begins, and how it is undone.
+/// Creates the savepoint of a syntax check. [`SYNTAX_UNDO`] removes it.
 const SYNTAX: &str = "SAVEPOINT pgfresh_s";
 pub(super) const SYNTAX_UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_s", "RELEASE SAVEPOINT pgfresh_s"];
-/// The same, and an error outside of it.
+/// Removes the savepoint of a syntax check, and then fails, because the savepoint no longer exists.
 pub(super) const SYNTAX_ABORT: [&str; 3] = [SYNTAX_UNDO[0], SYNTAX_UNDO[1], SYNTAX_UNDO[1]];
-/// Stands for BEGIN until it is executed.
+/// Stands for a prepared BEGIN until the client executes it.
 pub(super) const BEGIN_PLACEHOLDER: &str = "SAVEPOINT pgfresh_b";
-/// Sync, the end of a group of messages.
+/// Sync message, the end of a group.
 pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
-/// What to do instead.
+/// Hint for statements that rollback isolation cannot run.
 pub(super) const INSTEAD: &str =
     "Rollback isolation runs everything in one transaction; use isolation \"clone\" for this.";
 
-/// What to do where a cursor is in the way that a plain server would have copied at the end of its transaction.
+/// Hint for an open cursor WITH HOLD. A plain server would have copied its rows at the end of its transaction.
 const HELD: &str = "In rollback isolation a cursor WITH HOLD keeps its tables in use; close it first, or use isolation \"clone\".";
 
-/// Statements of ours, up to one Sync: each with Parse, Bind, Execute, Close, so that none is left for the client to see.
-/// What is closed first is left from one that failed. No simple Query is used, since that would end the client's unnamed
-/// statement.
+/// Messages for injected statements, up to one Sync: Parse, Bind, Execute and Close for each, so that the client sees
+/// none of them. The first Close messages remove leftovers of an injection that failed. A simple Query would end the
+/// client's unnamed statement.
 pub(super) fn injection<S: AsRef<str>>(statements: impl IntoIterator<Item = S>) -> Vec<u8> {
     let close = [encode(b'C', b"P_pgfresh\0"), encode(b'C', b"S_pgfresh\0")].concat();
     let mut bytes = close.clone();
@@ -43,38 +43,40 @@ pub(super) fn injection<S: AsRef<str>>(statements: impl IntoIterator<Item = S>) 
     bytes
 }
 
-/// The body of a Parse with other text.
+/// Parse message with another text.
 pub(super) fn reworded(parse: &[u8], sql: &str) -> Vec<u8> {
     let (name, rest) = split_zero(parse);
     let (_, types) = split_zero(rest);
     encode(b'P', &[name, b"\0", sql.as_bytes(), b"\0", types].concat())
 }
 
-/// A text as SQL wants it, whatever a backslash means.
+/// String literal with this text, which `standard_conforming_strings` does not affect.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// A CommandComplete.
+/// CommandComplete message.
 pub(super) fn complete(tag: &str) -> Vec<u8> {
     encode(b'C', &[tag.as_bytes(), b"\0"].concat())
 }
 
-/// A ReadyForQuery.
+/// ReadyForQuery message.
 pub(super) fn ready(status: u8) -> Vec<u8> {
     encode(b'Z', &[status])
 }
 
-/// A warning or an error of ours. `severity` is the word for both its forms.
+/// Warning or error of the gateway. `severity` is the value of both severity fields.
 pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&str>) -> Vec<u8> {
     let hint = hint.map(|hint| format!("H{hint}\0")).unwrap_or_default();
     let body = format!("S{severity}\0V{severity}\0C{sqlstate}\0M{text}\0{hint}\0");
     encode(if severity == "WARNING" { b'N' } else { b'E' }, body.as_bytes())
 }
 
-/// An ErrorResponse as the client is to see it: with its position in the whole string of which the server saw the rest
-/// from `offset`, in characters, and with what to do where our one transaction is the reason (`ours`), or a cursor WITH HOLD
-/// that goes on in it (`holds`).
+/// Adapts an ErrorResponse for the client.
+///
+/// Adds `offset`, in characters, to its position, because the server saw only the rest of the client's string. Adds a
+/// hint if the transaction of the lease is the reason (`ours`), or a cursor WITH HOLD that is still open in it
+/// (`holds`).
 pub(super) fn explained(error: &[u8], offset: usize, ours: bool, holds: bool) -> Cow<'_, [u8]> {
     let fields = || ErrorResponse::fields(error.get(HEADER..).unwrap_or_default());
     let reasons = [&b"25001"[..], b"2D000", b"55P04"];
@@ -103,8 +105,8 @@ pub(super) fn explained(error: &[u8], offset: usize, ours: bool, holds: bool) ->
     encode(b'E', &body).into()
 }
 
-/// Checks the syntax of a whole string, behind a savepoint of its own if there can be one: the server reads it from end
-/// to end before it refuses more than one statement.
+/// Messages that check the syntax of a whole string, after a savepoint if there can be one. The server parses the whole
+/// string before it refuses it for having more than one statement.
 pub(super) fn syntax_check(sql: &[u8], saved: bool) -> Vec<u8> {
     let mut bytes = injection(saved.then_some(SYNTAX));
     bytes.truncate(bytes.len() - SYNC.len());
@@ -114,18 +116,18 @@ pub(super) fn syntax_check(sql: &[u8], saved: bool) -> Vec<u8> {
     bytes
 }
 
-/// A field of an ErrorResponse.
+/// Value of a field of an ErrorResponse.
 pub(super) fn field(error: &[u8], code: u8) -> Option<&[u8]> {
     ErrorResponse::fields(error.get(HEADER..)?).find_map(|(found, value)| (found == code).then_some(value))
 }
 
-/// The values of a `DataRow`'s body.
+/// Values in the body of a `DataRow`.
 pub(super) fn values(row: &[u8]) -> Vec<Option<String>> {
     let text = |value| String::from_utf8_lossy(value).into_owned();
     columns(row).map(|value| value.map(text)).collect()
 }
 
-/// Why a session ends whose transaction the server has ended.
+/// Error of a session whose transaction the server has ended.
 pub(super) fn lost() -> ErrorResponse {
     ErrorResponse::fatal(
         "25000",

@@ -1,8 +1,8 @@
 //! Rollback isolation: a lease is one server session in one transaction, which is rolled back at its end.
 //!
-//! The client's own transactions are savepoints in it. [`RollbackSession`] decides what becomes of each message and does no
-//! input or output, [`Drive`] feeds it from two sockets, and `lease` keeps the server's session
-//! and its database. What a rollback undoes need not be cleaned up, so one database serves thousands of leases.
+//! The client's own transactions are savepoints in it. [`RollbackSession`] decides about each message without input or
+//! output. [`Drive`] feeds it from two sockets, and `lease` keeps the server's session and its database. A rollback
+//! leaves nothing to clean up, so one database serves thousands of leases.
 //!
 //! ```text
 //! BEGIN, SAVEPOINT pgfresh_lease            with the lease's first statement

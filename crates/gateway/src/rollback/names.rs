@@ -1,4 +1,4 @@
-//! The client's prepared statements and portals, as far as they are not plain.
+//! Prepared statements and portals of the client whose kind is not plain.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,9 +9,9 @@ use pgwire::{encode, split_zero};
 pub(super) struct Names {
     statements: HashMap<Vec<u8>, Kind>,
     portals: HashMap<Vec<u8>, Kind>,
-    /// There may be an unnamed portal, of whatever kind.
+    /// Whether there may be an unnamed portal, of any kind.
     unnamed: bool,
-    /// Sent to the server and not confirmed yet, with what the name meant before.
+    /// Parse messages without an answer yet: the name, and the kind that it had before.
     parsing: VecDeque<(Vec<u8>, Option<Kind>)>,
 }
 
@@ -21,12 +21,13 @@ impl Names {
         self.parsing.push_back((name.to_vec(), before));
     }
 
-    /// The server has taken the first of those that were sent.
+    /// Notes that the server has accepted the first pending Parse.
     pub(super) fn parsed(&mut self) {
         self.parsing.pop_front();
     }
 
-    /// The server has not taken the rest. An unnamed one is gone all the same, and a portal of it with it.
+    /// Restores the names of all pending Parse messages, which the server has not accepted. An unnamed statement is
+    /// gone all the same, as is its portal.
     pub(super) fn failed(&mut self) {
         for (name, before) in self.parsing.drain(..).rev() {
             let before = before.filter(|_| !name.is_empty());
@@ -34,7 +35,7 @@ impl Names {
         }
     }
 
-    /// Takes note of a Bind, of which the values have to be there only if [`Self::wants_values`].
+    /// Notes a Bind message. The values may be missing unless [`Self::wants_values`].
     pub(super) fn bind(&mut self, body: &[u8]) {
         let (portal, rest) = split_zero(body);
         let kind = match self.statements.get(split_zero(rest).0).cloned() {
@@ -45,7 +46,7 @@ impl Names {
         replace(&mut self.portals, portal, kind);
     }
 
-    /// Whether the value of a parameter tells which setting a statement changes.
+    /// Whether the value of a parameter decides which setting a statement changes.
     pub(super) fn wants_values(&self) -> bool {
         self.statements.values().any(|kind| matches!(kind, Kind::MaySet(changes) if changes.wants_values()))
     }
@@ -54,7 +55,7 @@ impl Names {
         self.portals.get(name).cloned()
     }
 
-    /// Takes note of a Close.
+    /// Notes a Close message.
     pub(super) fn close(&mut self, body: &[u8]) {
         match body.split_first() {
             Some((b'S', name)) => drop(self.statements.remove(split_zero(name).0)),
@@ -63,20 +64,20 @@ impl Names {
         }
     }
 
-    /// A Query ends the unnamed statement.
+    /// Forgets the unnamed statement, which a Query ends.
     pub(super) fn forget_unnamed(&mut self) {
         self.statements.remove(&b""[..]);
     }
 
-    /// The messages that close them all: their transaction is undone.
+    /// Messages that close all portals, because their transaction is undone.
     pub(super) fn end_portals(&mut self) -> Vec<u8> {
         self.unnamed = false;
         let closes = self.portals.drain().map(|(name, _)| encode(b'C', &[b"P", &name[..], b"\0"].concat()));
         closes.flatten().collect()
     }
 
-    /// The same where their transaction ends well: the server counts those that have names as cursors, which are closed by their
-    /// names.
+    /// Message that closes the unnamed portal at the end of a successful transaction. The server counts named portals
+    /// as cursors, so the gateway closes those by name.
     pub(super) fn end_unnamed_portal(&mut self) -> Vec<u8> {
         self.portals.clear();
         if std::mem::take(&mut self.unnamed) { encode(b'C', b"P\0") } else { Vec::new() }

@@ -1,42 +1,42 @@
-//! The settings that a server reports (ParameterStatus), in the order in which a plain server would.
+//! Reports of settings (ParameterStatus), in the order of a plain server.
 //!
-//! From version 14 on it reports them right before it is ready: those of which the value has changed since the last report,
-//! in 14 and 15 by name, later beginning with what was changed last. Before 14 it reports each change at once.
-//! Source: `ReportChangedGUCOptions`.
+//! Servers of version 14 and later report changed values right before ReadyForQuery. Versions 14 and 15 sort them by
+//! name, later ones begin with the last change. Older servers report each change at once. Source:
+//! `ReportChangedGUCOptions`.
 
 use super::settings::Restored;
 use pgwire::{HEADER, encode, frames, split_zero};
 
-/// What comes behind `name` in a greeting; nothing if that is not in it.
+/// Value that follows `name` in a startup response; empty if the response has no such name.
 pub(super) fn parameter<'g>(greeting: &'g [u8], name: &[u8]) -> &'g [u8] {
     let at = greeting.windows(name.len()).position(|window| window == name);
     at.map_or(b"", |at| split_zero(&greeting[at + name.len()..]).0)
 }
 
-/// A setting's name and its value.
+/// Name and value of a setting.
 type Parameter = (Vec<u8>, Vec<u8>);
 
-/// What the client knows of the settings, and what it does not know yet.
+/// Settings as the client knows them, and changes that it does not know yet.
 #[derive(Debug, Default)]
 pub(super) struct Parameters {
-    /// The server's version.
+    /// Major version of the server.
     major: u32,
     reported: Vec<Parameter>,
-    /// In the order in which they are to be reported.
+    /// Changes in the order in which to report them.
     changed: Vec<Parameter>,
-    /// What the server has reported since it was last ready.
+    /// Reports of the server since it was last ready.
     batch: Vec<Parameter>,
 }
 
 impl Parameters {
-    /// What a `greeting` says: complete messages all.
+    /// Reads the reports in a startup response, which consists of complete messages.
     pub(super) fn new(greeting: &[u8], major: u32) -> Self {
         let reported =
             frames(greeting).filter(|frame| frame.tag == b'S').map(|frame| read(frame.body)).collect();
         Self { major, reported, ..Self::default() }
     }
 
-    /// Takes note of a report, unless the client is to hear it at once: then it is returned. `ours`: a statement of ours has
+    /// Notes a report, or returns it if the client has to get it at once. `ours` means that an injected statement has
     /// caused it.
     pub(super) fn hear<'m>(&mut self, report: &'m [u8], ours: bool) -> Option<&'m [u8]> {
         if self.major < 14 && !ours {
@@ -46,8 +46,10 @@ impl Parameters {
         None
     }
 
-    /// The server is ready: what it has reported is in the order of that time, unless we have set back these settings for
-    /// it, which a server does in an order of its own. Returns what the client is to hear at once.
+    /// Orders the reports since the server was last ready. Returns those that the client has to get at once.
+    ///
+    /// `restored` are settings that the gateway itself has set back; a plain server would have done so in its own
+    /// order.
     pub(super) fn server_is_ready(&mut self, restored: &[Restored]) -> Vec<u8> {
         if !restored.is_empty() {
             self.order(restored);
@@ -64,7 +66,8 @@ impl Parameters {
         Vec::new()
     }
 
-    /// At the end of a transaction servers before 16 set back by name, others what was set last first, and report that last.
+    /// Sorts the reports as at the end of a transaction. Servers before 16 set settings back by name. Later ones set
+    /// back the last change first, and report it last.
     fn order(&mut self, restored: &[Restored]) {
         if self.major < 16 {
             return self.batch.sort_by_cached_key(|(name, _)| name.to_ascii_lowercase());
@@ -77,7 +80,7 @@ impl Parameters {
         });
     }
 
-    /// The reports that the client is to get before it hears that the server is ready.
+    /// Takes out the reports that the client has to get before ReadyForQuery.
     pub(super) fn take(&mut self) -> Vec<u8> {
         self.server_is_ready(&[]);
         if self.major < 16 {
@@ -120,7 +123,7 @@ mod tests {
         let greeting = [said("TimeZone", "UTC"), said("DateStyle", "ISO"), encode(b'Z', b"I")].concat();
         for (major, names) in [(14, ["a", "DateStyle", "in"]), (16, ["in", "a", "DateStyle"])] {
             let mut parameters = Parameters::new(&greeting, major);
-            // Of one string, which the server got in parts; the last name of a batch is that which was changed first.
+            // Batches of one string, which the server got in parts. The last name of a batch is the first change.
             let batches =
                 [vec![("DateStyle", "SQL"), ("TimeZone", "CET")], vec![("a", "1")], vec![("in", "2")]];
             for batch in batches {

@@ -38,7 +38,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// A SET or RESET; no name stands for any.
+    /// Changes of a SET or RESET. No name stands for any setting.
     pub(super) fn set(name: Option<&str>, local: bool) -> Self {
         let text = |name: &str| Argument::Text(name.to_owned());
         let name = name.map_or(Argument::Unknown, text);
@@ -48,7 +48,7 @@ impl Changes {
         Self { calls: vec![Call { name, local }], names, ..Self::default() }
     }
 
-    /// Changes that a statement may make, unless it surely makes none.
+    /// Changes that a statement may make; `None` if it surely makes none.
     pub(super) fn of_statement(sql: &[u8], plain: bool) -> Option<Self> {
         if plain && leaves_nothing(sql) {
             return None;
@@ -58,7 +58,7 @@ impl Changes {
         Some(changes)
     }
 
-    /// Changes of a statement that runs one from before.
+    /// Changes of a statement that runs an earlier one.
     pub(super) fn of_resumed(sql: &[u8], plain: bool) -> Self {
         Self { resumes: true, hidden: false, ..Self::of_text(sql, plain) }
     }
@@ -95,12 +95,12 @@ impl Changes {
         }
     }
 
-    /// Any changes.
+    /// Changes of any setting.
     pub(super) fn unknown() -> Self {
         Self { hidden: true, ..Self::default() }
     }
 
-    /// Adds those of another statement.
+    /// Adds the changes of another statement.
     pub(super) fn extend(&mut self, others: &Self) {
         self.calls.extend_from_slice(&others.calls);
         self.names.extend_from_slice(&others.names);
@@ -112,13 +112,13 @@ impl Changes {
         self.calls.is_empty() && !self.hidden
     }
 
-    /// Whether all of them are for the session.
+    /// Whether all changes are for the session.
     pub(super) fn are_of_session(&self) -> bool {
         !self.hidden && self.calls.iter().all(|call| !call.local.is_true())
     }
 
-    /// Whether the order of these and of `others` matters: one may be for the session and the other for the transaction, of
-    /// the same setting.
+    /// Whether the order of these and of `others` matters, because one changes a setting for the session and another
+    /// for the transaction.
     pub(super) fn contradict(&self, others: &Self) -> bool {
         self.calls.iter().any(|one| others.calls.iter().any(|other| one.contradicts(other)))
     }
@@ -142,7 +142,7 @@ impl Changes {
         self.calls.iter().any(|call| call.name.is(name) && !call.local.is_true())
     }
 
-    /// Whether a value of a parameter tells more.
+    /// Whether the value of a parameter tells more.
     pub(super) fn wants_values(&self) -> bool {
         let is_parameter = |argument: &Argument| matches!(argument, Argument::Parameter(_));
         self.calls.iter().any(|call| is_parameter(&call.name) || is_parameter(&call.local))
@@ -205,7 +205,7 @@ impl Call {
     }
 }
 
-/// Reads the arguments behind the name `set_config`. A name is one literal, and nothing that is computed.
+/// Reads the arguments after the name `set_config`. A name has to be one literal, not an expression.
 fn call(mut lexer: SqlLexer<'_>) -> Option<Call> {
     lexer.token().filter(|token| token.is_sign(b'('))?;
     let mut arguments: Vec<Vec<Token<'_>>> = vec![Vec::new()];
@@ -229,9 +229,9 @@ fn call(mut lexer: SqlLexer<'_>) -> Option<Call> {
     Some(Call { name: argument(0), local: argument(2) })
 }
 
-/// The one value that an argument is, without its cast.
+/// Value of an argument, without its cast.
 fn only(tokens: &[Token<'_>]) -> Argument {
-    // In the notation with names.
+    // Skips the name in named notation.
     let named = tokens.windows(2).position(|pair| pair[1].is_sign(b'>') && (pair[0].is_sign(b'=')));
     let named = named.map_or(0, |at| at + 2);
     match &tokens[named..] {
@@ -241,7 +241,7 @@ fn only(tokens: &[Token<'_>]) -> Argument {
     }
 }
 
-/// Reads a SET or RESET from behind that word.
+/// Reads a SET or RESET, from behind that word.
 fn set(mut lexer: SqlLexer<'_>, resets: bool) -> Changes {
     let mut next = lexer.token();
     let is = |token: Option<Token<'_>>, word: &[u8]| token.is_some_and(|token| token.is_word(word));
@@ -272,7 +272,7 @@ fn is_named(token: Token<'_>, name: &[u8]) -> bool {
     token.is_name() && text.eq_ignore_ascii_case(name)
 }
 
-/// Whether it may be the name of a setting that no library has declared.
+/// Whether the text may be the name of a setting that no library has declared.
 fn is_custom(name: &str) -> bool {
     let is_part = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_' || !first.is_ascii())
@@ -283,7 +283,7 @@ fn is_custom(name: &str) -> bool {
     name.len() < 128 && name.contains('.') && name.split('.').all(is_part)
 }
 
-/// The values in the body of a Bind; one that is NULL is empty.
+/// Values in the body of a Bind. One that is NULL is empty.
 fn values_of(bind: &[u8]) -> Option<Vec<&[u8]>> {
     let rest = split_zero(split_zero(bind).1).1;
     let count = |bytes: &[u8]| bytes.first_chunk().map(|count| usize::from(u16::from_be_bytes(*count)));

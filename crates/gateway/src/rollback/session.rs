@@ -1,10 +1,11 @@
-//! What becomes of each message, decided without input or output.
+//! Decides about each message of a client and its server, without input or output.
 //!
-//! The server link does one thing at a time: statements of ours, a Query of the client's, or a group of its messages in
-//! the extended protocol. Each ends with a ReadyForQuery, for which [`Awaited`] stands. What is to be done after it are
-//! [`Task`]s. The client's own Sync is never passed on: within a transaction a Sync ends nothing but a group, so there
-//! may be one wherever we have to know how far the server is, and the client is told that the server is ready when all
-//! is done.
+//! The server does one thing at a time: injected statements, a Query of the client, or a group of its messages in the
+//! extended protocol. Each ends with a ReadyForQuery, for which [`Awaited`] stands. [`Task`]s follow it.
+//!
+//! The session does not forward the client's own Sync. Within a transaction a Sync ends nothing but a group, so the
+//! session may send one wherever it has to know how far the server is. It sends ReadyForQuery to the client after all
+//! tasks.
 
 use std::collections::VecDeque;
 
@@ -30,32 +31,32 @@ pub(crate) struct RollbackSession {
     pub(super) transaction: LeaseTransaction,
     traces: SessionTraces,
     parameters: Parameters,
-    /// The client is in a transaction of its own.
+    /// Whether the client has begun a transaction.
     pub(super) tx: bool,
-    /// What the server last said: T, or E for a failed transaction.
+    /// Status in the server's last ReadyForQuery: T, or E for a failed transaction.
     pub(super) status: u8,
     pub(super) tasks: VecDeque<Task>,
     awaited: VecDeque<Awaited>,
-    /// What came for a statement of ours.
+    /// Rows of the injected statement that runs.
     pub(super) rows: Vec<Row>,
     pub(super) error: Option<Vec<u8>>,
-    /// Messages of the client's were passed on, and no Sync after them.
+    /// Whether the client's group is open: messages were forwarded, without a Sync after them.
     open: bool,
-    /// A statement was executed since the client's last Sync.
+    /// Whether a statement was executed since the client's last Sync.
     piped: bool,
-    /// All is dropped up to the client's Sync.
+    /// Whether the session drops all messages up to the client's Sync.
     skipping: bool,
-    /// The client waits for a ReadyForQuery.
+    /// Whether the client waits for a ReadyForQuery.
     owed: bool,
-    /// The client may send data.
+    /// Whether the client may send data for a COPY.
     copying: bool,
-    /// The client has ended its data before the server has asked for them.
+    /// Whether the client has ended its data before the server has asked for them.
     ahead: bool,
-    /// The client's statement failed.
+    /// Whether the client's statement failed.
     failed: bool,
-    /// A CommandComplete that may still turn out to be an error.
+    /// CommandComplete that may still turn out to be an error.
     pub(super) held: Vec<u8>,
-    /// Where the part that runs begins in the client's string, in characters.
+    /// Offset of the running part in the client's string, in characters.
     offset: usize,
     pub(super) names: Names,
     /// Closes the unnamed portal of a transaction that is [`Savepoint::Done`].
@@ -66,24 +67,24 @@ pub(crate) struct RollbackSession {
     pub(super) timeout: String,
     /// Settings that COMMIT sets back now.
     pub(super) restored: Vec<Restored>,
-    /// A cursor WITH HOLD has outlived its transaction: to the server it goes on in the one that there is.
+    /// Whether a cursor WITH HOLD has outlived its transaction. It is still open in the transaction of the lease.
     pub(super) holds: bool,
-    /// No statement has run in the client's transaction.
+    /// Whether no statement has run in the client's transaction.
     pub(super) is_untouched: bool,
-    /// The client's transaction is to be read only.
+    /// Whether the client's transaction is to be read only.
     pub(super) read_only: bool,
-    /// It is so because the one before it in a chain was.
+    /// Whether it is read only because the previous one in its chain was.
     pub(super) inherited_read_only: bool,
-    /// A backslash means something in a plain literal.
+    /// Whether a backslash means something in a plain literal.
     backslashes: bool,
-    /// The server's version.
+    /// Major version of the server.
     major: u32,
-    /// Why no more can be done.
+    /// Error that ends the session, if it cannot continue.
     pub(super) broken: Option<ErrorResponse>,
 }
 
 impl RollbackSession {
-    /// Goes on in a transaction, with a server that has said `greeting`.
+    /// Begins a session in a transaction, with the startup response of its server.
     pub(crate) fn new(transaction: LeaseTransaction, greeting: &[u8]) -> Self {
         let backslashes = parameter(greeting, b"standard_conforming_strings\0").starts_with(b"off");
         let version = String::from_utf8_lossy(parameter(greeting, b"server_version\0")).into_owned();
@@ -104,7 +105,7 @@ impl RollbackSession {
         }
     }
 
-    /// What to do with the client's next message.
+    /// Decides about the client's next message, by its tag.
     pub(super) fn client_head(&mut self, tag: u8) -> Disposition {
         let busy = self.owed || !self.tasks.is_empty() || !(self.awaited.is_empty() || self.open);
         match tag {
@@ -112,16 +113,16 @@ impl RollbackSession {
                 self.copying = tag == b'd';
                 Disposition::Pass
             }
-            // Sent before the server has asked for them.
+            // The client sends data before the server has asked for them.
             b'd' | b'c' | b'f' if self.open => {
                 self.ahead |= tag != b'd';
                 Disposition::Pass
             }
-            // The server ignores them while it copies.
+            // The server ignores these messages during a COPY.
             b'H' | b'S' if self.copying => Disposition::Drop,
             _ if busy && !self.copying => Disposition::Wait,
             _ if !is_frontend_tag(tag) => self.break_off(format!("invalid frontend message type {tag}")),
-            // Left over from a COPY that failed.
+            // The data are left over from a COPY that failed.
             b'd' | b'c' | b'f' => Disposition::Drop,
             b'S' => Disposition::Whole,
             _ if self.skipping => Disposition::Drop,
@@ -130,19 +131,19 @@ impl RollbackSession {
         }
     }
 
-    /// Ends the session, with an error about its protocol.
+    /// Ends the session with a protocol error.
     fn break_off(&mut self, message: String) -> Disposition {
         self.broken = Some(ErrorResponse::violation(message));
         Disposition::Drop
     }
 
-    /// A message of the client's that is to be passed on has begun with these names.
+    /// Handles the names in a message of the client that will be forwarded in pieces.
     pub(super) fn client_names(&mut self, body: &[u8]) {
         self.names.bind(body);
         self.open_group();
     }
 
-    /// A whole message of the client's.
+    /// Handles a whole message of the client.
     pub(super) fn client(&mut self, tag: u8, body: &[u8]) {
         self.traces.client_says(FramePrefix { tag, length: body.len(), body });
         self.transaction.leaves_nothing &= self.traces.leaves_nothing();
@@ -202,11 +203,11 @@ impl RollbackSession {
         let sql = split_zero(split_zero(body).1).0;
         let mut found = statements(sql, !self.backslashes);
         self.settings.know_dormant(sql, !self.backslashes);
-        // Of several the server says that they are too many.
+        // The server reports that several statements are too many.
         let kind = if found.len() == 1 { found.remove(0).kind } else { Kind::Plain };
         let parse = match kind {
             Kind::Begin { .. } => reworded(body, BEGIN_PLACEHOLDER),
-            // Like the original, it may be prepared in a failed transaction.
+            // Like the original, the replacement may be prepared in a failed transaction.
             Kind::Commit { .. } | Kind::Rollback { .. } => reworded(body, UNDO),
             _ => encode(b'P', body),
         };
@@ -216,7 +217,7 @@ impl RollbackSession {
 
     fn execute(&mut self, body: &[u8]) {
         let (kind, execute) = (self.names.of_portal(split_zero(body).0), encode(b'E', body));
-        // What comes later in a group is like one of several in a string, to new servers more than to old ones.
+        // The server treats later statements of a group like several in a string, new servers more than old ones.
         let top = !self.piped || self.major < 18 && kind != Some(Kind::DiscardAll);
         let ends = kind.as_ref().is_some_and(Kind::ends_pipeline);
         match kind {
@@ -233,11 +234,11 @@ impl RollbackSession {
         self.piped = !ends;
     }
 
-    /// What to do with the server's next message.
+    /// Decides about the server's next message, by its tag.
     pub(super) fn server_head(&mut self, tag: u8) -> Disposition {
         match tag {
             b'Z' | b'C' | b'E' | b'G' | b'1' | b'S' => return Disposition::Whole,
-            // One that a check of ours has caused comes before the tag that waits for it.
+            // A notice that an injected statement has caused comes before the tag that waits for it.
             b'N' | b'A' if matches!(self.awaited.front(), Some(Awaited::Injected(_))) => {
                 return Disposition::Pass;
             }
@@ -253,7 +254,7 @@ impl RollbackSession {
         }
     }
 
-    /// A whole message of the server's.
+    /// Handles a whole message of the server.
     pub(super) fn server(&mut self, bytes: &[u8]) {
         let (tag, body) = (bytes[0], &bytes[HEADER..]);
         let ours = matches!(self.awaited.front(), Some(Awaited::Injected(_)));
@@ -295,7 +296,7 @@ impl RollbackSession {
         self.proceed();
     }
 
-    /// The server takes data now. A Sync that it has got already is as good as never sent.
+    /// Begins to forward data to the server. A Sync that the server has got already has no effect.
     fn begin_copy(&mut self) {
         self.copying = !std::mem::take(&mut self.ahead);
         if !self.copying {
@@ -317,7 +318,7 @@ impl RollbackSession {
         } else {
             Vec::new()
         };
-        // Where they are said at once, they come before the tag of what has caused them, and after an error.
+        // Reports that come at once precede the tag of the statement that has caused them, and follow an error.
         let mut reports = self.parameters.server_is_ready(&restored);
         self.status = status;
         if self.transaction.begun && status == b'I' {
@@ -345,7 +346,7 @@ impl RollbackSession {
                 let message = field(&error, b'M').unwrap_or_default();
                 self.broken = Some(lost().detail(String::from_utf8_lossy(message).into_owned()));
             }
-            // A string without a fault is refused for having several statements. Source: `exec_parse_message`.
+            // The server refuses a correct string for having several statements. Source: `exec_parse_message`.
             (InjectedStatement::Syntax { saved }, Some(error))
                 if field(&error, b'R') != Some(b"exec_parse_message") =>
             {
@@ -377,7 +378,7 @@ impl RollbackSession {
         }
     }
 
-    /// The client's statement has failed: outside a transaction of its own, what it did is undone.
+    /// Handles the failure of the client's statement. Outside of a transaction of the client, undoes its work.
     pub(super) fn fail(&mut self) {
         self.tasks.clear();
         self.names.failed();
@@ -391,7 +392,7 @@ impl RollbackSession {
         }
     }
 
-    /// Goes on with what is to be done, until an answer is awaited.
+    /// Performs tasks until the session has to wait for an answer.
     pub(super) fn proceed(&mut self) {
         while self.broken.is_none() && (self.awaited.is_empty() || self.may_tell()) {
             let Some(task) = self.tasks.pop_front() else { return };
@@ -399,7 +400,7 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the next task does no more than tell the client something that is true whatever the server answers.
+    /// Whether the next task only sends the client a message that is true whatever the server answers.
     fn may_tell(&self) -> bool {
         let tells = match self.tasks.front() {
             Some(Task::Say(_) | Task::Ready | Task::Left { chain: false, .. }) => true,
@@ -456,12 +457,12 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the client's own transaction goes on in the server.
+    /// Whether the savepoint of the client's transaction is open.
     pub(super) fn is_saved(&self) -> bool {
         self.transaction.savepoint == Savepoint::Open
     }
 
-    /// Sees to it that what the client does can be undone. Does not wait for the server.
+    /// Makes the client's next work undoable by a savepoint. Does not wait for the server.
     pub(super) fn ensure(&mut self) {
         let mut statements = Vec::new();
         if !self.transaction.begun {
@@ -488,9 +489,9 @@ impl RollbackSession {
     }
 
     fn undo(&mut self) {
-        // The server would warn of one that was made in a failed transaction.
+        // The server would warn of a portal from a failed transaction.
         self.to_server.extend(self.names.end_portals());
-        // The server goes on to count where a savepoint is undone. Source: `assign_transaction_timeout`.
+        // The server keeps its timer after the rollback to a savepoint. Source: `assign_transaction_timeout`.
         let unbounded = self.bound().map(|_| UNBOUNDED);
         self.inject([UNDO, RELEASE].into_iter().chain(unbounded), InjectedStatement::Must);
         self.leave_idle();
@@ -498,8 +499,8 @@ impl RollbackSession {
         self.settings.undo();
     }
 
-    /// The client is in no transaction of its own once the server has done what it was sent: to be idle then is not to be idle
-    /// in a transaction. It costs nothing, since the server reads it together with what was sent before.
+    /// Pauses `idle_in_transaction_session_timeout` while the client is outside of its transactions. It costs nothing,
+    /// because the server reads the message together with earlier ones.
     fn leave_idle(&mut self) {
         self.to_server.extend_from_slice(STAY_IDLE);
     }
@@ -519,7 +520,7 @@ impl RollbackSession {
         self.awaited.push_back(Awaited::Injected(ours));
     }
 
-    /// Passes on a message of the extended protocol.
+    /// Forwards a message of the extended protocol.
     fn pass(&mut self, bytes: &[u8]) {
         self.open_group();
         self.to_server.extend_from_slice(bytes);
@@ -539,7 +540,7 @@ impl RollbackSession {
         }
     }
 
-    /// Tells the client, after all that it was told before.
+    /// Sends bytes to the client, after all earlier ones.
     pub(super) fn say(&mut self, bytes: &[u8]) {
         self.flush_held();
         self.to_client.extend_from_slice(bytes);
@@ -553,7 +554,7 @@ impl RollbackSession {
         self.to_client.append(&mut self.held);
     }
 
-    /// Whose statement runs.
+    /// Owner of the statement that runs.
     pub(super) fn turn(&self) -> Turn {
         match self.awaited.front() {
             Some(Awaited::Part | Awaited::Group) => Turn::Client,
@@ -563,7 +564,7 @@ impl RollbackSession {
         }
     }
 
-    /// Ends what the client was about: it has gone.
+    /// Ends the work of a client that has gone.
     pub(super) fn hang_up(&mut self) {
         if std::mem::take(&mut self.copying) {
             self.to_server.extend(encode(b'f', b"the client has gone\0"));
@@ -575,16 +576,16 @@ impl RollbackSession {
         self.proceed();
     }
 
-    /// Whether nothing is awaited.
+    /// Whether the session waits for nothing.
     pub(super) fn is_quiet(&self) -> bool {
         self.awaited.is_empty() && self.tasks.is_empty() && self.broken.is_none()
     }
 }
 
-/// Statements that go to the server together, or one that the machine looks after.
+/// Task for statements that go to the server together, or for a single one that needs handling.
 fn part(sql: &[u8], run: &[Statement], top: bool) -> Task {
     let (from, to) = (run[0].place.start, run[run.len() - 1].place.end);
-    // Characters, as the server counts positions: what continues one in UTF-8 is none.
+    // Characters, as the server counts positions: skips continuation bytes of UTF-8.
     let offset = sql[..from].iter().filter(|byte| **byte & 0xc0 != 0x80).count();
     let native = Native::Part(query(&sql[from..to]), offset);
     Task::Control { kind: kind_of_all(run), top, native }

@@ -13,15 +13,15 @@ use super::message::literal;
 use super::scope::Changes;
 use super::task::Row;
 
-/// The setting that ends a transaction. The gateway itself changes it between the client's transactions.
+/// Setting that ends a transaction in time. The gateway itself changes it between the client's transactions.
 pub(super) const TIMEOUT: &str = "transaction_timeout";
-/// Settings that are in no list.
+/// Settings that `pg_show_all_settings` does not list.
 const UNLISTED: [&str; 2] = ["role", "session_authorization"];
 
 /// Settings with a value of the session's own, by name.
 type Values = Arc<BTreeMap<String, String>>;
 
-/// A setting and the value that it gets back; `None` is that from the session's start.
+/// Setting, and the value that it gets back; `None` stands for the value from the session's start.
 pub(super) type Restored = (String, Option<String>);
 
 /// State of the settings at one moment of a transaction.
@@ -51,7 +51,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Begins with a session of that user, in which nothing was set.
+    /// Begins with a session of `user` in which nothing was set.
     pub(super) fn new(user: &[u8]) -> Self {
         let user = String::from_utf8_lossy(user).into_owned();
         let kept = Some(Arc::new(BTreeMap::from([(UNLISTED[1].to_owned(), user)])));
@@ -70,7 +70,7 @@ impl Settings {
         self.names.len() > known
     }
 
-    /// Takes note of a text whose statements may run later, by name.
+    /// Notes a text whose statements may run later, by name.
     pub(super) fn know_dormant(&mut self, sql: &[u8], plain: bool) {
         let is = |word: &[u8]| sql.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
         if is(b"set_config") && (is(b"prepare") || is(b"declare")) {
@@ -78,13 +78,13 @@ impl Settings {
         }
     }
 
-    /// The client's transaction begins.
+    /// Notes the beginning of the client's transaction.
     pub(super) fn begin(&mut self) {
         self.before.clone_from(&self.now);
         self.savepoints.clear();
     }
 
-    /// Its changes are undone.
+    /// Restores the state before the client's transaction, because it was undone.
     pub(super) fn undo(&mut self) {
         self.now = std::mem::take(&mut self.before);
         self.savepoints.clear();
@@ -118,7 +118,7 @@ impl Settings {
         may_be_local && self.now.kept.is_none() || self.now.since.contradict(changes)
     }
 
-    /// A statement that may make these changes runs.
+    /// Notes that a statement runs that may make these changes.
     pub(super) fn run(&mut self, changes: &Changes) {
         self.names.extend(changes.names.iter().cloned());
         let since = &mut self.now.since;
@@ -130,7 +130,7 @@ impl Settings {
         self.run_harmless();
     }
 
-    /// A statement runs, which may reach all objects of the database.
+    /// Notes that a statement runs that may reach all objects of the database.
     pub(super) fn run_harmless(&mut self) {
         self.now.since.hidden |= !self.hidden.is_empty();
     }
@@ -160,7 +160,7 @@ impl Settings {
         )
     }
 
-    /// Takes note of what [`Self::select`] has returned.
+    /// Reads the rows of [`Self::select`].
     pub(super) fn read(&mut self, rows: impl Iterator<Item = Row>) {
         let mut values = BTreeMap::new();
         for row in rows {
@@ -181,7 +181,7 @@ impl Settings {
         let last = seen.take().unwrap_or_else(|| Arc::clone(known));
         for name in names_in(&last, &values) {
             let is_local = since.is_local(&name).or_else(|| self.hidden.is_local(&name));
-            // One for the session counts, too, if the transaction had the same value already.
+            // A change for the session counts, too, if the transaction had the same value already.
             let is_unchanged = last.get(&name) == values.get(&name) && !since.names_for_session(&name);
             if is_unchanged || is_local == Some(true) {
                 continue;
@@ -195,7 +195,7 @@ impl Settings {
         *seen = (known != &values).then_some(values);
     }
 
-    /// Settings that COMMIT sets back: roles come first, since they decide who may set the others.
+    /// Settings that COMMIT sets back. Roles come first, since they decide who may set the others.
     pub(super) fn restore(&mut self) -> Vec<Restored> {
         let (Some(kept), Some(seen)) = (&self.now.kept, self.now.seen.take()) else { return Vec::new() };
         let changed = names_in(kept, &seen).into_iter().filter(|name| kept.get(name) != seen.get(name));

@@ -1,4 +1,4 @@
-//! The end of a transaction of the client's: what COMMIT checks, closes and sets back.
+//! Ends the client's transactions: COMMIT checks constraints, closes cursors and sets settings back.
 
 use lease::{Constraints, Savepoint};
 
@@ -8,7 +8,7 @@ use super::session::RollbackSession;
 use super::settings::{Restored, TIMEOUT};
 use super::task::{InjectedStatement, Row, Task};
 
-/// Rows of catalogs that this transaction has changed, which the server counts in the backend's own memory.
+/// Number of catalog rows that this transaction has changed, which the server counts in the backend's own memory.
 macro_rules! changed_rows {
     ($($catalog:literal)*) => {
         concat!("0" $(,
@@ -19,30 +19,33 @@ macro_rules! changed_rows {
     };
 }
 
-/// For each open cursor: changed rows of `pg_constraint`, `pg_proc`, `pg_rewrite`, `pg_attrdef` and `pg_policy`, the cursor's name,
-/// whether it outlives the transaction, and, from 17 on, after how long the server would end that. There is always one, the portal
-/// of this statement. Aggregates and the view `pg_cursors` would take the server longer than all the rest of a COMMIT.
+/// Query of a COMMIT, with a row for each open cursor.
+///
+/// Its first column is the number of changed rows in `pg_constraint`, `pg_proc`, `pg_rewrite`, `pg_attrdef` and
+/// `pg_policy`. The others are the cursor's name, whether the cursor outlives the transaction, and the transaction's
+/// timeout (from 17 on). The portal of this query always has a row. Aggregates and the view `pg_cursors` would take
+/// longer than the rest of a COMMIT.
 const LOOK: &str = concat!(
     "SELECT ",
     changed_rows!(2606 1255 2618 2604 3256),
     ", pg_catalog.quote_ident(name), is_holdable, pg_catalog.current_setting('transaction_timeout', true) \
     FROM pg_catalog.pg_cursor()"
 );
-/// Columns of [`LOOK`].
+/// Number of columns of [`LOOK`].
 const COLUMNS: usize = 4;
-/// Portals of ours and of the protocol, as [`LOOK`] names them.
+/// Names of portals in [`LOOK`] that are no cursors: the injected one, and the unnamed one of the protocol.
 const NO_CURSORS: [&str; 2] = ["_pgfresh", "\"\""];
 
-/// The names of all constraints that are deferrable, and of those that are deferred unless told otherwise. A name that
-/// also stands for one that cannot be deferred stands for none of the latter.
+/// Query for the names of all deferrable constraints, and of those that are initially deferred. The latter are without
+/// names that a constraint which is not deferrable has, too.
 const CONSTRAINTS: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_catalog.string_agg(name, ', ') FILTER (WHERE deferred) FROM \
     (SELECT pg_catalog.quote_ident(nspname) || '.' || pg_catalog.quote_ident(conname) AS name, \
      pg_catalog.bool_or(condeferred) AND pg_catalog.bool_and(condeferrable) AS deferred \
      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace \
      GROUP BY nspname, conname HAVING pg_catalog.bool_or(condeferrable)) d";
 
-/// Texts of functions, and of all other objects with a call of `set_config` (2078), that may change settings. A function in a
-/// language that is not SQL may do so in any way.
+/// Query for the texts of functions, and of other objects with a call of `set_config` (2078), that may change settings.
+/// A function in another language than SQL and PL/pgSQL may change any setting.
 const SOURCES: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosrc ELSE 'set_config(unknown)' END \
       FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang \
       WHERE p.oid >= 16384 AND lanname NOT IN ('internal', 'c') AND prosrc <> '' \
@@ -61,7 +64,7 @@ const SOURCES: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosr
     UNION ALL SELECT pg_catalog.pg_get_triggerdef(oid) FROM pg_catalog.pg_trigger WHERE tgqual::text ~ ':funcid 2078 '";
 
 impl RollbackSession {
-    /// Ends what the client has done since [`super::message::SAVE`] well, or fails as its COMMIT would.
+    /// Ends the client's work since [`super::message::SAVE`] successfully, or fails as its COMMIT would.
     pub(super) fn settle(&mut self) {
         if !self.is_saved() {
             return;
@@ -72,7 +75,7 @@ impl RollbackSession {
         self.inject(statements, InjectedStatement::Look);
     }
 
-    /// Knows what there is to do.
+    /// Reads the rows of [`LOOK`], and continues the COMMIT.
     pub(super) fn looked(&mut self, rows: impl Iterator<Item = Row>) {
         let (mut changes, mut cursors) = (None, Vec::new());
         let (looked, settings): (Vec<_>, Vec<_>) = rows.partition(|row| row.len() == COLUMNS);
@@ -102,7 +105,7 @@ impl RollbackSession {
         self.release(&cursors);
     }
 
-    /// Takes note of a row of [`CONSTRAINTS`], and of the rows of [`SOURCES`].
+    /// Reads the row of [`CONSTRAINTS`] and the rows of [`SOURCES`].
     pub(super) fn know_constraints(&mut self, row: Row, sources: impl Iterator<Item = Row>) {
         let mut row = row.into_iter();
         self.transaction.constraints.deferrable = row.next().flatten().unwrap_or_default();
@@ -112,7 +115,7 @@ impl RollbackSession {
         }
     }
 
-    /// Takes note of the rows of [`SOURCES`]. Returns whether they name settings that have not been read.
+    /// Reads the rows of [`SOURCES`]. Returns whether they name settings that have not been read.
     pub(super) fn learn_sources(&mut self, rows: impl Iterator<Item = Row>) -> bool {
         let texts = rows.filter_map(|row| row.into_iter().next().flatten());
         let sources: Vec<_> =
@@ -122,15 +125,15 @@ impl RollbackSession {
         is_news
     }
 
-    /// Reads the objects of the database that may change settings, where they are not known.
+    /// Reads the objects of the database that may change settings, unless the session knows them.
     pub(super) fn know_sources(&mut self) {
         if self.transaction.constraints.seen.is_none() {
             self.first([Task::Inject(vec![SOURCES.to_owned()], InjectedStatement::Sources)]);
         }
     }
 
-    /// Checks what was deferred, sets back what was for this transaction alone, closes its cursors. `cursors`: their
-    /// names as SQL wants them.
+    /// Checks deferred constraints, sets back settings of this transaction, and closes its `cursors`, whose names are
+    /// quoted for SQL.
     pub(super) fn release(&mut self, cursors: &[String]) {
         let mut statements = Vec::new();
         let constraints = &self.transaction.constraints;
@@ -145,7 +148,7 @@ impl RollbackSession {
             self.settings.read(std::mem::take(&mut self.found).into_iter());
             self.restored = self.settings.restore();
         }
-        // One that was for this transaction alone is set back before it is switched off.
+        // A timeout for this transaction alone is set back before the session switches it off.
         match self.restored.iter_mut().find(|(name, _)| name == TIMEOUT) {
             Some((_, before)) => {
                 *before = Some(self.transaction.timeout.clone()).filter(|before| !before.is_empty());
@@ -156,7 +159,7 @@ impl RollbackSession {
         if !self.restored.is_empty() {
             statements.push(restore(&self.restored));
         }
-        // Until the client's next transaction begins: see `ensure`.
+        // The timeout stays off until the client's next transaction begins: see `ensure`.
         if self.bound().is_some() {
             statements.push(UNBOUNDED.to_owned());
         }
@@ -171,7 +174,7 @@ impl RollbackSession {
         self.inject(statements, InjectedStatement::Release);
     }
 
-    /// Has the server end the client's transaction in time, if the client wants that.
+    /// Statement that has the server end the client's transaction in time; `None` without a timeout.
     pub(super) fn bound(&self) -> Option<String> {
         let timeout = &self.transaction.timeout;
         (!timeout.is_empty()).then(|| format!("SET LOCAL {TIMEOUT} = {}", literal(timeout)))
@@ -181,12 +184,12 @@ impl RollbackSession {
         self.transaction.savepoint = Savepoint::Gone;
     }
 
-    /// What the client has done cannot stay: its error, and all of it undone.
+    /// Reports the error of a failed COMMIT, and undoes all work of the transaction.
     pub(super) fn commit_failed(&mut self, error: &[u8]) {
         self.held.clear();
         self.found.clear();
         self.to_client.extend_from_slice(error);
-        // What was read may be undone with the rest.
+        // The rollback may undo catalog changes that the session has read.
         self.transaction.constraints =
             Constraints { told: self.transaction.constraints.told, ..Constraints::default() };
         self.tx = false;
@@ -194,7 +197,7 @@ impl RollbackSession {
     }
 }
 
-/// Puts settings back, in this order. No value is that from the session's start, as with RESET.
+/// Statement that sets settings back, in this order. No value stands for that of the session's start, as with RESET.
 fn restore(settings: &[Restored]) -> String {
     let mut sql = String::from("SELECT ");
     for (at, (name, value)) in settings.iter().enumerate() {

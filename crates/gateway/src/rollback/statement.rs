@@ -1,19 +1,19 @@
-//! Tells statements apart, as far as transactions go: splits a string where the server would, and reads first words.
+//! Classifies statements by what they do to transactions: splits a string like the server, and reads the first words.
 
 use std::ops::Range;
 
 use super::scope::Changes;
 use pgwire::SqlLexer;
 
-/// How many words of a statement are looked at. The longest that matters is BEGIN with a list of modes.
+/// Most words of a statement that decide about its kind. The longest one that matters is BEGIN with a list of modes.
 const WORDS: usize = 24;
 
-/// What a statement does to transactions.
+/// Effect of a statement on transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
     Begin {
-        /// START TRANSACTION, which is its tag.
+        /// Whether it is START TRANSACTION, which is its command tag, too.
         start: bool,
         modes: Modes,
     },
@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Rollback {
         chain: bool,
     },
-    /// The savepoint's name.
+    /// Creates a savepoint with this name.
     Savepoint(String),
     Release(String),
     RollbackTo(String),
@@ -41,21 +41,21 @@ pub(super) enum Kind {
     PrepareTransaction,
 }
 
-/// What is asked of a transaction.
+/// Transaction modes that a statement asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Modes {
     pub(super) read_only: Option<bool>,
-    /// An isolation level other than ours.
+    /// Whether the isolation level differs from that of the lease.
     pub(super) level: bool,
 }
 
 impl Kind {
-    /// Whether the machine has to look after such a statement itself, in one state or another.
+    /// Whether the session has to handle such a statement itself in some state.
     pub(super) fn is_control(&self) -> bool {
         !matches!(self, Self::Plain | Self::MaySet(_))
     }
 
-    /// Whether the server takes what comes behind it in a group for the first.
+    /// Whether the server treats the next statement in a group as the first.
     pub(super) fn ends_pipeline(&self) -> bool {
         matches!(self, Self::Begin { .. } | Self::Commit { .. } | Self::Rollback { .. } | Self::DiscardAll)
     }
@@ -64,12 +64,13 @@ impl Kind {
 /// One statement of a string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Statement {
-    /// Where it is, without the semicolon.
+    /// Position in the string, without the semicolon.
     pub(super) place: Range<usize>,
     pub(super) kind: Kind,
 }
 
-/// The statements in `sql`, less empty ones. `plain`: whether a backslash means nothing in a plain literal.
+/// Splits `sql` into its statements, without empty ones. `plain` means that a backslash means nothing in a plain
+/// literal.
 pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
     let mut lexer = SqlLexer::new(sql, plain);
     let (mut found, mut words, mut start) = (Vec::new(), Vec::new(), 0);
@@ -81,7 +82,7 @@ pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
         match token {
             Some(b"(") => parentheses += 1,
             Some(b")") => parentheses = parentheses.saturating_sub(1),
-            // The body of a function in SQL; a CASE has an END, too.
+            // The body of a function in SQL ends with END, but so does a CASE.
             Some(_) if blocks == 0 => {
                 let opens = last.eq_ignore_ascii_case(b"BEGIN") && is("ATOMIC") && first_is(&words, "CREATE");
                 blocks = u32::from(opens);
@@ -119,7 +120,7 @@ fn first_is(words: &[&[u8]], word: &str) -> bool {
     words.first().is_some_and(|first| first.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// The kind of a statement that ends or divides no transaction, and begins with that word.
+/// Kind of a statement that neither ends nor divides a transaction, and begins with this word.
 fn may_set(first: &[u8], sql: &[u8], plain: bool) -> Kind {
     if [&b"EXECUTE"[..], b"FETCH", b"MOVE"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
         return Kind::MaySet(Changes::of_resumed(sql, plain));
@@ -127,7 +128,7 @@ fn may_set(first: &[u8], sql: &[u8], plain: bool) -> Kind {
     Changes::of_statement(sql, plain).map_or(Kind::Plain, Kind::MaySet)
 }
 
-/// The kind of several statements that end or divide no transaction.
+/// Kind of several statements that neither end nor divide a transaction.
 pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
     if let [one] = statements {
         return one.kind.clone();
@@ -141,10 +142,10 @@ pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
     all.map_or(Kind::Plain, Kind::MaySet)
 }
 
-/// What the words of a statement mean. One of transactions that the server would not understand is plain: then the
-/// server says so.
+/// Kind of a statement with these words. A transaction statement that the server would not understand is plain, so that
+/// the server reports the error.
 fn kind(words: &[&[u8]]) -> Kind {
-    // Only words are compared, and those are short.
+    // The comparison is for keywords, which are short.
     let short = |word: &&[u8]| {
         if word.len() > 63 { "…".into() } else { String::from_utf8_lossy(word).to_uppercase() }
     };
@@ -201,7 +202,7 @@ fn chain(rest: &[&str]) -> Option<bool> {
     }
 }
 
-/// A list of modes, to its end.
+/// Reads a list of modes, to its end.
 fn modes(mut rest: &[&str]) -> Option<Modes> {
     let mut modes = Modes::default();
     loop {
@@ -224,7 +225,7 @@ fn modes(mut rest: &[&str]) -> Option<Modes> {
     }
 }
 
-/// The change of a SET or RESET, from behind that word.
+/// Change of a SET or RESET, from behind that word.
 fn set(words: &[&str], local: bool) -> Changes {
     let name = match words {
         ["TIME", "ZONE", ..] => "timezone".to_owned(),
@@ -238,7 +239,7 @@ fn set(words: &[&str], local: bool) -> Changes {
     Changes::set(Some(&name), local)
 }
 
-/// The name of the savepoint in these words.
+/// Name of the savepoint in these words.
 fn savepoint(words: &[&str]) -> String {
     let words = if let ["SAVEPOINT", name, ..] = words { &[*name][..] } else { words };
     words.first().map(|name| unquoted(name)).unwrap_or_default()

@@ -1,5 +1,4 @@
-//! A server for tests that is a few lines long: it knows whether its transaction has failed, and nothing of SQL. And how to
-//! talk to it over connections, in pieces.
+//! Stub of a server, which knows whether its transaction has failed, but no SQL. Connects it over sockets, in pieces.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,22 +11,22 @@ use tokio::task::yield_now;
 use super::message::ready;
 use crate::stream::Stream;
 
-/// What a statement means to it is in its text: one with "fail" in it is an error, one that begins with "ROWS n m" has n rows
-/// of m bytes, and COPY takes data; that of a "broken" table fails with the first.
+/// Server whose statements have a meaning by their text. One with "fail" in it is an error. One that begins with "ROWS
+/// n m" has n rows of m bytes. COPY takes data, and that of a "broken" table fails with the first.
 #[derive(Debug, Default)]
 pub(super) struct StubServer {
     status: u8,
-    /// Constraints that are deferrable, as the server would name them.
+    /// Names of deferrable constraints, as the server would return them.
     pub(super) deferrable: Option<&'static str>,
-    /// Open cursors.
+    /// Names of open cursors.
     pub(super) cursors: &'static [&'static str],
-    /// What was run: a statement of the extended protocol in brackets, among these all of the gateway's own.
+    /// Statements that ran. Those of the extended protocol are in brackets, among them all injected ones.
     pub(super) ran: Vec<String>,
     statements: HashMap<Vec<u8>, String>,
     portals: HashMap<Vec<u8>, String>,
-    /// After an error all is ignored up to a Sync.
+    /// Whether the stub ignores all messages up to a Sync, after an error.
     skips: bool,
-    /// Bytes of the copy that is going on.
+    /// Bytes of the running COPY.
     copied: Option<usize>,
 }
 
@@ -36,7 +35,7 @@ impl StubServer {
         Self { status: b'I', ..Self::default() }
     }
 
-    /// Hears a message; what it answers.
+    /// Handles a message. Returns the answers.
     pub(super) fn hear(&mut self, tag: u8, body: &[u8]) -> Vec<Vec<u8>> {
         let (name, rest) = split_zero(body);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -55,7 +54,7 @@ impl StubServer {
             }
             b'P' => {
                 let sql = text(split_zero(rest).0);
-                // Of several it reads no more than the syntax.
+                // Only checks the syntax of several statements.
                 if sql.contains(';') {
                     return self.answer(&format!("[{sql}]"));
                 }
@@ -92,7 +91,7 @@ impl StubServer {
         }
     }
 
-    /// A message of the extended protocol that may fail.
+    /// Handles a message of the extended protocol that may fail.
     fn answer(&mut self, sql: &str) -> Vec<Vec<u8>> {
         let answers = self.run(sql);
         self.skips = answers.iter().any(|answer| answer[0] == b'E');
@@ -152,7 +151,7 @@ fn row(values: &[Option<&str>]) -> Vec<u8> {
     encode(b'D', &body)
 }
 
-/// Those that the statement asks for.
+/// Rows of the statement.
 fn rows(sql: &str) -> Vec<Vec<u8>> {
     let mut words = sql.trim_matches(['[', ']', ' ']).split(' ');
     if words.next() != Some("ROWS") {
@@ -168,19 +167,19 @@ fn until_space(sql: &str) -> &str {
     sql.trim_start_matches(['[', ' ']).split([' ', ']']).next().unwrap_or_default()
 }
 
-/// Where a stream of bytes is cut.
+/// Places at which to cut a stream of bytes.
 #[derive(Debug, Clone)]
 pub(super) enum Cuts {
-    /// Nowhere.
+    /// No cut.
     None,
-    /// At one byte.
+    /// One cut, at this byte.
     At(usize),
-    /// Into pieces of these lengths, again and again.
+    /// Pieces of these lengths, again and again.
     Into(Vec<usize>),
 }
 
 impl Cuts {
-    /// The lengths of the pieces, one after the other.
+    /// Lengths of the pieces, one after the other.
     pub(super) fn pieces(&self) -> Box<dyn Iterator<Item = usize> + '_> {
         match self {
             Self::None => Box::new(std::iter::repeat(usize::MAX)),
@@ -190,7 +189,7 @@ impl Cuts {
     }
 }
 
-/// Writes one piece after the other; the next only once the last was read.
+/// Writes one piece after the other, and waits until each was read.
 pub(super) async fn write_pieces(
     to: &mut (impl AsyncWriteExt + Unpin),
     mut bytes: &[u8],
@@ -207,7 +206,7 @@ pub(super) async fn write_pieces(
     }
 }
 
-/// Answers until the other end is closed. The pieces of all answers are cut as one stream.
+/// Answers until the other end is closed. Cuts all answers as one stream.
 pub(super) async fn serve_in_pieces(
     server: &mut Stream,
     stub: &RefCell<StubServer>,
@@ -225,7 +224,7 @@ pub(super) async fn serve_in_pieces(
             answers.extend(stub.borrow_mut().hear(frame.tag, frame.body).concat());
             heard.drain(..length);
         }
-        // The piece that the answers before have not filled goes on.
+        // The piece continues that earlier answers have not filled.
         let mut lengths = Vec::new();
         let mut rest = answers.len();
         while rest > 0 {
@@ -238,7 +237,7 @@ pub(super) async fn serve_in_pieces(
     }
 }
 
-/// The same, each answer whole.
+/// Like [`serve_in_pieces`], with each answer whole.
 pub(super) async fn serve(server: &mut Stream, stub: &RefCell<StubServer>) {
     let (silent, _open) = UnixStream::pair().unwrap();
     serve_in_pieces(server, stub, &mut std::iter::repeat(usize::MAX), &silent).await;
@@ -248,7 +247,7 @@ pub(super) fn parse(name: &str, sql: &str) -> Vec<u8> {
     encode(b'P', format!("{name}\0{sql}\0\0\0").as_bytes())
 }
 
-/// A Bind, with a value of so many bytes behind its names.
+/// Bind message, with a value of so many bytes after its names.
 pub(super) fn bind(portal: &str, name: &str, value: usize) -> Vec<u8> {
     let names = format!("{portal}\0{name}\0\0\0\0\x01");
     let length = u32::try_from(value).unwrap().to_be_bytes();

@@ -1,51 +1,52 @@
-//! What a session in rollback isolation waits for, and what it does next.
+//! Tasks of a session in rollback isolation, and the answers that it waits for.
 
 use super::statement::Kind;
 
-/// What a statement of ours has returned for one row.
+/// Values of one row from an injected statement.
 pub(super) type Row = Vec<Option<String>>;
 
-/// What is to become of a message of which the head is known.
+/// Treatment of a message whose header has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disposition {
-    /// Not yet.
+    /// Waits for earlier answers.
     Wait,
-    /// It has to be seen from end to end.
+    /// Waits for the whole message, because the session has to read it.
     Whole,
-    /// Its names have to be seen, then it is passed on.
+    /// Waits for the names at its beginning, then forwards the message in pieces.
     Names,
     Pass,
     Drop,
 }
 
-/// Who may be interrupted.
+/// Owner of the statement that runs, which a cancel request may interrupt or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     Nobody,
-    /// A statement of the client's runs.
+    /// A statement of the client runs.
     Client,
-    /// A statement of ours runs, before or after one of the client's.
+    /// An injected statement runs, before or after one of the client.
     Injected,
 }
 
-/// What ends with the next ReadyForQuery.
+/// Work of the server that ends with the next ReadyForQuery.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
     Injected(InjectedStatement),
-    /// A Query of the client's, or a part of it.
+    /// Query of the client, or a part of it.
     Part,
     /// Messages of the extended protocol.
     Group,
 }
 
-/// What a statement of ours is for.
+/// Purpose of an injected statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum InjectedStatement {
-    /// It cannot fail, unless the transaction is not what it should be any more.
+    /// Cannot fail, unless the transaction of the lease is lost.
     Must,
-    /// The same, and it changes nothing that the client is told of: what follows for the client need not wait for it.
+    /// Cannot fail, as [`Self::Must`], and changes nothing that the client sees. Later messages to the client need not
+    /// wait for it.
     Silent,
-    /// Looks at what a COMMIT has to do.
+    /// Reads the state that decides what a COMMIT has to do.
     Look,
     /// Reads which constraints are deferrable.
     Constraints,
@@ -55,20 +56,21 @@ pub(super) enum InjectedStatement {
     Settings,
     /// Reads which objects of the database may change settings.
     Sources,
-    /// Reads them once more at the end of the client's transaction, with the names of custom settings.
+    /// Reads the settings once more at the end of the client's transaction, with the names of custom settings.
     Found,
     /// Reads whether the client's transaction is read only, for the next in its chain.
     Access,
-    /// Checks the syntax of a string, behind a savepoint or in a transaction that has failed.
+    /// Checks the syntax of a string, after a savepoint (`saved`) or in a failed transaction.
     Syntax { saved: bool },
-    /// Fails, so that all that the client has done in its transaction is undone now.
+    /// Fails, so that the server undoes all work of the client's transaction now.
     Abort,
 }
 
-/// What is to be done once nothing is awaited.
+/// Task to perform once the session waits for no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// A statement that the server must not simply be given. `top`: it is not one of several in a string.
+    /// Handles a statement that the gateway must not simply forward. `top` means that it is not one of several in a
+    /// string.
     Control {
         kind: Kind,
         top: bool,
@@ -78,28 +80,28 @@ pub(super) enum Task {
     Inject(Vec<String>, InjectedStatement),
     /// Reads the settings before a statement may change them.
     ReadSettings,
-    /// Finds out whether the server understands the whole string, of which it will get parts.
+    /// Checks the syntax of a whole string, which the server will get in parts.
     CheckSyntax(Vec<u8>),
     Settle,
-    /// The rest of [`Self::Settle`], with the cursors to close.
+    /// Completes [`Self::Settle`], with the cursors to close.
     Release(Vec<String>),
     Undo,
-    /// The client's transaction has ended, or a chained one begins.
+    /// Ends the client's transaction, or begins a chained one.
     Left {
         tag: &'static str,
         chain: bool,
     },
     Say(Vec<u8>),
-    /// The end of a Query or of a group.
+    /// Ends a Query or a group.
     End,
     Ready,
 }
 
-/// A statement of the client's as the server gets it.
+/// Statement of the client as the server gets it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Native {
-    /// A Query or `FunctionCall`, and where in the client's string it begins, in characters.
+    /// Query or `FunctionCall`, and its offset in the client's string, in characters.
     Part(Vec<u8>, usize),
-    /// An Execute.
+    /// Execute message.
     Execute(Vec<u8>),
 }

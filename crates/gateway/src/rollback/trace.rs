@@ -1,5 +1,6 @@
-//! What the machine says to a server, statement by statement, for each row of the table of states: played against a
-//! stub of a server, so that a change of the conversation is seen here first.
+//! Records the session's conversation with a server, statement by statement, for each row of the table of states.
+//!
+//! The server is a stub, so these tests are the first to show a change of the conversation.
 
 use super::session::RollbackSession;
 use super::stub::StubServer;
@@ -8,10 +9,10 @@ use pgwire::{frames, split_zero};
 
 use lease::LeaseTransaction;
 
-/// A greeting of the least that the machine reads.
+/// Startup response with no more than the session reads.
 const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
-/// A client, the machine, and a server that does what it is told.
+/// Client, session, and stub of a server.
 struct Play {
     session: RollbackSession,
     server: StubServer,
@@ -24,7 +25,7 @@ impl Play {
         Self { session, server: StubServer::new(), trace: Vec::new() }
     }
 
-    /// A Query of the client's, until the server is ready for more. Returns what was said since.
+    /// Sends a Query until the server is ready for more. Returns the messages since.
     fn ask(&mut self, sql: &str) -> Vec<String> {
         assert_eq!(self.session.client_head(b'Q'), Disposition::Whole, "{sql}");
         self.session.client(b'Q', &[sql.as_bytes(), b"\0"].concat());
@@ -32,7 +33,7 @@ impl Play {
         std::mem::take(&mut self.trace)
     }
 
-    /// Has client and server hear what is on its way to them until nothing is.
+    /// Delivers messages to client and server until none is left.
     fn settle(&mut self) {
         loop {
             for (tag, body) in messages(&std::mem::take(&mut self.session.to_client)) {
@@ -73,7 +74,7 @@ const SAVE: &str = "[SAVEPOINT pgfresh_t]";
 const RELEASE: &str = "[RELEASE SAVEPOINT pgfresh_t]";
 const UNDO: &str = "[ROLLBACK TO SAVEPOINT pgfresh_t]";
 
-/// Past the first statement of a lease, which is still to be released.
+/// Play after the first statement of a lease, whose savepoint is still to be released.
 fn begun() -> Play {
     let mut play = Play::new();
     let first = play.ask("SELECT");
@@ -101,7 +102,7 @@ fn the_clients_transaction_is_a_savepoint() {
     let mut play = begun();
     assert_eq!(play.ask("BEGIN"), ["done BEGIN", "ready T", RELEASE, SAVE]);
     assert_eq!(play.ask("INSERT"), ["INSERT", "done INSERT", "ready T"]);
-    // The server itself warns of that.
+    // The server itself sends the warning.
     assert_eq!(play.ask("BEGIN"), ["BEGIN", "done BEGIN", "ready T"]);
     assert_eq!(play.ask("SAVEPOINT a"), ["SAVEPOINT a", "done SAVEPOINT", "ready T"]);
     assert_eq!(play.ask("COMMIT"), ["[look]", "done COMMIT", "ready I"]);
@@ -155,7 +156,7 @@ fn settings_are_read_only_where_a_statement_may_change_them() {
     let alone = |sql| [RELEASE, SAVE, sql, look, "done SET", "ready I"];
     assert_eq!(play.ask("SET work_mem = 1"), alone("SET work_mem = 1"));
     assert_eq!(play.ask("BEGIN"), ["done BEGIN", "ready T", RELEASE, SAVE]);
-    // They are not known any more.
+    // The session no longer knows the settings.
     assert_eq!(play.ask("SET LOCAL a.b = 1"), [read, "SET LOCAL a.b = 1", "done SET", "ready T"]);
     assert_eq!(play.ask("SET LOCAL c.d = 1"), ["SET LOCAL c.d = 1", "done SET", "ready T"]);
     assert_eq!(play.ask("RESET ALL"), [read, "RESET ALL", "done RESET", "ready T"]);

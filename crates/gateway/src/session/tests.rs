@@ -4,7 +4,8 @@ use tokio::io::AsyncWriteExt;
 use super::*;
 use crate::testing::{pair, run};
 
-/// Whether a backend is taken for forgetful that answers in these pieces, each sent once the one before has been read.
+/// Whether `forget` succeeds with a backend that answers in these pieces. It sends each once the gateway has read the
+/// last.
 async fn forgets(pieces: &[&[u8]]) -> bool {
     let (mut server, mut backend) = pair(None);
     let answers = async {
@@ -13,14 +14,14 @@ async fn forgets(pieces: &[&[u8]]) -> bool {
         assert_eq!(request, DISCARD_ALL);
         for piece in pieces {
             backend.write_all(piece).await.unwrap();
-            // The other future of the two reads it now.
+            // The other future of the two reads the piece now.
             tokio::task::yield_now().await;
         }
     };
     tokio::join!(forget(&mut server), answers).0.unwrap()
 }
 
-/// The same of one that says all this at once and then ends.
+/// Whether `forget` succeeds with a backend that sends all bytes at once and then ends.
 async fn forgets_and_ends(words: &[u8]) -> bool {
     let (mut server, mut backend) = pair(None);
     backend.write_all(words).await.unwrap();
@@ -50,7 +51,7 @@ fn a_backend_that_fails_or_says_more_serves_nobody_else() {
         for at in 1..=failed.len() {
             assert!(!forgets(&[&failed[..at], &failed[at..]]).await, "error, cut at {at}");
         }
-        // What follows a good answer and was not read with it would be the first that the next client reads.
+        // The next client would read bytes first that follow a complete answer, even if they come with a later read.
         let answer = [&done[..], &ready(b'I')].concat();
         let notice = encode(b'N', &vec![b'x'; 1024 - 5 - answer.len()]);
         assert!(forgets(&[&[&notice[..], &answer].concat()]).await);
@@ -71,12 +72,12 @@ fn a_backend_that_fails_or_says_more_serves_nobody_else() {
     });
 }
 
-/// What a client that has heard `down` of the server is told at last.
+/// Last message for a client that has got `down` from the server.
 fn told(up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
     told_when(false, up, down, end)
 }
 
-/// The same; `closing`: its server was told to end the session.
+/// Like `told`, but with `closing`, pgfresh has had the server end the session.
 fn told_when(closing: bool, up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
     let mut conversation = Conversation::new(false);
     conversation.client_says(up, |_| ());
@@ -97,15 +98,15 @@ fn a_client_hears_of_the_end_once_and_never_within_a_message() {
         for at in 1..row.len() {
             assert_eq!(told(&query(b"SELECT 1"), &row[..at], ended), None, "{at}");
         }
-        // The server has said why.
+        // The server has sent its reason.
         assert_eq!(told(b"", &error, ended), Some(Vec::new()));
         for at in 1..error.len() {
             assert_eq!(told(b"", &error[..at], ended), None, "{at}");
         }
     }
-    // One that was told to end the session has done so, however it has left.
+    // A server that pgfresh has had end the session has done so, however it has gone.
     assert!(has(told_when(true, b"", b"", Some(End::Server)), "57P01"));
-    // A server refuses a length without a word; a gateway that closes says so all the same.
+    // A server refuses a length without an answer. A gateway that closes sends its reason all the same.
     assert_eq!(told(b"Q\0\0\0\x03", b"", Some(End::Server)), Some(Vec::new()));
     assert!(has(told(b"Q\0\0\0\x03", b"", None), "57P01"));
 }

@@ -12,10 +12,10 @@ use super::*;
 use crate::stream::{Socket, Stream};
 use crate::testing::run;
 
-/// Less than any record of TLS with content, so that most of them are sent in pieces.
+/// Size of the send buffer in bytes, less than a full TLS record, so that most records are sent in pieces.
 const ROOM: usize = 4096;
 
-/// A client that trusts `certificate` alone.
+/// Client that trusts `certificate` alone.
 fn client(certificate: &ServerCertificate, protocols: &[&[u8]]) -> ClientConnection {
     let mut roots = RootCertStore::empty();
     let root = certificate.root().unwrap();
@@ -39,7 +39,7 @@ fn ends() -> (TcpStream, TcpStream) {
     (client, listener.accept().unwrap().0)
 }
 
-/// Says `up` in pieces, then reads all that comes in pieces.
+/// Sends `up` in pieces, then reads all incoming bytes in pieces.
 fn talk(mut stream: StreamOwned<ClientConnection, TcpStream>, up: &[usize], down: &[usize]) -> Vec<u8> {
     let said = pattern(up.iter().sum());
     let mut rest = &said[..];
@@ -61,7 +61,7 @@ fn talk(mut stream: StreamOwned<ClientConnection, TcpStream>, up: &[usize], down
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// However both sides cut what they say and read, and wherever a session goes from one thread to another.
+    /// Both sides cut their bytes anywhere, and the session moves from one thread to another anywhere.
     #[test]
     fn all_that_is_said_arrives_in_order(
         up in vec(1_usize..40_000, 1..8),
@@ -127,13 +127,13 @@ fn what_was_read_too_early_is_part_of_the_handshake() {
         assert!(stream.is_encrypted() && stream.tls().unwrap().speaks_postgresql());
         assert_eq!(stream.tls().unwrap().certificate_digest().map(<[u8]>::len), Some(32));
         stream.write_all(b"heard").await.unwrap();
-        // Dropped without a word: the client hears a proper end all the same.
+        // Dropped without a close: the client still gets a proper end.
     });
     assert_eq!(talking.join().unwrap(), b"heard");
 }
 
 proptest! {
-    /// Whatever comes in place of a handshake ends in an error, or in a wait for more.
+    /// Any bytes in place of a handshake end in an error, or in a wait for more.
     #[test]
     fn nonsense_is_no_handshake(nonsense in vec(any::<u8>(), 1..2000), cut in any::<prop::sample::Index>()) {
         let certificate = Arc::new(ServerCertificate::generate().unwrap());
@@ -141,7 +141,7 @@ proptest! {
         let mut hello = Vec::new();
         connection.write_tls(&mut hello).unwrap();
         let place = cut.index(hello.len());
-        // Nonsense alone, and behind the beginning of a handshake.
+        // Random bytes alone, and after the beginning of a handshake.
         for said in [nonsense.clone(), [&hello[..place], &nonsense].concat()] {
             let (near, far) = ends();
             far.set_nonblocking(true).unwrap();

@@ -18,24 +18,24 @@ use crate::testing::{pair, run};
 
 const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
-/// A session between its two ends, which the test holds.
+/// Session between its two ends, which the test holds.
 struct Fixture {
     drive: Drive,
     client: Stream,
     server: Stream,
-    /// The session's own ends, seen from aside.
+    /// Duplicates of the session's own ends.
     near: UnixStream,
     far: UnixStream,
     taps: Taps,
     begun: Instant,
 }
 
-/// What a session comes to.
+/// Result of a session.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
-    /// All that the client is told.
+    /// All bytes that the client gets.
     told: Vec<u8>,
-    /// All that the server has run.
+    /// All statements that the server has run.
     ran: Vec<String>,
 }
 
@@ -59,9 +59,8 @@ impl Fixture {
         Self { drive, client, server, near: ends.0, far: ends.1, taps, begun }
     }
 
-    /// Says all of `said` in pieces that end at `up`, to a server whose answers come in pieces that end at `down`, until the
-    /// session has come to as much as `expected`.
-    /// `patient`: the client says no more before all that it has said is answered.
+    /// Sends all of `said` in pieces that end at `up`, to a server whose answers come in pieces that end at `down`.
+    /// Returns once the outcome is as long as `expected`. A `patient` client waits for an answer to each piece.
     async fn play(
         &mut self,
         said: &[u8],
@@ -86,7 +85,7 @@ impl Fixture {
         let listens = async {
             let mut told = vec![0; expected.told.len()];
             from_client.read_exact(&mut told).await.unwrap();
-            // What the client does not wait for is still on its way.
+            // The server may still run statements for which the client does not wait.
             while stub.borrow().ran.len() < expected.ran.len() {
                 yield_now().await;
             }
@@ -103,14 +102,14 @@ impl Fixture {
         Outcome { told, ran: stub.into_inner().ran }
     }
 
-    /// The statements that those hear who want to know.
+    /// Statements that the listeners got.
     fn heard(&self) -> Vec<String> {
         let ran = self.taps.history.as_ref().unwrap().of("d", self.begun);
         ran.into_iter().map(|ran| format!("{} {}", ran.statement, ran.error.is_some())).collect()
     }
 }
 
-/// What the session comes to without connections: each message is whole, and is answered at once.
+/// Outcome of the session without connections: each message is whole, and the server answers at once.
 fn directly(said: &[u8]) -> Outcome {
     let (mut session, mut stub, mut told) = (new_session(), StubServer::new(), Vec::new());
     let mut answer = |session: &mut RollbackSession, stub: &mut StubServer| {
@@ -148,7 +147,7 @@ fn directly(said: &[u8]) -> Outcome {
     Outcome { told, ran: stub.ran }
 }
 
-/// A conversation with a message of each kind.
+/// Conversation with a message of each kind.
 fn conversation() -> Vec<u8> {
     let extended = [parse("", "ROWS 2 9"), bind("", "", 6), encode(b'D', b"P\0"), execute(""), sync()];
     let named = [parse("long name", "BEGIN"), bind("portal", "long name", 0), execute("portal"), sync()];
@@ -250,7 +249,7 @@ fn large_messages_pass_in_pieces_and_no_more_is_kept_than_there_is_room_for() {
     run(async {
         let mut fixture = Fixture::new(Some(1));
         assert_eq!(fixture.play(&said, (&Cuts::None, &Cuts::None, false), &expected).await, expected);
-        // The client reads nothing of what it has asked for.
+        // The client does not read the rows.
         let rows = query(b"ROWS 60 100000");
         let expected = directly(&rows);
         let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(Some(1));
@@ -299,7 +298,7 @@ fn large_messages_pass_in_pieces_and_no_more_is_kept_than_there_is_room_for() {
     });
 }
 
-/// Waits until a session has read all that its ends have said, and they have answered.
+/// Waits until the session has read all bytes of its ends, and they have answered.
 async fn nothing_more(near: &UnixStream, far: &UnixStream) {
     let mut quiet = 0;
     while quiet < 10 {
@@ -308,7 +307,7 @@ async fn nothing_more(near: &UnixStream, far: &UnixStream) {
     }
 }
 
-/// Lets the session go on until nothing more happens: its ends have read all, and have nothing more to say.
+/// Runs the session until its ends have read all bytes, and send nothing more.
 async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCell<StubServer>) {
     let far = same(&drive.server);
     let near = same(&drive.client);
@@ -321,13 +320,13 @@ async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCell<StubServe
     }
 }
 
-/// A client that has said these bytes and gone, and a server that answers to the end: what is left of the session, and what
-/// the server has run.
+/// Plays a client that sends these bytes and goes, and a server that answers to the end. Returns the rest of the
+/// session, and the statements that the server has run.
 async fn leave(said: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     leave_after(said, b"").await
 }
 
-/// The same of one that has heard the answers to what it `said`, and goes before it hears those to its `last` words.
+/// Plays a client that has got the answers to `said`, and goes before it gets those to `last`.
 async fn leave_after(said: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     let Fixture { mut drive, mut client, mut server, near, far, .. } = Fixture::new(None);
     let stub = RefCell::new(StubServer::new());
@@ -340,7 +339,7 @@ async fn leave_after(said: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec
         () = serve(&mut server, &stub) => panic!("the gateway has closed the server's connection"),
         left = drive.wind_down(async {}) => left,
     };
-    // It owes nothing to the next client.
+    // The session owes nothing to the next client.
     assert!(left.is_none() || sys::is_silent(&far));
     (left, stub.into_inner().ran)
 }
@@ -358,7 +357,7 @@ fn a_client_may_leave_at_any_byte_and_the_session_can_be_gone_on_with() {
     run(async {
         for at in 0..=said.len() {
             let (left, ran) = leave(&said[..at]).await;
-            // A message that did not come to its end is as good as never said.
+            // An incomplete message has no effect.
             let whole = ends.iter().filter(|end| **end <= at).count();
             let LeaseTransaction { begun, savepoint, .. } =
                 left.unwrap_or_else(|| panic!("left after {at} bytes"));
@@ -399,14 +398,14 @@ fn a_session_whose_client_leaves_within_a_message_that_is_passed_on_is_over() {
                 assert_eq!(left.is_some(), at == whole, "after {at} of {whole} bytes: {ran:?}");
             }
         }
-        // What was copied is undone: the server hears that the copy has failed.
+        // The server undoes the copy, because it gets a CopyFail.
         let (left, _) = leave(&copy).await;
         assert!(left.is_some());
     });
 }
 
-/// A client that ends while its statement runs, with these last words, and a server that answers afterwards, or ends, too. How
-/// often the statement was interrupted, whether the session was given up before the answer, and whether it can be gone on with.
+/// Plays a client that ends while its statement runs, after these bytes, and a server that answers afterwards, or ends,
+/// too. Returns the number of interrupts, whether the session gave up before the answer, and whether it can continue.
 async fn end_while_it_runs(last_words: &[u8], server_ends: bool) -> (u32, bool, bool) {
     let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
     client.write_all(&[&query(b"SELECT")[..], last_words].concat()).await.unwrap();
@@ -449,9 +448,9 @@ fn a_client_that_says_goodbye_wanted_the_rest_to_be_done_and_one_that_vanishes_i
     run(async {
         assert_eq!(end_while_it_runs(TERMINATE, false).await, (0, false, true));
         assert_eq!(end_while_it_runs(b"", false).await, (1, true, true));
-        // Half a message is no goodbye.
+        // Half a message is no Terminate.
         assert_eq!(end_while_it_runs(b"X\0\0\0", false).await, (1, true, true));
-        // A server that ends meanwhile cannot be gone on with.
+        // A session cannot continue after its server has ended.
         assert_eq!(end_while_it_runs(b"", true).await, (1, true, false));
     });
 }
@@ -474,7 +473,7 @@ fn a_server_may_end_at_any_byte_and_its_client_hears_no_half_a_message_more() {
             drop(rest);
             let mut told = Vec::new();
             client.read_to_end(&mut told).await.unwrap();
-            // The last thing is a message of the client's that has come in part.
+            // The client's last message may be incomplete.
             let is_between =
                 frames(&told).map(|frame| frame.body.len() + HEADER).sum::<usize>() == told.len();
             assert_eq!(unsaid.is_some(), is_between, "after {at} bytes: {told:?}");
@@ -507,7 +506,7 @@ fn what_no_message_begins_with_ends_the_session_on_either_side() {
         server.write_all(b"N\0\0\0\x03").await.unwrap();
         let End::Broken(error) = drive.run().await else { panic!("it goes on") };
         assert_eq!(&*error.message, "the server sent an invalid message length");
-        // A transaction that is not there any more is not gone on with.
+        // A lost transaction cannot continue.
         let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
         client.write_all(&query(b"SELECT")).await.unwrap();
         let answers = async {
@@ -537,7 +536,7 @@ fn a_cancel_request_passes_while_a_statement_of_the_clients_runs_and_at_no_other
                 let to = if frame.tag == b'Q' { &mut answer } else { &mut before };
                 to.extend(stub.hear(frame.tag, frame.body).concat());
             }
-            // A statement of ours comes first; a request waits for its end.
+            // The server runs an injected statement first, and a cancel request waits for its end.
             let end_of_ours = async {
                 for _ in 0..5 {
                     yield_now().await;
@@ -546,7 +545,7 @@ fn a_cancel_request_passes_while_a_statement_of_the_clients_runs_and_at_no_other
             };
             let (entered, ()) = tokio::join!(gate.enter(), end_of_ours);
             assert!(entered.is_some(), "the client's statement runs");
-            // Nothing follows that the request could hit, as long as it is on its way.
+            // No other statement runs while the request is on its way.
             server.write_all(&answer).await.unwrap();
             for _ in 0..20 {
                 yield_now().await;

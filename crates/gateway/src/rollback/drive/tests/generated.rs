@@ -58,7 +58,7 @@ proptest! {
         patient in any::<bool>(),
         small in any::<bool>(),
     ) {
-        // In a failed transaction no copy begins, and its data would be answered like any message.
+        // In a failed transaction no copy begins, and the server would answer its data like any message.
         let said = turns.concat();
         let expected = directly(&said);
         run(async {
