@@ -1,4 +1,4 @@
-//! What a database has that its template has not, read beside a fresh copy that is leased for just that.
+//! Compares a database with its template, by a fresh copy that is leased for the comparison.
 
 use std::borrow::Cow;
 
@@ -15,14 +15,14 @@ use crate::leases::find;
 use crate::problem::Problem;
 use crate::{ApiState, SharedState, path};
 
-/// The most tables, and rows of each, that can be asked for.
+/// Most tables of a comparison, and most rows of each.
 const MOST: usize = 1000;
 
-/// A comparison, and of what.
+/// Result of a comparison.
 #[derive(Debug, Serialize)]
 pub(crate) struct Compared {
     database: String,
-    /// Of a kept database.
+    /// Test of a kept database.
     #[serde(skip_serializing_if = "Option::is_none")]
     test: Option<String>,
     template: String,
@@ -54,13 +54,14 @@ pub(crate) async fn diff(
     })?;
     let leases = api.leases.clone();
     let (database, with) = (name.clone(), template.clone());
-    // It runs to its end even if the request is dropped: each statement has a bound, and the copy must be released.
+    // The comparison completes even if the request is dropped: each statement has a timeout, and the copy must be
+    // released.
     let compared = spawn_blocking(move || compare(&leases, &database, &with, &limits)).await;
     let diff = compared.map_err(|_| Problem::defect())??;
     Ok(Json(Compared { database: name, test, template, diff }))
 }
 
-/// The test and the template of a kept database or a lease.
+/// Returns the test and the template of a kept database or a lease.
 async fn origin(api: &ApiState, name: &str) -> Result<(Option<String>, Option<String>), Problem> {
     if let Some(kept) = api.history().and_then(|history| history.kept_as(name)) {
         return Ok((Some(kept.test), kept.template));
@@ -75,7 +76,7 @@ fn number(uri: &Uri, name: &str) -> Result<Option<usize>, Problem> {
     number.map(Some).ok_or_else(|| Problem::invalid(name, &text, format!("It is a number from 0 to {MOST}.")))
 }
 
-/// A lease that ends with this.
+/// Releases the copy on drop.
 struct FreshCopy<'a> {
     leases: &'a Leases,
     name: String,
@@ -87,7 +88,7 @@ impl Drop for FreshCopy<'_> {
     }
 }
 
-/// A template has no sessions, so that it can be copied at any time: what is read is a fresh copy.
+/// Compares a database with a fresh copy. A template itself has no sessions, so that pgfresh can copy it at any time.
 fn compare(
     leases: &Leases,
     name: &str,

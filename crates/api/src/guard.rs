@@ -1,4 +1,4 @@
-//! Who may ask: the right host, no foreign page, and the secret in one of its forms.
+//! Authorizes requests: checks the host, the origin, and the secret in one of its forms.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use gateway::Access;
 use crate::problem::Problem;
 use crate::{invitation, path};
 
-/// What browsers say of where a request comes from. Source: W3C Fetch Metadata Request Headers.
+/// Headers in which browsers describe the origin of a request. Source: W3C Fetch Metadata Request Headers.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-/// In front of a path: the secret, for clients that have nothing but a base URL.
+/// Prefix of a path with the secret, for clients that have nothing but a base URL.
 const IN_PATH: &str = "/token/";
 
-/// The two ends of a TCP connection; a unix socket has none.
+/// Addresses of a TCP connection. One over a unix socket has none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
-    /// By TLS.
+    /// Whether the connection uses TLS.
     pub(crate) encrypted: bool,
 }
 
@@ -36,17 +36,17 @@ impl Ends {
         self.remote.ip().to_canonical().is_loopback()
     }
 
-    /// Of a URL, and the port that one without a port means.
+    /// Scheme of the connection's URL, and the scheme's default port.
     fn scheme(self) -> (&'static str, u16) {
         if self.encrypted { ("https", 443) } else { ("http", 80) }
     }
 }
 
-/// The secret that came in front of the path.
+/// Secret from the beginning of the path.
 #[derive(Clone)]
 struct SecretInPath(String);
 
-/// Takes the secret out of a path `/token/SECRET/…`, so that routes see the path that is meant.
+/// Removes the secret from a path `/token/SECRET/…`, so that routes see the rest.
 pub(crate) fn take_secret<B>(mut request: Request<B>) -> Request<B> {
     if let Some((secret, uri)) = split(request.uri()) {
         request.extensions_mut().insert(secret);
@@ -64,11 +64,12 @@ fn split(uri: &Uri) -> Option<(SecretInPath, Uri)> {
     Some((SecretInPath(secret.to_owned()), Uri::from_parts(parts).ok()?))
 }
 
-/// Lets a request in, or says why not.
+/// Admits or refuses a request.
 ///
 /// # Errors
-/// 403 for a foreign `Host` (a name that an attacker pointed at us) and for what a foreign page sends; 401 without the
-/// secret.
+///
+/// Returns 403 for a foreign `Host`, which an attacker may have pointed at this server, and for requests of foreign
+/// pages. Returns 401 without the secret.
 pub(crate) async fn admit(
     State(access): State<Arc<Access>>,
     Extension(ends): Extension<Option<Ends>>,
@@ -89,7 +90,7 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
     }
     let host = host(request, ends)?;
     own_page(request, host, ends)?;
-    // A client that reaches the unix socket needs no password there either.
+    // A client of the unix socket needs no password for SQL either.
     let known = ends.is_none()
         || request.extensions().get::<SecretInPath>().is_some_and(|secret| admits(access, &secret.0))
         || request.headers().get(header::AUTHORIZATION).is_some_and(|value| authorises(access, value))
@@ -106,7 +107,7 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
     Err(problem.hint(hint).header(header::WWW_AUTHENTICATE, "Bearer realm=\"pgfresh\""))
 }
 
-/// Whether a browser of our own user's has just been told to open the page.
+/// Whether a browser of the same user has a valid invitation to the page.
 fn is_invited<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> bool {
     *request.method() == Method::GET
         && request.uri().path() == "/"
@@ -114,16 +115,16 @@ fn is_invited<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> b
         && ends.is_some_and(|ends| sys::is_our_neighbour(ends.remote, ends.local))
 }
 
-/// The cookie that the page gets: worth no more than looking, and nothing at the Postgres side.
+/// Cookie of the live page, which permits reading over HTTP, and is no password for SQL.
 ///
-/// Browsers share cookies between ports, hence the port in its name, and a value that is not the secret.
+/// Browsers share cookies between ports. So its name has the port, and its value is not the secret.
 pub(crate) fn cookie(access: &Access) -> String {
     let value = blake3::derive_key("pgfresh 2026 cookie of the live page", access.secret().as_bytes());
     let value = blake3::Hash::from_bytes(value).to_hex();
     format!("pgfresh_{}={value}", access.address().port())
 }
 
-/// The host as the client wrote it, if that is us.
+/// Returns the client's `Host` header if it names this server.
 fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
@@ -132,7 +133,7 @@ fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
     };
     let ours = |authority: &Authority| match ends {
         None => authority.host().eq_ignore_ascii_case("localhost"),
-        // Another machine reaches us by any name, and gets nothing without the secret.
+        // Another machine may reach this server by any name, and gets nothing without the secret.
         Some(ends) if !ends.are_here() => true,
         Some(ends) => {
             authority.port_u16().unwrap_or(ends.scheme().1) == ends.local.port()
@@ -159,7 +160,7 @@ fn is_ours(name: &str, local: IpAddr) -> bool {
     }
 }
 
-/// Refuses what a browser sends for a page that is not ours. Who follows a link to our page may come from anywhere.
+/// Refuses a browser's requests for other pages. The live page itself may be opened by a link from anywhere.
 fn own_page<B>(request: &Request<B>, host: &str, ends: Option<Ends>) -> Result<(), Problem> {
     let scheme = ends.map_or("http", |ends| ends.scheme().0);
     let origin = request.headers().get(header::ORIGIN);
@@ -182,7 +183,7 @@ fn admits(access: &Access, secret: &str) -> bool {
     access.admits(secret.as_bytes())
 }
 
-/// `Bearer SECRET`, or `Basic` with the secret as the password of any user.
+/// Whether the header has the secret: as `Bearer SECRET`, or as the password of any user in `Basic`.
 fn authorises(access: &Access, value: &HeaderValue) -> bool {
     let Some((scheme, rest)) = value.to_str().ok().and_then(|value| value.split_once(' ')) else {
         return false;
@@ -202,8 +203,8 @@ fn has_cookie(headers: &HeaderMap, access: &Access) -> bool {
     cookies.flat_map(|value| value.split(';')).any(|pair| blake3::hash(pair.trim().as_bytes()) == right)
 }
 
-/// Whether this is one of our own user's programs on this machine, and no browser: integresql's clients send no token,
-/// and what they get is as good as one.
+/// Whether the client is a program of the same user on this machine, and no browser. integresql's clients send no token.
+/// Their response has the secret, so no other user may get one.
 fn is_neighbour<B>(request: &Request<B>, ends: Option<Ends>) -> bool {
     let from_page =
         request.headers().contains_key(header::ORIGIN) || request.headers().contains_key(FETCH_SITE);
@@ -218,7 +219,7 @@ mod tests {
         Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None)
     }
 
-    /// An account that the kernel does not know, so that only the secret counts.
+    /// Addresses whose user the kernel does not know, so that only the secret counts.
     fn far() -> Ends {
         Ends {
             local: "192.0.2.1:5433".parse().unwrap(),
@@ -233,7 +234,7 @@ mod tests {
         let headers = [("host", "192.0.2.1:5433"), ("authorization", "Bearer secret")];
         assert_eq!(asked("GET", "/v1/status", &headers, Some(ends)), Some(StatusCode::FORBIDDEN));
         assert_eq!(asked("GET", "/v1/status", &headers, Some(far())), None);
-        // By TLS it is, by any name; and without the secret there is still nothing.
+        // With TLS the server accepts the secret under any host name, and refuses requests without it.
         let ends = Ends { encrypted: true, ..ends };
         for host in ["192.0.2.1:5433", "balancer.example", "evil.example:5433"] {
             let asked =

@@ -1,4 +1,4 @@
-//! Holders: clients whose leases end with one connection of theirs, however that ends.
+//! Holders: clients whose leases end with one of their connections, however that ends.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ use crate::SharedState;
 use crate::blocking::release_abandoned;
 use crate::problem::Problem;
 
-/// Those who are there, with the databases that they have leased.
+/// Connected holders, with the databases that they have leased.
 #[derive(Debug, Default)]
 pub(crate) struct Holders(Mutex<HolderTable>);
 
@@ -43,7 +43,7 @@ impl Holders {
         lock(&self.0).leases.remove(holder).unwrap_or_default()
     }
 
-    /// The lease of `database` no longer ends with the process that took it.
+    /// Releases `database` from its holder, whose end no longer ends the lease.
     pub(crate) fn forget(&self, database: &str) {
         for leases in lock(&self.0).leases.values_mut() {
             leases.retain(|leased| leased != cut(database));
@@ -53,7 +53,8 @@ impl Holders {
     /// Notes that `holder` has leased `database`.
     ///
     /// # Errors
-    /// 409 if it is not there, or not any more.
+    ///
+    /// Returns 409 if the holder is unknown, or has ended.
     pub(crate) fn note(&self, holder: &str, database: &str) -> Result<(), Problem> {
         let gone = || {
             let what = format!("holder \"{holder}\" is not there");
@@ -65,13 +66,13 @@ impl Holders {
     }
 }
 
-/// `GET /v1/hold`: one line of JSON that names the holder, and then nothing until the client goes away.
+/// `GET /v1/hold`: sends one line of JSON that names the holder, and then nothing until the client ends the connection.
 pub(crate) async fn hold(State(api): SharedState) -> impl IntoResponse {
     let (sender, mut lines) = mpsc::channel(1);
     tokio::spawn(async move {
         let holder = api.holders.enter();
         let line = json!({ "holder": holder }).to_string() + "\n";
-        // A client that has gone already is one that has not leased anything.
+        // A client that has gone before this line has leased nothing.
         if sender.send(Bytes::from(line)).await.is_ok() {
             sender.closed().await;
         }

@@ -1,4 +1,4 @@
-//! integresql's REST API, version 1, for its clients: templates that they fill themselves, and test databases by number.
+//! REST API of integresql, version 1: its clients fill templates themselves, and get test databases by number.
 //!
 //! ```text
 //! POST   /templates {hash}              lease an empty database, to be filled            200, 423 if there is one
@@ -7,7 +7,7 @@
 //! DELETE /templates/HASH/tests/ID       end that lease; the number is free               204, 404
 //! DELETE /templates/HASH                forget the template, end its leases              204, 404
 //! ```
-//! A database that comes back is dropped, whatever its holder says about its state; the next one of that number is new.
+//! pgfresh drops a returned database, whatever its client says about its state. The next one of that number is new.
 //! Source: `internal/api/templates/templates.go` of integresql 1.1.0, and its clients for Go, Node and Rust.
 
 use std::sync::Arc;
@@ -31,12 +31,13 @@ use crate::problem::Problem;
 use crate::templates::{PREFIX, Phase, Template, no_template};
 use crate::{ApiState, SharedState};
 
-/// How long a test waits for its template to be filled. Source: integresql's default.
+/// Longest wait of a test for its template to be filled. Source: integresql's default.
 const TEMPLATE_TIMEOUT: Duration = Duration::from_mins(1);
-/// The template that has nothing in it but what the server's own has.
+/// Template with nothing but the content of the server's own.
 const EMPTY: &str = "template1";
 
-/// Other names are ignored, as by integresql (`c.Bind` of Echo): a client may send more.
+/// Request to create a template. Ignores other fields, as integresql does (`c.Bind` of Echo), because clients may send
+/// more.
 #[derive(Deserialize)]
 pub(crate) struct Initialize {
     #[serde(default)]
@@ -66,12 +67,12 @@ struct Config<'a> {
     database: &'a str,
 }
 
-/// Runs what changes templates to its end, even if the client goes away in the middle of it.
+/// Completes a request that changes templates, even if the client goes away in the middle.
 pub(crate) async fn detach(request: Request, next: Next) -> Result<Response, Problem> {
     tokio::spawn(next.run(request)).await.map_err(|_| Problem::defect())
 }
 
-/// How to reach a database: where the client reached us.
+/// Response with the address of a database. Its host and port are those that the client has used.
 fn found(api: &ApiState, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize>) -> Response {
     let address = ends.map_or(api.access.address(), |ends| ends.local);
     let config = Config {
@@ -122,7 +123,7 @@ pub(crate) async fn initialize(
     Ok(found(&api, ends, &hash, &name, None))
 }
 
-/// Ends a lease that was waited for, if its template was discarded meanwhile.
+/// Ends a new lease if its template was discarded in the meantime.
 async fn unless_discarded(api: &ApiState, template: &Template, name: String) -> Result<(), Problem> {
     let _changing = template.changing.lock().await;
     if *template.phase.borrow() != Phase::Discarded {
@@ -136,15 +137,15 @@ fn discarded() -> Problem {
     Problem::new(StatusCode::GONE, "3D000", "template was just discarded")
 }
 
-/// Logs why something could not be undone for a client that went away, unless another client has undone it.
+/// Logs the failure to undo a request of a client that went away, unless another client has undone it.
 fn undone(result: Result<StatusCode, Problem>) {
-    // When the server stops, all is undone.
+    // The end of the server undoes everything.
     if let Err(problem) = result.or_else(unless_gone).or_else(Problem::unless_closed) {
         tracing::warn!(?problem, "could not undo an unfinished request");
     }
 }
 
-/// Takes what is not there any more as done.
+/// Treats a missing template or database as removed.
 fn unless_gone(problem: Problem) -> Result<StatusCode, Problem> {
     if problem.status == StatusCode::NOT_FOUND { Ok(StatusCode::NO_CONTENT) } else { Err(problem) }
 }
@@ -163,7 +164,7 @@ pub(crate) async fn finalize(
     }
     let (from, to) = (template.building(), template.name.clone());
     blocking(&api.leases, move |leases| leases.snapshot(&from, &to, true)).await?;
-    // Whatever becomes of what it was made of.
+    // The template is ready, even if the release of its source fails.
     template.phase.send_replace(Phase::Ready);
     let from = template.building();
     blocking(&api.leases, move |leases| end(leases, &from)).await?;
@@ -198,7 +199,7 @@ pub(crate) async fn take(
             }
             Err(error) => Err(error),
         };
-        // A client that went away will never give it back.
+        // A client that went away will never give the database back.
         if let Err(Ok((id, _))) = answer.send(leased) {
             undone(take_back(&owner, &template, id).await);
         }
@@ -207,7 +208,7 @@ pub(crate) async fn take(
     Ok(found(&api, ends, &hash, &name, Some(id)))
 }
 
-/// `DELETE /templates/HASH/tests/ID`, and as `POST` with `unlock` and `recreate` behind it
+/// `DELETE /templates/HASH/tests/ID`, and `POST` with `unlock` or `recreate` appended.
 pub(crate) async fn give_back(
     State(api): SharedState,
     Path((hash, id)): Path<(String, String)>,
@@ -255,14 +256,14 @@ pub(crate) async fn discard(
 /// `DELETE /admin/templates`
 pub(crate) async fn discard_all(State(api): SharedState) -> Result<StatusCode, Problem> {
     for hash in api.templates.hashes() {
-        // Another client may have discarded it meanwhile, which is the same.
+        // Another client may have discarded the template meanwhile, with the same result.
         discard(State(Arc::clone(&api)), Path(hash)).await.or_else(unless_gone)?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Leases a test database under the lowest number that is free, and returns that. A number stays taken if SQL has made a
-/// database of its name.
+/// Leases a test database under the lowest free number, and returns the number. A number stays taken if SQL has created
+/// a database of its name.
 fn lease_test(leases: &Leases, template: &Template) -> Result<usize, LeaseError> {
     loop {
         let id = template.number();
@@ -280,7 +281,7 @@ fn lease_test(leases: &Leases, template: &Template) -> Result<usize, LeaseError>
     }
 }
 
-/// Leases a test database, if need be at the cost of another one: clients need not give theirs back, and few do.
+/// Leases a test database. If the pool is full, ends the oldest idle one first, because few clients give theirs back.
 fn lease(leases: &Leases, name: &str, template: &str) -> Result<String, LeaseError> {
     let begin = || leases.lease(Isolation::Clone, Some(name), Some(template)).map(|(name, _)| name);
     match begin() {
@@ -298,7 +299,7 @@ fn lease(leases: &Leases, name: &str, template: &str) -> Result<String, LeaseErr
     }
 }
 
-/// Ends a lease, if it has not ended by itself.
+/// Ends a lease, unless it has ended already.
 fn end(leases: &Leases, name: &str) -> Result<(), LeaseError> {
     match leases.release(name) {
         Err(LeaseError::NotLeased(_)) => Ok(()),

@@ -1,25 +1,26 @@
-//! Invitations to the live page: for a browser, whose arguments every user of the machine can read.
+//! Invitations to the live page, for a browser's arguments, which every user of the machine can read.
 //!
 //! ```text
 //! ?invitation=SECONDS.DIGEST    until when, in seconds since 1970, and a digest of that with the secret
 //! ```
-//! An invitation lasts a minute, and is worth nothing to another user: the kernel says whose connection it comes by.
+//! An invitation lasts a minute. It is worth nothing to another user, because the kernel tells whose connection it is.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway::Access;
 
-/// How long a browser may take to start.
+/// Longest time between the invitation and the browser's request.
 const LIFETIME: Duration = Duration::from_mins(1);
 
-/// The live page as a browser of our own user may be told of it; `page` is its address without the secret.
+/// Returns the live page's address with an invitation for a browser of the same user. `page` is the address without the
+/// secret.
 #[must_use]
 pub fn invite(page: &str, secret: &str) -> String {
     let until = now() + LIFETIME.as_secs();
     format!("{page}?invitation={until}.{}", digest(secret, until))
 }
 
-/// Whether `given` is an invitation that lasts.
+/// Whether `given` is a valid invitation that has not expired.
 pub(crate) fn admits(access: &Access, given: &str) -> bool {
     let Some((until, digest_given)) = given.split_once('.') else { return false };
     let Ok(until) = until.parse::<u64>() else { return false };
@@ -57,7 +58,7 @@ mod tests {
             format!("{}.{mac}", until + 1),
             format!("{until}.{}", &mac[1..]),
             other.trim_start_matches("?invitation=").to_owned(),
-            // With the right digest, and yet too early or too late.
+            // The digest is right, but the time is in the past or too far ahead.
             format!("{}.{}", now() - 1, digest("secret", now() - 1)),
             format!("{}.{}", now() + 3600, digest("secret", now() + 3600)),
         ];

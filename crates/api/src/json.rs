@@ -1,4 +1,4 @@
-//! Bodies in JSON: read from requests, bounded in size and time, and written as responses.
+//! JSON bodies: reads them from requests, bounded in size and time, and writes them as responses.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
@@ -12,11 +12,11 @@ use tokio::time::timeout;
 use crate::problem::Problem;
 use crate::{LONGEST_BODY, REQUEST_TIMEOUT};
 
-/// A value that is JSON outside.
+/// Value whose body is JSON.
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
-    /// 413 if the body is too long, 408 if it takes too long, 400 if it breaks off or is no such JSON.
+    /// Problem with the body: 413 if it is too long, 408 if it takes too long, 400 if it ends early or is invalid.
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
@@ -24,7 +24,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     }
 }
 
-/// Reads a body that means nothing: what is left unread costs the connection, which has it before the next request.
+/// Reads and drops a body. An unread body would cost the connection, which has it before the next request.
 pub(crate) async fn ignore_body(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     read(Request::from_parts(parts.clone(), body)).await?;
@@ -46,16 +46,17 @@ async fn read(request: Request) -> Result<Bytes, Problem> {
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
-        // Strings, numbers and maps with string keys: none of our values can fail.
+        // Strings, numbers and maps with string keys: none of pgfresh's values can fail.
         let text = serde_json::to_vec(&self.0).map_err(|_| Problem::defect());
         ([(CONTENT_TYPE, "application/json")], text).into_response()
     }
 }
 
-/// Reads `body` as JSON; none at all is an empty object.
+/// Parses `body` as JSON. An empty body is an empty object.
 ///
 /// # Errors
-/// 400 for what is no JSON, and for names that are not known: a misspelt one would silently do nothing.
+///
+/// Returns 400 for invalid JSON, and for unknown names, because a misspelt one would silently do nothing.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| {

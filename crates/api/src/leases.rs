@@ -1,4 +1,4 @@
-//! Leases over HTTP: made, ended, reset, and kept as templates.
+//! Leases over HTTP: begins, resets and ends them, and makes templates of them.
 
 use std::borrow::Cow;
 
@@ -17,24 +17,24 @@ use crate::json::Json;
 use crate::problem::Problem;
 use crate::{ApiState, OnFailure, SharedState, measured, path, templates};
 
-/// Characters of a test's name that are kept.
+/// Most characters of a test's name that pgfresh keeps.
 const LONGEST_TEST: usize = 1000;
 
-/// How a database is wanted.
+/// Request for a lease.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LeaseRequest {
     template: Option<String>,
     name: Option<String>,
     isolation: Option<String>,
-    /// The process whose end is the end of the lease, if it has one: see `GET /v1/hold`.
+    /// Holder whose end ends the lease, if it has one: see `GET /v1/hold`.
     holder: Option<String>,
-    /// Whether its statements are recorded, for [`crate::measured`].
+    /// Whether pgfresh records the lease's statements, for [`crate::measured`].
     #[serde(default)]
     record: bool,
 }
 
-/// A leased database.
+/// Leased database.
 #[derive(Debug, Serialize)]
 pub(crate) struct Leased {
     name: String,
@@ -42,23 +42,23 @@ pub(crate) struct Leased {
     jdbc_url: String,
     socket_url: String,
     template: String,
-    /// Whether its statements are recorded.
+    /// Whether pgfresh records the lease's statements.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     recorded: bool,
 }
 
-/// A database, and what is known of it; without anything that lets a reader connect.
+/// Description of a database, without anything that lets a reader connect.
 #[derive(Debug, Serialize)]
 pub(crate) struct Look {
     name: String,
-    /// These while it is leased.
+    /// Template of the lease. This and the next two are missing if the database is no lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     template: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sessions: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     age_seconds: Option<f64>,
-    /// What it has run last, where databases of failed tests are kept.
+    /// Last statements of the database, if pgfresh keeps the databases of failed tests.
     #[serde(skip_serializing_if = "Option::is_none")]
     statements: Option<Vec<ExecutedStatement>>,
 }
@@ -68,9 +68,9 @@ pub(crate) struct Look {
 pub(crate) struct Reset {
     #[serde(default)]
     close_sessions: bool,
-    /// The name of the test that is over.
+    /// Name of the test that has ended.
     test: Option<String>,
-    /// What it may have done.
+    /// Most statements that the test may have run.
     statements: Option<u64>,
     n_plus_one: Option<u64>,
     time: Option<String>,
@@ -126,9 +126,9 @@ fn no_isolation(word: &str, why: &str) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "22023", what).hint("Leave it out for the server's own.")
 }
 
-/// Leases a database; returns its name and its template's.
+/// Leases a database. Returns its name and its template's.
 ///
-/// If the request is dropped meanwhile, so is a lease whose name no client will learn, or that ends with its client.
+/// If the request is dropped meanwhile, ends a lease whose name no client will learn, or that ends with its client.
 async fn leased(
     api: &ApiState,
     isolation: Isolation,
@@ -149,7 +149,7 @@ async fn leased(
     Ok(answered.await.map_err(|_| Problem::defect())??)
 }
 
-/// The lease of that name, if it is one.
+/// Returns the lease with that name, if there is one.
 pub(crate) async fn find(api: &ApiState, name: &str) -> Result<Option<LeaseStatus>, Problem> {
     let status = crate::status::look(api).await?;
     Ok(status.leases.into_iter().find(|lease| lease.database == lease::cut(name)))
@@ -175,7 +175,7 @@ pub(crate) async fn look(State(api): SharedState, Path(name): Path<String>) -> R
     }))
 }
 
-/// Whether the holder says that its test failed: `?failed=true`.
+/// Whether the client reports that its test failed: `?failed=true`.
 fn has_failed(uri: &Uri) -> Result<bool, Problem> {
     match path::query(uri, "failed").as_deref() {
         None | Some("false") => Ok(false),
@@ -184,7 +184,7 @@ fn has_failed(uri: &Uri) -> Result<bool, Problem> {
     }
 }
 
-/// A test's name as it is shown: its first characters, those escaped that a terminal would not print as they are.
+/// Shortens a test's name and escapes characters that a terminal would not print as they are.
 fn one_line(test: &str) -> String {
     let end = test.char_indices().nth(LONGEST_TEST).map_or(test.len(), |(end, _)| end);
     server::printable(&test[..end])
@@ -208,7 +208,7 @@ pub(crate) async fn release(
     let shown = test.as_deref().map(one_line);
     api.events.test_ended(&name, shown.as_deref());
     let leased = name.clone();
-    // Before its end: after it the name may be another client's.
+    // Has to come before the end of the lease: after it the name may be another client's.
     api.holders.forget(&name);
     if failed && api.on_failure != OnFailure::Release {
         let lease = find(&api, &name).await?;
@@ -242,7 +242,7 @@ pub(crate) async fn release(
     Ok(measured::answer(over, None))
 }
 
-/// Removes the database if a run has left it to this server. Returns whether it has.
+/// Removes the database if an earlier run has left it to this server. Returns whether it did.
 async fn release_inherited(api: &ApiState, name: &str) -> Result<bool, Problem> {
     let Some(recent) = api.history() else { return Ok(false) };
     if !recent.kept_as(name).is_some_and(|kept| kept.inherited) {
@@ -254,10 +254,10 @@ async fn release_inherited(api: &ApiState, name: &str) -> Result<bool, Problem> 
     Ok(true)
 }
 
-/// Removes what earlier failures of a test left: one database is enough to see why it fails.
+/// Removes databases of earlier failures of a test, because one is enough to see why it fails.
 fn release_former(api: &ApiState, former: Vec<String>) {
     let leases = api.leases.clone();
-    // The test does not wait for it.
+    // The test does not wait for the removal.
     spawn_blocking(move || former.iter().for_each(|name| release_abandoned(&leases, name)));
 }
 

@@ -1,7 +1,7 @@
 //! HTTP on the gateway's port: leases as JSON, integresql's REST API, metrics, and a live page.
 //!
-//! Makes an [`Api`], one for each gateway, and serves with it the requests of any number of connections. It keeps nothing
-//! but what integresql's clients were told; all else is asked of [`Leases`].
+//! The crate makes an [`Api`], one for each gateway, which serves the requests of any number of connections. It stores
+//! nothing but the templates and numbers of integresql's clients, and the holders. [`Leases`] has all other state.
 //!
 //! ```text
 //! connection ── guard: host, origin, secret ── routes ┬─ leases ────── Leases
@@ -45,54 +45,54 @@ use self::holders::Holders;
 pub use self::invitation::invite;
 use self::templates::IntegresqlTemplates;
 
-/// How long a client may take for the head of a request, the wait for it included, and again for its body.
+/// Timeout for the head of a request, which includes the wait for it, and again for its body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes that the head of a request may have, and its body: names, not data.
+/// Most bytes of a request's head, and of its body: names, not data.
 const LONGEST_HEAD: usize = 64 << 10;
 const LONGEST_BODY: usize = 1 << 20;
 
-/// How long a client that says nothing more may be about to be gone: on a busy machine its thread may lose the processor while it
-/// closes the connection.
+/// Longest time between a client's end of sending and its departure. On a busy machine its thread may lose the
+/// processor while it closes the connection.
 const CLOSING: Duration = Duration::from_millis(50);
 
-/// What becomes of the database of a failed test.
+/// Treatment of the database of a failed test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// The same as of all others.
+    /// Releases the database, like that of any other test.
     #[default]
     Release,
-    /// It stays, and the [`StatementHistory`] names it.
+    /// Keeps the database, which the [`StatementHistory`] then names.
     Keep,
-    /// The same, and who released it hears where it is: this server is going to last.
+    /// Keeps the database, and sends its URL to the client that released it, because this server is going to last.
     KeepAndTell,
 }
 
-/// The HTTP side of one gateway.
+/// HTTP API of one gateway.
 #[derive(Debug)]
 pub struct Api {
     router: Router,
 }
 
-/// What its routes share.
+/// State that all routes share.
 #[derive(Debug)]
 struct ApiState {
     leases: Leases,
     access: Arc<Access>,
-    /// What integresql's clients have made.
+    /// Templates that integresql's clients have made.
     templates: IntegresqlTemplates,
     holders: Holders,
     on_failure: OnFailure,
-    /// There where databases of failed tests are kept.
+    /// Statements and kept databases; `None` if pgfresh keeps no databases of failed tests.
     history: Option<Arc<StatementHistory>>,
-    /// Hears of the ends of tests.
+    /// Log that gets the ends of tests.
     events: EventSource,
-    /// What leases have run.
+    /// Recorder of the statements of leases.
     recorder: Arc<StatementRecorder>,
     since: Instant,
 }
 
 impl ApiState {
-    /// What is known of databases of failed tests that are still there.
+    /// Returns the history, after it has forgotten kept databases that no longer exist.
     fn history(&self) -> Option<&StatementHistory> {
         let history = self.history.as_deref()?;
         history.forget_gone(&self.leases);
@@ -100,11 +100,11 @@ impl ApiState {
     }
 }
 
-/// How handlers get at it.
+/// Extractor of the shared state in handlers.
 type SharedState = State<Arc<ApiState>>;
 
 impl Api {
-    /// One for the gateway whose addresses `access` has.
+    /// Creates the API of the gateway whose addresses `access` has.
     #[must_use]
     pub fn new(
         leases: Leases,
@@ -138,7 +138,7 @@ impl HttpService for Api {
         let departure = stream.departure();
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            // Whether a client that says nothing more is gone, `departure` knows better.
+            // `departure` knows better whether a client that sends nothing more is gone.
             .half_close(true)
             .header_read_timeout(REQUEST_TIMEOUT)
             .max_buf_size(LONGEST_HEAD)
@@ -148,7 +148,7 @@ impl HttpService for Api {
                 Ok(departure) => departure,
                 Err(error) => return tracing::debug!(%error, "could not watch an HTTP connection"),
             };
-            // The client sent no HTTP: hyper has told it what it could be told.
+            // The client sent no HTTP. hyper has answered if it could.
             if let Some(Err(error)) = until_gone(connection, &departure).await {
                 tracing::debug!(%error, "an HTTP connection ended early");
             }
@@ -156,8 +156,8 @@ impl HttpService for Api {
     }
 }
 
-/// Runs `connection` to its end, unless the client is gone before: what it has asked for ends with it. That is looked at before
-/// each answer, or a lease that no client knows of would stay.
+/// Runs `connection` to its end, unless the client goes away before. Then its request is dropped. The check comes
+/// before each response, so that no lease stays whose client does not know it.
 async fn until_gone<T>(connection: impl Future<Output = T>, departure: &Departure) -> Option<T> {
     let mut connection = pin!(connection);
     tokio::select! {

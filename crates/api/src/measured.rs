@@ -1,4 +1,4 @@
-//! What a lease has run, and whether that is beyond a budget.
+//! Statements of a lease, and whether they exceed a budget.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::json::Json;
 use crate::problem::Problem;
 use crate::{ApiState, SharedState, path};
 
-/// What a lease has run since it began or was reset.
+/// Statements of a lease since it began or was reset.
 #[derive(Debug, Serialize)]
 pub(crate) struct MeasuredAnswer {
-    /// Where the database was kept, after a release.
+    /// URL of the kept database, after a release.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
-    /// What to tell of a test beyond its budget.
+    /// Report for a test that exceeded its budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     over_budget: Vec<ExceededLimit>,
@@ -51,10 +51,11 @@ pub(crate) async fn statements(
     Ok(Json(MeasuredAnswer::new(measured, None)))
 }
 
-/// What the lease `name` has run, if that is beyond `own` or the budget of all tests.
+/// Measures the lease `name`. Returns its statements if they exceed `own` or the budget of all tests.
 ///
 /// # Errors
-/// 409 if there is a budget and it cannot be told.
+///
+/// Returns 409 if `own` has a limit, but the lease is not recorded.
 pub(crate) fn beyond(api: &ApiState, name: &str, own: &Budget) -> Result<Option<TestMeasurement>, Problem> {
     match api.recorder.measure(name, own, &api.leases) {
         None if !own.is_empty() && api.leases.isolation(name).is_some() => Err(not_recorded(name)),
@@ -62,7 +63,7 @@ pub(crate) fn beyond(api: &ApiState, name: &str, own: &Budget) -> Result<Option<
     }
 }
 
-/// The answer to the end of a test.
+/// Response to the end of a test.
 pub(crate) fn answer(over: Option<TestMeasurement>, url: Option<String>) -> Response {
     match (over, url) {
         (Some(over), url) => Json(MeasuredAnswer::new(over, url)).into_response(),
@@ -71,7 +72,7 @@ pub(crate) fn answer(over: Option<TestMeasurement>, url: Option<String>) -> Resp
     }
 }
 
-/// The budget in the query: `?statements=5&n_plus_one=0&time=200ms`.
+/// Reads the budget in the query: `?statements=5&n_plus_one=0&time=200ms`.
 pub(crate) fn budget_of(uri: &Uri) -> Result<Budget, Problem> {
     let count = |name: &str| match path::query(uri, name) {
         None => Ok(None),
@@ -87,7 +88,7 @@ pub(crate) fn budget_of(uri: &Uri) -> Result<Budget, Problem> {
     })
 }
 
-/// A time with its unit.
+/// Reads a time with its unit.
 pub(crate) fn time(text: Option<&str>) -> Result<Option<Duration>, Problem> {
     let parse = |text| {
         parse_span(text)

@@ -1,4 +1,4 @@
-//! The live page: one file that asks for nothing from anywhere else.
+//! Live page: one file that loads nothing from elsewhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,10 +10,10 @@ use gateway::Access;
 use crate::{SharedState, guard};
 
 const PAGE: &str = include_str!("page.html");
-/// Stands in the file where the nonce goes.
+/// Placeholder for the nonce in the file.
 const NONCE: &str = "{nonce}";
 
-/// `GET /`: the page, with a cookie by which it may look on without the secret in its address.
+/// `GET /`: returns the page, with a cookie for reading, so that its address need not have the secret.
 pub(crate) async fn page(State(api): SharedState) -> Response {
     render(&api.access)
 }
@@ -32,7 +32,7 @@ fn render(access: &Access) -> Response {
     (headers, PAGE.replace(NONCE, &nonce)).into_response()
 }
 
-/// Another one for each response, which cannot be guessed without the secret.
+/// Returns a new nonce for each response. Nobody can guess it without the secret.
 fn nonce(access: &Access) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let key = blake3::derive_key("pgfresh 2026 nonce of the live page", access.secret().as_bytes());

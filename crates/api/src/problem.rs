@@ -1,28 +1,28 @@
-//! Why a request was not served: problems with their SQLSTATE.
+//! Errors of requests, with their SQLSTATE.
 
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use lease::LeaseError;
 use serde::Serialize;
 
-/// Why a request was not served.
+/// Error of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Problem {
     #[serde(skip)]
     pub(crate) status: StatusCode,
-    /// A SQLSTATE, so that there is one list of codes for SQL and HTTP.
+    /// SQLSTATE, so that SQL and HTTP share one list of codes.
     code: String,
     pub(crate) message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
-    /// A header that belongs to the status: `Allow`, `WWW-Authenticate`.
+    /// Header that belongs to the status: `Allow`, `WWW-Authenticate`.
     #[serde(skip)]
     pub(crate) header: Option<Box<(HeaderName, String)>>,
 }
 
-/// A response without words: [`crate::render`] knows whose client reads them.
+/// Creates a response without a body. [`crate::render`] knows which client reads it.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
@@ -37,7 +37,7 @@ impl Problem {
         Self { status, code, message, detail: None, hint: None, header: None }
     }
 
-    /// A parameter has a value that it cannot have.
+    /// Error of a parameter with an invalid value.
     pub(crate) fn invalid(name: &str, value: &str, hint: impl Into<String>) -> Self {
         let what = format!("invalid value for \"{name}\": \"{value}\"");
         Self::new(StatusCode::BAD_REQUEST, "22023", what).hint(hint)
@@ -58,12 +58,12 @@ impl Problem {
         self
     }
 
-    /// Takes the end of the server as done.
+    /// Treats the end of the server as success.
     pub(crate) fn unless_closed(self) -> Result<StatusCode, Self> {
         if self.code == "57P01" { Ok(StatusCode::NO_CONTENT) } else { Err(self) }
     }
 
-    /// A defect of pgfresh: code panicked.
+    /// Internal error: a panic in pgfresh.
     pub(crate) fn defect() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "XX000", "the request ended in an internal error")
     }
@@ -76,7 +76,7 @@ impl From<LeaseError> for Problem {
             "3D000" => StatusCode::NOT_FOUND,
             "42602" | "0A000" => StatusCode::BAD_REQUEST,
             "42P04" | "55006" => StatusCode::CONFLICT,
-            // Connection exceptions, insufficient resources: not the request's fault, and it may pass.
+            // Connection exceptions and insufficient resources may pass, and are not the client's fault.
             _ if code.starts_with("08") || code.starts_with("53") => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

@@ -1,4 +1,4 @@
-//! Last of all: problems are put into words, and every response says what all say.
+//! Outermost layer: renders problems, and adds the headers of all responses.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
@@ -10,7 +10,7 @@ use crate::json::Json;
 use crate::path;
 use crate::problem::Problem;
 
-/// What every response says: nothing here is for caches, other pages or guessing.
+/// Headers of every response, against caches, other pages and content sniffing.
 const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -18,16 +18,16 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// A problem as clients see it.
+/// Problem as clients see it.
 #[derive(Serialize)]
 struct Report<'a> {
     error: &'a Problem,
-    /// The message again, where integresql's clients look for it.
+    /// Copy of the message, where integresql's clients look for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
 }
 
-/// Puts problems into words, and what every response says on all responses.
+/// Renders a problem as JSON or as a page, and adds the headers of all responses.
 pub(crate) async fn render(request: Request, next: Next) -> Response {
     let plain = path::is_integresql(request.uri().path());
     let is_page = request.uri().path() == "/" && accepts_html(request.headers());
@@ -38,13 +38,13 @@ pub(crate) async fn render(request: Request, next: Next) -> Response {
     (HEADERS, response).into_response()
 }
 
-/// As JSON; `plain` repeats the message at the top, as integresql words its errors.
+/// Renders a problem as JSON. `plain` repeats the message at the top, as integresql's errors have it.
 fn in_words(problem: &Problem, plain: bool) -> Response {
     let report = Report { error: problem, message: plain.then_some(&problem.message) };
     (problem.status, problem.header.clone().map(|header| [*header]), Json(report)).into_response()
 }
 
-/// Whether a browser asks for something to show.
+/// Whether a browser asks for a page.
 fn accepts_html(headers: &HeaderMap) -> bool {
     headers
         .get(header::ACCEPT)
@@ -52,7 +52,7 @@ fn accepts_html(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.contains("text/html"))
 }
 
-/// For people, in the place of the live page.
+/// Renders a problem as a page in the place of the live page.
 fn on_a_page(problem: &Problem) -> Response {
     let message = problem.message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let text = format!(

@@ -1,4 +1,4 @@
-//! Which request means what: the table of routes, and the layers that a request passes on its way to them.
+//! Table of routes, and the layers that every request passes first.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::{
     render, status,
 };
 
-/// All routes. integresql's are those of its `internal/api/templates/routes.go` and `admin/routes.go`, 1.1.0.
+/// Returns all routes. integresql's are those of its `internal/api/templates/routes.go` and `admin/routes.go`, 1.1.0.
 pub(crate) fn table<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -60,7 +60,7 @@ where
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
 }
 
-/// Puts `routes` behind what all requests pass. The last layer has a request first.
+/// Wraps `routes` in the layers for all requests. A request passes the last layer first.
 pub(crate) fn guarded(routes: Router, access: Arc<Access>) -> Router {
     Router::new()
         .fallback_service(routes)
@@ -71,7 +71,7 @@ pub(crate) fn guarded(routes: Router, access: Arc<Access>) -> Router {
         .layer(map_request(|request| ready(path::normalize(guard::take_secret(request)))))
 }
 
-/// Answers a method that the path does not have with those that it has.
+/// Answers a method that the path lacks with the methods that it has.
 async fn refuse_other_methods(mut request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::guard::Ends;
 
-    /// Stands where no server is: a handler that gets hold of it has been reached.
+    /// State without a server. A handler that extracts it panics, which shows that a request has reached it.
     #[derive(Clone)]
     struct Reached;
 
@@ -112,8 +112,8 @@ mod tests {
         }
     }
 
-    /// What a program at the unix socket is answered; `None` if a handler was reached, which is a defect where that is
-    /// in a task of its own.
+    /// Response to a program at the unix socket. Returns `None` if the request has reached a handler, whose panic is a
+    /// defect when it happens in a spawned task.
     async fn asked(method: &str, uri: &str) -> Option<Response> {
         let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None);
         let router = guarded(table().with_state(Reached), Arc::new(access)).layer(Extension(None::<Ends>));
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Each path and what is allowed there.
+    /// Paths, with the methods that each has.
     const PATHS: [(&str, &str); 20] = [
         ("/", "GET"),
         ("/metrics", "GET"),
@@ -207,7 +207,7 @@ mod tests {
             assert!(asked(method, &path).await.is_none(), "{method} {path}");
             assert_eq!(asked("BREW", &path).await.unwrap().headers()[ALLOW], allowed, "{path}");
         }
-        // A sign that divides paths divides none when it is encoded.
+        // An encoded slash does not divide a path.
         assert_eq!(asked("GET", "/v1%2Fstatus").await.unwrap().status(), StatusCode::NOT_FOUND);
         assert!(asked("GET", "/token/any/v1/st%61tus?a=b").await.is_none());
     }

@@ -1,4 +1,4 @@
-//! What there is now, as JSON: once, or each second.
+//! Current status as JSON, once or every second.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::json::Json;
 use crate::problem::Problem;
 use crate::{ApiState, SharedState};
 
-/// Between two events.
+/// Time between two events.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// [`Status`] as programs read it: seconds, bytes, and counts since the start.
+/// [`Status`] for programs: seconds, bytes, and counts since the start.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     version: &'static str,
@@ -30,19 +30,19 @@ pub(crate) struct Report {
     leases: Vec<LeaseReport>,
     created: Work,
     recycled: Work,
-    /// Databases that were not recycled, by reason.
+    /// Number of databases that were not recycled, by reason.
     dropped: BTreeMap<&'static str, u64>,
     sessions: Sessions,
     /// Recycled databases that were not fresh.
     differences: Vec<Difference>,
     leaks: Vec<SharedStateChange>,
-    /// Background tasks that failed, by task.
+    /// Number of failed background tasks, by task.
     errors: BTreeMap<&'static str, u64>,
-    /// The databases of failed tests.
+    /// Kept databases of failed tests.
     kept: Vec<KeptReport>,
 }
 
-/// A kept database, and the test that failed.
+/// Kept database, and the test that failed.
 #[derive(Debug, Serialize)]
 struct KeptReport {
     database: String,
@@ -63,14 +63,14 @@ struct LeaseReport {
     age_seconds: f64,
 }
 
-/// Databases made one way or the other, and the time that took.
+/// Number of databases created or recycled, and the time for all of them.
 #[derive(Debug, Serialize)]
 struct Work {
     count: u64,
     seconds: f64,
 }
 
-/// Sessions begun, by what they found.
+/// Number of sessions that began with a warm backend, and with a cold one.
 #[derive(Debug, Serialize)]
 struct Sessions {
     warm: u64,
@@ -109,12 +109,12 @@ impl Report {
     }
 }
 
-/// To the microsecond: more is noise.
+/// Seconds, rounded to the microsecond, because more digits are noise.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e6
 }
 
-/// What there is now.
+/// Returns the current status.
 pub(crate) async fn look(api: &ApiState) -> Result<Status, Problem> {
     blocking(&api.leases, |leases| Ok(leases.status())).await
 }
@@ -124,8 +124,8 @@ pub(crate) async fn once(State(api): SharedState) -> Result<Json<Report>, Proble
     Report::of(&api).await.map(Json)
 }
 
-/// `GET /v1/events`: the status as server-sent events. A client that reads slowly misses some: the next one is made
-/// when there is room for it. Source: WHATWG HTML, 9.2.
+/// `GET /v1/events`: streams the status as server-sent events. A client that reads slowly misses some, because pgfresh
+/// creates the next one only when there is room for it. Source: WHATWG HTML, 9.2.
 pub(crate) async fn events(State(api): SharedState) -> impl IntoResponse {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -138,7 +138,7 @@ pub(crate) async fn events(State(api): SharedState) -> impl IntoResponse {
 }
 
 fn event(report: &Report) -> serde_json::Result<String> {
-    // JSON has no line breaks of its own.
+    // JSON text has no line breaks.
     Ok(format!("data: {}\n\n", serde_json::to_string(report)?))
 }
 

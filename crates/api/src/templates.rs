@@ -1,4 +1,4 @@
-//! The templates that integresql's clients have made: their names, how far they are, and the numbers of their tests.
+//! Templates that integresql's clients have made: their names, their phases, and the numbers of their tests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -9,34 +9,34 @@ use tokio::sync::watch;
 
 use crate::problem::Problem;
 
-/// What the names of templates begin with, and their databases'.
+/// Beginning of the names of templates, and of their databases.
 pub(crate) const PREFIX: &str = "integresql_";
-/// Letters of a hash that go into names; a number makes them unique.
+/// Letters of a hash that go into a name. A serial number makes the name unique.
 const LETTERS: usize = 12;
 
-/// All templates that clients have made, by hash.
+/// Templates of all clients, by hash.
 #[derive(Debug, Default)]
 pub(crate) struct IntegresqlTemplates(Mutex<Templates>);
 
 #[derive(Debug, Default)]
 struct Templates {
     by_hash: HashMap<String, Arc<Template>>,
-    /// Of the last one made.
+    /// Serial number of the last template.
     serial: u64,
 }
 
-/// One of them.
+/// Template that a client has made.
 #[derive(Debug)]
 pub(crate) struct Template {
-    /// The name that the template has at the databases, and its databases' names begin with.
+    /// Name of the template in pgfresh, which begins the names of its databases.
     pub(crate) name: String,
     pub(crate) phase: watch::Sender<Phase>,
     tests: Mutex<BTreeMap<usize, Number>>,
-    /// Held while it is finalised or discarded.
+    /// Lock for finalizing and discarding.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
 
-/// How far a template is.
+/// Phase of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Filling,
@@ -44,17 +44,17 @@ pub(crate) enum Phase {
     Discarded,
 }
 
-/// What a number that is not free is used for.
+/// State of a number that is not free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Number {
-    /// Its database is leased or given back just now, or SQL has made one of that name.
+    /// A lease or a release of its database is under way, or SQL has created a database of its name.
     Busy,
-    /// A client has its database.
+    /// A client has the database.
     HandedOut,
 }
 
-/// Whether a database of that name can only be one of these: it is there from when a client is told the name until that
-/// client gives it back, and never a copy of another template.
+/// Whether only this API leases a database of that name. Then the lease lasts from the response to the client until the
+/// client gives it back, and never is a copy of another template.
 pub(crate) fn is_ours(name: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
@@ -70,7 +70,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
 }
 
 impl IntegresqlTemplates {
-    /// Puts a template there, to be filled; `None` if there is one of that hash.
+    /// Adds a template to be filled. Returns `None` if there is one of that hash.
     pub(crate) fn add(&self, hash: &str) -> Option<Arc<Template>> {
         let mut templates = lock(&self.0);
         if templates.by_hash.contains_key(hash) {
@@ -106,7 +106,7 @@ impl Template {
         }
     }
 
-    /// The database that the client fills.
+    /// Name of the database that the client fills.
     pub(crate) fn building(&self) -> String {
         format!("{}_template", self.name)
     }
@@ -124,15 +124,15 @@ impl Template {
         free
     }
 
-    /// A client has the database of a number that was taken.
+    /// Marks a taken number as in the hands of a client.
     pub(crate) fn hand_out(&self, id: usize) {
         if let Some(number) = lock(&self.tests).get_mut(&id) {
             *number = Number::HandedOut;
         }
     }
 
-    /// Takes a number back from its client, of several that give it back from the first; false if no client has it. It is not
-    /// free yet.
+    /// Takes a number back from its client, but does not free it. Returns false if no client has it, so that only the
+    /// first of several requests succeeds.
     pub(crate) fn take_back(&self, id: usize) -> bool {
         let mut tests = lock(&self.tests);
         tests.get_mut(&id).is_some_and(|number| std::mem::replace(number, Number::Busy) == Number::HandedOut)
