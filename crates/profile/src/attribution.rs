@@ -1,10 +1,12 @@
-//! The time of a recording, handed out to what was seen in it.
+//! Attributes the time of a recording to the work that its samples show.
 //!
-//! Each look stands for half of the seconds to either neighbour. *Session time* counts them for every session at work, so three at
-//! once make three seconds a second. *Wall time* divides them among the sessions at work, so all of it and the time in
-//! which none was add up to the length of the recording. *Saved time* divides them among as many as are at work at once as a
-//! rule around that moment: what all would be over sooner without them. Of three that share their work one may wait in vain
-//! while the others go on; while a single one prepares for the three, all wait for it.
+//! Each sample represents half of the seconds to either neighbour. *Session time* counts them for every session at
+//! work, so three at once make three seconds a second. *Wall time* divides them among the sessions at work. All wall
+//! time and the time without such a session add up to the length of the recording.
+//!
+//! *Saved time* divides the seconds among the usual number of sessions at work around that moment. It estimates how
+//! much sooner all sessions would end without the work. If three sessions share their work, one of them may wait while
+//! the others continue. If one session prepares for the three, all wait for it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,77 +15,78 @@ use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
 
-/// Sessions that are at work at once for less than this share of the time in the database are not called usual.
+/// Smallest share of the time in the database from which on a number of sessions at work counts as usual.
 const RARE: f64 = 0.05;
-/// Where a backend flushes a file that it has just made. Source: the manual's table of I/O wait events, 13 to 18.
+/// Wait event of a backend that flushes a file right after it has created it. Source: the manual's table of I/O wait
+/// events, 13 to 18.
 const NEW_FILE: &str = "IO DataFileImmediateSync";
-/// Seconds before or after a moment in which it is counted how many are at work at once: enough looks to see a rule.
+/// Seconds before or after a moment that determine its usual number of sessions at work. They have enough samples.
 const AROUND: f64 = 1.0;
-/// Standard errors to either side of a mean that 95 % of all means lie within.
+/// Standard errors on either side of the mean for a confidence interval of 95 %.
 const SURE: f64 = 1.96;
 
-/// What one statement took, whatever its values were.
+/// Time and runs of one statement, with any values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spent {
-    /// Its time.
+    /// Time of all runs.
     pub time: Time,
-    /// How many times it was seen to run, in all recordings.
+    /// Number of runs in samples, in all recordings.
     pub seen: usize,
-    /// How many times it ran in each, about; at least as often as it was seen to.
+    /// Estimated number of runs in each recording, at least `seen` divided by the recordings.
     ///
-    /// A look that meets a run of length d finds it begun d/2 ago, on average, so that 2 e is its length where e is the
-    /// mean of what was found; and the time divided by that is how many there were. Right if they are about equally
-    /// long; long ones among short ones make it too small.
+    /// A sample in a run of length d comes d/2 after its start, on average. So the length of a run is twice the mean
+    /// elapsed time, and the total time divided by it is the number of runs. The estimate is right for runs of about
+    /// equal length. Long runs among short ones make it too small.
     pub runs: f64,
 }
 
 impl Spent {
-    /// Seconds of one run, about.
+    /// Mean duration of a run in seconds.
     #[must_use]
     pub fn each(&self) -> f64 {
         self.time.sessions / self.runs.max(1.0)
     }
 }
 
-/// Where the time went.
+/// Attribution of a recording's time.
 #[derive(Debug, Clone, Default)]
 pub struct Attribution {
-    /// Whether times and runs are as they were, and not about what looks make of them.
+    /// Whether times and runs are exact, rather than estimated from samples.
     pub exact: bool,
-    /// Seconds from begin to end.
+    /// Length of the recording in seconds.
     pub wall: f64,
-    /// Seconds of the wall clock and of sessions during which the server was at work for a client.
+    /// Time in which the server was at work for a client.
     pub database: Time,
-    /// Seconds in which the server was not at work, but a transaction was open.
+    /// Seconds in which a transaction was open, but the server not at work.
     pub in_transaction: f64,
-    /// How many sessions are at work at once as a rule, while one is.
+    /// Usual number of sessions at work at once, while there is one.
     pub width: f64,
-    /// How many ever were.
+    /// Greatest number of sessions at work at once.
     pub most: usize,
-    /// By kind of statement.
+    /// Time by kind of statement.
     pub kinds: BTreeMap<StatementKind, Time>,
-    /// By what was waited for.
+    /// Time by cause of the wait.
     pub causes: BTreeMap<Cause, Time>,
-    /// By both.
+    /// Time by kind and cause.
     pub both: BTreeMap<(StatementKind, Cause), Time>,
-    /// By statement, its number in the recording first; what took longest comes first.
+    /// Time by statement, which is a number of the recording. The longest time comes first.
     pub statements: Vec<(u32, Spent)>,
-    /// By database; what took longest comes first.
+    /// Time by database. The longest comes first.
     pub databases: Vec<(String, Time)>,
-    /// What empties tables, with the commits of such transactions.
+    /// Statements that empty tables, with the commits of their transactions.
     pub clean_up: Spent,
-    /// Seconds of sessions, out of looks, that did not come through the gateway; nothing where there is none.
+    /// Seconds of sessions in samples that did not come through the gateway; 0 without an exact report.
     pub(crate) strangers: f64,
-    /// Waiting for syncs, its own or that of the session that holds its lock.
+    /// Time of waits for syncs: the session's own, or those of a session that holds its lock.
     pub syncing: Time,
-    /// Seconds by which what is saved of that may be off, because of the moments between two looks.
+    /// Standard error of the saved syncing time in seconds, times 1.96. It comes from the moments between samples.
     pub syncing_error: f64,
-    /// Waiting for files that are new and flushed at once, before the statement that has made them is done.
+    /// Time of waits for new files that the server flushes at once, before the end of the statement that creates them.
     pub new_files: Time,
 }
 
 impl Attribution {
-    /// Hands out the time of `recording` by its looks alone.
+    /// Attributes the time of `recording` by its samples alone.
     pub(crate) fn sampled(recording: &Recording) -> Self {
         let mut attribution = Self { wall: recording.seconds, ..Self::default() };
         let mut runs = Runs::default();
@@ -157,7 +160,7 @@ impl Attribution {
         self
     }
 
-    /// How many sessions are at work at once as a rule, out of the seconds for each number of them and those in all.
+    /// Usual number of sessions at work at once. `at_once` has the seconds for each number, and `all` their sum.
     pub(crate) fn usual(at_once: &BTreeMap<usize, f64>, all: f64) -> f64 {
         let mut seconds = 0.0;
         let usual = at_once.iter().rev().find(|(_, time)| {
@@ -173,13 +176,13 @@ impl Attribution {
         self.wall - self.database.wall
     }
 
-    /// A share of the whole time, 0 to 1.
+    /// Share of the recording's length, 0 to 1.
     #[must_use]
     pub fn share(&self, seconds: f64) -> f64 {
         if self.wall > 0.0 { seconds / self.wall } else { 0.0 }
     }
 
-    /// The greatest first, without those that took no time.
+    /// Returns the times, the greatest first.
     pub(crate) fn ranked<K: Copy>(times: &BTreeMap<K, Time>) -> Vec<(K, Time)> {
         let mut ranked: Vec<(K, Time)> = times.iter().map(|(key, time)| (*key, *time)).collect();
         ranked.sort_by(|(_, one), (_, other)| other.sessions.total_cmp(&one.sessions));
@@ -188,14 +191,16 @@ impl Attribution {
 }
 
 impl Snapshot {
-    /// How many sessions the server is at work for.
+    /// Number of sessions at work.
     fn at_work(&self) -> usize {
         self.seen.iter().filter(|seen| seen.state == State::Active).count()
     }
 }
 
-/// How many sessions are at work at once as a rule around each look: in the second before it or in the second after it,
-/// whichever has fewer, so that each look counts to the side of a change that it is on.
+/// Usual number of sessions at work around each sample.
+///
+/// It is that of the second before the sample or of the second after it, whichever is smaller. So each sample counts to
+/// its own side of a change.
 fn widths(looks: &[Snapshot]) -> Vec<f64> {
     let (mut at_once, mut from) = (BTreeMap::<usize, f64>::new(), 0);
     let mut until = |look: &Snapshot| {
@@ -208,26 +213,26 @@ fn widths(looks: &[Snapshot]) -> Vec<f64> {
         Attribution::usual(&at_once, busy)
     };
     let until: Vec<f64> = looks.iter().map(&mut until).collect();
-    // The last look that comes so long after a moment at most: the time until then ends with it.
+    // Index of the last sample within a second after the moment. The time before that sample ends with it.
     let later = |at: f64| looks.partition_point(|look| look.at <= at + AROUND).saturating_sub(1);
     let whole = looks.first().map_or(0, |first| later(first.at));
     let around = |(place, look): (usize, &Snapshot)| until[place.max(whole)].min(until[later(look.at)]);
     looks.iter().enumerate().map(around).collect()
 }
 
-/// What is only needed until all looks are handed out.
+/// Intermediate results until all samples are attributed.
 #[derive(Debug, Default)]
 struct Runs {
-    /// Seconds, by the number of sessions at work.
+    /// Seconds by the number of sessions at work.
     at_once: BTreeMap<usize, f64>,
     statements: HashMap<u32, Run>,
     databases: BTreeMap<String, Time>,
-    /// Transactions in which a table was emptied: session, and when they began.
+    /// Transactions that have emptied a table: session and start.
     clearing: HashSet<(u32, u64)>,
-    /// Seconds of syncs that the look before saw.
+    /// Seconds of syncs in the previous sample.
     before: f64,
-    /// The squares of the differences between two neighbours in that. Half of their sum is the variance of the whole, for
-    /// looks that follow each other as regularly as ours. Source: Wolter, Introduction to Variance Estimation, chapter 8.
+    /// Sum of the squared differences between neighbours. Half of it is the variance of the whole, for samples that
+    /// follow each other as regularly as these. Source: Wolter, Introduction to Variance Estimation, chapter 8.
     steps: f64,
 }
 
@@ -240,9 +245,9 @@ impl Runs {
 #[derive(Debug, Default)]
 struct Run {
     time: Time,
-    /// Session, and when it began.
+    /// Runs in samples: session and start.
     seen: HashSet<(u32, u64)>,
-    /// Seconds since the begin, weighted by the time for which each look stands.
+    /// Seconds since the start of the run, weighted by the time that each sample represents.
     elapsed: f64,
 }
 
@@ -253,7 +258,7 @@ impl Run {
         self.elapsed += seconds * seen.elapsed;
     }
 
-    /// In the mean of so many recordings.
+    /// Mean of `of` recordings.
     fn spent(&self, of: u32) -> Spent {
         let (time, seen) = (self.time, self.seen.len());
         let length = 2.0 * self.elapsed / time.sessions;
@@ -267,8 +272,9 @@ pub(crate) mod tests {
     use super::*;
     use pgwire::NormalizedStatement;
 
-    /// A recording out of looks of 10 ms, each given by `SESSION:SQL:WAIT` for those that are not idle; WAIT is `cpu`,
-    /// `sync`, `lock` or `open` (idle in a transaction). A statement lasts while it is seen without a gap.
+    /// Returns a recording with samples of 10 ms, each given by `SESSION:SQL:WAIT` for the sessions that are not idle.
+    /// WAIT is `cpu`, `sync`, `checkpoint`, `lock` or `open` (idle in a transaction). A statement lasts while
+    /// consecutive samples have it.
     pub(crate) fn recording(looks: &[&[&str]]) -> Recording {
         let mut recording = Recording { major: 15, ..Recording::default() };
         let mut running: HashMap<u32, (u32, f64)> = HashMap::new();
@@ -374,7 +380,7 @@ pub(crate) mod tests {
 
     #[test]
     fn runs_that_no_look_met_are_counted_in() {
-        // 1000 runs of 2 ms, one after the other, looked at every 15.1 ms.
+        // 1000 runs of 2 ms, one after the other, with a sample every 15.1 ms.
         let mut recording = recording(&[]);
         let template = super::tests::recording(&[&["a:TRUNCATE t:cpu"]]);
         (recording.sessions, recording.statements) = (template.sessions, template.statements);
@@ -423,14 +429,14 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_off_by_chance_is_within_the_error() {
-        // A sync takes 30 % of each 13 ms; looks come every 10 ms.
+        // A sync takes 30 % of each 13 ms. A sample comes every 10 ms.
         let seen = |look: u32| f64::from(look * 10 % 13) < 0.3 * 13.0;
         let looks: Vec<&[&str]> =
             (0..500).map(|look| if seen(look) { &["a:COMMIT:sync"] as &[&str] } else { &[] }).collect();
         let attribution = Attribution::of(&recording(&looks));
         let off = (attribution.syncing.saved - 0.3 * attribution.wall).abs();
         assert!(off < attribution.syncing_error && attribution.syncing_error < 0.3, "{off} {attribution:?}");
-        // Nothing is unknown of what does not change between two looks.
+        // A state that does not change between two samples has no error.
         let steady = Attribution::of(&recording(&[["a:COMMIT:sync"].as_slice(); 500]));
         assert!(steady.syncing_error < 0.02, "{steady:?}");
     }

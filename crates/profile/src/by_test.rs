@@ -1,9 +1,9 @@
-//! What each test did in its database, and what it did over and over.
+//! Work of each test in its database, with the queries that it repeated.
 //!
-//! A record is about the time in a database until a client names its test, gives the database back, or has left. Without a name it
-//! is a test only where each test has a database of its own. Unchanged suites share one database among all tests,
-//! or have one for each worker: a query that each of many tests runs once is no N+1 there. Transactions and savepoints do not
-//! delimit tests, because applications use them, too.
+//! A record has the time in a database until a client names its test, releases the database, or leaves. A record
+//! without a name is a test only if each test has its own database. Suites without changes for pgfresh share one
+//! database among all tests, or have one for each worker. There, a query that each of many tests runs once is no N+1.
+//! Transactions and savepoints do not delimit tests, because applications use them, too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,109 +13,108 @@ use crate::completed::CompletedStatement;
 use crate::time::Time;
 use pgwire::{QueryRuns, RepeatedPart, StatementKind};
 
-/// Repetitions that are kept of a test.
+/// Most repetitions in the record of a test.
 const KEPT: usize = 5;
 
-/// So many databases that most of them come one after another are one for each test.
+/// Fewest databases, used mostly one after another, that count as one for each test.
 const ONE_EACH: usize = 10;
-/// At most one in so many of them is in use at a time.
+/// Smallest ratio of all databases to those in use at once.
 const AT_ONCE: usize = 3;
-/// The database in which programs create and drop others: no test has it.
+/// Database in which programs create and drop others. No test has it.
 const MAINTENANCE: &str = "postgres";
 
-/// What one test did.
+/// Work of one test.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TestRecord {
-    /// As its runner calls it, or else the name of its database.
+    /// Test runner's name for the test, or else the name of its database.
     pub(crate) name: String,
-    /// Whether all of it is one test.
+    /// Whether the record has exactly one test.
     pub(crate) is_test: bool,
-    /// Time of its sessions in the database.
+    /// Time in which the server was at work for it.
     pub(crate) time: Time,
-    /// How many statements ran.
+    /// Number of statements that ran.
     pub(crate) statements: u64,
-    /// Rows that they returned or changed.
+    /// Number of rows that they returned or changed.
     pub(crate) rows: u64,
-    /// Sessions that were begun.
+    /// Number of new sessions.
     pub(crate) sessions: u64,
-    /// Commits that were asked for.
+    /// Number of COMMIT statements.
     pub(crate) commits: u64,
-    /// The statement that took longest, and its seconds.
+    /// Longest statement, and its seconds.
     pub(crate) longest: Option<(u32, f64)>,
-    /// Queries that the test ran over and over, those of most time first; none if it is not one test.
+    /// Queries that the test repeated, the longest first. Empty if the record is not one test.
     pub(crate) repetitions: Vec<Repetition>,
 }
 
-/// A query that was run over and over within a test.
+/// Query that a test repeated.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Repetition {
-    /// Its number.
+    /// Number of the statement.
     pub(crate) statement: u32,
-    /// How many times.
+    /// Number of runs.
     pub(crate) count: u64,
-    /// Seconds of it in all.
+    /// Seconds of all runs.
     pub(crate) seconds: f64,
-    /// What of it was repeated.
+    /// Kind of the repetition.
     pub(crate) kind: RepetitionKind,
 }
 
-/// What is repeated.
+/// Kinds of repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RepetitionKind {
-    /// The query, with other values each time: one query could do. `after`: the query before the first of them, which returned
-    /// several rows.
+    /// The query ran with different values each time, so that one query could replace the runs.
     NPlusOne {
-        /// Its number.
+        /// Number of the statement before the first run, if that returned several rows.
         after: Option<u32>,
     },
-    /// The query with its values.
+    /// The query ran with equal values.
     Identical,
 }
 
-/// All tests of a recording.
+/// Records of all tests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ByTest {
     at_work: HashMap<Arc<str>, Ongoing>,
     ended: Vec<Ended>,
 }
 
-/// The time in a database until its client gave it back.
+/// Record of a database that its client has released.
 #[derive(Debug, Clone)]
 struct Ended {
-    /// With its repetitions. It is a test if the client has named that.
+    /// Record with its repetitions. It is a test if the client has named it.
     record: TestRecord,
     lasted: Option<Lasted>,
 }
 
-/// When the first statement and the last one were done.
+/// Moments at which the first and the last statement ended.
 type Lasted = (Instant, Instant);
 
-/// A test that is not over.
+/// Record of a test that has not ended.
 #[derive(Debug, Clone, Default)]
 struct Ongoing {
     record: TestRecord,
     queries: HashMap<u32, Runs>,
-    /// The last statement, and its rows.
+    /// Last statement, and its rows.
     last: Option<(u32, u64)>,
     lasted: Option<Lasted>,
 }
 
-/// The runs of one query.
+/// Runs of one query.
 #[derive(Debug, Clone, Default)]
 struct Runs {
     counted: QueryRuns,
     seconds: f64,
-    /// The query before the first run, if that returned several rows.
+    /// Query before the first run, if that returned several rows.
     after: Option<u32>,
 }
 
 impl ByTest {
-    /// A session with this database was begun.
+    /// Notes a new session with this database.
     pub(crate) fn began(&mut self, database: &Arc<str>) {
         self.at_work.entry(Arc::clone(database)).or_default().record.sessions += 1;
     }
 
-    /// A statement was done, which took so long.
+    /// Notes a completed statement with its time.
     pub(crate) fn done(
         &mut self,
         done: &CompletedStatement<'_>,
@@ -134,7 +133,7 @@ impl ByTest {
             record.longest = Some((statement, time.sessions));
         }
         let last = ongoing.last.replace((statement, done.rows));
-        // What was run in a batch, no run waited for.
+        // No client waits for a single run in a batch.
         if kind == StatementKind::Select && done.runs == 1 {
             let after = last.filter(|(last, rows)| *last != statement && *rows > 1).map(|(last, _)| last);
             let runs = ongoing.queries.entry(statement).or_insert_with(|| Runs { after, ..Runs::default() });
@@ -143,7 +142,7 @@ impl ByTest {
         }
     }
 
-    /// The test that has used `database` is over; its runner calls it `name`.
+    /// Ends the test in `database`. `name` is the test runner's name for it.
     pub(crate) fn ended(&mut self, database: &str, name: Option<&str>) {
         if let Some((database, ongoing)) = self.at_work.remove_entry(database) {
             let lasted = ongoing.lasted;
@@ -152,7 +151,7 @@ impl ByTest {
         }
     }
 
-    /// All tests, those that are not over too, that of most time first.
+    /// Returns all records, also of tests that have not ended, the longest first.
     pub(crate) fn records(&self) -> Vec<TestRecord> {
         let one_each = self.has_one_database_for_each_test();
         let at_work = self.at_work.iter().map(|(database, ongoing)| {
@@ -173,8 +172,8 @@ impl ByTest {
         records
     }
 
-    /// Whether each test has a database, as far as that shows: there are many, and few are in use at a time. One for each worker is in
-    /// use until the end.
+    /// Whether each test has its own database, as far as times show: there are many databases, and few are in use at
+    /// once. A database for each worker is in use until the end.
     fn has_one_database_for_each_test(&self) -> bool {
         let of_tests = self.at_work.iter().filter(|(database, _)| &***database != MAINTENANCE);
         let at_work = of_tests.map(|(_, ongoing)| ongoing.lasted);
@@ -200,7 +199,7 @@ impl Ongoing {
 }
 
 impl Runs {
-    /// What was repeated, if that was often enough.
+    /// Returns the repetition of the query, if it ran often enough.
     fn repetition(self, statement: u32) -> Option<Repetition> {
         let Self { counted, seconds, after } = self;
         let kind = match counted.repeated()? {
@@ -229,8 +228,8 @@ mod tests {
         hasher.finish()
     }
 
-    /// Plays a statement, `DATABASE:SQL` or with bound values `DATABASE:SQL|VALUES`, which returns so many rows, and takes a
-    /// millisecond.
+    /// Plays a statement with `rows` rows, which takes a millisecond. The line is `DATABASE:SQL`, or
+    /// `DATABASE:SQL|VALUES` with bound values.
     fn play(tests: &mut ByTest, statements: &mut Interner<NormalizedStatement>, line: &str, rows: u64) {
         let (database, sql) = line.split_once(':').unwrap();
         let (sql, values) =
@@ -282,7 +281,7 @@ mod tests {
         tests.ended("t", Some("t"));
         let records = tests.records();
         assert_eq!(records[0].repetitions[0].kind, RepetitionKind::Identical);
-        // Different tests may ask the same; writes must be as many as there are.
+        // Different tests may run equal queries, and no write is a repetition.
         let apart: Vec<String> = (0..6).map(|test| format!("t{test}:SELECT 1")).collect();
         let apart: Vec<_> = apart
             .iter()
@@ -291,11 +290,11 @@ mod tests {
             .collect();
         let records = played(&apart).0.records();
         assert!(records.iter().all(|record| record.repetitions.is_empty()));
-        // Nor is a statement that commits by itself counted as COMMIT.
+        // A statement that commits by itself does not count as COMMIT.
         assert!(records.iter().all(|record| record.commits == 0));
     }
 
-    /// A query for each of many tests is no N+1 of one of them.
+    /// A query that each of many tests runs is no N+1 of one of them.
     #[test]
     fn databases_that_tests_share_have_no_repetitions() {
         let lookups =
@@ -307,17 +306,17 @@ mod tests {
         let one_after_another = |count: usize| {
             (0..count).flat_map(|database| lookups(&format!("d{database}"))).collect::<Vec<_>>()
         };
-        // Of a suite that shares one, of two that follow each other, and of one for each of twelve workers.
+        // One database for all tests, two one after the other, and one for each of twelve workers.
         assert_eq!(repetitions(&lookups("test_app")), 0);
         assert_eq!(repetitions(&one_after_another(2)), 0);
         let mut workers = one_after_another(12);
         workers.sort_by_key(|line| line.rsplit(' ').next().and_then(|key| key.parse::<u32>().ok()));
         assert_eq!(repetitions(&workers), 0);
-        // Nor is a database that a client gives back without a name.
+        // A database that its client releases without a name is no test either.
         let (mut tests, _) = played(&[("leased:SELECT 1", 1); 9]);
         tests.ended("leased", None);
         assert!(tests.records()[0].repetitions.is_empty());
-        // One for each test; in the maintenance database there are none.
+        // One database for each test. The maintenance database has no tests.
         let mut each = one_after_another(ONE_EACH);
         assert_eq!(repetitions(&each), ONE_EACH);
         each.extend(lookups(MAINTENANCE));

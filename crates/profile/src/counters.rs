@@ -106,7 +106,7 @@ impl Counters {
         self.with(self, |count, _| Some(count * factor))
     }
 
-    /// Combines each value with its counterpart, if both are known.
+    /// Combines each value with its counterpart, if both exist.
     fn with(self, other: Self, make: impl Fn(f64, f64) -> Option<f64>) -> Self {
         let both = |one: Option<f64>, other: Option<f64>| make(one?, other?);
         Self {

@@ -13,8 +13,8 @@ const MOST: f64 = 0.5;
 const LEAST: f64 = 0.03;
 
 impl Case<'_> {
-    /// Time of CREATE and DROP DATABASE, and of the sessions that exist for them, if both together are worth a finding: a tenth of the whole
-    /// time, or half of that in the database.
+    /// Time of CREATE and DROP DATABASE, and of the sessions that exist for them, if both are worth a finding. Together
+    /// they have to be a tenth of the whole time, or half of the time in the database.
     fn made_databases(&self) -> Option<[Time; 2]> {
         let statements = self.attribution.kinds.get(&StatementKind::Database).copied()?;
         let sessions = self.waiting_for_sessions(self.for_databases().1);
@@ -29,7 +29,7 @@ impl Case<'_> {
         self.made_databases().is_some()
     }
 
-    /// How many sessions exist for databases that are made by SQL, and the seconds that their clients waited for them.
+    /// Number of sessions that exist for databases created by SQL, and the seconds that their clients waited for them.
     pub(crate) fn for_databases(&self) -> (f64, f64) {
         let made = self.recording.exact.as_ref().map(|exact| &exact.made);
         made.map_or((0.0, 0.0), |made| (as_f64(made.sessions), made.waited))
@@ -49,7 +49,7 @@ impl Case<'_> {
         }
         let fresh = self.circumstances.fresh_database;
         let fresh_time = fresh.map(|fresh| format!(" A new database takes {} here.", seconds(fresh)));
-        // A fresh database takes the place of each that is made.
+        // A fresh database replaces each created one.
         let instead = self.waiting_for_sessions(fresh.unwrap_or(0.0) * count);
         let saved = statements.saved + sessions.saved - instead.saved;
         Some(Finding {

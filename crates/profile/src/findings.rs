@@ -1,7 +1,7 @@
-//! What follows from where the time went, and what each remedy would gain.
+//! Derives findings from an attribution, with the predicted gain of each remedy.
 //!
-//! A prediction takes away the time that is saved (see [`crate::attribution`]), and leaves at least what the processors
-//! need. Each is made as if it were the only remedy: their gains do not add up.
+//! A prediction subtracts the saved time (see [`crate::attribution`]), and leaves at least the time that the processors
+//! need. Each assumes that it is the only remedy, so gains do not add up.
 
 use report::{Basis, Factor, Finding, Gain, Interval, Quantity, Unit, as_f64};
 
@@ -15,23 +15,26 @@ use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
 
-/// A share of the whole time that is worth a finding.
+/// Smallest share of the whole time that is worth a finding.
 pub(crate) const WORTH: f64 = 0.1;
-/// The last major version that does.
+/// Last major version whose TRUNCATE and CREATE INDEX flush new files at once.
 const SYNCS_NEW_FILES: u32 = 16;
-/// The first major version that counts a session as soon as it is ready: no process collects counts from then on.
+/// First major version that counts a session as soon as it is ready, because no process collects the counts.
 const COUNTS_AT_ONCE: u32 = 15;
-/// Below this share of the whole time, the database is not the problem.
+/// Smallest share of the whole time from which on the database may be the problem.
 const SLIGHT: f64 = 0.25;
 
-/// By how much of itself work is shorter where nothing waits than where hardly anything but waiting is done, beside what a commit of
-/// one row tells of that: the processor's caches stay warm. As measured of six suites on three disks (docs/results.md).
+/// Share by which work is shorter if nothing waits, rather than nearly everything, because the processor's caches stay
+/// warm.
+///
+/// It comes on top of the difference in a commit of one row. Measured with six suites on three disks (docs/results.md).
 const WARMER: f64 = 0.16;
-/// By how much of itself the time without flushes may be longer than predicted, and shorter, beside what looks miss: the same work is
-/// not equally fast on another server. As measured of the same.
+/// Shares by which the time without flushes may be longer, and shorter, than predicted. Sampling errors come on top.
+///
+/// The reason is that equal work is not equally fast on another server. Measured with the suites of [`WARMER`].
 const MODEL_ERROR: [f64; 2] = [0.3, 0.25];
 
-/// What findings are made from.
+/// Input of the findings.
 pub(crate) struct Case<'a> {
     pub(crate) recording: &'a Recording,
     pub(crate) attribution: &'a Attribution,
@@ -39,7 +42,7 @@ pub(crate) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// All findings, the greatest gain first.
+    /// Returns all findings, the greatest gain first.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = [
             self.clean_up(),
@@ -66,14 +69,16 @@ impl Case<'_> {
         findings
     }
 
-    /// How far processors fell short of what the suite and all others wanted.
+    /// Returns how far the machine lacked processors.
     fn shortage(&self) -> Option<Shortage> {
         let waited = self.recording.machine?.cpu_pressure? / self.recording.seconds;
         Some(Shortage { waited: waited.is_finite().then_some(waited), stolen: None })
     }
 
-    /// Seconds that the whole would take if so many were saved, but at least what the processors need for the suite, and for
-    /// sessions that share them. Of one session at a time, a part of the processor time is spent within its waits, and goes with these.
+    /// Predicts the seconds of the whole without `saved`, but at least those in which the processors are busy.
+    ///
+    /// The suite needs processors, as do sessions at the same time. A single session uses a part of the processor time
+    /// within its waits, so that part goes with them.
     fn without(&self, saved: f64) -> f64 {
         let Attribution { wall, width, .. } = *self.attribution;
         let busy = self.recording.machine.map_or(0.0, |machine| {
@@ -83,7 +88,7 @@ impl Case<'_> {
         (wall - saved).max(busy).min(wall)
     }
 
-    /// What it gains to save so many seconds.
+    /// Gain of a remedy that saves so many seconds.
     pub(crate) fn gain(&self, saved: f64) -> Gain {
         let (wall, after) = (self.attribution.wall, self.without(saved));
         let quantity = |value| Quantity::new(value, Unit::Seconds);
@@ -95,7 +100,7 @@ impl Case<'_> {
         }
     }
 
-    /// How many times as fast it is if it takes so many seconds; no more than a thousand times, if they are none.
+    /// Ratio of the whole time to `after` seconds, at most 1000.
     fn times_as_fast(&self, after: f64) -> Quantity {
         let wall = self.attribution.wall;
         Quantity::new(wall / after.max(wall / 1000.0), Unit::Ratio)
@@ -109,8 +114,10 @@ impl Case<'_> {
         percent(self.attribution.share(time.saved))
     }
 
-    /// What not waiting for disks saves: so many seconds of flushing, so many in which others flush, and what the former make the work
-    /// longer. What a commit tells of that cannot be more than all that the server did.
+    /// Seconds saved without waits for disks.
+    ///
+    /// `flushing` are seconds of own flushes, which make the work after them longer, and `checkpoints` those of other
+    /// processes. The result is no more than the time of the server, whatever the cost in a commit.
     fn saved_with_waits(&self, flushing: f64, checkpoints: f64) -> f64 {
         let cost = self.circumstances.waiting_cost.unwrap_or(1.0).max(1.0);
         let most = self.attribution.database.saved.max(flushing + checkpoints);
@@ -141,7 +148,7 @@ impl Case<'_> {
         if let Some(fresh) = fresh {
             evidence = format!("{evidence} A new database takes {} here.", seconds(fresh));
         }
-        // A new database takes its place among as many at once.
+        // As many sessions would create new databases at once.
         let instead = Time { sessions: fresh.unwrap_or(0.0) * spent.runs, ..Time::default() };
         let saved = spent.time.saved - instead.saving_like(spent.time, self.attribution.width).saved;
         let what = if truncates { "TRUNCATE" } else { "DELETE" };
@@ -175,7 +182,7 @@ impl Case<'_> {
         } else {
             "Run the suite on a server that flushes nothing: \"pgfresh run -- COMMAND\"."
         };
-        // The caches of one who waits for a checkpoint, which is many flushes of another process, are emptied once.
+        // A wait for a checkpoint empties the caches once, though the other process flushes many files in it.
         let checkpoints = self.attribution.causes.get(&Cause::Checkpoint).map_or(0.0, |time| time.saved);
         let saved = self.saved_with_waits((time.saved - checkpoints).max(0.0), checkpoints);
         let after = self.without(saved);
@@ -221,11 +228,11 @@ impl Case<'_> {
         time.saving_like(Time::default(), self.attribution.width)
     }
 
-    /// What connecting costs; only where it is known how often that was.
+    /// Finding about the cost of new sessions; `None` without their number.
     fn sessions(&self) -> Option<Finding> {
         let (mut count, mut spent) = self.connecting()?;
         if self.has_made_databases() {
-            // Fresh databases save these, and a pool cannot.
+            // Fresh databases save these sessions. A pool cannot.
             let (made, waited) = self.for_databases();
             (count, spent) = (count - made, (spent - waited).max(0.0));
         }
@@ -242,11 +249,12 @@ impl Case<'_> {
         })
     }
 
-    /// How many sessions were begun, and the seconds that took.
+    /// Number of new sessions, and the seconds for them.
     pub(crate) fn connecting(&self) -> Option<(f64, f64)> {
         let told = self.recording.exact.as_ref().map(|exact| exact.connected);
         told.map(|(count, spent)| (as_f64(count), spent)).or_else(|| {
-            // Those that told what a session costs came later. Ours was counted before, but by a major whose counts come late.
+            // The sessions that measured the cost came later. Old servers count their numbers late, so pgfresh's own
+            // session is among them.
             let ours = if self.recording.major < COUNTS_AT_ONCE { 1.0 } else { 0.0 };
             let count = (self.recording.counters.sessions? - ours).max(0.0);
             Some((count, count * self.recording.session_cost?))
@@ -276,7 +284,7 @@ impl Case<'_> {
         })
     }
 
-    /// Nothing is to be gained from a remedy of ours.
+    /// Finding if no remedy of pgfresh has a gain.
     fn no_problem(&self) -> Finding {
         let Attribution { wall, database, .. } = self.attribution;
         let share = self.attribution.share(database.wall);
@@ -310,8 +318,8 @@ impl Case<'_> {
         Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() }
     }
 
-    /// The name and the remedy of a finding if there was no client, as far as can be known: looks miss sessions that are short, but
-    /// most majors count those.
+    /// Name and remedy of a finding if no client came, as far as pgfresh can tell: samples miss short sessions, but
+    /// most major versions count these.
     fn no_client(&self) -> Option<(&'static str, &'static str)> {
         let Circumstances { ours, ref command, .. } = *self.circumstances;
         let remedy = match command {
@@ -334,7 +342,7 @@ impl Case<'_> {
     }
 }
 
-/// Takes the interval away: where processors are short, an unknown part of the time that seems to be work is waiting for
+/// Removes the interval of a prediction. With too few processors, an unknown part of the apparent work is waiting for
 /// them.
 fn call_uncertain(finding: &mut Finding, shortage: &Shortage) {
     if let Some(gain) = &mut finding.gain {
@@ -356,7 +364,7 @@ pub(crate) mod tests {
     use crate::exact::Exact;
     use crate::machine::MachineUsage;
 
-    /// Of one session each.
+    /// Samples of one session each.
     const WORDS: [&str; 6] = [
         "a:COMMIT:sync",
         "b:TRUNCATE t:cpu",
@@ -371,7 +379,7 @@ pub(crate) mod tests {
         Case { recording, attribution: &attribution, circumstances }.findings()
     }
 
-    /// Of `of` looks, the first `count` are the first kind and the rest the second.
+    /// Returns `of` samples: `count` times `first`, then `second`.
     pub(crate) fn looks<'a>(
         first: &'a [&'a str],
         count: usize,
@@ -385,7 +393,7 @@ pub(crate) mod tests {
         finding.gain.as_ref().and_then(|gain| gain.change).map_or(f64::NAN, |[_, after]| after.value)
     }
 
-    /// What remains of `wall` without `waited`, where a commit tells that the work is `cost` shorter.
+    /// Rest of `wall` without `waited`, if the work is `cost` shorter by the cost in a commit.
     fn remaining(wall: f64, waited: f64, cost: f64) -> f64 {
         (wall - waited - cost) * (1.0 - WARMER * waited / wall)
     }
@@ -396,7 +404,7 @@ pub(crate) mod tests {
         let findings = found(&serial, &Circumstances::default());
         assert_eq!(findings[0].name, "The server waits for the disk");
         assert!((after(&findings[0]) - remaining(1.0, 0.5, 0.0)).abs() < 1e-9, "{findings:?}");
-        // Of two at work, one waits half of the time: all would be done a quarter sooner.
+        // Two sessions are at work, and one waits half of the time, so all would be done a quarter sooner.
         let parallel = recording(&looks(
             &["a:COMMIT:sync", "b:SELECT 1:cpu"],
             50,
@@ -416,11 +424,11 @@ pub(crate) mod tests {
         };
         assert!((after_at(None) - remaining(0.6, 0.5, 0.0)).abs() < 1e-9);
         assert!((after_at(Some(1.1)) - remaining(0.6, 0.5, 0.05)).abs() < 1e-9);
-        // A disk that seems to be faster within a commit than without one shows noise, and no gain.
+        // A disk that seems faster with a flush than without one shows noise, and no gain.
         assert!((after_at(Some(0.7)) - remaining(0.6, 0.5, 0.0)).abs() < 1e-9);
-        // No more is saved than there was.
+        // A remedy cannot save more than there is.
         assert!(after_at(Some(100.0)).abs() < 1e-9);
-        // A checkpoint is one wait, however much is flushed in it.
+        // A checkpoint is one wait, however many files the server flushes in it.
         let checkpoint = recording(&looks(&["a:CREATE DATABASE d:checkpoint"], 50, &["a:SELECT 1:cpu"], 60));
         let circumstances = Circumstances { waiting_cost: Some(1.1), ..Circumstances::default() };
         let findings = found(&checkpoint, &circumstances);
@@ -458,12 +466,12 @@ pub(crate) mod tests {
         let cleaning = recording(&looks(&["a:TRUNCATE t:cpu"], 60, &[], 100));
         let whole = found(&cleaning, &Circumstances::default());
         assert!((after(&whole[0]) - 0.4).abs() < 1e-9, "{whole:?}");
-        // The only run lasts for 0.6 s; a database in its place takes 0.1 s.
+        // The only run lasts for 0.6 s. A database in its place takes 0.1 s.
         let fresh = Circumstances { fresh_database: Some(0.1), ..Circumstances::default() };
         let findings = found(&cleaning, &fresh);
         assert_eq!(findings[0].name, "Tests clean up by TRUNCATE");
         assert!((after(&findings[0]) - 0.5).abs() < 0.05, "{findings:?}");
-        // One that costs more than what it would replace is no remedy.
+        // A fresh database that costs more than it would replace is no remedy.
         let dear = Circumstances { fresh_database: Some(5.0), ..Circumstances::default() };
         let findings = found(&cleaning, &dear);
         assert!(findings[0].gain.is_none() && findings[0].remedy.contains("rollback"), "{findings:?}");

@@ -16,7 +16,7 @@ pub(crate) struct MadeDatabases {
     pub(crate) waited: f64,
     /// Names of databases that no session has used yet.
     unused: HashSet<String>,
-    /// For each other session that has not ended, the seconds that its client waited for it.
+    /// Seconds that the client waited, for each other session that has not ended.
     others: HashMap<u64, f64>,
 }
 

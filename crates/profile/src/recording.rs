@@ -98,8 +98,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Returns the mean of recordings of equal runs, each on a server of its own. `None` without recordings. Ignores
-    /// exact reports of all but the first.
+    /// Returns the mean of recordings of equal runs on separate servers. `None` without recordings. Ignores exact
+    /// reports of all but the first.
     #[must_use]
     pub fn mean(runs: Vec<Self>) -> Option<Self> {
         let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);

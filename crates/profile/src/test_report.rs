@@ -1,4 +1,4 @@
-//! The tests of a profile, for people and for programs.
+//! Report about the tests of a profile, for people and for programs.
 
 use report::{Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit, as_f64};
 use serde_json::{Value, json};
@@ -8,14 +8,14 @@ use crate::circumstances::{percent, seconds};
 use crate::interner::Interner;
 use pgwire::NormalizedStatement;
 
-/// Lines of the table.
+/// Most lines of the table.
 const LINES: usize = 20;
-/// Runs of one query in one test from which on a finding tells of them.
+/// Fewest runs of one query in one test that are worth a finding.
 const FINDING: u64 = 10;
-/// Tests that a finding names.
+/// Most tests that a finding names.
 const NAMED: usize = 3;
 
-/// All tests, and the statements that their numbers stand for.
+/// Records of all tests, and the statements with their numbers.
 #[derive(Clone, Copy)]
 pub(crate) struct Tests<'a> {
     pub(crate) records: &'a [TestRecord],
@@ -23,12 +23,12 @@ pub(crate) struct Tests<'a> {
 }
 
 impl<'a> Tests<'a> {
-    /// Those that are one test each.
+    /// Yields the records that are one test each.
     fn proven(self) -> impl Iterator<Item = &'a TestRecord> {
         self.records.iter().filter(|record| record.is_test)
     }
 
-    /// Says how to learn about tests, where a record holds several for all that is known.
+    /// Advice for a suite some of whose records may have several tests.
     pub(crate) fn advice(self) -> Option<&'static str> {
         self.records.iter().any(|record| !record.is_test).then_some(
             "Tests share databases, so N+1 queries are not looked for in these. To get names and N+1 queries of tests, use a client of \
@@ -36,7 +36,7 @@ impl<'a> Tests<'a> {
         )
     }
 
-    /// One test a line; `wall` is what the suite took.
+    /// Table with a line for each test. `wall` is the duration of the suite.
     pub(crate) fn table(&self, wall: f64) -> Table {
         let numbers = ["in the database", "share", "statements", "rows", "sessions", "commits", "longest"];
         let columns = numbers.map(Column::right).into_iter();
@@ -69,7 +69,7 @@ impl<'a> Tests<'a> {
         &self.statements.get(statement).text
     }
 
-    /// Each test with what CI systems show of it; the `suite` is what was run.
+    /// Measurements of each test for CI systems. `suite` is its name there.
     pub(crate) fn measured(&self, suite: &str, wall: f64) -> MeasuredTests {
         let is_n_plus_one = |one: &&Repetition| matches!(one.kind, RepetitionKind::NPlusOne { .. });
         let tests = self.proven().map(|record| {
@@ -93,7 +93,7 @@ impl<'a> Tests<'a> {
         MeasuredTests { name: suite.to_owned(), seconds: wall, tests: tests.collect() }
     }
 
-    /// What programs get of every test.
+    /// JSON value with all records, for programs.
     pub(crate) fn to_json(self) -> Value {
         self.records.iter().map(|record| self.record_to_json(record)).collect()
     }
@@ -132,7 +132,7 @@ impl<'a> Tests<'a> {
         })
     }
 
-    /// The slowest tests, in a few words each.
+    /// Yields a short line for each of the slowest tests.
     pub(crate) fn slowest(self, count: usize) -> impl Iterator<Item = String> + use<'a> {
         self.proven().take(count).map(move |record| {
             let n_plus_one =
@@ -144,7 +144,7 @@ impl<'a> Tests<'a> {
         })
     }
 
-    /// What is run once for each row where once would do, in which tests.
+    /// Finding about queries that tests run once for each row.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let of = |record: &TestRecord| {
             let many = |one: &&Repetition| {

@@ -35,7 +35,7 @@ impl Time {
         }
     }
 
-    /// Sets the saved time in the proportion of `seen`. If nothing was seen, divides the session time by `width`.
+    /// Sets the saved time in the proportion of `seen`. Divides the session time by `width` if `seen` is empty.
     pub(crate) fn saving_like(self, seen: Self, width: f64) -> Self {
         let each = if seen.sessions > 0.0 { seen.saved / seen.sessions } else { 1.0 / width };
         Self { saved: self.sessions * each, ..self }

@@ -1,8 +1,8 @@
 //! Causes of waits, derived from the server's wait events.
 //!
-//! The names of events differ between versions 13 and 18: in case (`WALSync`, since 17 `WalSync`), in their type
-//! (`BufferIO` is an `LWLock` in 13, and `IPC` since 14), and by additions. Source: the manual's tables of wait events,
-//! versions 13 to 18.
+//! The names of events differ between versions 13 and 18. Their case has changed (`WALSync`, since 17 `WalSync`), as
+//! has their type (`BufferIO` is an `LWLock` in 13, and `IPC` since 14), and newer versions have more. Source: the
+//! manual's tables of wait events, versions 13 to 18.
 
 use std::fmt;
 
@@ -66,7 +66,7 @@ impl Cause {
         matches!(self, Self::Cpu) || matches!(self, Self::WalIo | Self::DataIo) && !reads()
     }
 
-    /// Returns the cause of a wait event. `None` means that there is no event.
+    /// Returns the cause of a wait event; `None` stands for no event.
     #[must_use]
     pub fn of(kind: Option<&str>, event: Option<&str>) -> Self {
         let Some(kind) = kind else { return Self::Cpu };
