@@ -90,7 +90,7 @@ mod tests {
             wait(&mut exact, 3 * test + 2, 0, "postgres");
             exact.made.ran(3 * test + 2, &format!("DROP DATABASE d{test}"), StatementKind::Database);
         }
-        // The looks alone tell of the statements.
+        // Only the samples show the statements.
         exact.incomplete = true;
         recording.exact = Some(exact);
         let findings = found(&recording, &Circumstances::default());

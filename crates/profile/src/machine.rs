@@ -11,7 +11,7 @@ use report::as_f64;
 pub struct MachineUsage {
     /// Number of processors of this machine.
     pub processors: f64,
-    /// Processor time of the suite in seconds: that of our children that have ended.
+    /// Processor time of the suite in seconds: that of pgfresh's children that have ended.
     pub suite_cpu: f64,
     /// Processor time of the observed backends in seconds.
     pub backend_cpu: f64,
@@ -116,7 +116,7 @@ impl ProcfsSampler {
         sys::pressure(&self.procfs, resource)
     }
 
-    /// Returns the processor time of our children in seconds. Source: proc(5), `/proc/PID/stat`, fields 16 and 17.
+    /// Returns the processor time of pgfresh's children in seconds. Source: proc(5), `/proc/PID/stat`, fields 16 and 17.
     fn children_cpu(&self) -> f64 {
         let stat = fs::read_to_string(self.procfs.join("self/stat")).unwrap_or_default();
         let Some((_, fields)) = stat.rsplit_once(')') else { return 0.0 };

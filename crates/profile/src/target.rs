@@ -1,4 +1,4 @@
-//! Observed server, and our sessions with it.
+//! Observed server, and pgfresh's sessions with it.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::ProfileError;
 
 /// Timeout for connecting, unless the URL sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Statement timeout for our sessions. A sample takes a millisecond.
+/// Statement timeout for pgfresh's sessions. A sample takes a millisecond.
 const ANSWER: &str = "-c statement_timeout=10s";
 /// Time without TCP acknowledgement after which the server counts as gone.
 const GONE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -100,7 +100,7 @@ impl Target {
     }
 }
 
-/// Whether `pid`, as the server reports it, is a PostgreSQL backend on this machine in our pid namespace.
+/// Whether `pid`, as the server reports it, is a PostgreSQL backend on this machine in pgfresh's pid namespace.
 pub(crate) fn is_visible(pid: i32) -> bool {
     u32::try_from(pid).is_ok_and(|pid| sys::command_line(pid).starts_with(b"postgres: "))
 }

@@ -1,10 +1,10 @@
-//! Settings that the client's transaction has changed, found out from the server, and those that its COMMIT sets back.
+//! Finds settings that the client's transaction has changed, and those that its COMMIT sets back.
 //!
-//! A savepoint stands for the client's transaction, and the server keeps what is for a transaction alone until the lease
-//! ends. So a COMMIT compares the settings with those from before. The server does not tell for how long a change holds.
-//! The calls in the SQL do ([`Changes`]). A setting keeps its value if no call tells anything of it.
+//! A savepoint stands for the client's transaction, and the server keeps a change for a transaction alone until the lease
+//! ends. So a COMMIT compares the settings with those from before. The server does not report for how long a change
+//! holds, but the calls in the SQL do ([`Changes`]). A setting keeps its value if no call mentions it.
 //!
-//! Settings are read only where a statement may have changed them for its transaction. SET alone costs nothing.
+//! The gateway reads settings only if a statement may have changed them for its transaction. SET alone costs nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) type Restored = (String, Option<String>);
 /// State of the settings at one moment of a transaction.
 #[derive(Debug, Clone, Default)]
 struct Moment {
-    /// Values that a COMMIT keeps; `None` where they are to be read.
+    /// Values that a COMMIT keeps; `None` if the gateway has to read them.
     kept: Option<Values>,
     /// Values that the server had when they were last read, unless they were all kept.
     seen: Option<Values>,
