@@ -32,7 +32,7 @@ pub(crate) enum ClientRequest {
 pub(crate) struct PendingSession {
     pub(crate) startup: Startup,
     pub(crate) settings: SessionSettings,
-    /// Whether the client has got a NegotiateProtocolVersion message, so that it need not get the server's, too.
+    /// Whether the client has got a `NegotiateProtocolVersion` message, so that it need not get the server's, too.
     pub(crate) negotiated: bool,
     /// Moment of the client's startup message.
     pub(crate) since: Instant,

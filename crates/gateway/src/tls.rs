@@ -85,7 +85,7 @@ impl TlsSocket {
         Ok(std::mem::take(accepted).min(bytes.len()))
     }
 
-    /// Sends close_notify and closes the writing side; `WouldBlock` if there is no room.
+    /// Sends `close_notify` and closes the writing side; `WouldBlock` if there is no room.
     pub(crate) fn finish(&self) -> io::Result<()> {
         self.say_farewell()?;
         self.stream.shutdown(Shutdown::Write)
