@@ -5,18 +5,18 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where a rule holds.
+/// Texts that a rule applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
-    /// Documentation, and the comments and string literals of the sources: help and errors are such literals.
+    /// Documentation, and the comments and string literals of the sources, such as help and errors.
     Everywhere,
-    /// Documentation for users. In a comment these words can be right.
+    /// Documentation for users. The words can be right in a comment.
     Documentation,
 }
 
 use Scope::{Documentation, Everywhere};
 
-/// A phrase is words and punctuation, in lower case; after `!` come the words that it may be followed by.
+/// Scope, phrases and advice. A phrase is words and punctuation in lower case; the words behind `!` may follow it.
 struct Rule(Scope, &'static [&'static str], &'static str);
 
 const RULES: &[Rule] = &[
@@ -158,7 +158,7 @@ fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// All files below with this extension, in a fixed order.
+/// Returns all files below `folder` with this extension, in a fixed order.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder of the project") {
@@ -173,7 +173,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// A word or a sign, and its line.
+/// Word or sign, and its line.
 type Token = (String, usize);
 
 fn tokens(text: &str) -> Vec<Token> {
@@ -201,7 +201,7 @@ fn check(path: &Path, tokens: &[Token], scopes: &[Scope], found: &mut String) {
     for (at, (first, _)) in tokens.iter().enumerate() {
         for (phrase, instead) in phrases.get(first.as_str()).into_iter().flatten() {
             if phrase.is_at(&tokens[at..]) {
-                // The line of the word, not of the full stop before it.
+                // The line is that of the word, not of the full stop before it.
                 let line = tokens[at + usize::from(matches!(first.as_str(), "." | ","))].1;
                 let said = phrase.words.join(" ");
                 found.push_str(&format!("{}:{line}: {said:?}; say: {instead}\n", path.display()));
@@ -229,7 +229,7 @@ impl Phrase {
     }
 }
 
-/// The phrases that hold there, by their first word.
+/// Returns the phrases of these scopes, by their first word.
 fn phrases(scopes: &[Scope]) -> HashMap<&'static str, Vec<(Phrase, &'static str)>> {
     let mut by_first: HashMap<_, Vec<_>> = HashMap::new();
     for Rule(_, phrases, instead) in RULES.iter().filter(|rule| scopes.contains(&rule.0)) {
@@ -240,14 +240,14 @@ fn phrases(scopes: &[Scope]) -> HashMap<&'static str, Vec<(Phrase, &'static str)
     by_first
 }
 
-/// From the first heading of a version to the next one; lines before it are kept empty, so that numbers stay right.
+/// Returns the text up to the end of the newest version's section. Nothing before it is cut, so that line numbers stay right.
 fn newest_section(text: &str) -> &str {
     let from = text.find("\n## ").map_or(0, |at| at + 1);
     let to = text[from..].find("\n## ").map_or(text.len(), |at| from + at);
     &text[..to]
 }
 
-/// Markdown without code and without where links lead; what is left out is blank, so that lines keep their numbers.
+/// Returns Markdown without code and targets of links. Blanks replace these, so that line numbers stay right.
 fn markdown(text: &str) -> String {
     let mut fenced = false;
     let mut out = String::new();
@@ -262,7 +262,7 @@ fn markdown(text: &str) -> String {
     without(&without(&out, '`', '`'), '(', ')')
 }
 
-/// Text without what is between `open` and `close` on a paragraph; of brackets only what follows a `]`, a link's target.
+/// Replaces the text between `open` and `close` within a paragraph. Between brackets, replaces only a link's target behind a `]`.
 fn without(text: &str, open: char, close: char) -> String {
     let mut out = String::new();
     let mut inside = false;
@@ -270,7 +270,7 @@ fn without(text: &str, open: char, close: char) -> String {
     let mut signs = text.chars().peekable();
     while let Some(sign) = signs.next() {
         if inside {
-            // A paragraph's end ends it, too: one sign that stands alone does not hide the rest of a page.
+            // The end of a paragraph also ends it, so that a single sign does not hide the rest of a page.
             inside = sign != close && !(sign == '\n' && signs.peek() == Some(&'\n'));
             out.push(if sign == '\n' { '\n' } else { '_' });
         } else if sign == open && (open == close || before == ']') {
@@ -284,8 +284,8 @@ fn without(text: &str, open: char, close: char) -> String {
     out
 }
 
-/// Comments and string literals of a Rust source, without code in backticks; all else is blank. A literal without a
-/// space is a name, not prose.
+/// Returns comments and string literals of a Rust source, without code in backticks. Blanks replace the rest. A literal without a
+/// space is a name, and no prose.
 fn prose(source: &str) -> String {
     let mut out = String::new();
     let mut rest = source;
@@ -295,7 +295,7 @@ fn prose(source: &str) -> String {
         for sign in now.chars() {
             out.push(if sign == '\n' || text { sign } else { ' ' });
         }
-        // Between two pieces is no phrase, but lines of one comment go on.
+        // No phrase spans two pieces, except for the lines of one comment.
         if text && !now.starts_with("//") {
             out.push('"');
         }
@@ -305,7 +305,7 @@ fn prose(source: &str) -> String {
     without(&out, '`', '`')
 }
 
-/// The length of what the source begins with, and whether that is prose.
+/// Returns the length of the first piece of the source, and whether that is prose.
 fn piece(rest: &str) -> (usize, bool) {
     let end =
         |from: usize, what: &str| rest[from..].find(what).map_or(rest.len(), |at| from + at + what.len());
@@ -337,7 +337,7 @@ fn piece(rest: &str) -> (usize, bool) {
             return (quote.len(), false);
         }
     }
-    // A name in one piece: the `r` at its end begins no literal.
+    // A name is one piece, so that the `r` at its end begins no literal.
     let name = rest.find(|sign: char| !sign.is_alphanumeric() && sign != '_').unwrap_or(rest.len());
     (name.max(rest.chars().next().map_or(1, char::len_utf8)), false)
 }
