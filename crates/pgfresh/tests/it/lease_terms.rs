@@ -246,7 +246,7 @@ fn many_resets_of_a_name_in_use_are_refused_as_soon_as_one() {
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
-/// Of one database or of several: one is the template, and the others are told that it is there.
+/// Tries snapshots of one database and of several. One becomes the template, and the others get an error that it exists.
 fn of_snapshots_with_one_name_one_is_made(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v int)", &["--linger", "60s"]);
     for number in 0..3 {
@@ -280,7 +280,7 @@ fn of_snapshots_with_one_name_one_is_made(major: u32) {
     assert_eq!(gateway.status()["errors"], json!({}), "background tasks failed");
 }
 
-/// A lease whose name no client knows would stay until the server ends.
+/// A lease whose name no client knows would last until the server ends.
 #[test]
 fn clients_that_leave_before_their_answer_leave_no_lease() {
     let serve = Serve::at(Scene::new(User::Ourselves), [""; 0]);

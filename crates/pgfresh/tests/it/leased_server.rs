@@ -1,5 +1,5 @@
-//! Isolation `server`: a test may break its server in any way. Its data are there after the next restart, and an error
-//! says why there is no server.
+//! Isolation `server`: a test may break its server in any way. The data are there after the next restart, and an error names the
+//! reason if there is no server.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,22 +20,22 @@ on_every_major! {
     no_sql_that_shuts_pgfresh_out_keeps_the_server_from_a_restart
 }
 
-/// Ways in which SQL ends a server, or a process of it.
+/// SQL that ends a server, or one of its processes.
 const ENDS: [&str; 6] = [
     "COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'",
     "COPY (SELECT 1) TO PROGRAM 'kill -9 $(head -1 postmaster.pid)'",
     "COPY (SELECT 1) TO PROGRAM 'kill -QUIT $(head -1 postmaster.pid)'",
     "COPY (SELECT 1) TO PROGRAM 'kill -INT $(head -1 postmaster.pid)'",
     "COPY (SELECT 1) TO PROGRAM 'kill -STOP $(head -1 postmaster.pid)'",
-    // The last one, for its setting stays: the postmaster ends with its backend.
+    // This one comes last, because its setting stays: the postmaster ends with the killed backend.
     "ALTER SYSTEM SET restart_after_crash = off; SELECT pg_reload_conf(); SELECT pg_sleep(0.2); \
      COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'",
 ];
 
-/// Requests to a server whose processes are stopped are answered within this.
+/// Upper bound for requests to a server whose processes are stopped.
 const BOUND: Duration = Duration::from_secs(8);
 
-/// A lease called `mine` with a table `kept` that a crash would not lose.
+/// Leases `mine` with a table `kept`, which survives a crash.
 fn lease(major: u32) -> Gateway {
     let gateway = Gateway::start(major, "SELECT 1", &[]);
     lease_again(&gateway);
@@ -60,7 +60,7 @@ fn run(gateway: &Gateway, sql: &str) {
     let _ = session.rows(last);
 }
 
-/// `restart`, `stop`, `crash` or `reset`.
+/// Requests `restart`, `stop`, `crash` or `reset`.
 fn act(gateway: &Gateway, action: &str) -> (u16, Value) {
     gateway.http("POST", &format!("/v1/databases/mine/{action}"), r#"{"close_sessions": true}"#)
 }
@@ -80,7 +80,7 @@ fn assert_kept(gateway: &Gateway, context: &str) {
     assert_eq!(value.as_deref(), Ok("42"), "{context}");
 }
 
-/// What psql prints where it gets no session.
+/// Returns psql's message if it gets no session.
 fn refusal(gateway: &Gateway) -> String {
     let url = format!("postgresql://postgres:{}@{}/mine", gateway.serve.secret(), gateway.serve.address());
     let output = Command::new(ground::psql()).args([&url, "-XAtqc", "SELECT 1"]).output().unwrap();
@@ -88,7 +88,7 @@ fn refusal(gateway: &Gateway) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// The data directory of the leased server.
+/// Returns the data directory of the leased server.
 fn data(gateway: &Gateway) -> PathBuf {
     gateway.connect("mine", "").unwrap().value("SHOW data_directory").unwrap().into()
 }
@@ -172,7 +172,7 @@ fn no_sql_that_shuts_pgfresh_out_keeps_the_server_from_a_restart(major: u32) {
         if refusal.is_empty() {
             assert_kept(&gateway, sql);
         } else {
-            // The server's own words, and no other user is kept out.
+            // The error is the server's own, and other users may connect.
             let error = open("postgres").map(drop).unwrap_err();
             assert!(error.message.contains(refusal), "{sql}: {error}");
             session = open("other");
@@ -213,7 +213,7 @@ fn processes_that_are_stopped_keep_no_request_waiting() {
         }
         kill_process(postmaster, Signal::STOP).unwrap();
         std::thread::scope(|scope| {
-            // One that gets no answer, either.
+            // This client gets no answer, either.
             scope.spawn(|| gateway.connect("mine", ""));
             std::thread::sleep(Duration::from_millis(100));
             let began = Instant::now();

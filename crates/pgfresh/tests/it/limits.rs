@@ -1,4 +1,4 @@
-//! Where room is short, or rights are: a clear word, and nothing left.
+//! Too little space, or too few rights: pgfresh reports a clear error and leaves nothing behind.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::common::connection::Connection;
 use crate::common::gateway::Gateway;
 use crate::common::{Outcome, ground, majors, mounts, postgres};
 
-/// A file system with such bounds at `$MOUNTED`, where servers go.
+/// Returns shell lines that mount a file system with these bounds at `$MOUNTED`, and make it the place.
 fn tmpfs(bounds: &str) -> String {
     format!("mount -t tmpfs -o mode=0711,{bounds} none \"$MOUNTED\"; export PGFRESH_PLACE=\"$MOUNTED\"")
 }
@@ -20,7 +20,7 @@ fn assert_clean(outcome: &Outcome) {
 fn a_place_that_is_full_before_the_server_is_ready() {
     let Some(scene) = mounts::scene() else { return };
     assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
-    // The image has 737 files: full at the first directory, within the copy, and while the server boots.
+    // The image has 737 files. The place is full at the first directory, during the copy, and while the server boots.
     for files in [4, 6, 40, 450, 752, 762, 772] {
         let mount = tmpfs(&format!("size=1g,nr_inodes={files}"));
         let outcome = mounts::run(&scene, &mount, &["run", "--", "echo", "reached"]);
@@ -69,7 +69,7 @@ fn no_more_databases_are_leased_or_ready_than_the_space_has_room_for() {
             }
         };
         assert_eq!(refused.sqlstate, "53100", "{refused:?}");
-        // A database has 7 to 8 MB, and copies take half of the space.
+        // A database has 7 to 8 MB, and copies may take half of the space.
         assert_eq!(sessions.len(), 4, "PostgreSQL {major}");
         assert_eq!(gateway.status()["templates"][0]["ready"], 0);
         sessions.pop();
@@ -97,7 +97,7 @@ fn more_clients_than_databases_that_there_is_room_for_have_their_turn() {
     });
 }
 
-/// All databases are in use, so these clients wait: they hear of the end instead of keeping it waiting.
+/// All databases are in use, so these clients wait. They get an error and do not delay the shutdown.
 #[test]
 fn clients_that_wait_for_a_database_hear_at_once_that_pgfresh_is_shutting_down() {
     let options = ["--space", "64MB", "--linger", "60s"];
@@ -148,7 +148,7 @@ fn a_cache_without_room_is_no_half_made_image() {
 #[test]
 fn a_cache_that_fills_up_before_the_background_server_is_there_is_named() {
     let Some(scene) = mounts::scene() else { return };
-    // Room for the template, and for nothing after it.
+    // The cache has space for the template only.
     let mount = "mount -t tmpfs -o mode=0711,size=200m none \"$MOUNTED\"; export PGFRESH_CACHE=\"$MOUNTED\"
         \"$1\" run -- true; \"$1\" psql -- -qc ''; \"$1\" stop
         dd if=/dev/zero of=\"$MOUNTED/large\" bs=1M 2>errors || true";
@@ -186,7 +186,7 @@ fn blocks_are_shared_where_the_file_system_can() {
     }
 }
 
-/// The file system is smaller than the databases are together. What is frozen is not written to when it is read.
+/// The file system is smaller than all databases together. The setup freezes the rows, so that reads do not write to them.
 #[test]
 fn copies_within_a_server_share_blocks_where_18_and_the_file_system_can() {
     const SETUP: &str = "psql -XAtqc 'CREATE TABLE filler AS SELECT repeat(md5(id::text), 30) FROM generate_series(1, 60000) AS id' \

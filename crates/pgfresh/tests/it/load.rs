@@ -1,6 +1,6 @@
-//! Many leases, many sessions, many names and clients that say nothing: no error, nothing that grows, nobody who waits for others.
+//! Many leases, sessions, names and silent clients cause no error, no growth and no delays for other clients.
 //!
-//! Small here; `PGFRESH_LOAD=full` plays what docs/results.md tells of, and prints its figures:
+//! The tests are small by default. `PGFRESH_LOAD=full` plays the load of docs/results.md, and prints its figures:
 //! `PGFRESH_LOAD=full cargo test --release -p pgfresh --test it load:: -- --nocapture --test-threads=1`
 
 use std::fs;
@@ -14,7 +14,7 @@ use crate::common::gateway::Gateway;
 use crate::common::random::Random;
 use crate::common::{ground, mounts, wait_until};
 
-/// What every template here has.
+/// SQL of the template in each test.
 const TEMPLATE: &str =
     "CREATE TABLE item (id int PRIMARY KEY, name text); INSERT INTO item VALUES (1, 'one')";
 
@@ -22,12 +22,12 @@ fn is_full() -> bool {
     std::env::var("PGFRESH_LOAD").is_ok_and(|value| value == "full")
 }
 
-/// One of two numbers: of the small run, and of the full one.
+/// Returns the number for the small run or for the full one.
 fn size<T>(small: T, full: T) -> T {
     if is_full() { full } else { small }
 }
 
-/// What a process occupies.
+/// Resources of a process.
 #[derive(Debug, Clone, Copy)]
 struct Usage {
     /// Resident memory, in kB.
@@ -44,8 +44,8 @@ impl Usage {
         Self { memory, descriptors: fs::read_dir(format!("{process}/fd")).unwrap().count() }
     }
 
-    /// Waits until no more is in use than before, but for what allocators and pools keep: what a burst has needed is
-    /// given back a while after it.
+    /// Waits until memory and descriptors are at most a little above `before`. Allocators and pools keep some, and release the needs of
+    /// a burst later.
     fn wait_until_flat(gateway: &Gateway, before: Self) {
         wait_until(&format!("memory and descriptors to be those of {before:?}"), || {
             let now = Self::of(gateway);
@@ -54,8 +54,7 @@ impl Usage {
     }
 }
 
-/// A lease: connects to a name that nobody has had, sees the template, writes, and goes. Returns how long it took until
-/// its first answer.
+/// Leases a new name, reads the template's data, writes, and disconnects. Returns the time until the first answer.
 fn lease(gateway: &Gateway, name: &str) -> Result<Duration, String> {
     let begun = Instant::now();
     let mut session = gateway.connect(name, "").map_err(|error| format!("{name}: {error:?}"))?;
@@ -69,7 +68,7 @@ fn lease(gateway: &Gateway, name: &str) -> Result<Duration, String> {
     Ok(took)
 }
 
-/// The median, the 99th percentile and the largest, in ms.
+/// Returns the median, the 99th percentile and the maximum, in ms.
 fn summary(mut times: Vec<Duration>) -> String {
     times.sort();
     let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)].as_secs_f64() * 1e3;
@@ -98,7 +97,7 @@ fn leases_one_after_another_leave_nothing_in_pgfresh() {
     assert_no_background_errors(&gateway);
 }
 
-/// pgfresh has sessions of its own and keeps backends for those who come: never so many that a client hears of it.
+/// pgfresh's own sessions and the waiting backends leave enough for the clients.
 #[test]
 fn workers_for_a_quarter_of_the_servers_sessions_are_never_too_many() {
     let sessions = 8 + Random::new().below(17);
@@ -136,7 +135,7 @@ fn many_workers_for_a_while() {
             workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
         })
     };
-    // As long, so that the pool has grown to what these workers need.
+    // The first load lasts as long, so that the pool has grown to the needs of these workers.
     work(span);
     let before = Usage::of(&gateway);
     let times = work(span);
@@ -165,12 +164,12 @@ fn many_names_at_once() {
     assert_no_background_errors(&gateway);
 }
 
-/// A place with room for few databases: who asks for one more is told so, and soon.
+/// The place has space for few databases: pgfresh soon refuses further clients.
 #[test]
 fn a_full_budget_is_refused_soon() {
     let Some(scene) = mounts::scene() else { return };
     let psql = ground::psql();
-    // Each session that succeeds stays, for it waits for a line from a FIFO into which nobody writes.
+    // Each successful session stays open, because it waits for a line from a FIFO without writers.
     let script = format!(
         "mkfifo hold; exec 3<>hold; pids=
          for number in $(seq 30); do
@@ -196,7 +195,7 @@ fn a_full_budget_is_refused_soon() {
         waits.push(Duration::from_millis(line.split(' ').next().unwrap().parse().unwrap()));
     }
     println!("{} databases, then {} refusals: {}", fine.len(), refused.len(), summary(waits.clone()));
-    // With a psql process each, and on a busy machine; who is not refused waits for ever.
+    // Each client needs a psql process, and the machine may be busy. A client without a refusal would wait for ever.
     waits.sort();
     assert!(waits[waits.len() / 2] < Duration::from_secs(4), "{waits:?}");
 }
@@ -249,7 +248,7 @@ fn clients_that_say_nothing_or_half_keep_nobody_waiting() {
         (0..count).map(|number| lease(&gateway, &format!("{round}_{number}")).unwrap()).collect()
     };
     let alone = measure("alone");
-    // What the first wave took the allocator keeps; the second must not take more.
+    // The allocator keeps the memory of the first wave, and the second must not need more.
     let after: Vec<_> = ["first", "second"]
         .map(|wave| {
             let slow = slow_clients(&gateway, size(100, 2000));
@@ -264,7 +263,7 @@ fn clients_that_say_nothing_or_half_keep_nobody_waiting() {
     Usage::wait_until_flat(&gateway, after[0]);
 }
 
-/// Connections that have said nothing, a length alone, half a startup packet or half an HTTP request.
+/// Opens connections that send nothing, only a length, half a startup packet or half an HTTP request.
 fn slow_clients(gateway: &Gateway, count: usize) -> Vec<TcpStream> {
     let said = [&b""[..], b"\0\0\0\x40", b"\0\0\0\x40\0\x03\0\0user\0post", b"GET / HT"];
     let connect = |number: usize| {
@@ -275,7 +274,7 @@ fn slow_clients(gateway: &Gateway, count: usize) -> Vec<TcpStream> {
     (0..count).map(connect).collect()
 }
 
-/// Closes connections, none of which may have been answered as if it had said all.
+/// Closes connections, none of which may have an answer to an incomplete request.
 fn drop_unanswered(slow: Vec<TcpStream>) {
     for mut stream in slow {
         stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();

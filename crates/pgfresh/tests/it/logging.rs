@@ -1,4 +1,4 @@
-//! Logs: what `-vv` and `PGFRESH_LOG` show, and the log file of the background server.
+//! Logs: the output of `-vv` and `PGFRESH_LOG`, and the log file of the background server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,15 +10,14 @@ use serde_json::Value;
 
 const VARIABLE: &str = "PGFRESH_LOG";
 
-/// A pgfresh whose filter is `filter`.
+/// Runs pgfresh with this filter.
 fn with_filter(scene: &Scene, filter: &str, arguments: &[&str]) -> Outcome {
     let mut command = scene.pgfresh(arguments);
     command.env(VARIABLE, filter);
     finish(command)
 }
 
-/// A command that opens a session in a new database, which is not there before a task in the background has ended, as
-/// arguments of pgfresh.
+/// Returns pgfresh's arguments for a command that opens a session in a new database, which exists after a background task has ended.
 fn session<'a>(options: &[&'a str]) -> Vec<&'a str> {
     [&["run"], options, &["--", ground::psql(), "-XAtqc", "SELECT 1", "-d", "other"]].concat()
 }
@@ -64,7 +63,7 @@ fn a_filter_that_cannot_be_read_is_an_error_before_anything_is_started() {
     }
 }
 
-/// Where status says that the log is.
+/// Returns the path of the log in `pgfresh status`.
 fn log_file(scene: &Scene) -> PathBuf {
     let status = scene.run(["status"]);
     assert_eq!(status.code, Some(0), "{status}");
@@ -79,7 +78,7 @@ fn log_file(scene: &Scene) -> PathBuf {
 fn the_background_server_keeps_a_private_log_and_status_says_where() {
     for &user in User::all() {
         let scene = Scene::new(user);
-        // A project of its own, so that no other test's server is joined.
+        // A configuration file makes a new project, so that the test joins no server of another one.
         scene.write("pgfresh.toml", "");
         let started = with_filter(&scene, "info,lease=debug", &["url", "orders"]);
         assert_eq!(started.code, Some(0), "{started}");
@@ -102,7 +101,7 @@ fn the_background_server_keeps_a_private_log_and_status_says_where() {
 
 #[test]
 fn after_a_kill_the_next_server_goes_on_in_the_same_file() {
-    // A cache of its own: "stop" in another scene would remove what the dead one has left.
+    // The cache is new, because "stop" in another scene would remove the files of the killed server.
     let scene = Scene::with_empty_cache(User::Ourselves);
     ground::copy_base_cache(scene.user, &scene.cache);
     scene.write("pgfresh.toml", "");

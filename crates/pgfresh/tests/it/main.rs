@@ -1,12 +1,12 @@
-//! The tests of the binary, and of the crates below it against real servers: a module for each subject.
+//! Tests of the binary, and of the crates below it with real servers: a module for each subject.
 //!
 //! ```sh
 //! cargo test -p pgfresh --test it                  # all
 //! cargo test -p pgfresh --test it gateway::        # one module
 //! ```
-//! All modules are one process, and tests of different modules run at the same time. So no test changes the process: its
-//! environment, working directory, umask, limits or signal handlers. What needs another one starts a child.
-// Tests try what may fail.
+//! All modules are one process, and tests of different modules run at once. Therefore no test changes the process: its environment,
+//! working directory, umask, limits or signal handlers. A test that needs other ones starts a child.
+// Tests may ignore failures.
 #![allow(clippy::let_underscore_must_use)]
 
 mod all_databases;

@@ -1,4 +1,4 @@
-//! Rules that say which databases a client creates by connecting: any other is as in a plain server.
+//! Rules for the names that a connection turns into databases: pgfresh treats other names like a plain server.
 
 use crate::common::gateway::Gateway;
 use crate::common::{Scene, User, ground, on_every_major};
@@ -12,11 +12,11 @@ on_every_major! {
 const TEMPLATE: &str = "CREATE TABLE item (id int)";
 
 impl Gateway {
-    /// Asserts that there is no such database, in the words of PostgreSQL.
+    /// Asserts that the database does not exist, with PostgreSQL's error.
     fn assert_missing(&self, name: &str) {
         let expected = format!("3D000: database \"{name}\" does not exist");
         assert_eq!(self.connect(name, "").err().expect(name).to_string(), expected);
-        // In rollback isolation a database keeps the name of its last lease.
+        // In rollback isolation, a database keeps the name of its last lease.
         if !name.starts_with("rollback") {
             assert_eq!(self.direct(name, "SELECT 1").expect_err(name).to_string(), expected);
         }
@@ -47,7 +47,7 @@ fn rules_hold_in_every_isolation(major: u32) {
         for name in ["test_1", "app"] {
             assert_eq!(gateway.connect(name, "").unwrap().value("SELECT count(*) FROM item").unwrap(), "0");
         }
-        // What a program leases gets a name that is made up, and is there until the lease ends.
+        // A lease by HTTP has a generated name, which exists until the lease ends.
         let (status, lease) = gateway.http("POST", "/v1/databases", "{}");
         assert_eq!(status, 201, "{lease}");
         let name = lease["name"].as_str().unwrap();

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::common::leftovers::children_of;
 use crate::common::{Outcome, Scene, User, collect, finish, ground, line_of, postgres};
 
-/// A project with a template of one row.
+/// Makes a project with a template of one row.
 fn project(user: User) -> Scene {
     with_template(Scene::new(user))
 }
@@ -23,17 +23,17 @@ fn with_template(scene: Scene) -> Scene {
     scene
 }
 
-/// `pgfresh` in `scene`, with its persistent data in `folder` of it.
+/// Returns a command for `pgfresh` in `scene`, with its persistent data in the subfolder `data`.
 fn pgfresh(scene: &Scene, words: &[&str]) -> Command {
     let mut command = scene.pgfresh(words);
     command.env("XDG_DATA_HOME", scene.directory.join("data"));
     command
 }
 
-/// A server that runs.
+/// Running named server.
 struct Named {
     child: Child,
-    /// What it printed.
+    /// Line that it has printed when it was ready.
     ready: Value,
     lifeline: ChildStdin,
 }
@@ -61,7 +61,7 @@ impl Named {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Ends it by `signal`.
+    /// Ends the server by `signal`.
     fn end(self, signal: Signal) -> Outcome {
         self.signal(signal);
         collect(self.child)
@@ -74,7 +74,7 @@ fn psql(url: &str, sql: &str) -> String {
     String::from_utf8(text).unwrap().trim().to_owned()
 }
 
-/// Where the data of the one server are.
+/// Returns the directory of the only server's data.
 fn home(scene: &Scene) -> PathBuf {
     let mut entries = fs::read_dir(scene.directory.join("data/pgfresh")).unwrap().flatten();
     let path = entries.next().unwrap().path();
@@ -144,7 +144,7 @@ fn url_and_data_stay_until_they_are_reset() {
     }
 }
 
-/// All processes below `owner`, itself last.
+/// Returns all processes below `owner`, with itself at the end.
 fn family(owner: u32) -> Vec<u32> {
     let mut all: Vec<u32> =
         children_of(owner).iter().flat_map(|child| family(child.pid.cast_unsigned())).collect();
@@ -163,7 +163,7 @@ fn after_kills_the_data_are_recovered_and_nothing_of_the_servers_stays() {
         for number in 1..=3 {
             server.query(&format!("INSERT INTO kills VALUES ({number})"));
             let family = if number == 1 { vec![server.child.id()] } else { family(server.child.id()) };
-            // Alone; all at once, as with the machine; and the postmaster before its owner.
+            // Kills pgfresh alone, then all processes at once, as at the end of the machine, and then the postmaster before its owner.
             for pid in family {
                 if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
                     let _ = kill_process(pid, Signal::KILL);
@@ -178,7 +178,7 @@ fn after_kills_the_data_are_recovered_and_nothing_of_the_servers_stays() {
         assert!(log.contains("automatic recovery"), "{log}");
         assert_eq!(server.end(Signal::INT).code, Some(0));
         scene.assert_nothing_left("after the kills");
-        // Killed before its data are complete, it begins again, with its URL.
+        // A server that is killed before its data are complete makes new data, and keeps its URL.
         let about = fs::read_to_string(home(&scene).join("about")).unwrap();
         let incomplete = about.replace("\"complete\":true", "\"complete\":false");
         fs::write(home(&scene).join("about"), incomplete).unwrap();
@@ -191,7 +191,7 @@ fn after_kills_the_data_are_recovered_and_nothing_of_the_servers_stays() {
 
 #[test]
 fn it_is_found_by_status_and_stop_all_and_by_nothing_that_removes_data() {
-    // It stops all servers of a cache.
+    // The cache is new, because the test stops all servers of a cache.
     let scene = with_template(Scene::with_empty_cache(User::Ourselves));
     let server = Named::start(&scene, &[]);
     server.query("INSERT INTO note VALUES ('mine')");
@@ -215,7 +215,7 @@ fn it_is_found_by_status_and_stop_all_and_by_nothing_that_removes_data() {
         format!("opened http://{}/\n", address.split_once('/').unwrap().0)
     };
     assert_eq!(open(), page_of(&url));
-    // The usual server is another one, and comes first.
+    // The background server is another one, and comes first.
     let usual = scene.run(["url"]).stdout;
     assert!(!usual.contains(&secret), "{usual}");
     assert_eq!(open(), page_of(&usual));
@@ -243,7 +243,7 @@ fn it_is_found_by_status_and_stop_all_and_by_nothing_that_removes_data() {
 }
 
 impl Named {
-    /// One more of the project, under another name.
+    /// Starts another server of the project, under another name.
     fn start_other(scene: &Scene) -> Self {
         let mut child = pgfresh(scene, &["serve", "--json", "--name", "Other_1"])
             .stdin(Stdio::piped())
@@ -269,7 +269,7 @@ fn what_is_in_the_way_is_named_with_what_to_do() {
              HINT:  \"pgfresh status\" prints its URL.\n"
         )
     );
-    // Another project may use the name, and not the port.
+    // Another project may use the name, but not the port.
     let other = project(User::Ourselves);
     let port = server.ready["port"].to_string();
     let taken = failure(&other, &["--port", &port]);

@@ -1,4 +1,4 @@
-//! Beyond the loopback interface: the secret is proved and never said, and HTTP comes by TLS only.
+//! Access from other machines: clients prove the secret and never send it, and HTTP needs TLS.
 
 use crate::common::client::{Client, startup};
 use crate::common::connection::Address;
@@ -7,7 +7,7 @@ use crate::common::serve::Serve;
 use crate::common::{Scene, User, finish, ground, is_root, wait_until};
 use crate::drivers::installed;
 
-/// A network of its own with one address; then a server on all of them, until the rest of the script is through.
+/// Script that makes a network with one address, and then a server on all addresses until the rest of the script has ended.
 const SCRIPT: &str = r#"
 ip link set lo up
 ip address add 198.51.100.7/32 dev lo
@@ -60,7 +60,7 @@ fn whoever_knows_the_secret_comes_in_from_anywhere_and_nobody_else() {
     );
 }
 
-/// It is no other machine that reaches it, but what is said of other addresses holds for it, too.
+/// Clients on this machine use another address than loopback, to which the rules for other machines apply.
 #[test]
 fn proofs_are_asked_beyond_loopback_and_by_tls() {
     let psql = |serve: &Serve, host: &str, words: &str| {
@@ -90,7 +90,7 @@ fn nobody_listens_beyond_loopback_with_a_password_that_clients_cannot_know() {
     let mut command = scene.pgfresh(["serve", "--listen", "0.0.0.0"]);
     command.env("PGFRESH_PASSWORD", "");
     let outcome = finish(command);
-    // Nothing has been built for nothing.
+    // pgfresh fails before it builds a template.
     assert!(!scene.cache.exists(), "{outcome}");
     assert_eq!(
         (outcome.code, outcome.stderr.as_str()),
@@ -119,7 +119,7 @@ fn a_password_that_no_url_could_hold_is_refused() {
     }
 }
 
-/// Kubernetes sets it in all containers of a namespace that has such a service.
+/// Kubernetes sets the variable in all containers of a namespace that has a service of this name.
 #[test]
 fn the_address_of_a_service_that_is_called_pgfresh_is_no_port() {
     let scene = Scene::new(User::Ourselves);
@@ -145,7 +145,7 @@ fn an_empty_password_is_none() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "random\n"), "{outcome}");
 }
 
-/// Every printable sign of ASCII, among them all that mean something in a URL.
+/// The password has every printable character of ASCII, also those that have a meaning in URLs.
 #[test]
 fn any_password_and_any_name_work_in_every_address() {
     let scene = Scene::new(User::Ourselves);
@@ -168,7 +168,7 @@ fn any_password_and_any_name_work_in_every_address() {
     assert_eq!(lines, ["postgres", name, name, "released"], "{outcome}");
 }
 
-/// Says how many clock ticks of 10 ms pgfresh had spent before and after a stranger opened 1500 connections.
+/// Setup that prints pgfresh's CPU time, in ticks of 10 ms, before and after another user has opened 1500 connections.
 const STRANGER: &str = r#"
 [template]
 inputs = ["pgfresh.toml"]
@@ -195,13 +195,13 @@ fn a_strangers_connections_cost_a_setup_next_to_nothing() {
     assert_eq!(outcome.code, Some(0), "{outcome}");
     let read = |name: &str| std::fs::read_to_string(scene.directory.join(name)).unwrap();
     let cost: Vec<u32> = read("cost").split_whitespace().map(|number| number.parse().unwrap()).collect();
-    // Each took a thread and a look at all sockets once: ten seconds of these.
+    // A thread and a scan of all sockets for each connection would cost about ten seconds.
     assert!(cost[0] < 100, "{} ms for 1500 connections", cost[0] * 10);
     assert!(cost[1] < 8, "{} threads", cost[1]);
     assert_eq!(read("answer"), "1\n");
 }
 
-/// A client whose machine has vanished says nothing for ever: the kernel asks, as it does for PostgreSQL itself.
+/// A client whose machine has vanished is silent: the kernel probes the connection, as it does for PostgreSQL itself.
 #[test]
 fn the_kernel_looks_whether_clients_are_still_there() {
     let gateway = Gateway::start(15, "", &[]);
@@ -212,7 +212,7 @@ fn the_kernel_looks_whether_clients_are_still_there() {
         }
         Address::Unix(path) => panic!("{path:?}"),
     };
-    // Local and remote address, state (established), queues, and the timer that runs: 02 is keepalive's, once all is acknowledged.
+    // The columns are local and remote address, state (established), queues, and timer: 02 is keepalive, if no data are unacknowledged.
     wait_until("the kernel's timer", || {
         let connections = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let words = |line: &str| line.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();

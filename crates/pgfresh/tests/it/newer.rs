@@ -1,12 +1,12 @@
-//! A PostgreSQL that is newer than any that pgfresh was tested with: a wrapper around 18 that says that it is 19, does not
-//! know one of our settings, and refuses the value of another.
+//! PostgreSQL versions newer than those in pgfresh's tests: a wrapper around 18 pretends to be 19, does not know one of pgfresh's
+//! settings, and refuses the value of another.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::common::{Outcome, Scene, User, finish, ground, postgres};
 
-/// What a server of the next major might say.
+/// Shell lines of the wrapper.
 const NEWER: &str = r#"
 case "$1" in
 --version) echo 'postgres (PostgreSQL) 19beta1'; exit ;;
@@ -27,7 +27,7 @@ exec "$REAL/postgres" "$@"
 const NOTE: &str =
     "pgfresh: PostgreSQL 19 is newer than the versions that this pgfresh is tested with (13 to 18)\n";
 
-/// The directory of the wrapper and 18's initdb.
+/// Returns a directory with the wrapper and 18's initdb.
 fn newer(scene: &Scene) -> String {
     let real = postgres(18);
     let script = NEWER.replace("$REAL", &real);
@@ -54,7 +54,7 @@ fn it_is_used_with_a_note_and_without_the_settings_that_it_refuses() {
     assert!(first.stderr.starts_with(NOTE) && first.stderr.matches(NOTE).count() == 1, "{first}");
     let asked = scene.directory.join("newer/asked");
     assert!(fs::read_to_string(&asked).unwrap().lines().count() > 2);
-    // What it said is remembered.
+    // The cache has the wrapper's answers.
     fs::remove_file(&asked).unwrap();
     let second = scene.run(["run", "--postgres", &bin, "--", "sh", "-euc", script]);
     check(&second, "off\n200ms\n0\n");
@@ -72,7 +72,7 @@ fn templates_and_resets_work_with_it() {
     check(&lease_in_turn(&scene, ["--quiet", "--postgres", &bin]), "2\n2\n2\n");
 }
 
-/// Uses a database of two rows three times under one name, which is released after each.
+/// Leases a database of two rows three times under one name, and releases it each time.
 fn lease_in_turn<const N: usize>(scene: &Scene, options: [&str; N]) -> Outcome {
     let script = "for turn in 1 2 3; do psql -XAtq \"${DATABASE_URL%/*}/one\" -c 'SELECT count(*) FROM t' -c 'DELETE FROM t'
                   $PGFRESH release one; done";
@@ -84,7 +84,7 @@ fn lease_in_turn<const N: usize>(scene: &Scene, options: [&str; N]) -> Outcome {
     finish(command)
 }
 
-/// Not a stub: where somebody has unpacked a newer PostgreSQL and says so.
+/// Uses a real newer PostgreSQL, if a variable names one.
 #[test]
 fn the_real_one_works() {
     let Ok(bin) = std::env::var("PGFRESH_TEST_NEWER") else {

@@ -1,4 +1,4 @@
-//! `pgfresh open`: the live page in the user's browser, and no secret where other users can read it.
+//! `pgfresh open` shows the live page in the user's browser, and hides the secret from other users.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 
 use crate::common::{Outcome, Scene, User, finish, is_root};
 
-/// The id of another user.
+/// Id of another user.
 const OTHER_UID: u32 = 65_534;
 
-/// A project of its own with a background server; returns its URL.
+/// Makes a project with a background server; returns its URL.
 fn project() -> (Scene, String) {
     let scene = Scene::new(User::Ourselves);
     scene.write("pgfresh.toml", "");
@@ -19,7 +19,7 @@ fn project() -> (Scene, String) {
     (scene, outcome.stdout.trim().to_owned())
 }
 
-/// `pgfresh open` with that browser, on no desktop of ours.
+/// Runs `pgfresh open` with that browser, and without the variables of a desktop.
 fn open(scene: &Scene, browser: impl AsRef<OsStr>) -> Outcome {
     let mut command = scene.pgfresh(["open"]);
     for name in ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"] {
@@ -31,13 +31,13 @@ fn open(scene: &Scene, browser: impl AsRef<OsStr>) -> Outcome {
     })
 }
 
-/// The secret and the address of a URL of ours.
+/// Returns the secret and the address of a URL of pgfresh.
 fn parts(url: &str) -> (&str, &str) {
     let (secret, rest) = url.strip_prefix("postgresql://postgres:").unwrap().split_once('@').unwrap();
     (secret, rest.split_once('/').unwrap().0)
 }
 
-/// The status and the head of what curl gets, as that user.
+/// Returns the status and the headers that curl gets as that user.
 fn get(address: &str, user: u32) -> String {
     let mut command = Command::new("curl");
     command.args(["-sS", "-D", "-", "-o", "/dev/null", address]).stdin(Stdio::null());
@@ -51,7 +51,7 @@ fn get(address: &str, user: u32) -> String {
 fn a_browser_gets_the_page_and_neither_it_nor_another_user_the_secret() {
     let (scene, url) = project();
     let (secret, address) = parts(&url);
-    // Its name has what a shell would divide and run.
+    // The browser's path has characters with a meaning in a shell.
     let name = "my browser; $(touch hit) 'x' \"y\" %s";
     let browser =
         scene.write_program(name, "printf '%s\\n' \"$@\" >>asked; env >environment; cat >/dev/null");
@@ -88,7 +88,7 @@ fn without_a_browser_the_address_is_printed() {
     }
     let outcome = open(&scene, OsStr::from_bytes(b"\xff\xfe"));
     assert_eq!((outcome.code, outcome.stdout), (Some(0), printed.clone()));
-    // The first that works is used, with its arguments and the address in its place.
+    // pgfresh starts the first browser that works, with its arguments and the address in its place.
     let browser = scene.write_program("browser", "printf '%s|' \"$@\" >asked");
     let outcome = open(&scene, format!("{failing}:{} --new %s --kiosk:{failing}", browser.display()));
     assert_eq!((outcome.code, outcome.stdout), (Some(0), format!("opened http://{address}/\n")));

@@ -1,4 +1,4 @@
-//! Standard output and standard error: those that cannot be written (a full disk, or a reader that has gone), and failures in JSON.
+//! Standard output and standard error that fail (because of a full disk, or a reader that has ended), and failures in JSON.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -42,7 +42,7 @@ fn what_cannot_be_printed_is_an_error() {
     assert_eq!(scene.run(["stop"]).code, Some(0));
 }
 
-/// What is said beside is lost; what is asked for is done, and its exit code is the same.
+/// pgfresh loses its notices, but does the requested work with the same exit code.
 #[test]
 fn what_cannot_be_said_changes_nothing() {
     let crash =
@@ -81,7 +81,7 @@ fn what_cannot_be_said_changes_nothing() {
     }
 }
 
-/// A client has all of it in its error, and people on standard error.
+/// A client gets the complete error in JSON, and people read it on standard error.
 #[test]
 fn a_program_is_told_in_its_line_why_there_is_no_server() {
     for (words, variable, message) in [

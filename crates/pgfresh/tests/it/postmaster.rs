@@ -1,6 +1,6 @@
-//! However long pgfresh would wait for its server: when the postmaster is killed, each wait ends with an error, soon.
+//! Waits for a server end with an error soon after its postmaster is killed, whatever pgfresh waits for.
 //!
-//! Backends see the end of their postmaster only where they look for it. Those that are stopped never do.
+//! Backends notice the end of their postmaster only at certain points, and stopped ones never do.
 
 use std::process::{Child, Stdio};
 use std::thread;
@@ -11,10 +11,10 @@ use crate::common::random::Random;
 use crate::common::{Outcome, Scene, User, collect, ground, line_of, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Within this the wait is over, and pgfresh, on a machine that has nothing else to do.
+/// Upper bound for the end of pgfresh after the kill, on an idle machine.
 const BOUND: Duration = Duration::from_millis(1500);
 
-/// What a command asks of its server again and again, until it gets an error.
+/// Requests that a command repeats until it gets an error.
 const REQUESTS: [&str; 6] = [
     "while \"$0\" url; do :; done",
     "\"$0\" url a; while \"$0\" reset a; do :; done",
@@ -24,7 +24,7 @@ const REQUESTS: [&str; 6] = [
     "while PGFRESH_ISOLATION=server \"$0\" url; do :; done",
 ];
 
-/// Kills a postmaster, whose children may be stopped since a moment; returns when that was.
+/// Kills a postmaster, after it stops its children if `stopped`; returns the time of the kill.
 fn kill(postmaster: &Process, stopped: bool) -> Instant {
     if stopped {
         for child in children_of(postmaster.pid.cast_unsigned()) {
@@ -50,13 +50,13 @@ fn end_in_time(pgfresh: Child, since: Instant, context: &str) -> Outcome {
     let outcome = collect(pgfresh);
     let took = since.elapsed();
     println!("{:.0} ms: {context}", took.as_secs_f64() * 1000.0);
-    // On a busy one, a whole run takes longer as well.
+    // On a busy machine, a whole run takes longer, too.
     let bound = if took < BOUND { BOUND } else { BOUND + 4 * time_of_a_run() };
     assert!(took < bound, "{context}: ended only after {took:?}: {outcome}");
     outcome
 }
 
-/// How long a server and a command take here and now, with which nothing is wrong.
+/// Returns the time that a successful run takes on this machine now.
 fn time_of_a_run() -> Duration {
     let begun = Instant::now();
     assert_eq!(Scene::new(User::Ourselves).run(["run", "--", "true"]).code, Some(0));
@@ -168,7 +168,7 @@ fn serve_ends_with_its_server() {
     let mut pgfresh = command.spawn().unwrap();
     let mut pipe = pgfresh.stdout.take().unwrap();
     line_of(&mut pipe);
-    // Its standard input stays open: nobody asks it to end.
+    // The standard input of `serve` stays open, so that it ends for no other reason.
     let lifeline = pgfresh.stdin.take();
     let since = kill(&postmaster_in_time(&pgfresh), true);
     let outcome = end_in_time(pgfresh, since, "serve");
@@ -180,7 +180,7 @@ fn serve_ends_with_its_server() {
 #[test]
 fn a_crash_that_the_server_survives_is_told_of_where_the_command_fails() {
     let scene = Scene::new(User::Ourselves);
-    // The next session begins once the server has noted the crash and recovered.
+    // The next session begins after the server has noticed the crash and recovered.
     let script = "\"$0\" -XAtqc \"COPY (SELECT 1) TO PROGRAM 'kill -9 \\$PPID'\" && exit 9
         until \"$0\" -XAtqc 'SELECT 1'; do :; done
         exit $1";

@@ -1,4 +1,4 @@
-//! `pgfresh run --profile` and `pgfresh profile`: what they see of real servers.
+//! `pgfresh run --profile` and `pgfresh profile` with real servers.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::common::{Outcome, Scene, User, collect, finish, ground, line_of, majo
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
-/// Seconds for which a thing is done so that it is surely seen, at one look in 15 ms on an idle machine.
+/// Duration of an action in seconds that a profile certainly sees, with one sample every 15 ms on an idle machine.
 const SPAN: &str = "1.5";
 
 fn read(scene: &Scene, name: &str) -> Value {
@@ -31,7 +31,7 @@ fn rows<'a>(profile: &'a Value, title: &str) -> &'a Vec<Value> {
     table.unwrap_or_else(|| panic!("no table {title}: {profile}"))["rows"].as_array().unwrap()
 }
 
-/// Session seconds of the row that `column` calls `name`; 0 without one.
+/// Returns the session seconds of the row with `name` in `column`; 0 without such a row.
 fn spent(profile: &Value, title: &str, column: &str, name: &str) -> f64 {
     let row = rows(profile, title).iter().find(|row| row[column] == name);
     row.map_or(0.0, |row| row["sessions"]["value"].as_f64().unwrap())
@@ -41,9 +41,9 @@ fn findings(profile: &Value) -> Vec<&str> {
     profile["findings"].as_array().unwrap().iter().map(|finding| finding["name"].as_str().unwrap()).collect()
 }
 
-/// What sessions say under `-vv` that were begun to see what a new database costs.
+/// Text in the records of `-vv` about a session that measures the cost of a new database.
 const TRIAL: &str = "database=profile_";
-/// Looks in a second below which a machine has too much else to do to see anything, and how often it is asked again.
+/// Samples per second below which the machine is too busy for the test, and number of attempts.
 const FEW: f64 = 5.0;
 const TRIES: usize = 5;
 
@@ -60,7 +60,7 @@ fn profile_of(scene: &Scene, options: &[&str], script: &str) -> (Value, Outcome)
     seen.unwrap_or_else(|| panic!("{TRIES} times fewer than {FEW} looks in a second"))
 }
 
-/// How often it was looked.
+/// Returns the number of samples.
 fn looks(profile: &Value) -> f64 {
     let notes = profile["notes"].to_string();
     let (_, count) = notes.split_once("Out of ").unwrap_or_else(|| panic!("{notes}"));
@@ -71,7 +71,7 @@ fn looks(profile: &Value) -> f64 {
 fn statements_and_what_they_wait_for_are_told_apart_on_every_major() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
-    // One waits for a lock that another holds while it sleeps; a third computes.
+    // One session waits for a lock that a sleeping one holds, and a third computes.
     let script = format!(
         "{psql} -XAtqc 'CREATE TABLE t ()'
          {psql} -XAtqc 'BEGIN; LOCK TABLE t; SELECT pg_sleep({SPAN}); COMMIT' & sleep 0.2
@@ -104,7 +104,7 @@ fn statements_and_what_they_wait_for_are_told_apart_on_every_major() {
     }
 }
 
-/// Seconds of sessions and runs of the statement `text`.
+/// Returns the session seconds and the runs of the statement `text`.
 fn of<'a>(profile: &'a Value, text: &str) -> (f64, &'a Value) {
     let row = rows(profile, "Statements").iter().find(|row| row["statement"] == text);
     let row = row.unwrap_or_else(|| panic!("no {text}: {profile}"));
@@ -120,7 +120,7 @@ fn each_statement_is_timed_as_it_comes_through_the_gateway() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     scene.write("short.sql", &"SELECT 1;\n".repeat(123));
-    // Two at once; short ones that looks would miss; an open transaction; one that is interrupted.
+    // Two sessions at once, short statements that sampling would miss, an open transaction, and a cancelled statement.
     let script = format!(
         "{psql} -Xqf short.sql >out
          {psql} -XAtqc 'SELECT pg_sleep(1)' -d one & {psql} -XAtqc 'SELECT pg_sleep(1)' -d two & wait
@@ -175,7 +175,7 @@ fn each_named_test_is_told_with_its_repeated_queries() {
          {pgbench} -n -M extended -t 1 -f test_bound.sql test_bound; {psql} -XAtq -d test_fine -c '{all}'
          for test in literal bound same fine; do {pgfresh} release test_$test --test test_$test; done"
     );
-    // It is all in what the gateway sees: looks may be few.
+    // The gateway sees all of it, so few samples are enough.
     let outcome = scene.run(["run", "--profile", "--report", "out.json", "--", "sh", "-euc", &script]);
     assert!(outcome.code == Some(0), "{outcome}");
     let profile = read(&scene, "out.json");
@@ -235,7 +235,7 @@ fn a_test_is_called_as_its_client_says_and_ends_when_it_says() {
 #[test]
 fn a_server_that_does_not_answer_ends_the_profile_and_not_the_patience() {
     let scene = Scene::new(User::Ourselves);
-    // The postmaster and all of its processes; the guard ends them.
+    // The script stops the postmaster and all of its processes, and the guard ends them.
     let script = "server=$(pgrep -P $PPID -x postgres); kill -STOP $(pgrep -P $server) $server; exit 7";
     let begun = Instant::now();
     let outcome = scene.run(["run", "--profile", "--", "sh", "-euc", script]);
@@ -289,7 +289,7 @@ fn ci_systems_get_each_test_as_a_testcase() {
         case(name).children().find(|node| node.has_tag_name("system-out")).and_then(|node| node.text());
     assert!(said.is_some_and(|said| said.starts_with("12 × SELECT ?") && said.contains(" (N+1, ")), "{text}");
     assert!(case("two").children().all(|node| !node.has_tag_name("system-out")), "{text}");
-    // What knows no tests writes none.
+    // Commands that do not see tests write no report of tests.
     for (words, why) in [
         (&["run", "--compare", "--report", "tests.xml", "--", "true"][..], "a comparison knows no tests"),
         (&["profile", "--url", "postgresql://nowhere", "--report", "tests.xml"], "its name must end with"),
@@ -383,7 +383,7 @@ fn a_server_of_somebody_else_is_watched_and_not_changed() {
     let url = url.trim();
     let psql = ground::psql();
     let sql = format!("SELECT pg_sleep({SPAN})");
-    // What psql is told, the command has to be told by the one who writes it.
+    // pgfresh passes no URL to the command here, so psql has it as an argument.
     let outcome =
         scene.run(["profile", "--url", url, "--report", "out.json", "--", psql, "-XAtqc", &sql, "-d", url]);
     assert!(outcome.code == Some(0) && outcome.stderr.contains("in the database"), "{outcome}");
@@ -402,7 +402,7 @@ fn a_server_of_somebody_else_is_watched_and_not_changed() {
         failing.stderr.contains("none was seen at work") && !failing.stderr.contains("would"),
         "{failing}"
     );
-    // When the watch's statement was last sent, if it goes on.
+    // Query for the time of the watch's last statement, to see whether it continues.
     let asks =
         "SELECT query_start FROM pg_stat_activity WHERE query LIKE '%pgfresh%a.backend_type = ''client%'";
     let look = || {
@@ -413,7 +413,8 @@ fn a_server_of_somebody_else_is_watched_and_not_changed() {
     wait_until("the end of the watch before", || look().is_empty());
     let mut watching = scene.pgfresh(["profile", "--url", url, "--for", "10m"]);
     let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It is sent once to be prepared, before the counters are read: the second time is the first look, done by the third.
+    // The watch sends the statement once to prepare it, before it reads the counters. The second time is the first sample, which
+    // is complete at the third time.
     let mut sent = HashSet::new();
     wait_until("the first look", || {
         sent.extend(Some(look()).filter(|time| !time.is_empty()));
@@ -528,7 +529,7 @@ fn the_report_has_any_format_and_the_command_keeps_its_output_and_exit_code() {
 fn a_comparison_takes_turns_and_says_whether_all_ended_alike() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
-    // What is at work, a setting that only one of the two has, and what a test runner would write.
+    // The script runs a long statement, reads a setting that differs between the two servers, and prints a test runner's summary.
     let script = format!(
         "{psql} -XAtqc 'SHOW fsync' >>turns; {psql} -XAtqc 'SELECT pg_sleep(0.1)'; echo 12 passed in 1.2s"
     );
@@ -562,7 +563,7 @@ fn a_comparison_times_no_copies_that_are_made_ahead() {
     }
 }
 
-/// Ctrl-C reaches pgfresh and the command, which may end well all the same.
+/// Ctrl-C reaches pgfresh and the command, which may still succeed.
 #[test]
 fn a_comparison_that_is_interrupted_says_what_there_is_until_then() {
     let scene = Scene::new(User::Ourselves);

@@ -1,16 +1,16 @@
-//! Passwords do not get into the arguments of a process, which everybody on the machine can read.
+//! Passwords are not in the arguments of a process, which every user of the machine can read.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::common::{Scene, User, finish, ground};
 
-/// Notes its arguments, as it and the kernel know them, and the password that it was given.
+/// Script that notes its arguments, also as the kernel has them, and its password.
 const SPY: &str = r#"{ echo "$*"; tr '\0' ' ' </proc/$$/cmdline; echo; } >>"$HOME/arguments"
 echo "$(basename "$0") $PGPASSWORD" >>"$HOME/passwords"
 echo 'SELECT 1;'"#;
 
-/// A directory with a server and client programs that only note what they are told.
+/// Returns a directory with a server, and with client programs that only note their arguments and passwords.
 fn spies(scene: &Scene) -> String {
     let real = std::path::Path::new(ground::psql()).parent().unwrap();
     for program in ["pg_dump", "pg_dumpall", "psql"] {
@@ -64,7 +64,7 @@ fn a_connection_string_that_would_show_a_secret_is_refused() {
     assert!(!scene.directory.join("schema.sql").exists());
 }
 
-/// Against a server that asks for a password: the gateway.
+/// The gateway is a server that asks for a password.
 #[test]
 fn an_import_takes_the_password_from_where_libpq_does() {
     let scene = Scene::new(User::Ourselves);
@@ -84,11 +84,11 @@ fn an_import_takes_the_password_from_where_libpq_does() {
     let mut command = scene.pgfresh(["run", "--sql", "app.sql", "--", "sh", "-euc", script]);
     command.env("PGFRESH", ground::program());
     let outcome = finish(command);
-    // The imported table is created, and its owner set.
+    // The import creates the table, and sets its owner.
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "2\n2\n2\n"), "{outcome}");
 }
 
-/// It lives for minutes longer than the psql that it was started for.
+/// The background server lives for minutes longer than the psql for which it was started.
 #[test]
 fn what_psql_is_told_is_not_among_the_arguments_of_the_background_server() {
     let scene = Scene::new(User::Ourselves);

@@ -1,11 +1,11 @@
-//! Version managers: programs on `PATH` that start another PostgreSQL in another folder, or when a file changes.
+//! Version managers: programs on `PATH` that start another PostgreSQL, depending on the folder or on a file.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Outcome, Scene, User, finish, ground, postgres};
 
-/// Chooses by the file `.tool` of the current folder or of one above, as version managers do.
+/// Shell lines that choose by the file `.tool` of the current folder or of one above, as version managers do.
 const BY_FOLDER: &str = "folder=$PWD
     until [ -f \"$folder/.tool\" ]; do
         [ -n \"$folder\" ] || { echo \"no version is set for $name\" >&2; exit 126; }
@@ -13,7 +13,7 @@ const BY_FOLDER: &str = "folder=$PWD
     done
     bin=$(cat \"$folder/.tool\")";
 
-/// Puts `postgres` and `initdb` into the folder `shims` of the scene: `choose` sets `bin`, `start` starts a program of it.
+/// Puts `postgres` and `initdb` into the folder `shims` of the scene: `choose` sets `bin`, `start` starts a program in it.
 fn put_shims(scene: &Scene, choose: &str, start: &str) -> PathBuf {
     for name in ["postgres", "initdb"] {
         scene.write_program(&format!("shims/{name}"), &format!("name={name}\n{choose}\n{start}"));
@@ -81,7 +81,7 @@ fn a_shim_starts_the_version_of_the_users_folder() {
             major,
         );
     }
-    // Other installations are there where the version manager has none.
+    // pgfresh finds other installations in folders without a version of the manager.
     scene.write("none/file", "");
     let outcome = run_in(&scene, "none", &["postgres", "path"]);
     assert!(outcome.code == Some(0) && !outcome.stdout.contains("shims"), "{outcome}");

@@ -1,8 +1,8 @@
-//! Backups and standbys of the server: a database that was made meanwhile is in them, whole.
+//! Backups and standbys of the server have databases that pgfresh makes meanwhile, with all their data.
 
 use crate::common::{Scene, User};
 
-/// Makes databases while a backup is made, before a standby starts from it, and while that follows; then asks the standby for each.
+/// Script that makes databases during a backup, before a standby starts from it, and while it follows. Then it queries the standby.
 const SCRIPT: &str = r#"
 fill() { psql -XAtqd "$1" -c "CREATE TABLE mine AS SELECT count(*) FROM item; INSERT INTO item SELECT generate_series(1, 1000)"; }
 pg_basebackup -D backup -X stream -c fast -R --max-rate=200M &
@@ -33,7 +33,7 @@ done | sort | uniq -c | sed 's/^ *//'
 #[test]
 fn a_standby_has_every_database() {
     for &user in User::all() {
-        // A server refuses to run as root.
+        // PostgreSQL refuses to run as root.
         if user.uid() == 0 {
             continue;
         }

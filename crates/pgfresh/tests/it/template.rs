@@ -1,4 +1,5 @@
-//! Templates: prepared once, whole, found again, rebuilt for a reason, and nothing of a failed or ended build stays.
+//! Templates: pgfresh builds them once and completely, finds them again, rebuilds them for a reason, and leaves nothing of a failed or
+//! interrupted build.
 
 mod builders;
 mod files;
@@ -17,17 +18,17 @@ use std::process::{Command, Stdio};
 use crate::common::{Outcome, Scene, User, end_of, finish, ground, majors, postgres, wait_until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// Writes down that it ran, then feeds `migrations/*.sql` to psql.
+/// Configuration whose setup notes its run, and then runs `migrations/*.sql` with psql.
 const CONFIG: &str = r#"
 [template]
 setup = "echo ran >>runs; cat migrations/*.sql | psql -XAtq -v ON_ERROR_STOP=1"
 inputs = ["migrations/**"]
 "#;
 
-/// A scene with a project of one migration.
+/// Makes a scene with a project of one migration.
 fn project(user: User, config: &str) -> Scene {
     let scene = Scene::with_empty_cache(user);
-    // Of its own, because others' builds would be seen in a shared one; with the base image already.
+    // The cache is new, because a shared one shows the builds of other tests. It has the base image.
     ground::copy_base_cache(user, &scene.cache);
     furnish(scene, config)
 }
@@ -42,7 +43,7 @@ fn furnish(scene: Scene, config: &str) -> Scene {
     scene
 }
 
-/// How often the setup ran.
+/// Returns the number of the setup's runs.
 fn runs(scene: &Scene) -> usize {
     fs::read_to_string(scene.directory.join("runs")).map_or(0, |text| text.lines().count())
 }
@@ -55,15 +56,15 @@ fn assert_fails(outcome: &Outcome, words: &[&str]) {
     }
 }
 
-/// A database in SQL; the usual one without a name.
+/// Dumps a database as SQL, the default one if `database` is empty.
 fn dump(scene: &Scene, options: &[&str], database: &str) -> String {
     let text = scene.shell(options, &format!("pg_dump --create {database}"));
-    // What the newest versions put around it has a random word.
+    // The newest versions put lines with a random word around a dump.
     let is_random = |line: &&str| line.starts_with("\\restrict ") || line.starts_with("\\unrestrict ");
     text.split_inclusive('\n').filter(|line| !is_random(line)).collect()
 }
 
-/// The lines of `template list` that are templates of this scene.
+/// Returns the lines of `template list` about templates of this scene.
 fn templates(scene: &Scene) -> Vec<String> {
     let list = scene.run(["template", "list"]).stdout;
     let here = scene.directory.display().to_string();
@@ -115,7 +116,7 @@ fn copies_have_the_relation_cache_of_catalogs_that_a_setup_has_rewritten() {
         CREATE TYPE mood AS ENUM ('sad', 'happy');
         INSERT INTO orders SELECT generate_series(1, 100);
         ANALYZE;";
-    // Of the template, to which no session connects, and of the first copies.
+    // Query about the template, to which no session connects, and about the first copies.
     const QUESTION: &str = "
         SELECT count(*) FILTER (WHERE modification IS NOT NULL), count(*) >= 2,
             (SELECT count(*) || min(word) || 'happy'::mood FROM orders)
@@ -222,7 +223,7 @@ fn a_half_made_server_is_kept_and_opened_with_the_words_that_are_printed() {
     let words = outcome.stderr.split("To open it: ").nth(1).unwrap().trim();
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{words} -XAtqc 'SELECT count(*) FROM orders'")]);
-    // A daemon keeps what it inherits: no pipe.
+    // A daemon keeps the files that it inherits, so the output must not go to a pipe.
     let answer = scene.directory.join("answer");
     command.stdout(fs::File::create(&answer).unwrap()).stdin(Stdio::null()).current_dir("/");
     assert!(command.status().unwrap().success(), "{words}");
@@ -377,7 +378,7 @@ fn two_who_need_the_same_build_it_once_and_the_second_takes_over_from_the_dead()
 fn a_build_that_is_ended_leaves_nothing() {
     for &user in User::all() {
         for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
-            // A grandchild that takes no notice of signals, and one that has left our session.
+            // The setup has a grandchild that ignores signals, and a process in another session.
             let setup = "setsid sleep 600 & (trap '' INT TERM HUP; sleep 600) & echo ran >>runs; sleep 600";
             let scene = project(user, &CONFIG.replace("echo ran", &format!("{setup}; echo")));
             let mut command = scene.pgfresh(["run", "--", "true"]);
@@ -392,8 +393,8 @@ fn a_build_that_is_ended_leaves_nothing() {
             end_of(&mut child, format!("{signal:?}"));
             let place = scene.place.join(format!("pgfresh-{}", user.uid()));
             wait_until("the guard", || !place.exists());
-            // The lock of the build, which no process holds, is all that is left to the next start; one that ended while it
-            // wrote into the cache leaves what it wrote, too.
+            // For the next start, the build leaves only its lock, which no process holds, and the files that it was writing into the
+            // cache.
             let images = scene.cache.join("images");
             let staging = images.join("0123456789abcdef.staging");
             fs::create_dir(&staging).unwrap();
@@ -435,7 +436,7 @@ fn the_cache_is_listed_bounded_and_cleared() {
         let outcome = scene.run(["template", "build", "--cache-size", "80MB", "-v"]);
         assert_eq!(outcome.code, Some(0), "{outcome}");
     }
-    // A base image of 20 to 40 MB, and as many templates of that size as there is room for.
+    // The cache has a base image of 20 to 40 MB, and as many templates of that size as its bound allows.
     let left = templates(&scene).len();
     assert!(left == 1 || left == 2, "{left}");
     let list = scene.run(["template", "list", "--json"]).stdout;
@@ -474,7 +475,7 @@ fn a_template_whose_journey_is_ended_leaves_nothing() {
             let pull = [(&cache, cache.join("images"), ["pull", "carried"])];
             let push = [(&carrier, carrier.clone(), ["push", "carrier"])];
             for (target, staged, [verb, folder]) in pull.into_iter().chain(push) {
-                // It may be done before the signal comes.
+                // The command may end before the signal comes.
                 let ended = (0..200).any(|_| {
                     drop(fs::remove_dir_all(target));
                     let mut command = scene.pgfresh(["template", verb, folder]);
@@ -497,7 +498,7 @@ fn a_template_whose_journey_is_ended_leaves_nothing() {
                     assert!(ended || status.success(), "{verb}: {status}");
                     let names = fs::read_dir(&staged).unwrap().map(|entry| entry.unwrap().file_name());
                     let left: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
-                    // The whole entry, under its fingerprint alone.
+                    // The entry is complete, under its fingerprint.
                     assert!(
                         !left.iter().any(|name| name.contains('.')),
                         "{verb} and {signal:?} left {left:?}"

@@ -1,4 +1,4 @@
-//! TLS on the gateway's port: sessions and HTTP, with a certificate of ours and with the user's.
+//! TLS on the gateway's port: sessions and HTTP, with pgfresh's certificate and with the user's.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ use crate::common::scram;
 use crate::common::serve::Serve;
 use crate::common::{Outcome, Scene, User, finish, ground, is_root, wait_until};
 
-/// Asks for TLS.
+/// Code of a request for TLS.
 const SSL_REQUEST: u32 = 80_877_103;
 
 fn serve(options: &[&str]) -> Serve {
@@ -36,7 +36,7 @@ impl Serve {
         Path::new(self.ready["root_certificate"].as_str().expect("a root certificate"))
     }
 
-    /// What psql says at `host`, with such words of libpq.
+    /// Runs psql at `host`, with `words` as further parameters of libpq.
     fn psql(&self, host: &str, words: &str) -> Outcome {
         let port = &self.ready["port"];
         let mut psql = Command::new(ground::psql());
@@ -46,7 +46,7 @@ impl Serve {
         finish(psql)
     }
 
-    /// A connection by TLS without a request for it, as one who trusts this server's root.
+    /// Opens a TLS connection without a request before it, and trusts this server's root.
     fn direct(&self, protocols: &[&[u8]]) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(self.root()).unwrap()).unwrap();
@@ -54,7 +54,7 @@ impl Serve {
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let mut config = config.unwrap().with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-        // Not a name of this machine: the server issues a certificate for any name that a client asks for.
+        // This machine does not have the name: the server issues a certificate for each name that a client asks for.
         let name = ServerName::try_from("any.name.example").unwrap();
         let connection = ClientConnection::new(Arc::new(config), name).unwrap();
         StreamOwned::new(connection, Client::knock(&self.address()).stream)
@@ -92,9 +92,9 @@ fn every_mode_of_a_client_is_served_as_a_server_would() {
     ] {
         assert_eq!(is_encrypted(&serve.psql(host, &words)), encrypted, "{words}");
     }
-    // Another account reads it, too: it is public.
+    // The file is public, so other accounts can read it, too.
     assert_eq!(fs::metadata(serve.root()).unwrap().permissions().mode() & 0o777, 0o644);
-    // The server's own socket has no use for it.
+    // The server's own socket does not need the root.
     let socket =
         serve.https(&format!("POST /v1/databases HTTP/1.1\r\nAuthorization: Bearer {}", serve.secret()));
     assert!(socket.contains("socket_url"), "{socket}");
@@ -127,7 +127,7 @@ fn without_it_who_insists_hears_that_there_is_none() {
     assert!(!is_encrypted(&serve.psql("127.0.0.1", "")));
 }
 
-/// A setup that fails unless it has TLS with such words of libpq, and notes what the server sees of it.
+/// Returns a setup that fails without TLS with these parameters of libpq, and that stores what the server reports.
 fn insistent(words: &str) -> String {
     let seen = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
     format!("psql '{words}' -Xqc '\\conninfo' -c 'CREATE TABLE made AS {seen}' | grep 'SSL connection'")
@@ -172,7 +172,7 @@ fn a_root_is_good_for_its_own_server_alone() {
     assert!(is_encrypted(&other.psql("127.0.0.1", &words)));
 }
 
-/// A certificate for localhost with a root of its own, in files: root, certificate, key.
+/// Makes a root and a certificate for localhost, in files: root, certificate, key.
 fn made(scene: &Scene, algorithm: &'static SignatureAlgorithm) -> [PathBuf; 3] {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "a company");
@@ -197,11 +197,11 @@ fn a_certificate_of_the_user_is_shown() {
     assert!(serve.ready.get("root_certificate").is_none());
     let verified = format!("sslmode=verify-full sslrootcert={root}");
     assert!(is_encrypted(&serve.psql("localhost", &verified)));
-    // It is for localhost, and not for the address.
+    // The certificate is for localhost, not for the address.
     assert!(serve.psql("127.0.0.1", &verified).stderr.contains("does not match host name"));
 }
 
-/// In a network of its own: a server that other machines could reach, and a client that binds its proof to the certificate.
+/// Script that makes a network with a server that other machines could reach, and a client that binds its proof to the certificate.
 const BOUND: &str = r#"
 ip link set lo up
 mkfifo hold
@@ -223,7 +223,7 @@ fn proofs_are_bound_to_certificates_of_any_kind() {
     for (algorithm, binding, said) in [
         (&rcgen::PKCS_ECDSA_P256_SHA256, "require", "SSL connection"),
         (&rcgen::PKCS_ECDSA_P384_SHA384, "require", "SSL connection"),
-        // Its signature has no hash function of its own that a digest could be made with.
+        // The signature has no separate hash function, so libpq cannot compute a digest of the certificate.
         (&rcgen::PKCS_ED25519, "prefer", "SSL connection"),
         (&rcgen::PKCS_ED25519, "require", "channel binding is required"),
     ] {
@@ -312,7 +312,7 @@ fn http_comes_by_tls_too() {
     assert!(asked.starts_with("HTTP/1.1 200 OK\r\n") && asked.contains("\"templates\""), "{asked}");
     let refused = serve.https("GET /v1/status HTTP/1.1\r\nAuthorization: Bearer guess");
     assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
-    // A page of its own is served, and none of another origin.
+    // pgfresh answers requests of its pages, and refuses those of another origin.
     let port = &serve.ready["port"];
     let of = |origin: &str| {
         serve.https(&format!("GET /v1/status HTTP/1.1\r\nAuthorization: Bearer {token}\r\nOrigin: {origin}"))
@@ -321,7 +321,7 @@ fn http_comes_by_tls_too() {
     assert!(of("https://evil.example").starts_with("HTTP/1.1 403 "));
 }
 
-/// Generated: whatever a client says in place of the handshake, it is the only one who suffers.
+/// Bytes of a client in place of the handshake affect no other client.
 #[test]
 fn whatever_comes_in_place_of_a_handshake_harms_nobody_else() {
     let serve = serve(&["--tls"]);
@@ -336,16 +336,16 @@ fn whatever_comes_in_place_of_a_handshake_harms_nobody_else() {
         if begins_as_tls {
             client.say(&[0x16, 3, 1, 0, 40, 1]);
         } else {
-            // In the clear, as one would like to slip it in.
+            // The startup packet is unencrypted, as an attacker could insert it.
             client.say(&startup("slipped_in", &[]));
         }
-        // The server may have closed already.
+        // The server may have closed its end already.
         let _ = client.stream.write_all(&nonsense);
         if !leaves {
             let _ = client.stream.shutdown(std::net::Shutdown::Write);
             let mut rest = Vec::new();
             let _ = client.stream.read_to_end(&mut rest);
-            // An alert of TLS at most.
+            // The answer is at most a TLS alert.
             prop_assert!(rest.is_empty() || rest[0] == 0x15, "{rest:?}");
         }
         Ok(())
@@ -356,17 +356,17 @@ fn whatever_comes_in_place_of_a_handshake_harms_nobody_else() {
     assert!(!leases.contains("slipped_in"), "{leases}");
 }
 
-/// A client that is behind with reading when pgfresh ends gets whole messages, and is told at the end.
+/// A client that still reads earlier messages when pgfresh ends gets them complete, and the error at the end.
 #[test]
 fn the_last_words_come_after_all_that_was_said_before() {
     for encrypted in [false, true] {
-        // On a busy machine the client may not catch up within the second that it is given.
+        // On a busy machine, the client may not read everything within its second.
         assert!((0..5).any(|_| last_of_a_late_client(encrypted) == b'E'), "TLS: {encrypted}");
     }
 }
 
-/// The last message that such a client hears. Each message of the answer has 32 bytes, so that what pgfresh reads at once
-/// ends with one.
+/// Returns the tag of the last message that such a client gets. Each message has 32 bytes, so that each piece that pgfresh reads ends
+/// with a message.
 fn last_of_a_late_client(encrypted: bool) -> u8 {
     let mut serve = serve(if encrypted { &["--tls"] } else { &[] });
     let mut watching = Client::open(&serve.address(), serve.secret(), &startup("postgres", &[])).unwrap();
@@ -388,7 +388,7 @@ fn last_of_a_late_client(encrypted: bool) -> u8 {
         watching.value(waits).unwrap() == "1"
     });
     let ending = thread::spawn(move || assert!(serve.end()));
-    // Sessions hear of the end together.
+    // All sessions get the error at once.
     while watching.read().0 != b'E' {}
     let mut heard = Vec::new();
     let ended = stream.read_to_end(&mut heard);
@@ -402,7 +402,7 @@ fn last_of_a_late_client(encrypted: bool) -> u8 {
     if ended.is_ok() { last } else { 0 }
 }
 
-/// A stream and the socket below it.
+/// Stream, with the socket below it.
 trait Late: Read + Write {
     fn socket(&self) -> &TcpStream;
 }
@@ -424,7 +424,7 @@ fn what_is_advertised_is_what_clients_are_told() {
     let serve = serve(&["--tls", "--advertise", "db.example:6000"]);
     let (url, port) = (serve.ready["url"].as_str().unwrap(), &serve.ready["port"]);
     assert!(url.ends_with("@db.example:6000/postgres") && *port == 6000, "{url} {port}");
-    // Those on this machine find it where it is.
+    // Clients on this machine get the address on which pgfresh listens.
     let page = serve.ready["page_url"].as_str().unwrap();
     assert!(page.starts_with("http://127.0.0.1:"), "{page}");
 }

@@ -1,4 +1,4 @@
-//! Clients of several templates in one server: each has its turn, however busy the others are.
+//! Clients of several templates in one server: each gets its turn, however busy the other templates are.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -8,7 +8,7 @@ use crate::common::gateway::Gateway;
 use crate::common::serve::Serve;
 use crate::common::{Scene, User, postgres};
 
-/// One server with these templates, of which the first is the default.
+/// Starts one server with these templates, of which the first is the default.
 fn gateway_with(templates: &[&str], options: &[&str]) -> Gateway {
     let scene = Scene::new(User::Ourselves);
     let table = |name: &&str| format!("[template.{name}]\nsql = \"{name}.sql\"\n");
@@ -21,7 +21,7 @@ fn gateway_with(templates: &[&str], options: &[&str]) -> Gateway {
     Gateway { serve: Serve::at(scene, words), major: 15 }
 }
 
-/// One lease of a template: returns how long its client waited for it.
+/// Leases a template for `stays`; returns the time until the client had its first answer.
 fn lease(gateway: &Gateway, template: &str, name: &str, stays: Duration) -> Duration {
     let begun = Instant::now();
     let mut session = gateway.connect(name, &format!("-cpgfresh.template={template}")).unwrap();
@@ -32,8 +32,8 @@ fn lease(gateway: &Gateway, template: &str, name: &str, stays: Duration) -> Dura
     waited
 }
 
-/// So many clients of each busy template come again and again. Meanwhile one client after the other asks for the other template.
-/// Returns how long each of these waited.
+/// Keeps `clients` clients leasing each busy template. Meanwhile three clients, one after the other, lease the template `other`.
+/// Returns the time that each of these three waited.
 fn beside_busy_ones(
     gateway: &Gateway,
     busy: &[&str],
@@ -66,7 +66,7 @@ fn beside_busy_ones(
     })
 }
 
-/// There is room for four databases, and six clients of one template want them all the time.
+/// The space is enough for four databases, and six clients of one template always want one.
 #[test]
 fn a_busy_template_leaves_room_to_another() {
     let gateway = gateway_with(&["busy", "other"], &["--space", "64MB"]);
@@ -74,7 +74,7 @@ fn a_busy_template_leaves_room_to_another() {
     assert!(waits.iter().all(|wait| *wait < Duration::from_secs(10)), "{waits:?}");
 }
 
-/// Copies for the busy ones wait until their clients have gone; one for the other template does not wait for these.
+/// Copies for the busy templates wait until their clients have gone. A copy for the other template does not wait for those.
 #[test]
 fn copies_that_wait_for_busy_clients_keep_no_other_template_waiting() {
     let gateway = gateway_with(&["busy", "hot", "other"], &[]);

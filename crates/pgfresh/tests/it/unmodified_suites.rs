@@ -1,4 +1,4 @@
-//! Suites without any change for pgfresh: they have a URL of their own, or use no server at all.
+//! Suites without changes for pgfresh: they have a fixed URL, or use no server at all.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,18 +10,18 @@ use crate::common::{Outcome, Scene, User, finish, ground};
 const NO_SESSION: &str =
     "pgfresh: No session began: the command did not connect to the server. Does it read DATABASE_URL or PG*?";
 
-/// Returns a port that was free just now.
+/// Returns a port that was free a moment ago.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Runs `pgfresh run` for a suite with a fixed URL. Another program may take the port first: then it is tried with the next one.
+/// Runs `pgfresh run` for a suite with a fixed URL. If another program takes the port first, tries the next one.
 fn run_with_fixed_url(options: &[&str]) -> (Scene, Outcome) {
     for _ in 0..20 {
         let scene = Scene::new(User::Ourselves);
         let port = free_port().to_string();
         let url = format!("postgres://postgres:secret@localhost:{port}/testdb");
-        // Nothing but the URL says where the server is.
+        // Only the URL names the server.
         let script = "exec env -i \"$0\" -XAtqc 'SELECT current_database()' \"$1\"";
         let words = [&["run", "--port", &port], options, &["--", "sh", "-c", script, ground::psql(), &url]];
         let mut command = scene.pgfresh(words.concat());
@@ -94,7 +94,7 @@ fn a_comparison_without_a_session_states_no_gain() {
     assert_eq!(outcome.code, Some(0), "{outcome}");
     assert!(outcome.stderr.contains(&format!("{NO_SESSION} No gain is stated.\n")), "{outcome}");
     assert!(!outcome.stderr.contains("as fast"), "{outcome}");
-    // One side alone says as little.
+    // Sessions on one side only allow no comparison, either.
     let used_once = "if test -e used; then exit 0; fi; touch used; $0 -qc '' some";
     let words = ["run", "--compare", "-n", "1", "--", "sh", "-c", used_once, ground::psql()];
     let outcome = scene.run(words);

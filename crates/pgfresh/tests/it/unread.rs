@@ -14,22 +14,22 @@ on_every_major! {
 }
 
 const TEMPLATE: &str = "CREATE TABLE t (n int)";
-/// A session that has to be waited for would take ten seconds; on a busy machine this takes a fraction of one.
+/// Upper bound for actions. Waiting for a session would take ten seconds; the actions take a fraction of a second on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(4);
 
-/// A psql that has asked for more than fits on the way, and does not read it.
+/// Process of psql that does not read the large result of its query.
 struct Deaf(Child);
 
 impl Deaf {
-    /// In the database `name`, by that URL.
+    /// Starts psql with `sql` in the database `name`, which has the URL `url`.
     fn start(gateway: &Gateway, name: &str, url: &str, mode: &str, sql: &str) -> Self {
         let mut psql = Command::new(ground::psql());
         psql.args(["-XAtqc", sql, url]).env_clear().env("PGSSLMODE", mode);
-        // It stops reading while its own output is not read.
+        // psql stops reading when its own output blocks.
         let psql = psql.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let deaf = Self(psql.spawn().unwrap());
         if !sql.starts_with("COPY") {
-            // It would read all before it writes anything.
+            // psql would read the complete result before it writes anything.
             wait_until("psql to be answered", || is_there(gateway, name, "state = 'active'"));
             kill_process(deaf.pid(), Signal::STOP).unwrap();
         }
@@ -50,7 +50,7 @@ impl Drop for Deaf {
     }
 }
 
-/// Whether a client's backend in the database `name` is in that condition.
+/// Whether a client's backend in the database `name` fulfils `condition`.
 fn is_there(gateway: &Gateway, name: &str, condition: &str) -> bool {
     let of_psql = format!("datname = '{name}' AND application_name = 'psql' AND query LIKE '%generate%'");
     let sql = format!("SELECT pid FROM pg_stat_activity WHERE {of_psql} AND {condition}");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::common::{Scene, User, finish, postgres};
 
-/// Variables that describe a session and not its server: a command sees its user's own.
+/// Variables about a session rather than its server: a command sees the user's values.
 const OF_SESSIONS: [(&str, &str); 8] = [
     ("PGAPPNAME", "suite"),
     ("PGCLIENTENCODING", "LATIN1"),
@@ -17,7 +17,7 @@ const OF_SESSIONS: [(&str, &str); 8] = [
     ("PGOPTIONS", "-c work_mem=1234kB"),
     ("PGTZ", "Asia/Tokyo"),
 ];
-/// The beginning of libpq's names for results, which are no variables.
+/// Beginning of libpq's names for results, which are not variables.
 const RESULTS: &str = "PGRES_";
 
 /// Returns all variables that the libpq in `folder` knows, by the strings in it.

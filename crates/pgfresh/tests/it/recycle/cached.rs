@@ -1,4 +1,4 @@
-//! Copies by files are what CREATE DATABASE makes, whatever becomes of the server, the cache and the template meanwhile.
+//! Copies by files equal those of CREATE DATABASE, whatever happens to the server, the cache and the template meanwhile.
 
 use std::ffi::OsString;
 use std::fs;
@@ -32,28 +32,28 @@ on_every_major! {
     where_the_log_is_replayed_elsewhere_the_server_makes_copies
 }
 
-/// How pgfresh calls the template's database.
+/// Name of the template's database in pgfresh's servers.
 const TEMPLATE: &str = "pgfresh_template_app";
-/// A template with something of all that hangs on a database elsewhere.
+/// SQL of a template with objects of each kind that belong to a database and lie outside it.
 const SQL: &str = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id serial PRIMARY KEY, word text); \
     INSERT INTO base (word) SELECT md5(i::text) FROM generate_series(1, 500) i; ALTER TABLE base OWNER TO keeper; \
     GRANT SELECT ON base TO reader; ALTER DATABASE app OWNER TO keeper; GRANT CONNECT ON DATABASE app TO reader; \
     ALTER DATABASE app SET work_mem = '5MB'; ALTER DATABASE app CONNECTION LIMIT 50; COMMENT ON DATABASE app IS 'shop'; \
     ALTER DEFAULT PRIVILEGES FOR ROLE keeper GRANT SELECT ON TABLES TO reader; ANALYZE";
 
-/// A server with a log of all statements that make databases.
+/// Returns options of a server that logs all statements that make databases.
 fn options(major: u32) -> ServerOptions {
     let installation: VersionRequest = postgres(major).parse().unwrap();
     let settings = vec![("log_statement".to_owned(), "ddl".to_owned())];
     ServerOptions { installation, settings, ..ServerOptions::default() }
 }
 
-/// One with a template in the cache, and two ready databases.
+/// Starts a server with a template in the cache, and waits for two ready databases.
 fn open(major: u32) -> Fixture {
     ready(LeaseFixture::noted(options(major), SQL, None, Duration::from_mins(10), |_| ()))
 }
 
-/// One without, and two ready databases.
+/// Starts a server without a template, and waits for two ready databases.
 fn open_without_template(options: ServerOptions) -> Fixture {
     ready(LeaseFixture::without_template(options, Duration::from_mins(10)))
 }
@@ -64,13 +64,13 @@ fn ready(server: LeaseFixture) -> Fixture {
 }
 
 impl Fixture {
-    /// How many databases SQL has made.
+    /// Returns the number of databases that SQL has made.
     fn made_by_sql(&self) -> usize {
         let log = fs::read_to_string(self.server.started.server.run().log()).unwrap();
         log.matches("statement: CREATE DATABASE").count()
     }
 
-    /// What catalogs that all databases share say of one, but its name and number.
+    /// Returns the rows of the shared catalogs about a database, without its name and number.
     fn described(&self, database: &str) -> Vec<Vec<Option<String>>> {
         let oid = format!("(SELECT oid FROM pg_database WHERE datname = '{database}')");
         self.server.admin(&format!(
@@ -84,7 +84,7 @@ impl Fixture {
         ))
     }
 
-    /// Leases a database, and expects it to be as the template was made.
+    /// Leases a database, and checks that it equals the template.
     fn expect_fresh(&self, name: &str) -> Result<(), LeaseError> {
         let Connected { backend, .. } = self.server.connect_with(name, None, &params("postgres"))?;
         let state = "SELECT count(*), string_agg(word, '' ORDER BY id) = (SELECT string_agg(md5(i::text), '' ORDER BY i) \
@@ -93,7 +93,7 @@ impl Fixture {
         match AdminConnection::adopt(backend.stream, WAIT_TIMEOUT)
             .and_then(|mut session| session.query(state))
         {
-            // Another test process ends sessions, this one among them.
+            // Another test process ends sessions, maybe this one.
             Err(error) if error.is_fatal() => Ok(()),
             rows => {
                 assert_eq!(rows.unwrap(), [fresh], "{name}");
@@ -120,7 +120,7 @@ fn it_is_what_create_database_makes(major: u32) {
     let mut by_hand = fixture.server.started.server.session("by_hand").unwrap();
     let by_hand = Digest::read(&mut by_hand).unwrap();
     assert_eq!(by_hand.difference(&fixture.digest("a")), None);
-    // The server removes it as it removes any.
+    // The server drops the database like any other.
     fixture.server.leases.release("a").unwrap();
     fixture.server.admin("DROP DATABASE pgfresh_ready_2");
     let dropped =
@@ -180,7 +180,7 @@ fn without_a_template_a_database_is_what_create_database_makes(major: u32) {
 }
 
 fn what_sql_has_made_of_template1_is_in_later_databases(major: u32) {
-    // The log is recycled before it was read.
+    // The server recycles WAL files that pgfresh has not read yet.
     let mut options = options(major);
     options.settings.push(("min_wal_size".to_owned(), "32MB".to_owned()));
     let fixture = open_without_template(options);
@@ -193,7 +193,7 @@ fn what_sql_has_made_of_template1_is_in_later_databases(major: u32) {
     };
     let mut number = 0..;
     let mut lease = || has_it(&format!("lease_{}", number.next().unwrap()));
-    // Some were ready before.
+    // Some databases were ready before the change.
     for _ in 0..4 {
         assert!(lease());
     }
@@ -225,7 +225,7 @@ fn what_sql_says_of_a_template_is_in_no_copy(major: u32) {
     assert_eq!(fixture.made_by_sql(), 0);
 }
 
-/// Some statements are about all databases of a role, wherever they are run. Others name the template.
+/// Some statements concern all databases of a role, wherever a client runs them. Others name the template.
 fn what_a_test_does_to_all_that_a_role_has_is_in_no_other_database(major: u32) {
     let fixture = open(major);
     fixture.server.admin("CREATE ROLE other");
@@ -250,7 +250,7 @@ fn what_a_test_does_to_all_that_a_role_has_is_in_no_other_database(major: u32) {
         AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap().query(&statement).unwrap();
         drop(guard);
         fixture.server.leases.release(&guilty).unwrap();
-        // More than there can be ready ones from before.
+        // These are more databases than were ready before the change.
         for lease in 0..6 {
             let name = format!("lease_{number}_{lease}");
             fixture.expect_fresh(&name).unwrap();
@@ -259,7 +259,7 @@ fn what_a_test_does_to_all_that_a_role_has_is_in_no_other_database(major: u32) {
     }
 }
 
-/// A role that only a setting is about, or the owner itself, has another name since: all is still about the same roles.
+/// A role with a setting for the database, or its owner, gets another name. The copies refer to the renamed roles.
 fn roles_with_other_names_are_still_those_of_the_template(major: u32) {
     let sql = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id int); ALTER DATABASE app OWNER TO keeper; \
         ALTER ROLE reader IN DATABASE app SET work_mem = '5MB'";
@@ -282,7 +282,7 @@ fn roles_with_other_names_are_still_those_of_the_template(major: u32) {
     }
 }
 
-/// A role that owned nothing but the template's database is gone, and another has its name: no copy belongs to a role that is not there.
+/// A role that owned only the template's database is dropped, and another gets its name. No copy may belong to the dropped role.
 fn no_copy_has_an_owner_that_is_gone(major: u32) {
     let sql = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id int); ALTER DATABASE app OWNER TO keeper; \
         ALTER ROLE reader IN DATABASE app SET work_mem = '5MB'";
@@ -310,7 +310,7 @@ fn no_copy_has_an_owner_that_is_gone(major: u32) {
     assert!(gone.is_empty(), "{gone:?}");
 }
 
-/// A slot is what a standby has first. What it was told of stays what it needs.
+/// A standby first needs a replication slot. The WAL that it has got so far must stay consistent.
 fn where_the_log_is_replayed_elsewhere_the_server_makes_copies(major: u32) {
     let fixture = open(major);
     fixture.server.admin("SELECT pg_create_physical_replication_slot('standby')");
@@ -326,8 +326,8 @@ fn where_the_log_is_replayed_elsewhere_the_server_makes_copies(major: u32) {
     assert!(fixture.made_by_sql() > made + 1);
 }
 
-/// What is known of old transactions may go once no database needs it: of rows in files that the server does not know, it cannot
-/// tell.
+/// The server may remove its record of old transactions once no database needs it. Then it cannot interpret rows in files that it
+/// does not know.
 fn after_old_transactions_were_forgotten_the_server_makes_copies(major: u32) {
     for column in ["datfrozenxid", "datminmxid"] {
         let fixture = open(major);
@@ -340,7 +340,7 @@ fn after_old_transactions_were_forgotten_the_server_makes_copies(major: u32) {
     }
 }
 
-/// As long as there is a copy, SQL cannot drop a role that owns something in it, but remove its row.
+/// SQL cannot drop a role that owns an object in a copy, but it can delete the role's row.
 fn where_an_owner_is_gone_there_is_no_copy(major: u32) {
     let fixture = open(major);
     fixture.in_template("DROP TABLE base");
@@ -354,14 +354,14 @@ fn another_database_with_the_name_of_a_template_is_not_copied(major: u32) {
     fixture.give_template_name_to_another();
     let leased = (0..4).find_map(|lease| fixture.expect_fresh(&format!("lease_{lease}")).err());
     assert!(matches!(leased, Some(LeaseError::Changed(_))), "{leased:?}");
-    // What SQL has made is there.
+    // pgfresh serves a database that SQL has made.
     fixture.server.admin("CREATE DATABASE own TEMPLATE template0");
     drop(fixture.connect("own", "postgres"));
 }
 
 fn what_crashes_meanwhile_does_no_harm(major: u32) {
     let fixture = open(major);
-    // The server's own processes end with the one that is killed here.
+    // The server ends its own processes when one is killed.
     lease_while(&fixture, "COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'", Duration::from_millis(200));
 }
 
@@ -380,13 +380,13 @@ fn a_copy_that_is_given_up_leaves_no_files(major: u32) {
     assert!(stray.is_empty(), "{stray:?}");
 }
 
-/// Leases one database after the other, none of which comes back, while a superuser runs `sql` every so often.
+/// Leases one database after the other without releasing any, while a superuser runs `sql` at intervals of `every`.
 fn lease_while(fixture: &Fixture, sql: &str, every: Duration) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                // It is told to end, or ends with the server.
+                // The session may end by a signal, or with the server.
                 let _ = fixture
                     .server
                     .started

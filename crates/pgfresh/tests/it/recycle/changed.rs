@@ -1,4 +1,4 @@
-//! What SQL has made of a template in its server is in no copy: a superuser finds ways around its being closed.
+//! Changes of a template in its server are in no copy, although a superuser can circumvent its protection.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ on_every_major! {
     vacuum_leaves_a_template_what_it_is
 }
 
-/// How pgfresh calls the template's database.
+/// Name of the template's database in pgfresh's servers.
 const TEMPLATE: &str = "pgfresh_template_app";
-/// More than are ready, and than are made ahead.
+/// Number of leases, more than the databases that are ready and that pgfresh makes ahead.
 const LEASES: usize = 6;
 
 fn open(major: u32) -> Fixture {
     let installation: VersionRequest = postgres(major).parse().unwrap();
-    // Pages whose hints have changed are in the log, and no change.
+    // Pages with changed hint bits are in the WAL, but are no change.
     let settings = vec![("wal_log_hints".to_owned(), "on".to_owned())];
     let options = ServerOptions { installation, settings, ..ServerOptions::default() };
     let setup = "CREATE TABLE base (id int); CREATE SEQUENCE ticket; CREATE TABLE other (id int); \
@@ -34,7 +34,7 @@ fn open(major: u32) -> Fixture {
 }
 
 impl Fixture {
-    /// Does it in the template itself.
+    /// Runs `sql` in the template itself.
     pub(super) fn in_template(&self, sql: &str) {
         let allow =
             |allowed| format!("UPDATE pg_database SET datallowconn = {allowed} WHERE datname = '{TEMPLATE}'");
@@ -43,7 +43,7 @@ impl Fixture {
         self.server.admin(&allow(false));
     }
 
-    /// Has another database take the name of the template's.
+    /// Gives the name of the template's database to another database.
     pub(super) fn give_template_name_to_another(&self) {
         self.server.admin("CREATE DATABASE impostor");
         self.server.admin(&format!(
@@ -52,7 +52,7 @@ impl Fixture {
         ));
     }
 
-    /// Leases more databases than are ready. Returns how many there were, each as the template was, and why there were no more.
+    /// Leases more databases than are ready. Returns the number of those that equal the template, and the error of the next one.
     fn lease_all(&self) -> (usize, Option<LeaseError>) {
         for number in 0..LEASES {
             match self.server.connect_with(&format!("lease_{number}"), None, &params("postgres")) {
@@ -85,7 +85,7 @@ fn no_copy_is_made_of_a_template_that_sql_has_changed(major: u32) {
         let (leased, error) = fixture.lease_all();
         let error = error.unwrap_or_else(|| panic!("{leased} copies after {change}"));
         assert!(matches!(error, LeaseError::Changed(_)), "{change}: {error}");
-        // Those that were there go on. Until one is back, a client may hear why no other is made.
+        // Leased databases stay usable. Until one of them is reset, a client may get the error.
         fixture.server.leases.release("lease_0").unwrap();
         let connect = || fixture.server.connect_with("another", None, &params("postgres"));
         wait_until("a database that was leased", || connect().is_ok());
@@ -101,7 +101,7 @@ fn another_database_with_the_name_of_a_template_is_not_copied(major: u32) {
         "UPDATE pg_database SET datname = 'impostor' WHERE datname = '{TEMPLATE}';
          UPDATE pg_database SET datname = '{TEMPLATE}' WHERE datname = 'hidden'"
     ));
-    // A copy may have been begun meanwhile.
+    // A copy may have begun meanwhile.
     wait_until("copies again", || fixture.lease_all().1.is_none());
 }
 

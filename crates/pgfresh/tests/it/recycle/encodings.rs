@@ -1,4 +1,4 @@
-//! Names and rows beyond ASCII, in databases and sessions of any encoding.
+//! Names and rows with non-ASCII characters, in databases and sessions of any encoding.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::params;
 use crate::common::leases::LeaseFixture;
 use crate::common::{WAIT_TIMEOUT, wait_until};
 
-/// What is in it, and which database it is.
+/// Query for the database's oid and its rows.
 const SEEN: &str = r#"SELECT oid, (SELECT string_agg(name, ',' ORDER BY id) FROM U&"gr\00f6\00dfe") FROM pg_database
     WHERE datname = current_database()"#;
 
-/// A template in that encoding, which psql makes by `sql`.
+/// Starts a server with a template in `encoding`, which psql makes by `sql`.
 fn server_in(encoding: &str, sql: &str) -> LeaseFixture {
     let sql = format!(
         "\\connect postgres\nDROP DATABASE app;\n\
@@ -25,7 +25,7 @@ fn server_in(encoding: &str, sql: &str) -> LeaseFixture {
     LeaseFixture::noted(ServerOptions::default(), &sql, None, Duration::from_mins(10), |_| ())
 }
 
-/// Runs it in a session with `params`, whose backend is given back before a reset.
+/// Runs `sql` in a session with `params`, returns its backend to the pool, and resets the database.
 fn visit(server: &LeaseFixture, params: &StartupParams, sql: &str) -> Vec<Option<String>> {
     let Connected { backend: Backend { stream, greeting, seat }, guard } =
         server.connect_with("a", None, params).unwrap();
@@ -58,7 +58,7 @@ fn a_template_in_latin1_is_recycled_whatever_its_tables_are_called() {
     assert!(status.dropped.is_empty() && status.errors.is_empty(), "{status:?}");
 }
 
-/// Nothing is converted there: what is no UTF-8 cannot be named.
+/// The encoding SQL_ASCII converts nothing, so names that are not UTF-8 cannot be written.
 #[test]
 fn a_template_whose_names_are_mere_bytes_gives_a_new_copy_each_time() {
     let sql = r#"DO $$BEGIN EXECUTE 'CREATE TABLE "gr' || E'\xf6' || 'e" (id int)'; END$$; CREATE TABLE t (id int)"#;
@@ -88,7 +88,7 @@ fn a_template_whose_names_are_utf8_in_mere_bytes_is_recycled() {
     assert!(server.leases.status().dropped.is_empty(), "{:?}", server.leases.status().dropped);
 }
 
-/// A reset runs in a backend that waits for one of the clients.
+/// The pool resets a database in a backend that waits for a client.
 #[test]
 fn a_reset_does_not_depend_on_what_the_waiting_client_has_set() {
     let sql = "CREATE TABLE \"größe\" (id serial, name text); CREATE SCHEMA own";
@@ -103,7 +103,7 @@ fn a_reset_does_not_depend_on_what_the_waiting_client_has_set() {
              -c datestyle=German -c quote_all_identifiers=on -c array_nulls=off",
         ),
     ]);
-    // The catalog is read in the second copy.
+    // pgfresh reads the catalog in the second copy.
     wait_until("two ready databases", || server.leases.status().ready[0].1 > 1);
     let first = visit(&server, &in_utf8(), SEEN);
     let change = r#"BEGIN READ WRITE; INSERT INTO public.U&"gr\00f6\00dfe" (name) VALUES ('x'); COMMIT"#;

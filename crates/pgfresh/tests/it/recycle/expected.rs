@@ -1,5 +1,5 @@
-//! The first clients of a server find backends that were started for them, if those of an earlier one came alike: nothing else is
-//! different for them, and nothing that was noted is in anybody's way.
+//! Backends for the first clients of a server, which start ahead if the clients of an earlier server had equal parameters. The clients
+//! see no other difference, and the note of the parameters disturbs no client.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::params;
 use crate::common::leases::LeaseFixture;
 use crate::common::{WAIT_TIMEOUT, postgres, wait_until};
 
-/// How many sessions send the log.
+/// Query for the number of sessions that send the WAL.
 const SENDERS: &str = "SELECT count(*) FROM pg_stat_get_wal_senders()";
 
-/// A server after one to which a client came with `params`, with its first databases ready.
+/// Starts a server after one with a client of these `params`, and waits for its first databases.
 pub(super) fn after_a_client(options: ServerOptions, sql: &str, params: &StartupParams) -> LeaseFixture {
     let server =
         LeaseFixture::noted(options, sql, None, Duration::from_mins(10), |earlier| earlier.note(params));
@@ -29,7 +29,7 @@ fn query(connected: Connected, sql: &str) -> Vec<Vec<Option<String>>> {
     session.query(sql).unwrap()
 }
 
-/// One of these came as a role that a test had made, which the next server does not have.
+/// One of the clients had a role that a test had made, and that the next server does not have.
 #[test]
 fn backends_wait_for_first_clients_that_come_as_those_of_an_earlier_server() {
     let [usual, stranger] = [params("postgres"), params("stranger")];
@@ -57,7 +57,7 @@ fn whatever_is_noted_of_clients_a_server_starts_and_its_first_client_is_served()
     let no_user = "00030000 YXBwbGljYXRpb25fbmFtZQB4AA==\n";
     let (replication, future) =
         ("00030000 dXNlcgBwb3N0Z3JlcwByZXBsaWNhdGlvbgB0cnVlAA==\n", "00030063 dXNlcgBwb3N0Z3JlcwA=\n");
-    // -c post_auth_delay=40
+    // The text means -c post_auth_delay=40.
     let slow = "00030000 dXNlcgBwb3N0Z3JlcwBvcHRpb25zAC1jIHBvc3RfYXV0aF9kZWxheT00MAA=\n";
     for note in ["", "no note", "00030000 \n", "ffffffff AAAAAAAA\n", no_user, replication, future, slow] {
         let options = ServerOptions::default();
@@ -67,7 +67,7 @@ fn whatever_is_noted_of_clients_a_server_starts_and_its_first_client_is_served()
         let Connected { backend, .. } = server.connect_with("a", None, &params("postgres")).unwrap();
         let mut session = AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap();
         assert_eq!(session.query("SELECT 1").unwrap(), [[Some("1".to_owned())]], "{note}");
-        // A backend that takes long to start keeps no database from being ready.
+        // A slow start of a backend does not delay the databases.
         wait_until("two ready databases", || server.leases.status().ready[0].1 > 1);
         assert_eq!(server.admin(SENDERS), [[Some("0".to_owned())]], "{note}");
     }
@@ -122,7 +122,7 @@ fn who_may_not_set_a_parameter_any_more_finds_no_backend() {
     assert!(matches!(error, LeaseError::Refused(_)), "{error}");
 }
 
-/// It can be set at the start of a session alone.
+/// Only the start of a session can set it.
 #[test]
 fn what_was_configured_meanwhile_is_in_effect() {
     let server = after_a_client(ServerOptions::default(), "SELECT", &params("postgres"));
@@ -148,7 +148,7 @@ fn a_trigger_at_the_login_fires_for_each_client() {
         trigger,
         &params("postgres"),
     );
-    // It has not fired in the template, nor for any session of ours.
+    // The trigger has not fired in the template, nor for any session of pgfresh.
     let seen = "SELECT oid, (SELECT count(*) FROM logins), current_setting('my.login', true) \
         FROM pg_database WHERE datname = current_database()";
     let lease = || {
@@ -165,7 +165,7 @@ fn a_trigger_at_the_login_fires_for_each_client() {
     assert!(status.recycled.0 >= 3 && status.dropped.is_empty(), "{:?}", status.dropped);
 }
 
-/// A server would have to make all copies itself for as long as one waits.
+/// While such a backend waited, the server would have to make all copies itself.
 #[test]
 fn no_backend_waits_for_a_client_that_asks_for_replication() {
     let replication = StartupParams::new([("user", "postgres"), ("replication", "database")]);

@@ -1,4 +1,4 @@
-//! What a client is told when its session begins is about its own database.
+//! Startup responses of a session are about its own database.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::params;
 use crate::common::leases::LeaseFixture;
 use crate::common::{WAIT_TIMEOUT, postgres, wait_until};
 
-/// The server warns, at the start of each session, that the collation of the database has another version than was noted.
+/// Template for which the server warns at the start of each session: its collation has another version than the catalog.
 const SETUP: &str = "CREATE TABLE t (id int); \
     UPDATE pg_database SET datcollversion = '9' WHERE datname = current_database()";
 
-/// Leases of each isolation.
+/// Number of leases for each isolation.
 const LEASES: usize = 6;
 
-/// Whether the server has warned of that database, and of no other.
+/// Asserts that the server has warned about this database, and about no other.
 fn assert_is_about(name: &str, greeting: &[u8], what: &str) {
     let greeting = String::from_utf8_lossy(greeting);
     let expected = format!("database \"{name}\" has ");
@@ -32,7 +32,7 @@ fn open(major: u32) -> LeaseFixture {
     LeaseFixture::noted(options, SETUP, None, Duration::ZERO, setup)
 }
 
-/// Before 15 a database has no such version.
+/// Versions before 15 store no collation version.
 #[test]
 fn a_client_is_warned_of_its_own_database_and_of_no_earlier_lease() {
     for major in [15, 18] {

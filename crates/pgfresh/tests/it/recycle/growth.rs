@@ -1,11 +1,11 @@
-//! What small leases leave in a database that goes from one to the next takes room, but not ever more.
+//! Small leases of one database leave files and catalog rows behind, but these do not grow without bound.
 
 use template::ServerOptions;
 
 use super::Fixture;
 use crate::common::wait_until;
 
-/// A database that is reset again and again after `statement`.
+/// Database that a reset follows after each `statement`.
 struct Reused(Fixture);
 
 impl Reused {
@@ -51,6 +51,6 @@ fn a_database_whose_catalogs_have_grown_is_dropped() {
     });
     let leases = leases.count();
     assert_eq!(reused.0.server.leases.status().dropped, [("its catalogs grew too much", 1)]);
-    // Of some 220 rows each.
+    // Each lease adds some 220 rows.
     assert!((70..100).contains(&leases), "{leases}");
 }

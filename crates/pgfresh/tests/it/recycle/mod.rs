@@ -1,4 +1,4 @@
-//! The proof of recycling: whatever a session has done, the database that comes back equals one that nobody has used.
+//! Proof of recycling: after any sessions, the database that comes back equals an unused one.
 
 mod autovacuum;
 mod cached;
@@ -26,9 +26,9 @@ use crate::common::depth;
 use crate::common::leases::LeaseFixture;
 use crate::common::{WAIT_TIMEOUT, wait_until};
 
-/// A template with one of everything that reset has to think of.
+/// Template with an object of each kind that a reset must handle.
 const SETUP: &str = include_str!("template.sql");
-/// What sessions do: one statement a line; `{n}` stands for a small number.
+/// Statements of sessions, one a line; `{n}` stands for a small number.
 const STATEMENTS: &str = include_str!("statements.sql");
 
 struct Fixture {
@@ -40,7 +40,7 @@ fn make_fixture() -> Fixture {
     fixture_with(|options, setup| LeaseFixture::new(options, setup, Duration::from_mins(10), false))
 }
 
-/// The same, where what resets need was noted by an earlier server, and copies are made by files: with unlogged tables, neither is.
+/// Makes a fixture in which an earlier server has noted the plan of resets, and copies are by files. Unlogged tables prevent both.
 fn make_noted_fixture() -> Fixture {
     fixture_with(|options, setup| {
         let client = |earlier: &LeaseFixture| earlier.note(&params("postgres"));
@@ -54,7 +54,7 @@ fn fixture_with(open: impl Fn(ServerOptions, &str) -> LeaseFixture) -> Fixture {
     fixture
 }
 
-/// One that no client has come to yet.
+/// Makes a fixture without any client so far.
 fn untouched_fixture_with(open: impl Fn(ServerOptions, &str) -> LeaseFixture) -> Fixture {
     let settings = vec![("max_prepared_transactions".to_owned(), "8".to_owned())];
     let options = ServerOptions { settings, ..ServerOptions::default() };
@@ -62,7 +62,7 @@ fn untouched_fixture_with(open: impl Fn(ServerOptions, &str) -> LeaseFixture) ->
     Fixture { server, never_used: Digest::default() }
 }
 
-/// Tables that take so long to be read that a client is there before.
+/// Number of tables whose reading takes so long that a client comes before its end.
 const MANY: usize = 800;
 
 fn many_tables() -> String {
@@ -71,12 +71,12 @@ fn many_tables() -> String {
 }
 
 fn params(user: &str) -> StartupParams {
-    // A prepared transaction may hold what the next statement waits for.
+    // A prepared transaction may hold a lock that the next statement needs.
     StartupParams::new([("user", user), ("options", "-c lock_timeout=100ms")])
 }
 
 impl Fixture {
-    /// One that no client has come to yet.
+    /// Makes a fixture without any client so far.
     fn untouched(options: ServerOptions, setup: &str) -> Self {
         let server = LeaseFixture::new(options, setup, Duration::from_mins(10), false);
         Self { server, never_used: Digest::default() }
@@ -97,16 +97,16 @@ impl Fixture {
     }
 }
 
-/// How a session ends.
+/// End of a session.
 #[derive(Debug, Clone, Copy)]
 enum End {
-    /// Its backend is given back idle.
+    /// The session ends idle, and its backend returns to the pool.
     Given,
-    /// Its backend is closed in whatever state it is.
+    /// The backend closes in any state.
     Closed,
 }
 
-/// Does what the sessions do, ends them, resets the database, and compares it with one that nobody has used.
+/// Plays the sessions, resets the database, and compares it with an unused one.
 fn check(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) -> Result<(), TestCaseError> {
     play(fixture, name, sessions)?;
     let digest = fixture.digest(name);
@@ -115,13 +115,13 @@ fn check(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) -
     Ok(())
 }
 
-/// Does what the sessions do, ends them, and resets the database.
+/// Plays the sessions and resets the database.
 fn play(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) -> Result<(), TestCaseError> {
     for (statements, end, as_guest) in sessions {
         let user = if *as_guest { "guest" } else { "postgres" };
         let (mut session, greeting, guard) = fixture.connect(name, user);
         for statement in statements {
-            // Many fail, as they should; what they have done until then counts as well.
+            // Many statements fail on purpose, and their effects until then count as well.
             let _ = session.query(statement);
         }
         if matches!(end, End::Given) {
@@ -135,7 +135,7 @@ fn play(fixture: &Fixture, name: &str, sessions: &[(Vec<String>, End, bool)]) ->
     fixture.server.leases.reset(name, false).map_err(|error| TestCaseError::fail(error.to_string()))
 }
 
-/// The statements with whether recycling is meant to undo them: those under a "-- cheap" line.
+/// Returns the statements, and whether recycling must undo them: those under a "-- cheap" line.
 fn statements() -> Vec<(&'static str, bool)> {
     let mut cheap = true;
     let mut all = Vec::new();
@@ -148,7 +148,7 @@ fn statements() -> Vec<(&'static str, bool)> {
     all
 }
 
-/// What tests do, so many times as often as something dear.
+/// Draws a statement, a cheap one `cheap_ones` times as often as an expensive one.
 fn statement(cheap_ones: u32) -> impl Strategy<Value = String> {
     let (cheap, dear): (Vec<_>, Vec<_>) = statements().into_iter().partition(|(_, cheap)| *cheap);
     let line = prop_oneof![cheap_ones => prop::sample::select(cheap), 1 => prop::sample::select(dear)];
@@ -163,7 +163,7 @@ fn sessions(cheap_ones: u32, most: usize) -> impl Strategy<Value = Vec<(Vec<Stri
     )
 }
 
-/// The number of generated cases.
+/// Returns the number of generated cases.
 fn cases() -> u32 {
     depth::rounds(100)
 }
@@ -194,7 +194,7 @@ fn comes_back_as_never_used(fixture: Fixture) {
     assert!(status.recycled.0 * 5 > u64::from(cases()), "hardly anything was recycled: {status:?}");
 }
 
-/// The first client comes while the first copies are made, and the template is read in one of them.
+/// The first client comes while pgfresh makes the first copies, in one of which it reads the template.
 #[test]
 fn whatever_the_first_client_of_a_server_did_is_undone() {
     let config = ProptestConfig {
@@ -203,13 +203,13 @@ fn whatever_the_first_client_of_a_server_did_is_undone() {
         failure_persistence: None,
         ..Default::default()
     };
-    // With these, a copy takes so long that the client is there before.
+    // With these tables, a copy takes so long that the client comes before its end.
     let many: Vec<_> = (0..300).map(|table| format!("CREATE TABLE many_{table} (id int)")).collect();
     let many = many.join(";");
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let result = runner.run(&(sessions(1, 3), any::<bool>()), |(sessions, waits)| {
         let fixture = untouched_fixture_with(|options, setup| {
-            // Where there are unlogged tables, the first copy is read, too.
+            // With unlogged tables, pgfresh would read the first copy, too.
             let setup = format!("{}; {many}", setup.replace("UNLOGGED ", ""));
             LeaseFixture::new(options, &setup, Duration::from_mins(10), false)
         });
@@ -224,8 +224,8 @@ fn whatever_the_first_client_of_a_server_did_is_undone() {
     result.unwrap();
 }
 
-/// What a superuser can do so that a look at what was written lately does not see it: catalogs with another file, files of other
-/// relations, values of catalogs that are kept apart, rows that seem old, functions that see what they should not.
+/// Changes of a superuser that a look at the latest WAL does not show. They give catalogs another file, use files of other relations,
+/// change values that pgfresh compares separately, make rows seem old, and define functions that read hidden values.
 const HIDDEN: [&[&str]; 9] = [
     &["VACUUM FULL pg_description", "COMMENT ON TABLE note IS 'hidden'"],
     &["SET allow_system_table_mods = on", "TRUNCATE pg_description"],
@@ -275,7 +275,7 @@ fn expect_seen(fixture: &Fixture) {
                 .unwrap_or_else(|error| panic!("{statements:?}: {error}"));
         };
         lease(statements);
-        // What is known of files in a later lease may be wrong.
+        // pgfresh may know wrong facts about files in a later lease.
         for later in ["INSERT INTO note VALUES (1, 'x')", "TRUNCATE base", "INSERT INTO note VALUES (2, 'x')"]
         {
             lease(&[later]);
@@ -283,7 +283,7 @@ fn expect_seen(fixture: &Fixture) {
     }
 }
 
-/// The server keeps what it reads of a statement on a stack, which is as small here as it can be.
+/// The server parses statements on a stack, which has the smallest possible size here.
 #[test]
 fn a_template_of_thousands_of_sequences_is_read_and_recycled() {
     for paranoid in [false, true] {
@@ -300,8 +300,8 @@ fn a_template_of_thousands_of_sequences_is_read_and_recycled() {
     }
 }
 
-/// By the server's log: what a first server has read is noted with the template. What no cache keeps is read each time: it may be
-/// another each time, as the row here is.
+/// The server's log shows how often pgfresh reads the template. A first server notes the result in the cache. A template outside the
+/// cache may have other content each time, like the row here, so each server reads it.
 #[test]
 fn a_template_is_read_once_for_all_servers_on_it() {
     let sql = "CREATE TABLE base (id int); INSERT INTO base VALUES (1); CREATE TABLE note (id int)";
@@ -327,15 +327,15 @@ fn a_template_is_read_once_for_all_servers_on_it() {
     }
 }
 
-/// What the first client has written is not taken for what the template has, which is read later.
+/// pgfresh reads the template after the first client has written, and must not mistake the client's rows for the template's.
 #[test]
 fn what_is_changed_before_the_template_is_read_is_seen() {
     let setup = format!("{}; COMMENT ON TABLE t1 IS 'as in the template'", many_tables());
     let fixture = Fixture::untouched(ServerOptions::default(), &setup);
-    // The second copy, in which the template is read, is made from then on.
+    // From now on, pgfresh makes the second copy, in which it reads the template.
     wait_until("a ready database", || fixture.server.leases.status().ready[0].1 > 0);
     let (mut session, _, guard) = fixture.connect("first", "postgres");
-    // As many rows as before.
+    // The number of rows stays.
     session.query("COMMENT ON TABLE t1 IS 'changed'").unwrap();
     drop((session, guard));
     fixture.server.leases.reset("first", true).unwrap();
@@ -344,7 +344,7 @@ fn what_is_changed_before_the_template_is_read_is_seen() {
     assert_eq!(comment, [[Some("as in the template".to_owned())]]);
 }
 
-/// A superuser reaches the copy that the template is read in, past the gateway.
+/// A superuser connects past the gateway to the copy in which pgfresh reads the template.
 #[test]
 fn a_copy_that_is_changed_while_it_is_read_is_not_believed() {
     let fixture = Fixture::untouched(ServerOptions::default(), &many_tables());
@@ -365,7 +365,7 @@ fn a_copy_that_is_changed_while_it_is_read_is_not_believed() {
     }
 }
 
-/// The server's own text of a number has as many digits as a setting says, which may be the template's.
+/// The server prints a number with as many digits as a setting says, which the template may have changed.
 #[test]
 fn no_setting_rounds_what_the_planner_is_told() {
     let setup = "CREATE TABLE u AS SELECT generate_series(1, 1234) AS id; ANALYZE; \
@@ -381,7 +381,7 @@ fn no_setting_rounds_what_the_planner_is_told() {
     }
 }
 
-/// By the server's log: the client has its answer before all tables are read for the reset, which has all of it.
+/// The server's log shows it: the client has its answer before pgfresh reads all tables, and the reset restores all of them.
 #[test]
 fn the_first_client_does_not_wait_for_what_only_the_end_of_its_lease_needs() {
     let settings = vec![("log_min_duration_statement".to_owned(), "0".to_owned())];

@@ -1,4 +1,4 @@
-//! Sessions of pgfresh's own: nothing that a template has set holds in them.
+//! pgfresh's own sessions, to which no setting of a template applies.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::params;
 use crate::common::leases::LeaseFixture;
 use crate::common::postgres;
 
-/// What a template has set for all of its sessions.
+/// Settings of a template for all of its sessions.
 const SET: &str = "CREATE ROLE guest; ALTER ROLE postgres SET role = guest; ALTER ROLE postgres SET client_encoding = latin1; \
     ALTER ROLE postgres SET statement_timeout = '1ms'; ALTER ROLE postgres SET default_transaction_read_only = on; \
     ALTER ROLE postgres SET search_path = public; ALTER ROLE postgres SET default_transaction_isolation = serializable; \

@@ -1,4 +1,4 @@
-//! Tables whose rows the server does not let a reset write or delete as it does others.
+//! Tables whose rows the server does not let a reset write or delete in the usual way.
 
 use server::VersionRequest;
 use template::ServerOptions;
@@ -17,7 +17,7 @@ impl Fixture {
         Self::untouched(ServerOptions { installation, ..ServerOptions::default() }, setup)
     }
 
-    /// Has sessions do that, one after the other, each in a lease that is reset, and finds the rows of the template.
+    /// Runs `change` in several leases with a reset after each, and checks that `rows` returns the template's rows.
     fn plays(&self, change: &str, rows: &str, expected: &str) {
         wait_until("two ready databases", || self.server.leases.status().ready[0].1 > 1);
         for round in 0..3 {
@@ -31,7 +31,7 @@ impl Fixture {
     }
 }
 
-/// The server refuses to delete rows of one, since it could not tell subscribers which.
+/// The server refuses to delete rows of such a table, because it could not identify them to subscribers.
 fn a_published_table_without_a_key_is_reset(major: u32) {
     let fixture = Fixture::of(
         major,
@@ -45,7 +45,7 @@ fn a_published_table_without_a_key_is_reset(major: u32) {
     fixture.plays("INSERT INTO seeded VALUES (2)", rows, "0 1 0");
     let status = fixture.server.leases.status();
     assert_eq!((status.errors, status.dropped), (Vec::new(), Vec::new()), "PostgreSQL {major}");
-    // It cannot be truncated alone.
+    // The server cannot truncate such a table alone.
     fixture.plays("INSERT INTO target VALUES (1)", rows, "0 1 0");
     let status = fixture.server.leases.status();
     assert_eq!(status.errors, [], "PostgreSQL {major}");

@@ -1,4 +1,5 @@
-//! A backend acts on SIGTERM when it is scheduled. Until then it seems to be alive, and must not be given to the next client.
+//! Backends with a pending signal. A backend acts on SIGTERM when it is scheduled. Until then it seems alive, but the next client must
+//! not get it.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -21,7 +22,7 @@ fn pid_of(session: &mut AdminConnection) -> Pid {
     Pid::from_raw(rows[0][0].as_deref().unwrap().parse().unwrap()).unwrap()
 }
 
-/// Has a backend wait in the leased database `name` for the next client that comes as `params`.
+/// Makes a backend wait in the leased database `name` for the next client with `params`.
 fn leave_backend(server: &LeaseFixture, name: &str, params: &StartupParams) -> Pid {
     let Connected { backend: Backend { stream, greeting, seat }, guard } =
         server.connect_with(name, None, params).unwrap();
@@ -42,7 +43,7 @@ fn end_sessions(server: &LeaseFixture, name: &str, pid: Pid, end: impl FnOnce() 
         let mut session = AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap();
         session.query("SELECT pg_sleep(60)").unwrap_err();
         drop((session, guard));
-        // Long enough for a reset that does not notice.
+        // A reset that ignores the stopped backend would end within this time.
         thread::sleep(Duration::from_millis(100));
         kill_process(pid, Signal::CONT).unwrap();
         ended.join().unwrap();
@@ -52,7 +53,7 @@ fn end_sessions(server: &LeaseFixture, name: &str, pid: Pid, end: impl FnOnce() 
 #[test]
 fn a_backend_that_was_told_to_end_is_not_the_next_clients() {
     let params = params("postgres");
-    // Such a server knows its template, and so keeps backends.
+    // Such a server has read its template before, and therefore keeps backends.
     let server = after_a_client(ServerOptions::default(), "CREATE TABLE t (id int)", &params);
     let ask = |name: &str| {
         let Connected { backend, .. } = server.connect_with(name, None, &params).unwrap();
@@ -75,8 +76,8 @@ fn a_backend_that_was_told_to_end_is_not_the_next_clients() {
     }
 }
 
-/// A gateway that knows its template, and so keeps backends in leases, which last. On a busy machine clients may have databases
-/// that were copied before it knew; where none of twenty found a backend, none ever waits.
+/// Starts a gateway that has read its template, and therefore keeps backends in leases, which last. On a busy machine, clients may have
+/// databases from before that. If none of twenty names gets a backend again, the gateway keeps none.
 fn after_clients(template: &str, flags: &[&str]) -> Gateway {
     let gateway = Gateway::start(15, template, &[&["--linger", "60s"], flags].concat());
     let backend = |name: &str| {
@@ -87,7 +88,7 @@ fn after_clients(template: &str, flags: &[&str]) -> Gateway {
         pid
     };
     for early in (0..20).map(|number| format!("early_{number}")) {
-        // The second may come before the first has gone.
+        // The second session may come before the first has gone.
         let pids: BTreeSet<_> = (0..4).map(|_| backend(&early)).collect();
         if pids.len() < 4 {
             break;
@@ -96,7 +97,7 @@ fn after_clients(template: &str, flags: &[&str]) -> Gateway {
     gateway
 }
 
-/// The next session that comes while the process `held_up` is stopped, which goes on after a moment: what it is asked succeeds.
+/// Opens the next session while the process `held_up` is stopped, and continues that after a moment. Its query must succeed.
 fn expect_service(gateway: &Gateway, name: &str, held_up: Pid, way: &str) {
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -108,7 +109,7 @@ fn expect_service(gateway: &Gateway, name: &str, held_up: Pid, way: &str) {
     });
 }
 
-/// However it is said, and whatever it is that a backend is told.
+/// Tries several spellings, and several signals.
 #[test]
 fn a_backend_that_a_client_has_sent_a_signal_is_not_the_next_clients() {
     let gateway = after_clients("CREATE TABLE t (id int)", &[]);
@@ -150,7 +151,7 @@ fn a_backend_that_a_client_has_sent_a_signal_is_not_the_next_clients() {
     }
 }
 
-/// Those that wait in databases which no client has had are backends like all others.
+/// Backends that wait in databases without a lease are backends like all others.
 #[test]
 fn a_backend_of_a_ready_database_that_a_client_has_told_to_end_is_not_the_next_clients() {
     let gateway = after_clients("CREATE TABLE t (id int)", &[]);
@@ -166,7 +167,7 @@ fn a_backend_of_a_ready_database_that_a_client_has_told_to_end_is_not_the_next_c
                 break pid;
             }
             assert!(begun.elapsed() < WAIT_TIMEOUT, "no backend waits in a ready database");
-            // The copies that are made next have one.
+            // The next copies have a waiting backend.
             gateway.connect("more", "-c pgfresh.linger=0").unwrap().close();
             gateway.connect(&format!("more_{round}"), "").unwrap().close();
         };
@@ -175,7 +176,7 @@ fn a_backend_of_a_ready_database_that_a_client_has_told_to_end_is_not_the_next_c
     }
 }
 
-/// The time that a backend has waited would count for its next client.
+/// The idle time of a waiting backend would count for its next client.
 #[test]
 fn no_backend_waits_where_idle_sessions_are_ended() {
     let table = "CREATE TABLE t (id int)";

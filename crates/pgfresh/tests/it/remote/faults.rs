@@ -1,16 +1,16 @@
-//! Whatever a remote does, it costs a few seconds and one warning, and what runs is right.
+//! Faults of a remote cost a few seconds and one warning, and the result is right.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::*;
 use crate::common::random::Random;
 
-/// What a remote that fails may cost.
+/// Upper bound for the cost of a failing remote.
 const COST: Duration = Duration::from_secs(3);
-/// What a machine may take for the same work once more, when others keep it busy.
+/// Allowance for a repetition of the same work on a busy machine.
 const NOISE: Duration = Duration::from_secs(3);
 
-/// Runs it, and returns how long it took before the setup began, or until the end if it did not run.
+/// Runs the command. Returns it with the time until the setup began, or until the end if there was no setup.
 fn timed(fleet: &Fleet, command: Command) -> (Outcome, Duration) {
     let (builds, begun, at) = (fleet.builds(), Instant::now(), SystemTime::now());
     let outcome = finish(command);
@@ -22,7 +22,7 @@ fn timed(fleet: &Fleet, command: Command) -> (Outcome, Duration) {
     (outcome, (UNIX_EPOCH + Duration::from_nanos(setup)).duration_since(at).unwrap_or_default())
 }
 
-/// All kinds, at generated places of the `whole` bytes that are sent without a fault.
+/// Returns faults of all kinds, at random positions of the `whole` bytes of an undisturbed answer.
 fn faults(whole: u64, random: &mut Random) -> Vec<Fault> {
     let mut place = || random.number() % whole;
     vec![
@@ -47,7 +47,7 @@ fn faults(whole: u64, random: &mut Random) -> Vec<Fault> {
     ]
 }
 
-/// Stores that can be put behind a proxy.
+/// Stores that can be behind a proxy.
 const SERVERS: [Store; 5] = [Store::Http, Store::S3, Store::Gcs, Store::Azure, Store::Oci];
 
 #[test]
@@ -74,7 +74,7 @@ fn a_remote_that_fails_while_it_is_read_costs_little_and_what_runs_is_right() {
                 assert_eq!(warnings(&outcome).len(), usize::from(!fetched), "{context}: {outcome}");
                 assert!(took < usual + COST + NOISE, "{context}: {took:?}, usually {usual:?}: {outcome}");
                 if matches!(fault, Fault::CutOnce(_)) && store != Store::Http {
-                    // The head is asked for once; all else where it broke off.
+                    // pgfresh requests the head only once, and continues the other downloads where they broke off.
                     assert!(
                         fetched || outcome.stderr.contains("could not read the "),
                         "{context}: {outcome}"
@@ -91,7 +91,7 @@ fn a_download_goes_on_where_it_was_cut() {
         let fleet = Fleet::new();
         let running = store.start(&fleet.scene);
         assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "build"));
-        // Less than a frame, and more than the head and the tree.
+        // Each part is less than a frame, and more than the head and the tree.
         let proxy = Proxy::start(running.port.unwrap(), Fault::CutEach(70_000));
         let (url, variables) = running.through(proxy.port);
         let outcome = finish(fleet.pgfresh("reader", &url, &variables, &ask()));
@@ -116,7 +116,7 @@ fn a_remote_that_fails_while_it_is_written_costs_little_and_no_one_reads_half() 
                 let proxy = Proxy::start(running.port.unwrap(), fault);
                 let (url, variables) = running.through(proxy.port);
                 fleet.forget("faulty");
-                // Another template each time.
+                // Builds another template each time.
                 fleet.scene.write("migrations/0002.sql", &format!("-- {round} {fault:?}"));
                 let mut command = fleet.pgfresh("faulty", &url, &variables, &ask());
                 command.env("PGFRESH_SIGNING_KEY", &fleet.secret).env("PGFRESH_CACHE_PUSH", "always");
@@ -132,7 +132,7 @@ fn a_remote_that_fails_while_it_is_written_costs_little_and_no_one_reads_half() 
                 assert!(warnings(&outcome).is_empty(), "{context}: {outcome}");
             }
         }
-        // What is asked for explicitly fails.
+        // An explicit push fails.
         let proxy = Proxy::start(running.port.unwrap(), Fault::Status(503));
         let (url, variables) = running.through(proxy.port);
         fleet.scene.write("migrations/0002.sql", "-- the last");

@@ -1,5 +1,5 @@
-//! The remote template cache: what one machine has built another fetches, from real stores; whatever happens on the way, it is
-//! the template that was signed, or a local build and one warning.
+//! Remote template cache: machines fetch from real stores the templates that other machines have built. After any fault, the result is
+//! the signed template, or a local build and one warning.
 
 mod faults;
 mod proxy;
@@ -15,18 +15,18 @@ use self::proxy::{Fault, Proxy};
 use self::stores::{ALL, RunningStore, Store};
 use crate::common::{Outcome, Scene, User, depth, finish, ground};
 
-/// Writes down when it begins.
+/// Configuration whose setup writes the time at which it begins.
 const CONFIG: &str = r#"
 [template]
 setup = "date +%s%N >>began; cat migrations/*.sql | psql -XAtq -v ON_ERROR_STOP=1"
 inputs = ["migrations/**"]
 "#;
-/// Some megabytes that hardly compress, and some that do.
+/// SQL for some megabytes that hardly compress, and some that do.
 const ROWS: &str = "CREATE TABLE rows AS SELECT i, md5(i::text) AS text FROM generate_series(1, 40000) i;";
 const QUESTION: &str = "SELECT count(*), sum(i), md5(string_agg(text, '' ORDER BY i)) FROM rows";
 const ANSWER: &str = "40000|800020000|";
 
-/// A project, a pair of keys, and as many machines as are named.
+/// Project, pair of keys, and machines by name.
 struct Fleet {
     scene: Scene,
     public: String,
@@ -35,7 +35,7 @@ struct Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // Caches and stores are ours; whatever else is there, pgfresh has left.
+        // Caches and stores are the test's. Other files are leftovers of pgfresh.
         for entry in fs::read_dir(&self.scene.place).into_iter().flatten().flatten() {
             if entry.path().join("images").is_dir() || entry.file_name() == "store" {
                 drop(fs::remove_dir_all(entry.path()));
@@ -57,9 +57,9 @@ impl Fleet {
         Self { scene, public, secret }
     }
 
-    /// The cache of a machine; a new one has the base image already.
+    /// Returns the cache of a machine; a new one has the base image.
     fn cache(&self, machine: &str) -> PathBuf {
-        // In memory: whatever is published into a cache on a disk waits for it.
+        // The cache is in memory, because pgfresh waits for writes into a cache on a disk.
         let cache = self.scene.place.join(machine);
         if !cache.exists() {
             ground::copy_base_cache(self.scene.user, &cache);
@@ -67,12 +67,12 @@ impl Fleet {
         cache
     }
 
-    /// A machine of that name is a new one.
+    /// Removes the cache of a machine, so that the next one of that name is new.
     fn forget(&self, machine: &str) {
         drop(fs::remove_dir_all(self.scene.place.join(machine)));
     }
 
-    /// A pgfresh on a machine that knows the remote.
+    /// Returns a command for pgfresh on a machine that knows the remote.
     fn pgfresh(&self, machine: &str, url: &str, variables: &[(&str, String)], words: &[&str]) -> Command {
         let mut command = self.scene.pgfresh(words);
         for (name, _) in std::env::vars() {
@@ -85,7 +85,7 @@ impl Fleet {
         command
     }
 
-    /// The same, which also pushes what it builds.
+    /// Returns a command for pgfresh on a machine that pushes its builds.
     fn pusher(&self, machine: &str, store: &RunningStore, words: &[&str]) -> Command {
         let mut command = self.pgfresh(machine, &store.writes, &store.variables, words);
         command.env("PGFRESH_SIGNING_KEY", &self.secret).env("PGFRESH_CACHE_PUSH", "always");
@@ -96,12 +96,12 @@ impl Fleet {
         self.pgfresh(machine, &store.reads, &store.variables, words)
     }
 
-    /// How often the setup ran.
+    /// Returns the number of the setup's runs.
     fn builds(&self) -> usize {
         fs::read_to_string(self.scene.directory.join("began")).map_or(0, |text| text.lines().count())
     }
 
-    /// The fingerprint of the template.
+    /// Returns the fingerprint of the template.
     fn fingerprint(&self) -> String {
         let shown = self.scene.run(["template", "show", "--json"]).stdout;
         let (_, rest) = shown.split_once("\"fingerprint\":\"").expect(&shown);
@@ -109,7 +109,7 @@ impl Fleet {
     }
 }
 
-/// A new pair of keys at `file`: the public one, and the text of the secret one.
+/// Makes a pair of keys at `file`. Returns the public one, and the text of the secret one.
 fn keygen(scene: &Scene, file: &str) -> (String, String) {
     let outcome = scene.run(["template", "keygen", file]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -118,12 +118,12 @@ fn keygen(scene: &Scene, file: &str) -> (String, String) {
     (public, fs::read_to_string(scene.directory.join(file)).unwrap())
 }
 
-/// The words that ask the question.
+/// Returns the arguments for a run of [`QUESTION`].
 fn ask() -> Vec<&'static str> {
     vec!["run", "--", ground::psql(), "-XAtqc", QUESTION]
 }
 
-/// The right answer; returns whether the template was fetched, and fails if more than one line warns.
+/// Checks the answer. Returns whether the template was fetched, and fails if there is more than one warning.
 fn assert_right(outcome: &Outcome, context: &str) -> bool {
     assert!(outcome.code == Some(0) && outcome.stdout.starts_with(ANSWER), "{context}: {outcome}");
     let warnings = warnings(outcome);
@@ -133,7 +133,7 @@ fn assert_right(outcome: &Outcome, context: &str) -> bool {
     fetched
 }
 
-/// The lines that say what the remote did not do.
+/// Returns the lines about failures of the remote.
 fn warnings(outcome: &Outcome) -> Vec<&str> {
     outcome
         .stderr
@@ -156,7 +156,7 @@ fn what_one_machine_has_built_another_fetches() {
         let outcome = finish(fleet.reader("reader", &running, &ask()));
         assert!(assert_right(&outcome, &context) && warnings(&outcome).is_empty(), "{context}: {outcome}");
         assert_eq!(fleet.builds(), 1, "{context}");
-        // Asked for explicitly.
+        // Pushes explicitly.
         let outcome = finish(fleet.pusher("builder", &running, &["template", "push"]));
         assert!(
             outcome.code == Some(0) && outcome.stdout.contains("is there already"),
@@ -179,7 +179,7 @@ fn what_one_machine_has_built_another_fetches() {
     }
 }
 
-/// Nothing is left for others after "gc", and a pusher starts anew.
+/// Checks that "gc" removes everything, and that a pusher can start again.
 fn collected(fleet: &Fleet, running: &RunningStore, context: &str) {
     let gc =
         |age| finish(fleet.pusher("third", running, &["template", "gc", "--remote", "--older-than", age]));
@@ -218,7 +218,7 @@ fn a_migration_on_top_costs_what_is_new() {
     let second = size() - first;
     assert!(second * 4 < first, "{second} after {first}");
     assert!(assert_right(&finish(fleet.reader("reader", &running, &ask())), "fetched"));
-    // The first goes, but not what the second has of it.
+    // "gc" removes the first template, but not the parts that the second shares with it.
     let gc = ["template", "gc", "--remote", "--older-than", "0s"];
     let old = std::time::SystemTime::now() - std::time::Duration::from_hours(48);
     for kind in ["blobs", "heads"] {
@@ -234,7 +234,7 @@ fn a_migration_on_top_costs_what_is_new() {
     assert!(outcome.stdout.contains("removed 1 template,"), "{outcome}");
     assert!(assert_right(&finish(fleet.reader("another", &running, &ask())), "after gc"));
     assert_eq!(finish(fleet.reader("reader", &running, &gc)).code, Some(0));
-    // Once nothing needs them, all of that age go.
+    // When no template needs the parts, "gc" removes all of that age.
     let outcome = finish(fleet.reader("reader", &running, &gc));
     assert_eq!((outcome.code, size()), (Some(0), 0), "{outcome}");
 }
@@ -297,7 +297,7 @@ fn only_the_branch_that_is_named_pushes() {
     ];
     assert_eq!(push("proposed", &proposed), 0);
     assert_eq!(push("main", &[("GITLAB_CI", "true"), ("CI_COMMIT_BRANCH", "main")]), 1);
-    // Why not, for those who ask.
+    // Verbose output has the reason.
     let feature = [("GITLAB_CI", "true"), ("CI_COMMIT_BRANCH", "feature")];
     let nowhere = "no CI system says which this is";
     for (push, variables, verbose, why) in [
@@ -319,7 +319,7 @@ fn only_the_branch_that_is_named_pushes() {
         });
         assert_eq!(lines.collect::<Vec<_>>(), Vec::from_iter(said.as_deref()), "{push}: {outcome}");
     }
-    // Without the key, nothing is pushed, and nothing fails.
+    // Without the key, pgfresh pushes nothing, and the command succeeds.
     fs::remove_dir_all(running.folder.join("heads")).unwrap();
     let mut command = fleet.reader("keyless", &running, &ask());
     command.env("PGFRESH_CACHE_PUSH", "always");
@@ -327,7 +327,7 @@ fn only_the_branch_that_is_named_pushes() {
     assert_eq!(heads(&running.folder), 0);
 }
 
-/// On a machine without the mount, each would push to a disk of its own.
+/// On a machine without the mount, each pgfresh would push to a local disk.
 #[test]
 fn a_directory_that_is_not_mounted_is_said_and_not_created() {
     let fleet = Fleet::new();

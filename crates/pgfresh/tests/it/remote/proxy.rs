@@ -1,4 +1,4 @@
-//! A proxy that does to a store's answers what networks and servers do.
+//! Proxy that damages a store's answers, as networks and servers do.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -7,29 +7,29 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What goes wrong.
+/// Fault of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
-    /// Nothing listens.
+    /// No process listens.
     Refused,
-    /// Each request is answered by that status.
+    /// Every answer has this status.
     Status(u16),
-    /// A request is read and never answered.
+    /// The proxy reads a request and never answers.
     Silent,
-    /// Each request is sent elsewhere, and that is here.
+    /// Each answer redirects to the proxy itself.
     RedirectLoop,
-    /// An answer without an end.
+    /// An answer has no end.
     Endless,
-    /// Every connection is cut after so many bytes of answers.
+    /// Each connection ends after so many bytes of answers.
     CutEach(u64),
-    /// So many bytes after the beginning, the connection is cut; others are not.
+    /// The first connection to reach so many bytes in all ends; others do not.
     CutOnce(u64),
-    /// A byte a second, from that byte on.
+    /// One byte a second comes, from that byte on.
     Drip(u64),
-    /// Nothing more, from that byte on.
+    /// No byte comes, from that byte on.
     Freeze(u64),
-    /// One bit of that byte is another.
+    /// One bit of that byte is wrong.
     Flip(u64),
 }
 
@@ -37,12 +37,12 @@ struct Shared {
     to: u16,
     fault: Mutex<Fault>,
     connections: AtomicUsize,
-    /// Bytes of answers, of all connections.
+    /// Bytes of answers on all connections.
     sent: AtomicU64,
     over: AtomicBool,
 }
 
-/// A proxy on a free port.
+/// Running proxy on a free port.
 pub(super) struct Proxy {
     pub(super) port: u16,
     shared: Arc<Shared>,
@@ -51,13 +51,13 @@ pub(super) struct Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::SeqCst);
-        // Wakes the one that accepts.
+        // Wakes the accepting thread.
         drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
     }
 }
 
 impl Proxy {
-    /// One before the server on the port `to`.
+    /// Starts a proxy for the server on the port `to`.
     pub(super) fn start(to: u16, fault: Fault) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -88,7 +88,7 @@ impl Proxy {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Bytes of answers so far.
+    /// Returns the bytes of answers so far.
     pub(super) fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::SeqCst)
     }
@@ -127,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// Gives every request of a connection the same answer.
+    /// Sends the same answer to every request of a connection.
     fn answer(&self, client: &mut TcpStream, answer: &str) -> std::io::Result<()> {
         while read_request(client)? && !self.over.load(Ordering::SeqCst) {
             client.write_all(answer.as_bytes())?;
@@ -148,7 +148,7 @@ impl Shared {
         result
     }
 
-    /// Passes what the server says, or something like it.
+    /// Forwards the server's answers, with the fault.
     fn answers(&self, mut server: &TcpStream, mut client: &TcpStream) -> std::io::Result<()> {
         let (mut buffer, mut of_this) = (vec![0; 16 * 1024], 0);
         loop {
@@ -191,7 +191,7 @@ impl Shared {
     }
 }
 
-/// Reads up to the end of a request's head; false if there is no more.
+/// Reads up to the end of a request's head; false at the end of the connection.
 fn read_request(client: &mut TcpStream) -> std::io::Result<bool> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! Two that push at once, and one that dies: nothing half is ever found.
+//! Two pushers at once, and one that is killed: no reader finds an incomplete template.
 
 use std::time::{Duration, Instant};
 

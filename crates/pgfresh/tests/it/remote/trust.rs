@@ -1,9 +1,9 @@
-//! What may write to a remote may not decide what runs: nothing is used that a trusted key has not signed for this very template.
+//! Trust in remotes: pgfresh uses only templates that a trusted key has signed for the same fingerprint, although others may write to the store.
 
 use super::*;
 use crate::common::random::Random;
 
-/// A store with the template in it, and its head.
+/// Returns a store with the template, and the path of its head.
 fn pushed(fleet: &Fleet) -> (RunningStore, PathBuf) {
     let running = Store::File.start(&fleet.scene);
     assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "build"));
@@ -12,7 +12,7 @@ fn pushed(fleet: &Fleet) -> (RunningStore, PathBuf) {
     (running, head)
 }
 
-/// A new machine builds, and says why in one line.
+/// Checks that a new machine builds the template, and reports the reason in one line.
 fn assert_refused(fleet: &Fleet, running: &RunningStore, why: &str) {
     fleet.forget("reader");
     let before = fleet.builds();
@@ -26,18 +26,18 @@ fn a_head_that_no_trusted_key_has_signed_for_this_template_is_never_used() {
     let fleet = Fleet::new();
     let (running, head) = pushed(&fleet);
     let good = fs::read_to_string(&head).unwrap();
-    // Of another template, signed with the right key.
+    // Another template, signed with the right key.
     fleet.scene.write("migrations/0002.sql", "CREATE TABLE other (id int);");
     assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "another"));
     let other = fs::read_to_string(running.folder.join("heads").join(fleet.fingerprint())).unwrap();
     fs::remove_file(fleet.scene.directory.join("migrations/0002.sql")).unwrap();
     fs::write(&head, &other).unwrap();
     assert_refused(&fleet, &running, "its signature is that of template");
-    // Its tree, and the head of this one.
+    // The tree of the other template with the head of this one.
     let line = |text: &str| text.lines().nth(1).unwrap().to_owned();
     fs::write(&head, good.replace(&line(&good), &line(&other))).unwrap();
     assert_refused(&fleet, &running, "is not the one that was signed");
-    // Unsigned, of a newer pgfresh, and nothing at all.
+    // Heads that are unsigned, of a newer pgfresh, and empty.
     let unsigned: String = good.split_inclusive('\n').take(7).collect();
     for (text, why) in [
         (unsigned.as_str(), "its signature is damaged"),
@@ -48,14 +48,14 @@ fn a_head_that_no_trusted_key_has_signed_for_this_template_is_never_used() {
         fs::write(&head, text).unwrap();
         assert_refused(&fleet, &running, why);
     }
-    // With a key of somebody else's.
+    // A head signed with a foreign key.
     fs::remove_file(&head).unwrap();
     let (public, secret) = keygen(&fleet.scene, "foreign");
     let mut command = fleet.pusher("builder", &running, &["template", "push"]);
     command.env("PGFRESH_CACHE_KEYS", &public).env("PGFRESH_SIGNING_KEY", &secret);
     assert_eq!(finish(command).code, Some(0));
     assert_refused(&fleet, &running, "which is not trusted");
-    // Who may push replaces it.
+    // A machine that may push replaces the head.
     let outcome = finish(fleet.pusher("builder", &running, &["template", "push"]));
     assert!(outcome.stdout.contains("pushed, "), "{outcome}");
     fleet.forget("reader");
@@ -67,7 +67,7 @@ fn a_head_that_was_set_back_is_never_used() {
     let fleet = Fleet::new();
     let (running, head) = pushed(&fleet);
     let old = fs::read_to_string(&head).unwrap();
-    // Times are in whole seconds.
+    // The time in a head is in whole seconds.
     let new = loop {
         fs::remove_file(&head).unwrap();
         assert_eq!(finish(fleet.pusher("builder", &running, &["template", "push"])).code, Some(0));

@@ -1,4 +1,4 @@
-//! What pgfresh does in a session of a client's is not seen by the client.
+//! Actions of pgfresh in a client's session are invisible to the client.
 
 use super::same::told;
 use super::{bind, execute, majors, message, parse, query, run, sqlstate, start, sync};
@@ -20,7 +20,7 @@ fn prepared_statements_of_pgfresh_are_not_seen() {
             session.ask(sql);
             assert_eq!(session.value(names).unwrap(), "", "after {sql} on PostgreSQL {major}");
         }
-        // After a commit that has failed, too.
+        // A failed commit leaves no visible statement, either.
         session.ask("INSERT INTO child VALUES (1)");
         assert_eq!(session.value(names).unwrap(), "", "PostgreSQL {major}");
         session.say(&[parse("mine", "SELECT 1"), run("SELECT 2"), sync()].concat());
@@ -102,7 +102,7 @@ fn a_second_begin_may_change_modes_before_any_query() {
     }
 }
 
-/// Asks one after the other in rollback isolation and of a plain server, which must say the same.
+/// Runs the statements in rollback isolation and on a plain server, and compares the answers.
 fn assert_same_answers(statements: &[&str]) {
     for major in majors() {
         let serve = start(major);
@@ -116,7 +116,7 @@ fn assert_same_answers(statements: &[&str]) {
     }
 }
 
-/// Portals end with their transaction, those of BEGIN and SET, too, and named or not.
+/// Portals end with their transaction, also unnamed ones and those of BEGIN and SET.
 #[test]
 fn portals_end_with_their_transaction() {
     let named = |portal: &str, sql: &str| [parse("", sql), bind(portal, ""), execute(portal)].concat();

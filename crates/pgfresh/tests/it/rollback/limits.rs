@@ -1,10 +1,10 @@
-//! What one transaction cannot do is refused with a word on what to do instead.
+//! Errors for statements that one transaction cannot run, with a hint.
 
 use super::{failure, message, parse, run, start, start_with, sync, tags};
 use crate::common::client::Message;
 use crate::common::wait_until;
 
-/// The hint of the only error among these.
+/// Returns the hint of the only error in `answer`.
 fn hint(answer: &[Message]) -> String {
     let (_, error) = answer.iter().find(|message| message.0 == b'E').expect("an error");
     let mut fields = error.split(|byte| *byte == 0);
@@ -33,11 +33,11 @@ fn what_no_transaction_allows_is_refused_with_a_hint() {
         }
         session.say(&[run("VACUUM"), sync()].concat());
         assert!(hint(&session.until_ready()).contains("isolation \"clone\""));
-        // A plain server refuses this one, too, and isolation "clone" would not help.
+        // A plain server refuses this statement, too, and isolation "clone" would not help.
         session.ask("BEGIN");
         assert_eq!(hint(&session.ask("VACUUM")), "");
         session.ask("ROLLBACK");
-        // A new label of an enum type is unusable where it was made, from PostgreSQL 12 on.
+        // PostgreSQL 12 and later cannot use a new label of an enum type in the transaction that made it.
         session.ask("ALTER TYPE mood ADD VALUE 'bad'");
         assert!(hint(&session.ask("SELECT 'bad'::mood")).contains("isolation \"clone\""));
     }
@@ -96,7 +96,7 @@ fn an_idle_transaction_is_not_ended_by_a_timeout() {
     assert_eq!(serve.lingering("patient").unwrap().value("SELECT count(*) FROM seed").unwrap(), "3");
 }
 
-/// It counts while the client is in a transaction of its own, as in a plain server, and shows as it was set.
+/// The timeout counts in the client's own transactions, as in a plain server, and `SHOW` returns the client's value.
 #[test]
 fn a_timeout_of_idle_transactions_counts_in_the_clients_own_alone() {
     const NAME: &str = "idle_in_transaction_session_timeout";
@@ -126,7 +126,7 @@ fn a_timeout_of_idle_transactions_counts_in_the_clients_own_alone() {
             assert_eq!(session.value("SELECT 2").unwrap(), "2", "{set}, extended");
             session.close();
             pause();
-            // Between two clients nothing counts, and the next one has set nothing.
+            // No timeout counts between two clients, and the next client has the default.
             let mut session = serve.lingering("timed").unwrap();
             assert_eq!(session.value(&format!("SHOW {NAME}")).unwrap(), "0", "{set} on PostgreSQL {major}");
             session.value(&set).unwrap();
@@ -140,7 +140,7 @@ fn a_timeout_of_idle_transactions_counts_in_the_clients_own_alone() {
     }
 }
 
-/// The same of one that ends transactions, from 17 on.
+/// `transaction_timeout`, from 17 on, counts in the client's own transactions only.
 #[test]
 fn a_timeout_of_transactions_counts_in_the_clients_own_alone() {
     const SHOW: &str = "SHOW transaction_timeout";
@@ -159,7 +159,7 @@ fn a_timeout_of_transactions_counts_in_the_clients_own_alone() {
         session.ask("BEGIN; SET LOCAL transaction_timeout = '1min'; COMMIT");
         assert_eq!(session.value(SHOW).unwrap(), "1s", "{set}");
         for ended in ["ROLLBACK", "COMMIT", "SELECT 1/0; ROLLBACK"] {
-            // Each has a clock of its own.
+            // Each transaction has its own timeout.
             for _ in 0..2 {
                 session.ask("BEGIN");
                 pause(600);
@@ -186,7 +186,7 @@ fn a_timeout_of_transactions_counts_in_the_clients_own_alone() {
     }
 }
 
-/// One of idle transactions that the server or a role has for all sessions.
+/// The server or a role has a timeout of idle transactions for all sessions.
 #[test]
 fn a_timeout_of_idle_transactions_is_shown_as_it_was_configured() {
     let serve = start_with(15, &["--set", "idle_in_transaction_session_timeout=200ms"]);
@@ -202,7 +202,7 @@ fn a_timeout_of_idle_transactions_is_shown_as_it_was_configured() {
 fn a_copy_in_the_extended_protocol_swallows_a_sync() {
     let serve = start(15);
     let mut session = serve.rollback("copy");
-    // As libpq does it: the Sync comes before the server has said that it wants data.
+    // libpq sends the Sync before the server has requested data.
     session.say(&[run("COPY seed FROM STDIN"), sync()].concat());
     let mut begun = String::new();
     while !begun.ends_with('G') {
@@ -215,7 +215,7 @@ fn a_copy_in_the_extended_protocol_swallows_a_sync() {
     session.say(&[message(b'd', b"x\n"), message(b'c', b""), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "12nGEZI");
     assert_eq!(session.value("SELECT count(*) FROM seed").unwrap(), "3");
-    // And what fails while it is parsed leaves an older statement of that name alone.
+    // If parsing fails, an older statement of that name stays.
     session.say(&[parse("named", "BEGIN"), parse("named", "SELECT 1"), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "1EZI");
     session.say(&[super::bind("", "named"), super::execute(""), sync()].concat());

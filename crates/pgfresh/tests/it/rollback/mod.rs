@@ -1,4 +1,4 @@
-//! Rollback isolation from outside: it answers as a plain server does, and nothing of it stays.
+//! Rollback isolation seen from clients: its answers equal a plain server's, and no change stays.
 
 mod hidden;
 mod limits;
@@ -13,7 +13,7 @@ use crate::common::serve::Serve;
 use crate::common::{Scene, User, WAIT_TIMEOUT, majors, postgres, wait_until};
 use serde_json::Value;
 
-/// A table of each kind that matters here.
+/// Schema with a table of each relevant kind.
 const SCHEMA: &str = include_str!("schema.sql");
 
 fn start(major: u32) -> Serve {
@@ -33,12 +33,12 @@ fn start_on(major: u32, schema: &str, options: &[&str]) -> Serve {
 }
 
 impl Serve {
-    /// A session in rollback isolation; its lease ends with it.
+    /// Opens a session in rollback isolation whose lease ends with it.
     fn rollback(&self, database: &str) -> Client {
         self.connect(database, "-c pgfresh.isolation=rollback -c pgfresh.linger=0").unwrap()
     }
 
-    /// A session in rollback isolation whose lease waits for another.
+    /// Opens a session in rollback isolation whose lease waits for another session.
     fn lingering(&self, database: &str) -> Result<Client, Failure> {
         self.connect(database, "-c pgfresh.isolation=rollback -c pgfresh.linger=60s")
     }
@@ -47,7 +47,7 @@ impl Serve {
         Client::open(&self.address(), self.secret(), &startup(database, &[("options", options)]))
     }
 
-    /// What HTTP answers: the code and the body.
+    /// Sends an HTTP request. Returns status code and body.
     fn http(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let url = format!("http://{}{path}", self.address());
         let token = format!("Bearer {}", self.secret());
@@ -64,7 +64,7 @@ fn sqlstate(result: Result<impl Sized, Failure>) -> String {
     result.err().expect("an error").sqlstate
 }
 
-/// Tags of all that is said, and the status.
+/// Returns the tags of all messages, and the status in the last one.
 fn tags(messages: &[Message]) -> String {
     let mut tags: String = messages.iter().map(|message| char::from(message.0)).collect();
     tags.extend(messages.last().map(|(_, status)| char::from(status[0])));
@@ -83,7 +83,7 @@ fn execute(portal: &str) -> Vec<u8> {
     message(b'E', format!("{portal}\0\0\0\0\0").as_bytes())
 }
 
-/// Parse, Bind, Describe and Execute of an unnamed statement.
+/// Encodes Parse, Bind, Describe and Execute of an unnamed statement.
 fn run(sql: &str) -> Vec<u8> {
     [parse("", sql), bind("", ""), message(b'D', b"P\0"), execute("")].concat()
 }
@@ -101,7 +101,7 @@ fn a_lease_leaves_nothing_behind_on_every_major() {
             let name = session.value("SELECT current_database()").unwrap();
             assert_eq!(name, if round < 3 { "same" } else { "other" }, "PostgreSQL {major}");
             assert_eq!(session.value("SELECT count(*) FROM item").unwrap(), "0");
-            // Sequences are set back, whoever has moved them.
+            // Sequences have the template's values, although other leases have used them.
             assert_eq!(session.value("INSERT INTO item (word) VALUES ('a') RETURNING id").unwrap(), "1");
             assert_eq!(session.value("SELECT nextval('seeded')").unwrap(), "43");
             session.value("SELECT setval('unused', 7, false)").unwrap();
@@ -146,12 +146,12 @@ fn sessions_one_after_another_share_data_and_nothing_else() {
     assert_eq!(two.value("SHOW work_mem").unwrap(), "4MB");
     assert_eq!(two.value("SELECT to_regclass('mine') IS NULL").unwrap(), "t");
     assert_eq!(sqlstate(two.value("EXECUTE p")), "26000");
-    // A second one at the same time is told what to do.
+    // A second session at the same time gets an error with a hint.
     let refused = serve.lingering("shared").err().unwrap();
     assert_eq!(refused.sqlstate, "55006");
     assert!(refused.message.contains("\"shared\" has a session already"), "{refused:?}");
     two.close();
-    // One that goes away in the middle of a statement, a group, or a COPY leaves the lease to the next.
+    // A client that disconnects in a statement, a group, or a COPY leaves the lease to the next.
     for mess in [
         [query("SELECT pg_sleep(60)"), query("SELECT 1")].concat(),
         [run("INSERT INTO item (word) VALUES ('half')"), message(b'H', b"")].concat(),
@@ -165,7 +165,7 @@ fn sessions_one_after_another_share_data_and_nothing_else() {
         assert_eq!(next.value("SELECT string_agg(word, ',') FROM item").unwrap(), "kept");
         next.close();
     }
-    // A client may ask for a new database.
+    // A client may request a new database.
     let new = "-c pgfresh.isolation=rollback -c pgfresh.linger=60s -c pgfresh.reset=1";
     assert_eq!(serve.connect("shared", new).unwrap().value("SELECT count(*) FROM item").unwrap(), "0");
 }
@@ -180,7 +180,7 @@ fn deferred_constraints_are_checked_at_the_clients_commit() {
     assert_eq!(tags(&session.ask(wrong)), "CZT");
     let answer = session.ask("COMMIT");
     assert_eq!((tags(&answer).as_str(), failure(&answer[0]).sqlstate.as_str()), ("EZI", "23503"));
-    // In the extended protocol the tag of the statement comes first, and that of COMMIT not at all.
+    // In the extended protocol, the error follows the statement's tag and replaces that of COMMIT.
     session.say(&[run(wrong), sync()].concat());
     assert_eq!(tags(&session.until_ready()), "12nCEZI");
     session.say(&[run("BEGIN"), run(wrong), run("COMMIT"), run("SELECT 1"), sync()].concat());
@@ -214,7 +214,7 @@ fn a_statement_is_interrupted_and_what_the_gateway_does_is_not() {
     let answer = session.until_ready();
     let error = answer.iter().find(|message| message.0 == b'E').unwrap();
     assert_eq!(failure(error).sqlstate, "57014");
-    // One that comes when nothing runs has no effect, and none of many breaks the transaction of the lease.
+    // A cancel request to an idle session has no effect, and many requests do not break the lease's transaction.
     cancel();
     let storm = thread::spawn({
         let (address, key) = (address.clone(), key.clone());
@@ -260,13 +260,13 @@ fn a_lease_over_http_is_what_its_sessions_get() {
     assert_eq!(serve.connect(name, "").unwrap().value("SELECT count(*) FROM item").unwrap(), "0");
     let (code, problem) = serve.http("POST", &format!("{path}/snapshot"), r#"{"template": "t"}"#);
     assert_eq!((code, problem["error"]["code"].as_str()), (409, Some("55006")), "{problem}");
-    // One that is in use ends with its session.
+    // A lease in use ends with its session.
     let mut session = serve.connect(name, "").unwrap();
     session.value("SELECT 1").unwrap();
     assert_eq!(serve.http("DELETE", &path, "").0, 204);
     assert!(matches!(session.read().0, b'E' | 0));
     assert_eq!(serve.http("DELETE", &path, "").0, 404);
-    // Its name is free again, for any isolation.
+    // The name is free again, for any isolation.
     assert_eq!(serve.connect(name, "").unwrap().value("SELECT count(*) FROM item").unwrap(), "0");
     assert_eq!(serve.http("POST", "/v1/databases", r#"{"isolation": "none"}"#).0, 400);
 }
@@ -285,14 +285,14 @@ fn a_server_may_be_all_rollback() {
     assert_eq!(sqlstate(serve.connect("apart", "-c pgfresh.isolation=rollback")), "55006");
     let _open = serve.connect("app", "").unwrap();
     assert_eq!(sqlstate(serve.connect("app", "-c pgfresh.isolation=clone")), "55006");
-    // What SQL has made is nobody's lease.
+    // A database that SQL has made is no lease.
     let mut admin = serve.connect("postgres", "").unwrap();
     admin.value("CREATE DATABASE made").unwrap();
     let mut made = serve.connect("made", "").unwrap();
     made.value("VACUUM").unwrap();
     made.close();
     admin.value("DROP DATABASE made").unwrap();
-    // A lease that is over does not keep its name from being dropped or made.
+    // SQL can drop and create a database with the name of an ended lease.
     let mut over = serve.connect("over", "").unwrap();
     over.value("SELECT 1").unwrap();
     over.close();
@@ -317,7 +317,7 @@ fn large_values_and_copies_pass_in_little_memory() {
     assert_eq!(session.value("SELECT sum(length(word)) FROM item").unwrap(), (20 << 20).to_string());
     let copied = session.ask("COPY item (word) TO STDOUT");
     assert_eq!(copied.iter().filter(|message| message.0 == b'd').count(), 20);
-    // Many statements on their way at once, in both directions.
+    // Many statements are on their way at once, in both directions.
     let begun = std::time::Instant::now();
     let mut bytes = Vec::new();
     for _ in 0..3000 {

@@ -1,8 +1,8 @@
-//! The proof: what a client says gets the same answers in rollback isolation as on a database of its own.
+//! Proof that a client gets the same answers in rollback isolation as on a separate database.
 //!
-//! Both sides are asked step by step, in the simple and in the extended protocol, several statements in a string and
-//! several in a group; compared are all messages in their order: rows, tags, errors, notices, reports of settings and the
-//! transaction's status. What cannot be the same is not generated; it is in the table of docs/isolation.md.
+//! The test sends both sides the same steps: the simple and the extended protocol, several statements in a string, and several in a
+//! group. It compares all messages in their order: rows, tags, errors, notices, reports of settings and the transaction's status. It
+//! generates no statements whose answers cannot be equal; docs/isolation.md lists those.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -11,23 +11,23 @@ use super::{Serve, bind, execute, majors, message, parse, query, run, start, syn
 use crate::common::client::{Client, Message};
 use crate::common::depth;
 
-/// What sessions say: one statement a line; `{n}` stands for a small number.
+/// Statements of sessions, one a line; `{n}` stands for a small number.
 const STATEMENTS: &str = include_str!("statements.sql");
 
-/// Something that a client sends, with all answers to it read before the next.
+/// Step of a client, which reads all answers before the next.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A string of statements.
+    /// String of statements.
     Simple(Vec<String>),
-    /// A group of unnamed statements, and whether a Flush comes before its Sync.
+    /// Group of unnamed statements, and whether a Flush comes before its Sync.
     Group(Vec<String>, bool),
-    /// A statement prepared under a name.
+    /// Named prepared statement.
     Prepare(u8, String),
     /// Executions of prepared statements, one after another in one group.
     Execute(Vec<u8>),
     /// Several strings and groups at once.
     Pipeline(Vec<Step>),
-    /// A COPY of these rows, of which a bad one is an error.
+    /// COPY of these rows; false is a row with an error.
     Copy(Vec<bool>),
 }
 
@@ -55,7 +55,7 @@ impl Step {
         }
     }
 
-    /// How often the server will be ready for more.
+    /// Returns the number of ReadyForQuery messages in the answer.
     fn readies(&self) -> usize {
         if let Self::Pipeline(steps) = self { steps.len() } else { 1 }
     }
@@ -66,14 +66,13 @@ impl Step {
         let answers: Vec<_> = answers.collect();
         let news = answers.iter().filter(|message| message.0 != b'S' || is_news(client, &message.1));
         let mut said: Vec<_> = news.map(told).collect();
-        // Which of several settings comes first depends on all that was set before, from PostgreSQL 16 on.
+        // From PostgreSQL 16 on, the order of several reports depends on all earlier settings.
         said.chunk_by_mut(|one, next| one.starts_with("S ") && next.starts_with("S ")).for_each(<[_]>::sort);
         said
     }
 }
 
-/// Whether a report of a setting is one of another value: PostgreSQL 13 repeats what is known, more often after a setting
-/// was set back.
+/// Whether a report has a new value of a setting: PostgreSQL 13 repeats known values, more often after a setting was restored.
 fn is_news(client: &mut Client, report: &[u8]) -> bool {
     let name = |report: &[u8]| report.split(|byte| *byte == 0).next().map(<[u8]>::to_vec);
     let known = client.reported.iter_mut().find(|known| name(known) == name(report));
@@ -85,7 +84,7 @@ fn is_news(client: &mut Client, report: &[u8]) -> bool {
     news
 }
 
-/// A message as it counts: of an error or a notice what it is, says and points at; of columns no oid of their table.
+/// Returns the relevant parts of a message: code, text and position of an error or notice, and columns without the oid of their table.
 pub(crate) fn told((tag, body): &Message) -> String {
     if *tag == b'T' {
         return columns(&body[2..]);
@@ -97,14 +96,14 @@ pub(crate) fn told((tag, body): &Message) -> String {
         .split(|byte| *byte == 0)
         .filter(|field| field.first().is_some_and(|code| b"VCMPD".contains(code)));
     let mut fields: Vec<_> = fields.map(String::from_utf8_lossy).collect();
-    // Whether it is a transaction block or a pipeline that does not allow something makes no difference.
+    // The error may name a transaction block or a pipeline as the reason.
     if fields.iter().any(|field| field == "C25001") {
         fields.retain(|field| !field.starts_with('M'));
     }
     format!("{} {}", char::from(*tag), fields.join(" "))
 }
 
-/// Names and types of a `RowDescription`.
+/// Returns names and types of a `RowDescription`.
 fn columns(mut rest: &[u8]) -> String {
     let mut told = String::from("T");
     while let Some(end) = rest.iter().position(|byte| *byte == 0) {
@@ -121,7 +120,7 @@ fn statement() -> impl Strategy<Value = String> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Whether an empty statement begins a pipeline is a matter of warnings that nobody reads.
+    // An empty statement at the begin of a pipeline changes only warnings.
     let some = statement().prop_filter("empty", |sql| !sql.is_empty() && !sql.starts_with("/*"));
     let group = (prop::collection::vec(some, 1..5), any::<bool>());
     let leaf = prop_oneof![
@@ -136,20 +135,20 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         9 => leaf,
         1 => prop::collection::vec(simple, 2..4).prop_map(|mut steps| {
-            // Data for a server that has refused the COPY would be answered differently by its place in the stream.
+            // The answer to data after a refused COPY depends on their position in the stream.
             steps.retain(|step| !matches!(step, Step::Copy(_)));
             Step::Pipeline(steps)
         }),
     ]
 }
 
-/// The number of generated cases for each major.
+/// Returns the number of generated cases for each major.
 fn cases() -> u32 {
     depth::rounds(150)
 }
 
-/// Whether it is in the table of docs/isolation.md: a constraint that is made after SET CONSTRAINTS ALL, or a chain of
-/// transactions that may only read, one of which fails behind a savepoint.
+/// Whether the steps have a case of the table in docs/isolation.md. These are a constraint made after SET CONSTRAINTS ALL, and a chain
+/// of read-only transactions, one of which fails behind a savepoint.
 fn is_limited(steps: &[Step]) -> bool {
     let said = format!("{steps:?}");
     let has = |words: &[&str]| words.iter().all(|word| said.contains(word));
@@ -166,7 +165,7 @@ fn check(serve: &Serve, case: u32, steps: &[Step]) -> Result<(), TestCaseError> 
         let (expected, found) = (step.ask(&mut plain), step.ask(&mut rollback));
         prop_assert_eq!(found, expected, "at step {} of {:#?}", at, steps);
     }
-    // What is there in the end is the same as well.
+    // The final content is equal as well.
     for sql in [
         "ROLLBACK",
         "TABLE item",
@@ -208,7 +207,7 @@ fn every_sequence_of_statements_gets_the_answers_of_a_plain_server() {
         if let Err(error) = result {
             panic!("PostgreSQL {major}: {error}");
         }
-        // Hundreds of leases later, the one database that they were played on is as it was.
+        // After hundreds of leases, their one database is unchanged.
         assert_eq!(serve.rollback("rollback").value("SELECT count(*) FROM item").unwrap(), "0");
     }
 }

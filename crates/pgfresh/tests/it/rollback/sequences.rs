@@ -4,7 +4,7 @@ use super::*;
 use crate::common::depth;
 use crate::common::random::Random;
 
-/// Sequences of each kind: of a column, of an identity, with a cache, that goes down. All but the unlogged ones are in the log.
+/// Sequences of each kind: of a column, of an identity, with a cache, and descending. The WAL has all but unlogged ones.
 const SCHEMA: &str = "CREATE ROLE clerk LOGIN;
     CREATE TABLE item (id serial, number int GENERATED ALWAYS AS IDENTITY, word text);
     INSERT INTO item (word) VALUES ('a'), ('b');
@@ -14,10 +14,10 @@ const SCHEMA: &str = "CREATE ROLE clerk LOGIN;
     SELECT nextval('used');
     GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk;
     GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO clerk;";
-/// From `PostgreSQL` 15 on there are sequences that are in no log.
+/// Unlogged sequences, which exist from `PostgreSQL` 15 on.
 const UNLOGGED: &str = "CREATE UNLOGGED SEQUENCE unlogged START 3; GRANT ALL ON unlogged TO clerk;";
 
-/// Reads our own sessions in a database: one that is opened anew for each lease takes longer than all the rest of it.
+/// Returns a query for pgfresh's own sessions in a database. A new one for each lease would take most of the lease's time.
 fn ours_in(database: &str) -> String {
     format!(
         "SELECT coalesce(string_agg(pid::text, ' '), '') FROM pg_stat_activity \
@@ -33,14 +33,14 @@ impl Serve {
     }
 }
 
-/// Reads where they all stand.
+/// Returns a query for the values of the sequences.
 fn stands(sequences: &[&str]) -> String {
     let each: Vec<_> =
         sequences.iter().map(|name| format!("(SELECT concat(last_value, is_called) FROM {name})")).collect();
     format!("SELECT concat_ws(' ', {})", each.join(", "))
 }
 
-/// Moves a sequence or several, in one way or another.
+/// Returns SQL that moves one sequence or several.
 fn moved(random: &mut Random, sequences: &[&str]) -> String {
     let name = sequences[random.below(sequences.len())];
     match random.below(6) {
@@ -87,7 +87,7 @@ fn sequences_have_the_values_of_the_template_after_any_role_has_used_them() {
                 session.close();
             }
             ours.dedup();
-            // The first leases have none, and a superuser's none at all.
+            // The first leases have no such session, and those of a superuser never have one.
             let most = if user == "postgres" { 1 } else { 2 };
             assert!(
                 ours.len() <= most && !ours.concat().contains(' '),

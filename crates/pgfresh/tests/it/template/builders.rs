@@ -1,4 +1,4 @@
-//! Machines that lack the same template at the same moment: one builds it, and the others wait for that one.
+//! Machines that need the same missing template at once: one builds it, and the others wait for it.
 
 use std::process::Child;
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::common::random::Random;
 
-/// A setup that notes each of its runs, and ends once there is a file "go".
+/// Project whose setup notes each of its runs, and ends once the file "go" exists.
 const PROJECT: &str = r#"
 [template]
 inputs = ["pgfresh.toml"]
@@ -19,7 +19,7 @@ test ! -e broken
 '''
 "#;
 
-/// Machines with caches of their own and one remote.
+/// Machines with separate caches and one remote.
 struct Machines<'a> {
     scene: &'a Scene,
     public: String,
@@ -36,7 +36,7 @@ impl<'a> Machines<'a> {
         Self { scene, public, secret }
     }
 
-    /// Lets a machine build the template; `pushes`: it has the secret key.
+    /// Starts a build on a machine, which has the secret key if it `pushes`.
     fn begin(&self, number: usize, pushes: bool) -> Child {
         let cache = self.scene.place.join(format!("cache-{number}"));
         if !cache.exists() {
@@ -65,7 +65,7 @@ impl<'a> Machines<'a> {
         fs::read_dir(self.store().join("notices")).map_or(0, Iterator::count)
     }
 
-    /// How often the setup has run.
+    /// Returns the number of the setup's runs.
     fn runs(&self) -> usize {
         fs::read_to_string(self.scene.directory.join("runs")).map_or(0, |text| text.lines().count())
     }
@@ -85,7 +85,7 @@ impl<'a> Machines<'a> {
     }
 }
 
-/// The code, and what was said.
+/// Returns the exit code and standard error.
 fn end(child: Child) -> (Option<i32>, String) {
     let output = child.wait_with_output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -149,7 +149,7 @@ fn of_a_builder_that_is_killed_another_takes_the_place() {
         let (code, said) = end(child);
         assert_eq!(code, Some(0), "{said}");
     }
-    // Two that see it in the same millisecond may both take the place.
+    // Two machines that notice it within a millisecond may both build.
     assert!((2..4).contains(&machines.runs()), "{}", machines.runs());
     assert_eq!(machines.notices(), 0);
     machines.leave(4);

@@ -1,4 +1,4 @@
-//! Templates and files: what a live database or a snapshot is written to, and what a template is made from.
+//! Files of templates: imports of a live database, saved snapshots, and the files that a template is built from.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -25,7 +25,7 @@ fn a_live_database_is_imported_with_its_roles_and_without_its_rows() {
         &["could not read the database", "DETAIL"],
     );
     assert!(!scene.directory.join("new.sql").exists());
-    // What an earlier import wrote is replaced, and what is the user's stays.
+    // An import replaces the file of an earlier import, but no file of the user.
     let import = format!("{program} template import \"$DATABASE_URL\" schema.sql");
     scene.shell(&[], &import);
     scene.write("schema.sql", "-- Mine.");
@@ -50,7 +50,7 @@ fn a_snapshot_is_saved_and_makes_the_template_of_later_runs() {
     );
     let config = "[template.full]\ndump = \"full.dump\"\n";
     assert!(said.contains(config), "{said}");
-    // The copy that was read is in no cache any more.
+    // The server no longer has the copy that the dump was read from.
     assert!(!said.contains("fresh_"), "{said}");
     scene.write("pgfresh.toml", config);
     assert_eq!(scene.query(&[], "SELECT count(*), nextval('number') FROM kept"), "3|7");
@@ -61,7 +61,7 @@ fn a_snapshot_is_saved_and_makes_the_template_of_later_runs() {
         ("template1", &["\"template1\" cannot be the name of a template"]),
     ] {
         let command = format!("psql -qc '' dbname=scratch && {program} snapshot scratch as {words}");
-        // A template that is not written is not made either.
+        // If pgfresh cannot write the file, it makes no template either.
         let command = format!("{command} || {{ {program} status --json; exit 1; }}");
         let outcome = scene.run(["run", "--", "sh", "-c", &command]);
         assert_fails(&outcome, expected);
@@ -70,7 +70,7 @@ fn a_snapshot_is_saved_and_makes_the_template_of_later_runs() {
     }
 }
 
-/// Everything that a database has besides its contents; psql runs it in the database.
+/// SQL for properties of a database besides its contents. psql runs it in the database.
 const PROPERTIES: &str = r#"
     CREATE ROLE bob; CREATE ROLE "Odd Role";
     ALTER DATABASE :"DBNAME" OWNER TO bob;
@@ -116,7 +116,7 @@ fn a_saved_snapshot_keeps_the_properties_of_its_database() {
     assert!(shown.contains("mine; DATABASE|7|") && shown.contains("Europe/Berlin"), "{shown}");
     scene.write("pgfresh.toml", "[template]\nsql = \"roles.sql\"\ndump = \"full.dump\"\n");
     assert_eq!(scene.query(&[], PROPERTIES_SHOWN), shown.trim_end());
-    // Without the roles it is built all the same, and pgfresh says what is missing.
+    // Without the roles, pgfresh builds the template and reports the missing ones.
     scene.write("pgfresh.toml", "[template]\ndump = \"full.dump\"\n");
     let outcome = scene.run(["run", "--", ground::psql(), "-XAtc", PROPERTIES_SHOWN]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -126,7 +126,7 @@ fn a_saved_snapshot_keeps_the_properties_of_its_database() {
     assert!(outcome.stderr.contains(left_out), "{outcome}");
 }
 
-/// The snapshot is made when its file cannot be: the error says so.
+/// pgfresh makes the snapshot even if it cannot write the file, and reports that.
 #[test]
 fn a_snapshot_that_could_not_be_written_is_there_all_the_same() {
     let scene = project(User::Ourselves, "");
@@ -167,7 +167,7 @@ fn the_files_of_a_template_are_shown_under_one_another() {
     );
 }
 
-/// Runs the pgfresh of the scene in its folder `shop`, with a psql that counts the tables.
+/// Runs pgfresh in the scene's folder `shop`, with a psql that counts the tables.
 fn count_tables(scene: &Scene) -> Outcome {
     let query = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
     let mut command = scene.pgfresh(["run", "-v", "--", ground::psql(), "-XAtc", query]);

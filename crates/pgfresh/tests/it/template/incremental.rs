@@ -1,4 +1,4 @@
-//! Incremental builds: a file that is added runs on the template before, and the result is that of a full build.
+//! Incremental builds: pgfresh runs a new file on the earlier template, and the result equals that of a full build.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use proptest::test_runner::{Config, TestRunner};
 use super::*;
 use crate::common::depth;
 
-/// Files for psql, in the order of their names.
+/// Configuration with files for psql, in the order of their names.
 const SQL: &str = "[template]\nsql = \"migrations/*.sql\"\nsteps = \"append-only\"\n";
-/// A tool that notes in the database what it has run, as migration tools do, and in the file "ran" for the test. With a file
-/// "wait" it waits for a file "go" afterwards.
+/// Configuration with a migration tool that notes its runs in the database, and in the file "ran" for the test. If the file "wait"
+/// exists, the tool waits for the file "go" afterwards.
 const TOOL: &str = r#"
 [template]
 steps = "append-only"
@@ -27,7 +27,7 @@ while test -e wait && ! test -e go; do sleep 0.01; done
 '''
 "#;
 
-/// Builds the template of a scene; returns what was said and the fingerprint in full.
+/// Builds the template of a scene; returns standard error and the full fingerprint.
 fn build(scene: &Scene, options: &[&str]) -> (String, String) {
     let outcome = scene.run([&["template", "build"], options].concat());
     assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -39,7 +39,7 @@ fn show(scene: &Scene) -> serde_json::Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
 }
 
-/// What the tool ran since the last time, by the numbers of the files.
+/// Returns the numbers of the files that the tool has run since the last call.
 fn ran(scene: &Scene) -> Vec<String> {
     let path = scene.directory.join("ran");
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -48,7 +48,7 @@ fn ran(scene: &Scene) -> Vec<String> {
     text.lines().map(number).collect()
 }
 
-/// Schema and rows of the template, in SQL, after a build of all steps.
+/// Returns the template's schema and rows as SQL, after a build of all steps.
 fn full_dump(scene: &Scene) -> String {
     let cache = scene.place.join("full");
     if !cache.exists() {
@@ -107,7 +107,7 @@ fn a_new_file_alone_runs_and_the_template_says_on_what() {
         let listed = list.as_array().unwrap().iter().find(|entry| entry["fingerprint"] == *second).unwrap();
         assert_eq!(listed["parent"], *first);
 
-        // A run does the same, and copies what it made.
+        // `pgfresh run` builds in the same way, and copies the result.
         scene.write("migrations/0003.sql", "INSERT INTO orders VALUES (2);");
         assert_eq!(scene.query(&[], "SELECT sum(id) FROM orders"), "3");
         assert_eq!(ran(&scene), ["0003"]);
@@ -149,7 +149,7 @@ fn whatever_else_changed_means_a_full_build_and_is_named() {
     expect(&[], Some("test"), "migrations/0003.sql removed");
     scene.write("pgfresh.toml", &TOOL.replace("steps", "env = \"STAGE\"\nsteps").replace("-Xq1", "-qX1"));
     expect(&[], Some("test"), "setup command changed");
-    // Nothing is noted of another folder's, but the files are the same.
+    // A full build in an empty cache has the same result.
     assert_eq!(dump(&scene, &[], ""), full_dump(&scene));
     leave(&scene);
 }
@@ -159,12 +159,12 @@ fn sql_files_are_added_at_the_end_only() {
     let scene = project(User::Ourselves, &SQL.replace("steps", "inputs = \"*.csv\"\nsteps"));
     scene.write("a.csv", "1\n");
     let (_, first) = build(&scene, &[]);
-    // It would fail a second time, as 0001 would.
+    // The file would fail a second time, and so would 0001.
     scene.write("migrations/0003.sql", "\\copy orders FROM 'b.csv'\n");
     scene.write("b.csv", "2\n");
     let (said, _) = build(&scene, &[]);
     assert!(said.contains(": new b.csv, migrations/0003.sql\n"), "{said}");
-    // On the first, which has run 0001 alone, whatever follows would do.
+    // On the first template, which has run only 0001, any later files are valid.
     scene.run(["template", "rm", &first[..8]]);
     scene.write("c.csv", "3\n");
     let (said, _) = build(&scene, &[]);
@@ -174,7 +174,7 @@ fn sql_files_are_added_at_the_end_only() {
     let words = "in full: migrations/0002.sql comes before migrations/0003.sql, which has run\n";
     assert!(said.contains(words), "{said}");
     assert_eq!(scene.query(&[], "SELECT string_agg(id::text, ',') FROM orders"), "7,2");
-    // A setup runs after all of them.
+    // The setup runs after all files.
     let with_setup = |stage: &str| {
         let text =
             SQL.replace("[template]", "[template]\nsetup = \"psql -Xqc 'INSERT INTO orders VALUES (9)'\"");
@@ -192,7 +192,7 @@ fn sql_files_are_added_at_the_end_only() {
 
 #[test]
 fn a_setup_that_fails_on_an_earlier_template_says_so_and_leaves_the_cache_as_it_was() {
-    // It runs all files each time.
+    // This setup runs all files each time.
     let scene = project(User::Ourselves, &CONFIG.replace("setup", "steps = \"append-only\"\nsetup"));
     let (_, first) = build(&scene, &[]);
     scene.write("migrations/0002.sql", "CREATE TABLE carts ();");
@@ -218,7 +218,7 @@ fn a_setup_that_fails_on_an_earlier_template_says_so_and_leaves_the_cache_as_it_
     let (said, _) = build(&scene, &["--full"]);
     assert!(!said.contains(" on "), "{said}");
     assert_eq!(show(&scene)["parent"], serde_json::Value::Null);
-    // The server alone is at fault, and the parent is named all the same.
+    // Only the server has failed, and the error names the parent all the same.
     scene.write("pgfresh.toml", SQL);
     build(&scene, &[]);
     scene.write("migrations/0003.sql", "broken;\n");
@@ -247,7 +247,7 @@ fn a_full_build_replaces_one_that_was_built_on_another() {
     assert_eq!(incremental, full, "both are of the same inputs");
     let again = build(&scene, &["--full"]).0 + &scene.run(["run", "--full", "--", "true"]).stderr;
     assert_eq!((again.as_str(), ran(&scene).len()), ("", 0));
-    // One that fails replaces nothing.
+    // A failed build replaces nothing.
     scene.write("migrations/0003.sql", "CREATE TABLE items ();");
     build(&scene, &[]);
     scene.write("pgfresh.toml", &TOOL.replace("while test", "test \"$FAIL\" = yes && exit 5; while test"));
@@ -276,7 +276,7 @@ fn an_earlier_template_that_is_gone_damaged_or_forged_means_a_full_build() {
     assert!(said.contains(&words) && said.contains(") in full: the earlier"), "{said}");
     assert!(!image(&scene, &second).exists());
 
-    // It says that it is of fewer files than its name says.
+    // The forged description has fewer files than the name is a digest of.
     let about = image(&scene, &third).join("about");
     let text = fs::read_to_string(&about).unwrap();
     let forged: Vec<_> = text.lines().filter(|line| !line.contains("input migrations/0003.sql")).collect();
@@ -302,7 +302,7 @@ fn two_builds_on_one_template_go_on_beside_each_other_and_it_may_be_removed_mean
     scene.write("migrations/0002.sql", "CREATE TABLE carts ();");
     let mut one = begin();
     wait_until("the first setup", || lines() == 2);
-    // Its files are those of the first build and one more: what the first has not published is no parent.
+    // The files are those of the first build and one more. The first build is not complete, so its template is no parent.
     scene.write("migrations/0002.sql", "CREATE TABLE carts (id int);");
     let mut other = begin();
     wait_until("the second setup", || lines() == 3);
@@ -311,7 +311,7 @@ fn two_builds_on_one_template_go_on_beside_each_other_and_it_may_be_removed_mean
     scene.write("go", "");
     assert!(end_of(&mut other, "the second").success());
     assert_eq!(show(&scene)["parent"], *first);
-    // The first finds that its inputs have changed meanwhile, and what they have become.
+    // The first build notices that its inputs have changed meanwhile, and to what.
     assert!(end_of(&mut one, "the first").success());
     assert_eq!(
         (ran(&scene), templates(&scene).len()),
@@ -332,7 +332,7 @@ fn a_build_on_another_that_is_ended_leaves_that_one_alone() {
         let mut command = scene.pgfresh(["template", "build"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        // The line, not only the file that it comes into.
+        // The file has its complete line.
         wait_until("the setup", || {
             fs::read(scene.directory.join("ran")).is_ok_and(|ran| ran.ends_with(b"\n"))
         });
@@ -446,7 +446,7 @@ fn steps_are_given_by_flag_or_variable_and_mistakes_are_named() {
     command.env("PGFRESH_SQL", "migrations").env("PGFRESH_STEPS", "append-only");
     let outcome = finish(command);
     assert!(outcome.stderr.contains(": new migrations/0003.sql\n"), "{outcome}");
-    // The default, in words.
+    // The default value as an option.
     scene.write("migrations/0004.sql", "INSERT INTO orders VALUES (3);");
     let outcome = scene.run(["template", "build", "--sql", "migrations", "--steps", "any"]);
     assert!(
@@ -474,17 +474,17 @@ fn steps_are_given_by_flag_or_variable_and_mistakes_are_named() {
     }
 }
 
-/// What becomes of the files. Numbers choose among those that there are.
+/// Edit of the files. Numbers choose among the existing ones.
 #[derive(Debug, Clone)]
 enum Edit {
     Append,
-    /// Before one that is there.
+    /// Adds a file before an existing one.
     Insert(prop::sample::Index),
     Change(prop::sample::Index),
     Remove(prop::sample::Index),
-    /// To the end.
+    /// Renames a file, so that it comes last.
     Rename(prop::sample::Index),
-    /// Back to how all were before so many edits.
+    /// Restores all files to their state before so many edits.
     Undo(prop::sample::Index),
 }
 
@@ -501,10 +501,10 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     prop::collection::vec(edit, 3..7)
 }
 
-/// Files by name: the number of what each holds.
+/// Files by name, with the number of their content.
 type Files = Vec<(String, usize)>;
 
-/// Migrations whose order shows in schema and rows, and which succeed in any.
+/// Returns a migration whose order shows in schema and rows, and which succeeds in any order.
 fn migration(number: usize) -> String {
     format!(
         "CREATE TABLE IF NOT EXISTS log (id serial PRIMARY KEY, said text);\n\
@@ -515,7 +515,7 @@ fn migration(number: usize) -> String {
     )
 }
 
-/// `files` after the edit; a new file holds `number`.
+/// Returns `files` after the edit; a new file has the content `number`.
 fn edited(edit: &Edit, history: &[Files], number: usize) -> Files {
     let mut files = history.last().unwrap().clone();
     let last = format!("{number:04}.sql");
@@ -536,12 +536,12 @@ fn edited(edit: &Edit, history: &[Files], number: usize) -> Files {
     files
 }
 
-/// Whether `new` is `old` and files after it.
+/// Whether `new` is `old` with more files after it.
 fn is_prefix(old: &Files, new: &Files) -> bool {
     new.len() > old.len() && new.starts_with(old)
 }
 
-/// Plays `edits` on a project; compares each template with a full build, and how it was built with what is expected.
+/// Plays `edits` on a project. Compares each template with a full build, and the kind of its build with the expected one.
 fn play(config: &str, edits: &[Edit]) {
     let scene = project(User::Ourselves, config);
     let always = "ALTER DATABASE app SET work_mem = '5MB';";
@@ -549,7 +549,7 @@ fn play(config: &str, edits: &[Edit]) {
     let mut history = vec![Files::new()];
     build(&scene, &[]);
     for (number, edit) in (2..).zip(edits) {
-        // The tool runs what it has not run: a file that comes between others, or comes back, is the last.
+        // The tool runs files that it has not run before, so a file between others, or a restored one, would come last.
         let is_between = matches!(edit, Edit::Insert(_) | Edit::Undo(_));
         let edit = if config == TOOL && is_between { &Edit::Append } else { edit };
         let files = edited(edit, &history, number);

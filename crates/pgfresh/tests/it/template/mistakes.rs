@@ -1,4 +1,4 @@
-//! Mistakes in what is said of a template: each is named, with its place.
+//! Mistakes in the description of a template: each error names the mistake and its position.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -90,7 +90,7 @@ fn of_mistakes_that_are_often_made_the_remedy_is_named() {
 
 #[test]
 fn of_a_path_that_was_given_no_other_place_is_suggested() {
-    // root may write everywhere.
+    // root can write everywhere.
     for &user in User::all().iter().filter(|user| user.uid() != 0) {
         let scene = project(user, "");
         let closed = scene.directory.join("closed");
@@ -144,7 +144,7 @@ fn a_setting_that_cannot_be_is_an_error_before_a_template_is_built() {
         assert_fails(&outcome, &[error]);
         assert!(!outcome.stderr.contains("building"), "{outcome}");
     }
-    // One that the server does not list, and one of an extension.
+    // One setting is missing in the server's list, and one belongs to an extension.
     for setting in ["zero_damaged_pages=on", "app.motto=on"] {
         assert!(run(setting).stderr.contains("built template"), "{setting}");
     }

@@ -1,4 +1,4 @@
-//! Setups that do not do what was meant: they make nothing where they should, or their program is not there.
+//! Setups that fail silently: they change another database, or their program does not exist.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::{assert_fails, project};
 use crate::common::{User, finish, postgres};
 
-/// What is said of a setup that made nothing.
+/// Warning about a setup that has changed nothing.
 const NOTHING: &str = "pgfresh: the setup of template \"app\" has made nothing in its database: see that it connects to \
     DATABASE_URL\n";
 
@@ -35,7 +35,7 @@ fn a_setup_that_made_nothing_in_its_database_is_told_of_and_no_other_step_is() {
             (Some(0), is_told),
             "{words}: {outcome}"
         );
-        // The template is in the cache all the same.
+        // The template is in the cache nevertheless.
         let again = scene.run(&command);
         assert_eq!((again.code, again.stderr.as_str()), (Some(0), ""), "{words}: {again}");
     }

@@ -1,4 +1,4 @@
-//! Several templates in one server: each is what it is alone, and each is leased by its name.
+//! Several templates in one server: each equals its copy in a server of one template, and clients lease each by its name.
 
 use std::thread;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::common::gateway::Gateway;
 use crate::common::random::Random;
 use crate::common::serve::Serve;
 
-/// Two that go on from one and one by itself, with all that hangs on a database in catalogs that databases share.
+/// Two templates on top of a third and one separate template, with objects in all catalogs that databases share.
 const CONFIG: &str = r#"
 [template.schema]
 sql = "schema.sql"
@@ -46,7 +46,7 @@ fn several(user: User) -> Scene {
     scene
 }
 
-/// The setups that ran since the last time.
+/// Returns the names of the setups that ran since the last call.
 fn ran(scene: &Scene) -> String {
     let path = scene.directory.join("runs");
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -60,7 +60,7 @@ fn each_of_several_is_what_it_is_alone_and_is_built_once() {
         let scene = several(user);
         let alone = ["schema", "demo", "other"].map(|name| dump(&scene, &["--template", name], name));
         assert_eq!(ran(&scene), "schema demo other");
-        // The first is the default, whatever the order in which they are made.
+        // The first named template is the default, whichever pgfresh builds first.
         let all = "demo, other,schema";
         assert_eq!(
             scene.query(&["--template", all], "SELECT current_database(), count(*) FROM orders"),
@@ -108,7 +108,7 @@ fn leases_are_of_the_template_that_they_name() {
     let gateway = Gateway { serve, major: 15 };
     assert_eq!(gateway.serve.ready["database"], "demo");
     let ask = |name: &str, options, sql| gateway.connect(name, options).unwrap().value(sql).unwrap();
-    // One with two rows, one with none, and one without that table.
+    // One template has two rows, one has none, and one does not have that table.
     let what = "SELECT count(*) FROM pg_class WHERE relname = 'notes'";
     let rows = "SELECT count(*) FROM orders";
     for isolation in ["clone", "rollback", "server"] {
@@ -122,7 +122,7 @@ fn leases_are_of_the_template_that_they_name() {
             assert_eq!(ask(&name, "", question), answer, "{name}");
         }
     }
-    // A server of its own has no other database in the way, and is compared with what it is a copy of.
+    // A leased server has only its own database, and the comparison is with its template.
     for (name, template) in [("demo", "other"), ("schema", "demo"), ("other", "other")] {
         let request = json!({ "template": template, "isolation": "server", "name": name }).to_string();
         assert_eq!(gateway.http("POST", "/v1/databases", &request).0, 201, "{request}");
@@ -130,7 +130,7 @@ fn leases_are_of_the_template_that_they_name() {
         assert_eq!((code, &diff["template"], &diff["tables"]), (200, &json!(template), &json!([])), "{diff}");
         assert_eq!(gateway.http("DELETE", &format!("/v1/databases/{name}"), "").0, 204);
     }
-    // By the start-up packet, by the name, and otherwise the default.
+    // The startup packet names the template, or else the database's name does; otherwise the default applies.
     assert_eq!(ask("a", "-c pgfresh.template=other", what), "1");
     assert_eq!(ask("other", "", what), "1");
     assert_eq!(ask("schema", "", rows), "0");
@@ -140,7 +140,7 @@ fn leases_are_of_the_template_that_they_name() {
     let (code, problem) = gateway.http("POST", "/v1/databases", r#"{"template": "unknown"}"#);
     assert_eq!((code, &problem["error"]["code"]), (404, &json!("3D000")));
     assert_eq!(problem["error"]["detail"], "This server has demo, schema, other, template1.");
-    // What was made in this server is in no image.
+    // No image has a snapshot of this server.
     assert_eq!(gateway.http("POST", "/v1/databases/b/snapshot", r#"{"template": "taken"}"#).0, 201);
     let (_, problem) =
         gateway.http("POST", "/v1/databases", r#"{"template": "taken", "isolation": "server"}"#);
@@ -173,7 +173,7 @@ fn one_of_several_that_fails_names_itself_and_leaves_the_others_in_the_cache() {
     }
 }
 
-/// What a setup may do to the server that later templates and tests could not stand.
+/// Setups that change the server in ways that later templates and tests could not bear, with the errors.
 const SPOILERS: [(&str, &str); 8] = [
     ("psql -qd postgres -c 'DROP DATABASE schema'", "left no database \"schema\""),
     ("psql -qd postgres -c 'DROP DATABASE spoiler'", "left no database \"spoiler\""),
@@ -207,7 +207,7 @@ fn a_template_that_spoils_its_server_is_refused_by_its_name() {
         assert!(templates(&scene).iter().all(|line| !line.contains("spoiler")), "{setup}");
     }
     assert_eq!(ran(&scene), "schema", "it stays");
-    // Where no cache keeps it, too.
+    // The check also applies without a cache.
     let each = format!("{own}\n[template.spoiler]\nsetup = \"{}\"\n", SPOILERS[0].0);
     scene.write("pgfresh.toml", &each);
     let outcome = scene.run(["run", "--template", "schema,spoiler", "--", "true"]);
@@ -234,7 +234,7 @@ fn builders_that_are_ended_at_any_moment_cost_at_most_the_part_that_they_were_at
             command.stdout(Stdio::null()).stderr(Stdio::null());
             command.spawn().unwrap()
         };
-        // One that is ended, and now and then one that waits for it.
+        // Sometimes another build waits for the one that the test ends.
         let mut ended = build();
         let other = random.chance(50).then(build);
         thread::sleep(random.moment(longest));

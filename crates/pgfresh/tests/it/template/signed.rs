@@ -1,11 +1,11 @@
-//! Templates that are signed: what came from elsewhere is used only if a trusted key has signed it, and no secret is seen.
+//! Signed templates: pgfresh uses a template of another machine only if a trusted key has signed it, and shows no secret.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::*;
 
-/// A new pair of keys at `file` of the scene; returns the public one.
+/// Makes a pair of keys at `file` of the scene; returns the public key.
 fn keygen(scene: &Scene, file: &str) -> String {
     let outcome = scene.run(["template", "keygen", file]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -13,9 +13,9 @@ fn keygen(scene: &Scene, file: &str) -> String {
     line.trim_end().strip_suffix("\"]").unwrap().to_owned()
 }
 
-/// Runs it where those keys are trusted and the cache is an empty one.
+/// Runs pgfresh with an empty cache, and with `keys` as the trusted ones.
 fn elsewhere(scene: &Scene, keys: &[&str], words: &[&str]) -> Outcome {
-    // In memory: whatever is published into a cache on a disk waits for it.
+    // The cache is in memory, because pgfresh waits for writes into a cache on a disk.
     let cache = scene.place.join("elsewhere");
     drop(fs::remove_dir_all(&cache));
     if words.contains(&"push") {
@@ -31,7 +31,7 @@ fn leave(scene: &Scene) {
     fs::remove_dir_all(scene.place.join("elsewhere")).unwrap();
 }
 
-/// The one entry that lies in "carried".
+/// Returns the only entry in "carried".
 fn entry(scene: &Scene) -> PathBuf {
     let mut entries = fs::read_dir(scene.directory.join("carried")).unwrap();
     entries.next().unwrap().unwrap().path()
@@ -52,7 +52,7 @@ fn forge(entry: &Path) {
     fs::write(entry.join("manifest"), format!("{forged}end {}\n", blake3::hash(forged.as_bytes()))).unwrap();
 }
 
-/// Refused in one line, and a hint.
+/// Asserts that pgfresh refuses the entry in one line, with a hint.
 fn assert_refused(outcome: &Outcome, words: &str) {
     assert_fails(outcome, &[words]);
     let lines: Vec<_> = outcome.stderr.lines().collect();
@@ -67,7 +67,7 @@ fn a_forged_template_is_refused_and_built_instead() {
     let key = keygen(&scene, "k");
     assert_eq!(scene.run(["template", "push", "carried", "--key", "k"]).code, Some(0));
     let pull = |keys: &[&str]| elsewhere(&scene, keys, &["template", "pull", "carried"]);
-    // What a suite sees that begins with a pull.
+    // Runs a suite that begins with a pull.
     let suite = |keys: &[&str]| {
         let pulled = pull(keys);
         let mut command = scene.pgfresh(["run", "--", ground::psql(), "-XAtqc"]);
@@ -78,7 +78,7 @@ fn a_forged_template_is_refused_and_built_instead() {
     assert!(pull(&[&key]).stdout.contains("taken over"));
     forge(&entry(&scene));
     let before = runs(&scene);
-    // Without keys it is what runs: a manifest proves no more than that it arrived as it was sent.
+    // Without trusted keys pgfresh uses the forged template: a manifest only proves that the files arrived as sent.
     let (pulled, seen) = suite(&[]);
     assert_eq!((pulled.code, seen.as_str(), runs(&scene)), (Some(0), "forged\n", before), "{pulled}");
     let (pulled, seen) = suite(&[&key]);
@@ -106,19 +106,19 @@ fn only_what_a_trusted_key_has_signed_is_taken_over() {
     for (file, [trusts, other]) in [("old", [&old, &new]), ("new", [&new, &old])] {
         assert_eq!(scene.run(["template", "sign", "carried", "--key", file]).code, Some(0));
         assert_eq!(pull(&[trusts], &[]).code, Some(0));
-        // While keys rotate, both are trusted.
+        // While keys rotate, a machine trusts both.
         assert_eq!(pull(&[other, trusts], &[]).code, Some(0));
         assert_refused(&pull(&[other], &[]), "which is not trusted");
         let verified = elsewhere(&scene, &[trusts], &["template", "verify", "carried"]);
         assert!(verified.code == Some(0) && verified.stdout.contains("signed with key "), "{verified}");
     }
-    // The other entries of a folder are taken over although one is refused.
+    // pgfresh takes over the other entries of a folder although it refuses one.
     let stray = scene.directory.join("carried/abcdef");
     fs::create_dir_all(stray.join("data")).unwrap();
     let outcome = pull(&[&new], &[]);
     assert_refused(&outcome, "abcdef\": it is not signed");
     assert!(outcome.stdout.contains("taken over"), "{outcome}");
-    // The same keys in the file; those of the environment replace them.
+    // The configuration file names the keys, and those of the environment replace them.
     scene.write("pgfresh.toml", &format!("{CONFIG}\n[cache]\nkeys = [\"{old}\"]\n"));
     fs::remove_dir_all(&stray).unwrap();
     assert_refused(&pull(&[], &[]), "which is not trusted");
@@ -177,7 +177,7 @@ fn the_secret_key_is_seen_by_nobody() {
         command.env("PGFRESH_SIGNING_KEY", secret);
         finish(command)
     };
-    // The file as it is, or its last line.
+    // The variable has the whole file, or its last line.
     for value in [&text, secret] {
         let pushed = with_secret(value, &["template", "push", "carried", "-vv"]);
         assert_eq!(pushed.code, Some(0), "{pushed}");
@@ -194,7 +194,7 @@ fn the_secret_key_is_seen_by_nobody() {
         !outcome.to_string().contains("SIGNING_KEY") && !outcome.to_string().contains(secret),
         "{outcome}"
     );
-    // Nor in an error: not where it is damaged, and not in the place of a public key.
+    // Errors show no secret, either: neither about a damaged key, nor about one in the place of a public key.
     let damaged = secret.replace('A', "B");
     for outcome in [
         with_secret(&damaged, &["template", "sign", "carried"]),

@@ -1,4 +1,4 @@
-//! The proof of the write-ahead log's reader: what servers of each major really write, against digests of all relations.
+//! Proof of the WAL reader: compares the changes that it finds in the WAL of each major with digests of all relations.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -14,21 +14,21 @@ use crate::common::{majors, postgres};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 const TEMPLATE: &str = include_str!("template.sql");
-/// Statements under what they change: names of relations, all of them, or "anything". ";;" separates queries.
+/// Statements, below headings with the relations that they change, or "nothing", "doubt" or "anything". ";;" separates queries.
 const STATEMENTS: &str = include_str!("statements.sql");
 
-/// Settings under which the same statements are logged differently.
+/// Settings that change how the server logs a statement.
 #[derive(Debug, Clone, Copy)]
 struct Variant {
     level: &'static str,
     compression: usize,
     full_pages: bool,
-    /// What data checksums imply.
+    /// Whether hint bits are logged, as with data checksums.
     hints: bool,
     counts: bool,
 }
 
-/// One for each `wal_level`, or with `PGFRESH_WAL_ALL` all combinations.
+/// Returns one variant for each `wal_level`, or with `PGFRESH_WAL_ALL` all combinations.
 fn variants() -> Vec<Variant> {
     let chosen = [
         ("minimal", 1, true, true, false),
@@ -51,7 +51,7 @@ fn variants() -> Vec<Variant> {
     all
 }
 
-/// A server, a database "app" with the template in it, and a reader of its log.
+/// Server, a database "app" with the template in it, and a reader of its WAL.
 struct Fixture {
     started: Started,
     admin: AdminConnection,
@@ -96,13 +96,13 @@ impl Fixture {
         self.admin.query(&sql).unwrap()[0][0].as_ref().unwrap().parse().unwrap()
     }
 
-    /// Reads on to everything that has been done so far.
+    /// Reads the WAL up to the present.
     fn advance(&mut self) {
         let end = flush(&mut self.admin);
         self.reader.advance(end).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Waits until no session is left but this one's and the inspector's: what a session undoes at its end is done.
+    /// Waits until only this session and the inspector's are left: others may roll back changes at their end.
     fn wait_for_ends(&mut self) {
         let others = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
         let begun = Instant::now();
@@ -112,7 +112,7 @@ impl Fixture {
     }
 }
 
-/// The n-th method that the server was built with, where it is to be had.
+/// Sets the compression: 0 is off, 2 is lz4 if the server has it, and any other number is the default method.
 fn compress(admin: &mut AdminConnection, method: usize) {
     let methods = "SELECT array_to_string(enumvals, ',') FROM pg_settings WHERE name = 'wal_compression'";
     let known = admin.query(methods).unwrap()[0][0].clone().unwrap_or_default();
@@ -125,17 +125,17 @@ fn compress(admin: &mut AdminConnection, method: usize) {
     admin.query("SELECT pg_reload_conf()").unwrap();
 }
 
-/// Has everything written to the log's files and returns up to where.
+/// Makes the server write all WAL to its files; returns the position of the end.
 fn flush(admin: &mut AdminConnection) -> Lsn {
     admin.query("SET synchronous_commit = on").unwrap();
     let end = admin.query("SELECT pg_logical_emit_message(true, 'pgfresh', '')").unwrap();
     end[0][0].as_ref().unwrap().parse().unwrap()
 }
 
-/// A relation's file and a digest of its rows.
+/// File of each relation, and a digest of its rows.
 type Relations = BTreeMap<String, (RelationFile, String)>;
 
-/// Names of files: those of indexes too.
+/// Returns the names of files, also those of indexes.
 fn file_names(session: &mut AdminConnection, oid: u32) -> HashMap<RelationFile, String> {
     let sql = "SELECT COALESCE(o.oid::regclass || '~toast', c.oid::regclass::text), \
         COALESCE(NULLIF(c.reltablespace, 0), d.dattablespace), CASE WHEN c.relisshared THEN 0 ELSE d.oid::bigint END, \
@@ -151,7 +151,7 @@ fn file_names(session: &mut AdminConnection, oid: u32) -> HashMap<RelationFile, 
     files.collect()
 }
 
-/// The relations among `which` with rows that the log should tell of: the system's, shared and toast tables included.
+/// Returns the relations among `which` with rows that the WAL covers, also system, shared and toast tables.
 fn relations(session: &mut AdminConnection, oid: u32, which: &str) -> Relations {
     let files: HashMap<String, RelationFile> =
         file_names(session, oid).into_iter().map(|(file, name)| (name, file)).collect();
@@ -181,7 +181,7 @@ fn relations(session: &mut AdminConnection, oid: u32, which: &str) -> Relations 
     digests.collect()
 }
 
-/// Has the next value of each sequence logged: 32 are logged ahead.
+/// Makes the server log the next value of each sequence, because it logs 32 values ahead.
 fn log_next_values(session: &mut AdminConnection) {
     let sql = "SELECT oid::regclass FROM pg_class WHERE relkind = 'S' AND relpersistence = 'p'";
     for row in session.query(sql).unwrap() {
@@ -190,16 +190,16 @@ fn log_next_values(session: &mut AdminConnection) {
     }
 }
 
-/// What the reader must say of some statements.
+/// Result that the reader must have for some statements.
 #[derive(Debug, Clone)]
 enum Expected {
-    /// These relations, no other; and whether the change lasts.
+    /// Changes of exactly these relations, and whether they last.
     Exactly(BTreeSet<String>, bool),
     Anything,
     Doubt,
 }
 
-/// The statements that `major` knows, each with what is expected.
+/// Returns the statements that `major` knows, each with the expected result.
 fn statements(major: u32) -> Vec<(Expected, &'static str)> {
     let mut expected = Some(Expected::Anything);
     let mut all = Vec::new();
@@ -221,7 +221,7 @@ fn statements(major: u32) -> Vec<(Expected, &'static str)> {
     all
 }
 
-/// Runs all statements in one database and compares what the log tells with what has changed.
+/// Runs all statements in one database, and compares the WAL's changes with the real ones.
 fn check(major: u32, variant: Variant) {
     let mut fixture = Fixture::new(major, variant);
     let oid = fixture.oid("app");
@@ -270,7 +270,7 @@ fn check(major: u32, variant: Variant) {
     assert!(wrong.is_empty(), "{major}, {variant:?}:\n{}", wrong.join("\n"));
 }
 
-/// Every relation whose digest differs is named, and a change that lasts is said to be committed.
+/// Checks that the changes name every relation whose digest differs, and that a lasting change counts as committed.
 fn check_soundness(
     before: &Relations,
     after: &Relations,
@@ -287,7 +287,7 @@ fn check_soundness(
             }
             continue;
         };
-        // A new column's default is not written to the rows there are: they read differently by the catalog alone.
+        // The server does not write a new column's default into existing rows: only the catalog makes them read differently.
         let has_column =
             changes.files.get(&after["pg_attribute"].0).is_some_and(|changes| changes.inserted > 0);
         if digest == old_digest || (has_column && name == "made") {
@@ -355,7 +355,7 @@ fn every_change_is_named_on_18() {
     check_all(18);
 }
 
-/// Statistics are lost in a crash, the log is not.
+/// A crash loses statistics, but not the WAL.
 #[test]
 fn a_change_before_a_crash_is_named_after_it() {
     for major in majors() {
@@ -387,10 +387,10 @@ fn a_change_before_a_crash_is_named_after_it() {
     }
 }
 
-/// Rows inserted, updated and deleted.
+/// Numbers of rows inserted, updated and deleted.
 type Totals = [u64; 3];
 
-/// Writes at random in `database` until `stop`; returns what it has done, rolled back or not.
+/// Writes at random in `database` until `stop`; returns the numbers of changed rows, also those rolled back.
 fn write_at_random(mut session: AdminConnection, seed: u64, stop: &AtomicBool) -> Totals {
     let (mut totals, mut random, mut next) = (Totals::default(), seed, seed << 32);
     while !stop.load(Ordering::Relaxed) {
