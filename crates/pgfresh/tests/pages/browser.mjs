@@ -1,6 +1,6 @@
-// A Chromium without a window, led through the pipe that it offers for that: nothing has to be installed beside it.
+// Headless Chromium, controlled through its debugging pipe, so that the tests need no other software.
 //
-// Messages are JSON, each ended by a zero byte: ours on its descriptor 3, its own on 4.
+// Messages are JSON with a zero byte at the end: Chromium reads requests on descriptor 3, and writes its messages on 4.
 // Source: the Chrome DevTools Protocol, and Chromium's --remote-debugging-pipe.
 
 import { spawn } from "node:child_process";
@@ -9,12 +9,12 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-// How long anything may take before it is called a failure.
+// Timeout for each wait, in ms.
 const PATIENCE = 30_000;
-// Between two looks at a page that is to change.
+// Pause between two evaluations while a test waits for a change, in ms.
 const STEP = 50;
 
-// What Chromium answers instead of a result; of a look at a page: that the page went elsewhere meanwhile.
+// Error that Chromium returns for a request, for example because the page has changed during an evaluation.
 class Refusal extends Error {}
 
 export class Browser {
@@ -24,7 +24,7 @@ export class Browser {
   #asked = new Map();
   #listeners = new Map();
 
-  // Starts one; it ends with the test.
+  // Starts a browser, which ends with the test.
   static async open(test) {
     const browser = new Browser();
     test.after(() => browser.#close());
@@ -38,7 +38,7 @@ export class Browser {
       "--headless=new", "--remote-debugging-pipe", `--user-data-dir=${this.#home}`, "--no-first-run", "--disable-gpu",
       "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-breakpad",
       "--disable-dev-shm-usage", "--hide-scrollbars",
-      // Root may not have a sandbox.
+      // Chromium refuses a sandbox for root.
       ...(process.getuid() === 0 ? ["--no-sandbox"] : []),
     ];
     const env = { ...process.env, HOME: this.#home, XDG_CONFIG_HOME: this.#home, XDG_CACHE_HOME: this.#home };
@@ -72,7 +72,7 @@ export class Browser {
     return within(answer, `an answer to ${method}`);
   }
 
-  // Opens an address in a profile of its own, with a screen so many pixels wide and in that scheme of colours.
+  // Opens an address in a new profile, with a screen of this width in pixels and this colour scheme.
   async page(url, { width = 1200, scheme = "light" } = {}) {
     const { browserContextId } = await this.call("Target.createBrowserContext");
     const { targetId } = await this.call("Target.createTarget", { url: "about:blank", browserContextId });
@@ -86,7 +86,7 @@ export class Browser {
   async #close() {
     if (this.#child?.pid && this.#child.exitCode === null) {
       const gone = once(this.#child, "exit");
-      // It may go before it answers.
+      // Chromium may end before it answers.
       this.call("Browser.close").catch(() => {});
       await within(gone, "the end of the browser").catch(() => this.#child.kill("SIGKILL"));
     }
@@ -96,7 +96,7 @@ export class Browser {
 
 class Page {
   #call;
-  // The addresses of all requests, and what the console would show that is no mere information.
+  // Addresses of all requests, and warnings and errors of the console.
   requests = [];
   complaints = [];
 
@@ -125,7 +125,7 @@ class Page {
     await this.until(() => document.readyState === "complete");
   }
 
-  // What a function returns that is called within the page. It sees nothing from outside but `argument`.
+  // Calls a function within the page and returns its result. `argument` is the only outside value that it sees.
   async ask(look, argument = null) {
     const expression = `(${look})(${JSON.stringify(argument)})`;
     const { result, exceptionDetails } = await this.#call("Runtime.evaluate", {
@@ -135,7 +135,7 @@ class Page {
     return result.value;
   }
 
-  // Waits until a function is true within the page, or within the one that takes its place.
+  // Waits until a function returns true within the page, or within the page after it.
   async until(look, argument = null) {
     const end = Date.now() + PATIENCE;
     while (!(await this.ask(look, argument).catch(unlessRefused))) {
@@ -144,7 +144,7 @@ class Page {
     }
   }
 
-  // The whole page as a PNG.
+  // Returns the whole page as a PNG.
   async picture() {
     const { data } = await this.#call("Page.captureScreenshot", { captureBeyondViewport: true });
     return Buffer.from(data, "base64");

@@ -1,6 +1,6 @@
-// What people look at, in a browser: the live page of `pgfresh serve`, and the reports that are pages.
+// HTML pages in a browser: the live page of `pgfresh serve`, and reports.
 //
-// PGFRESH_BIN is the binary. With PGFRESH_TEST_PICTURES, a folder, each page is kept there as it was seen.
+// PGFRESH_BIN is the binary. If PGFRESH_TEST_PICTURES names a folder, the tests save a screenshot of each page in it.
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
@@ -18,14 +18,14 @@ import { Browser } from "./browser.mjs";
 const run = promisify(execFile);
 const { PGFRESH_BIN: pgfresh = "pgfresh", PGFRESH_TEST_PICTURES: pictures } = process.env;
 
-// The width of a small phone.
+// Width of a small phone, in pixels.
 const PHONE = 360;
 const SCREENS = [
   { width: PHONE, scheme: "light" }, { width: PHONE, scheme: "dark" },
   { width: 1200, scheme: "light" }, { width: 1200, scheme: "dark" },
 ];
 
-// A `pgfresh serve` that ends with the test, or by `end`.
+// Starts a `pgfresh serve` that ends with the test, or by `end`.
 async function serve(t) {
   const child = spawn(pgfresh, ["serve", "--json"], { stdio: ["pipe", "pipe", "inherit"] });
   const gone = once(child, "exit");
@@ -55,7 +55,7 @@ async function keep(page, name, { width, scheme }) {
   if (pictures) await writeFile(join(pictures, `${name}-${width}-${scheme}.png`), await page.picture());
 }
 
-// Called within a page: what of it does not fit on a screen that is so wide, outside of what scrolls by itself.
+// Called within a page: returns the excess width on a screen of this width, and elements beyond it that do not scroll separately.
 function beyond(wide) {
   const scrolls = (element) => element.closest(".scroll, svg");
   const names = [...document.body.querySelectorAll("*")].filter(
@@ -65,7 +65,7 @@ function beyond(wide) {
   return { by: Math.max(0, all - wide), what: names.map((element) => element.outerHTML.slice(0, 100)) };
 }
 
-// Called within a page: texts with less contrast to their ground than 4.5 to 1. Source: WCAG 2.2, 1.4.3.
+// Called within a page: returns texts whose contrast to their background is less than 4.5 to 1. Source: WCAG 2.2, 1.4.3.
 function faint() {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgba = (colour) => {
@@ -81,7 +81,7 @@ function faint() {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const over = (top, ground, share) => top.slice(0, 3).map((part, at) => part * share + ground[at] * (1 - share));
-  // Of pages that name no ground: the browser's, which follows the scheme if the page lets it.
+  // A page without a background has the browser's, which follows the colour scheme if the page allows it.
   const probe = document.body.appendChild(document.createElement("div"));
   probe.style.backgroundColor = "Canvas";
   const canvasColour = rgba(getComputedStyle(probe).backgroundColor);
@@ -140,7 +140,7 @@ test("the live page shows the server and its leases as they come and go", async 
 
 test("the live page can be read on a phone, light and dark", async (t) => {
   const [server, browser] = await Promise.all([serve(t), Browser.open(t)]);
-  // The longest names, with and without a place where a line may break.
+  // These are the longest names, with and without an opportunity for a line break.
   const names = ["m".repeat(63), "a test of orders ".repeat(3).trim(), "orders"];
   for (const name of names) await server.ask("POST", "v1/databases", { name });
   for (const screen of SCREENS) {

@@ -1,4 +1,4 @@
-// The documentation as a site, in a browser: it can be searched, read on a phone, and asks nothing of elsewhere.
+// Documentation as a site, in a browser: a search works, a phone can show it, and it loads nothing from other origins.
 //
 // PGFRESH_TEST_SITE is the folder that `make docs` fills.
 
@@ -14,7 +14,7 @@ import { Browser } from "./browser.mjs";
 const { PGFRESH_TEST_SITE: site } = process.env;
 const TYPES = { ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json" };
 
-// The origin of a server that has the site, until the test ends.
+// Serves the site until the test ends; returns its origin.
 async function serve(t) {
   const server = http.createServer(async (request, response) => {
     try {
@@ -47,7 +47,7 @@ test("a message that is typed into the search box finds the page of errors", asy
   await page.until(() => document.querySelectorAll("a.md-search-result__link").length > 0);
   const found = await page.ask(() => [...document.querySelectorAll("a.md-search-result__link")].map(({ href }) => href));
   assert.ok(found.some((url) => url.includes("/docs/troubleshooting.html")), found.join("\n"));
-  // Icons are in the style sheet itself.
+  // The style sheet has the icons as data URLs.
   const asked = page.requests.filter((url) => !url.startsWith("data:"));
   assert.deepEqual([...new Set(asked.map((url) => new URL(url).origin))], [origin]);
   assert.deepEqual(page.complaints, []);

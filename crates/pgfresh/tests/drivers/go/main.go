@@ -1,4 +1,4 @@
-// Command drivers is pgx through the gateway: DATABASE_URL says where. Each function is one promise.
+// Command drivers tests pgx through the gateway at DATABASE_URL. Each function checks one promise.
 package main
 
 import (
@@ -98,7 +98,7 @@ func aStatementIsCancelled(ctx context.Context, connection *pgx.Conn) {
 	check(connection.PgConn().CancelRequest(ctx))
 	must(state(<-failed) == "57014")
 	must(value[int](ctx, connection, "SELECT 1") == 1)
-	// A context that is over closes the connection.
+	// An expired context closes the connection.
 	brief, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	_, err = other.Exec(brief, "SELECT pg_sleep(60)")

@@ -1,4 +1,4 @@
-// node-postgres through the gateway: DATABASE_URL says where. Each function is one promise.
+// node-postgres through the gateway at DATABASE_URL. Each function checks one promise.
 
 const assert = require('node:assert');
 const { once } = require('node:events');
@@ -53,7 +53,7 @@ async function aStatementIsCancelled(client) {
   const other = await connect();
   const running = 'SELECT count(*)::int FROM pg_stat_activity WHERE pid = $1 AND wait_event = $2';
   while ((await value(other, running, [client.processID, 'PgSleep'])) === 0);
-  // The driver's own way: a cancel request on a connection of its own.
+  // The driver sends a cancel request on another connection.
   new Client({ connectionString }).cancel(client, query);
   assert.equal((await ended)?.code, '57014');
   await other.end();

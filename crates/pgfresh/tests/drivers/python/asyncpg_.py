@@ -1,4 +1,4 @@
-"""asyncpg through the gateway: DATABASE_URL says where. Each function is one promise."""
+"""asyncpg through the gateway at DATABASE_URL. Each function checks one promise."""
 
 import asyncio
 import io

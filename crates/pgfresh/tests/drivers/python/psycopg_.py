@@ -1,4 +1,4 @@
-"""psycopg 3 through the gateway: DATABASE_URL says where. Each function is one promise."""
+"""psycopg 3 through the gateway at DATABASE_URL. Each function checks one promise."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
--- What belongs to a database in the catalogs that all share, and what CREATE DATABASE does not copy.
+-- Rows about a database in the shared catalogs, and objects that CREATE DATABASE does not copy.
 DO $$ DECLARE d text := current_database(); BEGIN
     EXECUTE format('ALTER DATABASE %I SET effective_cache_size = %L', d, '77MB');
     EXECUTE format('ALTER DATABASE %I SET app.tenant = %L', d, 'größer');

@@ -1,4 +1,4 @@
--- One of everything that a reset has to think of. Run in the database that becomes the template.
+-- An object of each kind that a reset must handle. Runs in the database that becomes the template.
 CREATE SCHEMA other;
 CREATE TYPE mood AS ENUM ('low', 'high', 'größer');
 CREATE TYPE pair AS (a int, b text);

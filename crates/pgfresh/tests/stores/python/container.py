@@ -1,4 +1,4 @@
-"""container.py PORT NAME: makes a container in Azurite, whose account and key are public."""
+"""container.py PORT NAME creates a container in Azurite, whose account and key are public."""
 
 import base64
 import hashlib

@@ -1,7 +1,7 @@
-"""gcs.py BUCKET: Google Cloud Storage, as far as its XML interface is S3's, which moto plays; on a free port.
+"""gcs.py BUCKET simulates Google Cloud Storage on a free port, with moto for the part of its XML interface that equals S3's.
 
-What differs is done here: the instance's metadata server, which gives out tokens, requests that carry them, and the
-condition that an object must not exist yet.
+It adds the differences: the instance's metadata server, which issues tokens, requests with tokens, and the condition that
+an object must not exist yet.
 """
 
 import json
