@@ -106,7 +106,7 @@ impl Address {
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// Sets libpq's variables in the environment of `command`, and removes those that would lead to another server.
+    /// Sets `DATABASE_URL` and libpq's variables in the environment of `command`, and removes those that would lead to another server.
     pub fn describe_to(&self, command: &mut Command) {
         for name in MISLEADING {
             command.env_remove(name);

@@ -12,7 +12,7 @@ use pgwire::{ErrorResponse, Frame, HEADER, StartupParams, TERMINATE, columns, en
 
 use crate::address::SOCKET;
 
-/// Free bytes in the buffer before a read: at first, and after a read that has filled the buffer.
+/// Sizes of the buffer in bytes: at first, and after a read that has filled it.
 const CHUNK: usize = 8192;
 const LARGE_CHUNK: usize = 64 << 10;
 

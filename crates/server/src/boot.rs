@@ -129,7 +129,7 @@ impl Server {
     /// and the bytes in all.
     ///
     /// # Errors
-    /// Every error removes all files and processes of the server.
+    /// After an error, no files and processes of the server remain.
     pub fn start(order: &Order<'_>, data: Data<'_>, watch: &dyn Fn(u64, u64)) -> Result<Self, StartError> {
         Self::start_and_connect(order, data, watch).map(|(server, _)| server)
     }

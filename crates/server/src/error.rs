@@ -81,7 +81,8 @@ fn of_wanted(wanted: &VersionRequest) -> String {
     }
 }
 
-/// Returns the names of the operating systems' packages. A release of Debian has only one or a few of the newest majors.
+/// Returns commands that install PostgreSQL on Debian and with Homebrew. Without a requested major, Debian's command names none,
+/// because each release has another one.
 fn packages(wanted: &VersionRequest) -> String {
     match wanted {
         VersionRequest::Major(major) => {
