@@ -168,7 +168,7 @@ fn any_password_and_any_name_work_in_every_address() {
     assert_eq!(lines, ["postgres", name, name, "released"], "{outcome}");
 }
 
-/// Setup that prints pgfresh's CPU time, in ticks of 10 ms, before and after another user has opened 1500 connections.
+/// Setup that writes pgfresh's CPU time for 1500 connections of another user, in ticks of 10 ms, and its number of threads.
 const STRANGER: &str = r#"
 [template]
 inputs = ["pgfresh.toml"]

@@ -310,7 +310,7 @@ fn no_copy_has_an_owner_that_is_gone(major: u32) {
     assert!(gone.is_empty(), "{gone:?}");
 }
 
-/// A standby first needs a replication slot. The WAL that it has got so far must stay consistent.
+/// A replication slot is a sign of a standby. The server then makes the copies itself, also after the slot has gone.
 fn where_the_log_is_replayed_elsewhere_the_server_makes_copies(major: u32) {
     let fixture = open(major);
     fixture.server.admin("SELECT pg_create_physical_replication_slot('standby')");

@@ -381,7 +381,7 @@ fn no_setting_rounds_what_the_planner_is_told() {
     }
 }
 
-/// The server's log shows it: the client has its answer before pgfresh reads all tables, and the reset restores all of them.
+/// The server's log shows that the client has its answer before pgfresh has read all tables, and that the reset waits for that.
 #[test]
 fn the_first_client_does_not_wait_for_what_only_the_end_of_its_lease_needs() {
     let settings = vec![("log_min_duration_statement".to_owned(), "0".to_owned())];
