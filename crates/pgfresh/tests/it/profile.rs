@@ -153,7 +153,7 @@ fn each_statement_is_timed_as_it_comes_through_the_gateway() {
     }
 }
 
-/// Of the tests that a client names, two ask once for each row, with simple queries and with bound values.
+/// Two of the tests that a client names run a query for each row, with literal and with bound values.
 #[test]
 fn each_named_test_is_told_with_its_repeated_queries() {
     let scene = Scene::new(User::Ourselves);

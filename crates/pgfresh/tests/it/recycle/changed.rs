@@ -105,7 +105,7 @@ fn another_database_with_the_name_of_a_template_is_not_copied(major: u32) {
     wait_until("copies again", || fixture.lease_all().1.is_none());
 }
 
-/// As autovacuum does in any database whose rows are old.
+/// Autovacuum does this in any database with old rows.
 fn vacuum_leaves_a_template_what_it_is(major: u32) {
     for upkeep in ["VACUUM", "VACUUM (FREEZE)"] {
         let fixture = open(major);
