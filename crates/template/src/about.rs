@@ -1,4 +1,4 @@
-//! What is written beside each entry of the cache: what it is, from what and when it was made.
+//! Description file beside each cache entry: its content, its inputs and its time of creation.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,27 +12,27 @@ use crate::{Fingerprint, FingerprintInputs, TemplateSpec};
 /// The description of an entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct About {
-    /// The template's name, or the names of all in its cluster; none is a base image.
+    /// Name of the template, or the names of all templates in its cluster. `None` for a base image.
     pub name: Option<String>,
-    /// The version of `PostgreSQL`.
+    /// Version of PostgreSQL.
     pub version: String,
-    /// The project that it was made for.
+    /// Folder of the template's specification. Empty for a base image.
     pub folder: PathBuf,
-    /// The steps, in a few words.
+    /// Summary of the steps.
     pub made_from: String,
-    /// The fingerprint of the earlier template that it was built on; none if all steps ran.
+    /// Fingerprint of the earlier template that an incremental build began on. `None` if all steps ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// Seconds since 1970.
     pub created: u64,
-    /// How long it took to make, in seconds.
+    /// Duration of the build, in seconds.
     pub took: f64,
-    /// All that shaped it.
+    /// Inputs that the fingerprint covers.
     pub fingerprint_inputs: FingerprintInputs,
 }
 
 impl About {
-    /// Describes what `spec` made, or initdb without one.
+    /// Describes the result of `spec`, or of initdb if there is no specification.
     pub(crate) fn new(
         spec: Option<&TemplateSpec>,
         version: String,
@@ -52,21 +52,22 @@ impl About {
         }
     }
 
-    /// The same, built on the earlier template `parent`, if there is one.
+    /// Sets the fingerprint of the earlier template that the build began on, if there is one.
     pub(crate) fn on(self, parent: Option<&Fingerprint>) -> Self {
         Self { parent: parent.map(|parent| parent.as_str().to_owned()), ..self }
     }
 
-    /// The fingerprints of the templates that this one has files of: the one that it was built on, and the one it goes on from.
+    /// Returns the fingerprints of the templates that this one has files of: its parent, and the template it goes on
+    /// from.
     #[must_use]
     pub fn built_on(&self) -> Vec<String> {
         let from = self.fingerprint_inputs.iter().find(|(name, _)| *name == GOES_ON_FROM);
         self.parent.iter().cloned().chain(from.map(|(_, value)| value.to_owned())).collect()
     }
 
-    /// As it is stored.
+    /// Serializes the description as JSON.
     pub(crate) fn to_text(&self) -> String {
-        // Strings, numbers and a map of strings: nothing that could fail.
+        // Serialization cannot fail: there are only strings, numbers and a map of strings.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
@@ -77,12 +78,12 @@ impl About {
     }
 }
 
-/// The inputs of the last template that was made of this name in this folder.
+/// Returns the inputs of the last template that pgfresh made under this name in this folder.
 pub(crate) fn last(cache: &Cache, spec: &TemplateSpec) -> Option<FingerprintInputs> {
     serde_json::from_str(&cache.recall(&note(&spec.folder, &spec.title()))?).ok()
 }
 
-/// Remembers them for the next who asks why there is something to build.
+/// Remembers the inputs, so that a later build can explain why it has something to do.
 pub(crate) fn remember(
     cache: &Cache,
     spec: &TemplateSpec,

@@ -9,14 +9,14 @@ use crate::about::About;
 use crate::provisioner::{Provisioner, Step, Template};
 use crate::{Fingerprint, FingerprintInputs, ProvisionError};
 
-/// What initdb leaves, at most, in bytes.
+/// Upper bound for the size of a new data directory, in bytes.
 const SIZE: u64 = 64 << 20;
 /// Files of a data directory that belong to one server.
 pub(crate) const NOT_PUBLISHED: [&str; 2] = ["postmaster.pid", "postmaster.opts"];
-/// The database that is always there.
+/// Database that each cluster has.
 const DATABASE: &str = "postgres";
 
-/// All that shapes a base image.
+/// Computes the fingerprint of the base image from everything that shapes it.
 pub(crate) fn fingerprint(installation: &Installation) -> Fingerprint {
     let mut parts = Fingerprint::of("base image");
     parts.part("version", installation.version().to_string()).part("binary", installation.digest());
@@ -49,7 +49,7 @@ pub(crate) fn look_up_or_build(
     Ok(found(building.publish(&guard.run().data(), &NOT_PUBLISHED, &about.to_text())?))
 }
 
-/// Runs initdb in a run directory of its own, and has what it made ready for many copies.
+/// Runs initdb in a private run directory, then prepares its result for fast copies.
 fn initialise(provisioner: &Provisioner) -> Result<Guard, ProvisionError> {
     let Provisioner { installation, account, program, .. } = provisioner;
     let place = Place::choose(&PlaceRequest::Auto, SIZE, provisioner.cache.root(), account)?;

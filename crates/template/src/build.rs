@@ -15,32 +15,33 @@ use crate::setup::{Broken, Setup, StartingPoint, dump_files};
 use crate::source::Sought;
 use crate::{BuildPlan, Fingerprint, FingerprintInputs, TemplateSpec, base, cached, inputs};
 
-/// How often a build may be repeated because it changed its own inputs: once is common (a schema file that is written
-/// after migrating), more often it would never end.
+/// Number of attempts at a build that changes its own inputs. One repetition is common, after a setup that writes a
+/// schema file. A setup that causes more would never end.
 const ATTEMPTS: usize = 3;
-/// What a server is told, beyond the user's settings, whose data will be a template: no WAL that is never read is kept
-/// for reuse, because each copy would have to carry it.
+/// Server settings of a build, besides the user's. They keep no unused WAL segments, because each copy of the
+/// template would have to carry them.
 const BUILDING: [(&str, &str); 2] = [("wal_recycle", "off"), ("wal_init_zero", "off")];
 
-/// What would be found of a template, and why.
+/// Result of [`Provisioner::status`]: the template's entry in the cache, or the build that would make it.
 #[derive(Debug)]
 pub struct TemplateStatus {
-    /// Its name in the cache.
+    /// Name of the template in the cache.
     pub fingerprint: Fingerprint,
-    /// What that is made of.
+    /// Inputs that the fingerprint covers.
     pub fingerprint_inputs: FingerprintInputs,
-    /// What is there of it.
+    /// Entry in the cache. `None` if a build has to make it.
     pub entry: Option<Entry>,
-    /// What differs from the one that was built last, if one was.
+    /// Differences from the inputs of the last build. `None` if there was no build.
     pub changes: Option<Vec<String>>,
-    /// The fingerprint of the earlier template that it was built on, if it is there and was built so.
+    /// Fingerprint of the earlier template that this one was built on. `None` after a full build, or without an
+    /// entry.
     pub parent: Option<String>,
-    /// Where a build would begin; none if there is nothing to build.
+    /// Start of the build. `None` if the cache has the template.
     pub plan: Option<BuildPlan>,
 }
 
 impl Provisioner {
-    /// Collects all that shapes what `spec` makes, with what it goes on from. Calls `say` for each path that is skipped.
+    /// Collects the inputs that shape the result of `spec`. Calls `say` for each path that the search skips.
     pub(crate) fn fingerprint_inputs(
         &self,
         spec: &TemplateSpec,
@@ -84,7 +85,7 @@ impl Provisioner {
             all.add(format!("{INPUT}{path}"), digest);
         }
         for name in &spec.env {
-            // It may be a secret: only its digest is kept.
+            // The value may be a secret: the fingerprint inputs hold only its digest.
             let value = std::env::var_os(name);
             let value = value.map(|value| blake3::hash(value.as_encoded_bytes()).to_string());
             all.add(format!("environment variable {name}"), value.unwrap_or_else(|| "not set".to_owned()));
@@ -92,7 +93,7 @@ impl Provisioner {
         Ok(all)
     }
 
-    /// What a look-up of `spec` would find, and why; nothing is built, and nothing counts as used.
+    /// Tells what a look-up of `spec` would find, and why. Builds nothing, and marks no entry as used.
     pub fn status(&self, spec: &TemplateSpec) -> Result<TemplateStatus, ProvisionError> {
         let fingerprint_inputs = self.fingerprint_inputs(spec, &|_| ())?;
         let fingerprint = fingerprint_inputs.fingerprint();
@@ -104,7 +105,8 @@ impl Provisioner {
         Ok(TemplateStatus { fingerprint, fingerprint_inputs, entry, changes, parent, plan })
     }
 
-    /// Looks the template up, or makes it and, before, what it goes on from.
+    /// Looks the template up in the cache. Builds it, and first the template that it goes on from, if the cache has
+    /// none.
     pub(crate) fn look_up_or_build(
         &self,
         spec: &TemplateSpec,
@@ -154,13 +156,14 @@ impl Provisioner {
         Err(SetupError::Unsettled { name: title, changes }.into())
     }
 
-    /// Makes sure that a server would take the user's settings, as far as that can be told without one.
+    /// Rejects settings of the user that the server does not know, as far as pgfresh can tell without a server.
     fn expect_settings(&self) -> Result<(), ProvisionError> {
         let settings = self.with_users(Settings::default())?;
         Ok(self.installation.expect_settings(settings.iter().map(|(name, _)| name))?)
     }
 
-    /// The template in the cache, if it will do: where all steps are to run from the start, one built on another will not.
+    /// Returns the template's entry in the cache. Skips an entry from an incremental build if the user demands a full
+    /// one.
     fn look_up(&self, fingerprint: &Fingerprint) -> Result<Option<Entry>, ProvisionError> {
         let on_another =
             |entry: &Entry| About::parse(&entry.about()).is_some_and(|about| about.parent.is_some());
@@ -190,8 +193,9 @@ impl Provisioner {
         Ok(entry)
     }
 
-    /// Runs the steps of `spec` that are needed in a server, and leaves a data directory at rest; also the fingerprint of the
-    /// earlier template that the build began on, if one will do. `inputs` and `changes` are those of this build.
+    /// Runs the missing steps of `spec` in a server, and returns a data directory at rest. Also returns the
+    /// fingerprint of the earlier template that the build began on, if there is one. `inputs` and `changes` belong to
+    /// this build.
     fn prepare(
         &self,
         spec: &TemplateSpec,
@@ -214,7 +218,7 @@ impl Provisioner {
             };
             let Parent { template: Template { fingerprint: parent, entry, .. }, sql_files, added, .. } =
                 parent;
-            // Its files are copied: it may be removed while the setup runs.
+            // The new server has copied the files, so the cache may remove the entry while the setup runs.
             drop(entry);
             let server = self.set_up(server, spec, StartingPoint::Parent { sql_files }, fingerprint, say);
             let server = server.map_err(|error| error.on_parent(&parent, added))?;
@@ -230,7 +234,7 @@ impl Provisioner {
 
     /// Starts the server in which steps run, on a copy of `template`.
     fn boot_for_build(&self, template: &Template, say: &dyn Fn(Step<'_>)) -> Result<Server, ProvisionError> {
-        // How large it becomes is unknown: where the user does not decide, that is no matter for RAM.
+        // The final size is unknown, so RAM is a risk that only the user's explicit choice may take.
         let request = if self.server_options().place == PlaceRequest::Auto {
             PlaceRequest::Disk
         } else {
@@ -247,7 +251,7 @@ impl Provisioner {
     /// Runs the steps of one specification in `server`.
     ///
     /// # Errors
-    /// The log of what failed is kept, and the server's directory if that was asked for.
+    /// The setup failed. The error names the log and, with `ServerOptions::keep`, the server.
     pub(crate) fn set_up(
         &self,
         server: Server,

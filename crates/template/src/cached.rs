@@ -7,35 +7,35 @@ use storage::{Cache, FileError};
 
 use crate::about::About;
 
-/// What the cache may occupy without a word of the user's, in bytes.
+/// Default limit for the size of the cache, in bytes.
 const USUAL: u64 = 10_000_000_000;
 
 /// An entry of the cache.
 #[derive(Debug, Clone)]
 pub struct CachedTemplate {
-    /// Its name, all digits.
+    /// Fingerprint in full.
     pub fingerprint: String,
-    /// What its maker said of it; nothing if an older pgfresh was.
+    /// Description of the entry. `None` if it is missing or unreadable.
     pub about: Option<About>,
-    /// Bytes on disk; blocks shared with others are counted for each.
+    /// Bytes on disk. A block that several entries share counts for each of them.
     pub occupied: u64,
-    /// When a server was last started from it.
+    /// Time of the last start of a server from it.
     pub last_use: SystemTime,
 }
 
 impl CachedTemplate {
-    /// The template's name; none for a base image.
+    /// Returns the name of the template, or `None` for a base image.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.about.as_ref()?.name.as_deref()
     }
 }
 
-/// All that is complete, last used first.
+/// Lists all complete entries, the most recently used first.
 pub fn list(cache: &Cache) -> Result<Vec<CachedTemplate>, FileError> {
     let mut all = Vec::new();
     for fingerprint in cache.fingerprints()? {
-        // What goes away meanwhile is not there.
+        // Another process may have removed the entry since the listing.
         if let Some(entry) = cache.examine(&fingerprint)? {
             let (occupied, last_use) = (entry.occupied()?, entry.last_use()?);
             all.push(CachedTemplate { fingerprint, about: About::parse(&entry.about()), occupied, last_use });
@@ -45,14 +45,14 @@ pub fn list(cache: &Cache) -> Result<Vec<CachedTemplate>, FileError> {
     Ok(all)
 }
 
-/// 10 GB, or a fifth of what the file system has free, if that is less.
+/// Returns 10 GB, or a fifth of the file system's free space if that is less.
 pub(crate) fn usual_size(cache: &Cache) -> u64 {
     let free = sys::Filesystem::of(cache.root()).map_or(u64::MAX, |filesystem| filesystem.free);
     USUAL.min(free / 5)
 }
 
-/// Removes entries until the rest occupies at most `bound` bytes: those that were not used for longest first, base
-/// images last, never one in use. Returns them.
+/// Removes entries until the rest occupies at most `bound` bytes. Begins with the least recently used ones, takes
+/// base images last, and leaves entries in use alone. Returns the removed entries.
 pub(crate) fn evict(cache: &Cache, bound: u64) -> Result<Vec<CachedTemplate>, FileError> {
     cache.tidy()?;
     let mut all = list(cache)?;
@@ -71,8 +71,8 @@ pub(crate) fn evict(cache: &Cache, bound: u64) -> Result<Vec<CachedTemplate>, Fi
     Ok(evicted)
 }
 
-/// Which entries `word` means: those of the template of that name made in `folder`, or the one whose fingerprint begins
-/// like this.
+/// Selects the templates called `word` that were made in `folder`. If there are none, selects those whose fingerprint
+/// begins with `word`.
 #[must_use]
 pub fn select<'a>(all: &'a [CachedTemplate], word: &str, folder: &Path) -> Vec<&'a CachedTemplate> {
     let named = |shelved: &&CachedTemplate| {

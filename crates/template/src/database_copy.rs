@@ -2,17 +2,18 @@
 
 use server::{identifier, literal};
 
-/// SQL that makes a database called `to` out of the one called `from`, owned by the superuser. Alone in a query.
+/// Returns SQL that makes the database `to` from `from`, owned by the superuser. It must be alone in its query.
 ///
-/// By files where there is a choice, from 15 on: the server's own default writes each page to the WAL, which takes twice as long.
+/// From version 15 on, the copy uses files. The server's own default writes each page to the WAL, which takes twice
+/// as long.
 #[must_use]
 pub fn create_copy(from: &str, to: &str, major: u32) -> String {
     let strategy = if major >= 15 { " STRATEGY FILE_COPY" } else { "" };
     format!("CREATE DATABASE {} TEMPLATE {}{strategy}", identifier(to), identifier(from))
 }
 
-/// SQL that ends all other sessions of a database, and returns a row for each. The server neither renames nor copies a database that has
-/// a session, and a background worker keeps its session for ever.
+/// Returns SQL that ends all other sessions of a database, with a row for each. The server neither renames nor copies
+/// a database that has a session, and a background worker keeps its session for ever.
 #[must_use]
 pub fn end_sessions(database: &str) -> String {
     let database = literal(database);

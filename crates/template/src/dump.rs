@@ -1,5 +1,5 @@
-//! Writing what a live database has into a file that a template can be made from: its schema and the roles it mentions as
-//! SQL, or all of it as a dump. That server is only read.
+//! Reads a live database into a file for a template. [`import`] writes its schema and the roles that it mentions as
+//! SQL. [`save`] writes all of it as a dump. Neither changes the server.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,34 +11,34 @@ use storage::{Attempt, FileError};
 
 use crate::database_properties::{self, DatabaseProperty};
 
-/// What the file of an import begins with.
+/// First line of each file that [`import`] writes.
 const IMPORTED: &str = "-- Imported by pgfresh.\n";
-/// What a dump in the custom format begins with.
+/// First bytes of a dump in the custom format.
 const DUMPED: &[u8] = b"PGDMP";
 
-/// Why nothing was written.
+/// Reason for which nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
-    /// The connection string cannot be passed on.
+    /// The connection string has an error.
     #[error(transparent)]
     Target(#[from] ConnectionStringError),
     /// A program is missing.
     #[error("cannot read the database: {program} is not there")]
     NoProgram {
-        /// `pg_dump`.
+        /// Name of the program.
         program: &'static str,
     },
     /// The program ended with an error.
     #[error("could not read the database: {program} ended with {status}")]
     Failed {
-        /// `pg_dump`.
+        /// Name of the program.
         program: &'static str,
-        /// How it ended.
+        /// Exit status of the program.
         status: std::process::ExitStatus,
-        /// What it said.
+        /// Output of the program.
         answer: String,
     },
-    /// A file that is not ours has the name.
+    /// Another file has the name, and no earlier run wrote it.
     #[error("\"{}\" is there already", path.display())]
     Occupied {
         /// The file.
@@ -50,7 +50,7 @@ pub enum DumpError {
 }
 
 impl DumpError {
-    /// What came back.
+    /// Returns details of the error, such as the output of the program.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -59,7 +59,7 @@ impl DumpError {
         }
     }
 
-    /// What to do.
+    /// Returns advice for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -77,7 +77,7 @@ impl DumpError {
     }
 }
 
-/// A file that is about to be written. What has its name stays until all of the new one is there.
+/// Output file in the making. A file that has its path already stays until the new one is complete.
 #[derive(Debug)]
 pub struct DumpFile {
     path: PathBuf,
@@ -85,10 +85,10 @@ pub struct DumpFile {
 }
 
 impl DumpFile {
-    /// A file for [`import`].
+    /// Begins a file for [`import`].
     ///
     /// # Errors
-    /// It cannot be written, or there is one that no import has written.
+    /// The file cannot be written, or the path has a file that no import wrote.
     pub fn for_schema(path: &Path) -> Result<Self, DumpError> {
         Self::create(path, IMPORTED.as_bytes())
     }
@@ -96,12 +96,12 @@ impl DumpFile {
     /// A file for [`save`].
     ///
     /// # Errors
-    /// It cannot be written, or there is one that is no dump.
+    /// The file cannot be written, or the path has a file that is not a dump.
     pub fn for_dump(path: &Path) -> Result<Self, DumpError> {
         Self::create(path, DUMPED)
     }
 
-    /// What is there may be replaced if it begins with `mark`, as what an earlier run wrote does.
+    /// Begins a file at `path`. Replaces a file that begins with `mark`, as the files of earlier runs do.
     fn create(path: &Path, mark: &[u8]) -> Result<Self, DumpError> {
         if let Some(head) = Self::head(path, mark.len()).attempt_given("write", path)?
             && head != mark
@@ -109,12 +109,12 @@ impl DumpFile {
             return Err(DumpError::Occupied { path: path.to_owned() });
         }
         let staging = path.with_added_extension("part");
-        // Before a server is asked for all that it has.
+        // A folder without write access must fail before pgfresh reads the whole database.
         fs::write(&staging, "").attempt_given("write", path)?;
         Ok(Self { path: path.to_owned(), staging })
     }
 
-    /// What a file begins with, if it is there; of what is no file nothing.
+    /// Returns the first bytes of a file: none if there is no file, an empty list for a socket or a device.
     fn head(path: &Path, bytes: usize) -> io::Result<Option<Vec<u8>>> {
         let there = match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -145,11 +145,11 @@ impl Drop for DumpFile {
     }
 }
 
-/// Writes the schema of the database at `url` into `file`, and the server's roles, without passwords, before it where they
-/// may be read. Where not, neither owners nor grants are in it, and the reason is returned: what `pg_dumpall` said.
+/// Writes the roles of the server at `url`, without passwords, and the schema of its database into `file`. If the
+/// server refuses to show the roles, writes neither owners nor grants, and returns the output of `pg_dumpall`.
 ///
 /// # Errors
-/// Nothing is written then.
+/// The file stays as it was.
 pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<Option<String>, DumpError> {
     let target = ConnectionString::parse(url)?;
     let found = roles(installation, &target)?;
@@ -175,10 +175,10 @@ pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<
     Ok(left_out)
 }
 
-/// Writes all of the database at `url` but its roles into `file`, in `pg_dump`'s custom format.
+/// Writes the whole database at `url`, without roles, into `file`, in `pg_dump`'s custom format.
 ///
 /// # Errors
-/// Nothing is written then.
+/// The file stays as it was.
 pub fn save(installation: &Installation, url: &str, file: DumpFile) -> Result<(), DumpError> {
     let target = ConnectionString::parse(url)?;
     let to = format!("--file={}", file.staging.display());
@@ -205,7 +205,8 @@ fn failed(program: &'static str, output: &Output) -> DumpError {
     DumpError::Failed { program, status: output.status, answer: answer(output) }
 }
 
-/// The SQL that makes the server's roles, but for the one that every cluster of ours has; or why there is none.
+/// Returns SQL that makes the server's roles, except pgfresh's superuser. The inner error is the output of
+/// `pg_dumpall`.
 fn roles(
     installation: &Installation,
     target: &ConnectionString,

@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a server, worded as `PostgreSQL` words its own errors.
+//! Errors of looking up and building templates and of starting servers, in the style of PostgreSQL's messages.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -11,12 +11,12 @@ use storage::{AccountError, CacheError, CopyError, FileError, PlaceError};
 use crate::Fingerprint;
 use crate::inputs::InputError;
 
-/// The step that is the user's own command.
+/// Name of the step that runs the user's setup command.
 pub(crate) const SETUP: &str = "setup";
-/// What the C library calls a full file system.
+/// Text of the C library's error for a full file system.
 const NO_SPACE: &str = "No space left on device";
 
-/// No server, and nothing left of the attempt but what the error names.
+/// Failure to provide a server. Only the files that the error names remain.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ProvisionError {
@@ -85,7 +85,7 @@ impl ProvisionError {
         }
     }
 
-    /// What came back.
+    /// Returns details of the error, such as the output of a program.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -98,7 +98,7 @@ impl ProvisionError {
         }
     }
 
-    /// What to do.
+    /// Returns advice for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -123,14 +123,14 @@ impl ProvisionError {
     }
 }
 
-/// A server that was kept for people to look at.
+/// Server that stays after a failed setup, for inspection.
 #[derive(Debug)]
 pub struct KeptServer {
-    /// Its run directory.
+    /// Run directory of the server.
     pub path: PathBuf,
-    /// The command that opens it.
+    /// Command that opens it.
     pub open: String,
-    /// The command that removes it.
+    /// Command that removes it.
     pub sweep: String,
 }
 
@@ -153,29 +153,29 @@ pub enum SetupError {
     Failed {
         /// The template.
         name: String,
-        /// What it would have been.
+        /// Fingerprint that it would have had.
         fingerprint: Fingerprint,
         /// "setup", or the program and its file.
         step: String,
-        /// How it ended.
+        /// Exit status of the step.
         status: ExitStatus,
-        /// Since it began.
+        /// Time from the begin of the step to its end.
         after: Duration,
         /// Whether a program of the step insisted on TLS and got none.
         wants_tls: bool,
-        /// The end of what it said.
+        /// Last lines of its output.
         last_lines: Vec<String>,
-        /// Where all of it is.
+        /// File with its whole output.
         log: Option<PathBuf>,
-        /// The server, if it was kept.
+        /// Server that `--keep` has preserved.
         kept: Option<KeptServer>,
     },
-    /// A file of SQL could not be run by ourselves.
+    /// The server refused a SQL file that pgfresh ran without psql.
     #[error("could not run \"{file}\"")]
     Sql {
         /// The file.
         file: String,
-        /// What the server said.
+        /// Answer of the server.
         source: server::SessionError,
     },
     /// A file of SQL has commands for psql in it, and there is no psql.
@@ -186,7 +186,7 @@ pub enum SetupError {
         /// The number of the line.
         line: usize,
     },
-    /// A file of SQL is none.
+    /// A file in the list of SQL files is a dump in another format.
     #[error("\"{file}\" is a dump, not SQL")]
     DumpAsSql {
         /// The file.
@@ -197,7 +197,7 @@ pub enum SetupError {
     Compressed {
         /// The file.
         file: String,
-        /// Words that unpack such a file to standard output.
+        /// Command that unpacks such a file to standard output.
         unpack: &'static str,
     },
     /// A file of SQL begins a transaction and does not end it, so that its changes are lost.
@@ -211,7 +211,7 @@ pub enum SetupError {
     NoProgram {
         /// `pg_restore` or `psql`.
         program: &'static str,
-        /// What it was wanted for.
+        /// File that needs the program.
         file: String,
     },
     /// The server did not outlive a step.
@@ -222,55 +222,55 @@ pub enum SetupError {
         /// The line of the log that says why, or how the postmaster ended.
         why: String,
     },
-    /// The template's database could not be made.
+    /// The server refused to make the template's database.
     #[error("could not make database \"{database}\"")]
     Database {
-        /// Its name.
+        /// Name of the database.
         database: String,
-        /// What the server said.
+        /// Answer of the server.
         source: server::SessionError,
     },
-    /// What the steps left cannot be a template.
+    /// The steps left the server in a state that cannot become a template.
     #[error("the steps of template \"{name}\" left {what}")]
     Spoiled {
         /// The template.
         name: String,
-        /// What is wrong in the server.
+        /// Obstacle in the server.
         what: String,
     },
-    /// After the steps, our own role may not do what we have to.
+    /// The steps took the superuser attribute from pgfresh's own role.
     #[error("the steps of template \"{name}\" took the superuser attribute from role \"{SUPERUSER}\"")]
     NoSuperuser {
         /// The template.
         name: String,
     },
-    /// After the steps, the server does not take our statements any more.
+    /// The server refuses pgfresh's statements after the steps.
     #[error("the steps of template \"{name}\" left a server that pgfresh cannot use")]
     Closed {
         /// The template.
         name: String,
-        /// What the server said.
+        /// Answer of the server.
         source: StartError,
     },
-    /// It failed on an earlier template, which has run all but some files.
+    /// An incremental build failed on an earlier template.
     #[error("could not build on template {parent}")]
     OnParent {
         /// The earlier template.
         parent: Fingerprint,
-        /// The files that it has not.
+        /// Files that the earlier template has not run.
         added: Vec<String>,
-        /// What failed.
+        /// Failure of the build.
         source: Box<SetupError>,
     },
-    /// Each build changed what it was made from.
+    /// Each build changed its own inputs.
     #[error("cannot keep template \"{name}\": its inputs change each time its setup runs")]
     Unsettled {
         /// The template.
         name: String,
-        /// What changed.
+        /// Changes of the last build.
         changes: Vec<String>,
     },
-    /// There is nothing that could be kept.
+    /// The setup has no inputs, so the cache cannot keep its result.
     #[error("cannot build template \"{name}\": its setup has no inputs, so it runs each time")]
     RunsEachTime {
         /// The template.
@@ -279,7 +279,7 @@ pub enum SetupError {
 }
 
 impl SetupError {
-    /// What came back.
+    /// Returns details of the error, such as the last lines of the output.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -310,7 +310,7 @@ impl SetupError {
         }
     }
 
-    /// What to do.
+    /// Returns advice for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -1,4 +1,4 @@
-//! Templates that come from elsewhere instead of being built, and go there once they are.
+//! Exchange of templates with a source: fetches one instead of building it, and offers each new one.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -11,14 +11,14 @@ use crate::source::{SeekStep, Sought};
 use crate::{About, Fingerprint, TemplateSpec, about, cached};
 
 impl Provisioner {
-    /// Gets the template that is missing here from elsewhere, if it is there.
+    /// Fetches a missing template from the source, if there is one.
     pub(crate) fn fetch(
         &self,
         (spec, fingerprint): (&TemplateSpec, &Fingerprint),
         building: &Building,
         say: &dyn Fn(Step<'_>),
     ) -> Result<Sought, ProvisionError> {
-        // One that comes from elsewhere may have been built on another.
+        // A fetched template may come from an incremental build, which `full` forbids.
         let Some(source) = self.source.as_ref().filter(|_| !self.server_options().full) else {
             return Ok(Sought::Missing(None));
         };
@@ -37,7 +37,7 @@ impl Provisioner {
                 say(Step::Fetching { name, done, total: all });
             }
         };
-        // Without a word of the user's it may have what a build could take: what the file system has.
+        // Without a limit of the user's, a fetched template may take as much as a build could: all free space.
         let limit = self.server_options().cache_size.unwrap_or(u64::MAX);
         match source.fetch(fingerprint.as_str(), building, limit, &progress) {
             Ok(missing @ Sought::Missing(_)) => Ok(missing),
@@ -59,7 +59,7 @@ impl Provisioner {
         }
     }
 
-    /// Offers a template that was built here to others.
+    /// Offers the source a template that this machine built.
     pub(crate) fn offer(&self, spec: &TemplateSpec, entry: &Entry, say: &dyn Fn(Step<'_>)) {
         let Some(source) = &self.source else { return };
         let (name, begun) = (&spec.title(), Instant::now());

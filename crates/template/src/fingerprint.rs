@@ -3,17 +3,17 @@
 //! ```text
 //! BLAKE3("pgfresh fingerprint 1" then for each part: length of name, name, length of value, value)
 //! ```
-//! Lengths are 8 bytes, little-endian, so no two lists of parts give the same bytes. The first 32 of 64 hex digits are
-//! kept: 128 bits, against accidents.
+//! Lengths are 8 bytes, little-endian, so no two lists of parts give equal bytes. A fingerprint has the first 32 of
+//! 64 hex digits: 128 bits suffice against accidents.
 
 use std::fmt;
 
-/// A template's name in the cache.
+/// Name of a template in the cache.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fingerprint(String);
 
 impl Fingerprint {
-    /// Begins one for a kind of template.
+    /// Begins a fingerprint for a kind of template.
     #[must_use]
     pub fn of(kind: &str) -> Builder {
         let mut builder = Builder(blake3::Hasher::new());

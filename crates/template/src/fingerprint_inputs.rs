@@ -22,7 +22,7 @@ impl FingerprintInputs {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The name of what is made of these.
+    /// Computes the fingerprint of a template with these inputs.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let mut builder = Fingerprint::of("template");
@@ -32,7 +32,7 @@ impl FingerprintInputs {
         builder.finish()
     }
 
-    /// What is different from `before`, one line for each, what users change most first.
+    /// Describes the differences from `before`, one line each, input files first.
     #[must_use]
     pub fn differences(&self, before: &Self) -> Vec<String> {
         let mut lines: Vec<_> = self.changes(before).map(|(name, change)| line(name, change)).collect();
@@ -40,10 +40,10 @@ impl FingerprintInputs {
         lines.into_iter().map(|(_, line)| line).collect()
     }
 
-    /// The files that are to be run on what was made of `before` to get what these make, by name.
+    /// Returns the names of the files to run on a template with the inputs `before` to get one with these inputs.
     ///
     /// # Errors
-    /// Why there is more to do than to add files at the end: a line for each reason, as in [`Self::differences`].
+    /// More has to run than new files at the end. There is a line for each reason, as in [`Self::differences`].
     pub(crate) fn added_to(&self, before: &Self) -> Result<Vec<String>, Vec<String>> {
         let (mut added, mut reasons) = (Vec::new(), Vec::new());
         for (name, change) in self.changes(before) {
@@ -72,7 +72,7 @@ impl FingerprintInputs {
         {
             return Some(format!("{first} comes before {ran}, which has run"));
         }
-        // The list is one text: a name with a line's end in it would be taken for two.
+        // The list is one text, so a file name with a line feed would look like two names.
         if same < old.len() || !new.iter().all(is_input) {
             return Some(line(SQL_FILES, Change::Changed).1);
         }
@@ -112,11 +112,11 @@ impl FingerprintInputs {
     }
 }
 
-/// The name of the fingerprint of what a template goes on from.
+/// Key for the fingerprint of the template that this one goes on from.
 pub(crate) const GOES_ON_FROM: &str = "template it goes on from";
-/// What the name of an input file begins with.
+/// Prefix of the key of each input file.
 pub(crate) const INPUT: &str = "input ";
-/// The name of the list of SQL files, one a line in the order in which they run.
+/// Key for the list of SQL files, one a line, in the order in which they run.
 pub(crate) const SQL_FILES: &str = "list of SQL files";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +126,7 @@ enum Change {
     Removed,
 }
 
-/// A change in words, after what sorts files first.
+/// Describes a change. The first value sorts the lines of input files before the others.
 fn line(name: &str, change: Change) -> (bool, String) {
     let word = match change {
         Change::Added => "added",

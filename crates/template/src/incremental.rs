@@ -1,18 +1,19 @@
-//! Incremental builds: where files are only ever added, a template is built on an earlier one, and only what is new runs.
+//! Incremental builds: a build begins on an earlier template and runs only the new files, if files are only ever
+//! added.
 //!
-//! Its fingerprint is that of its inputs, built in full or not. So an earlier template is taken only if all that shaped
-//! it shapes the new one, too, and if a full build would run what is new after all that it has run.
+//! An incremental build has the fingerprint of a full one with equal inputs. Therefore an earlier template will do
+//! only if all its inputs are inputs of the new one, and if a full build would run the new files last.
 
 use crate::about::{self, About};
 use crate::provisioner::{Provisioner, Template};
 use crate::{BuildPlan, FingerprintInputs, ProvisionError, Steps, TemplateSpec};
 
-/// An earlier template that a build begins on. It is not evicted meanwhile.
+/// Earlier template that a build begins on. The cache does not evict it meanwhile.
 pub(crate) struct Parent {
     pub(crate) template: Template,
-    /// How many SQL files it has run.
+    /// Number of SQL files that it has run.
     pub(crate) sql_files: usize,
-    /// The files that it has not, by name.
+    /// Names of the files that it has not run.
     pub(crate) added: Vec<String>,
     /// Seconds since 1970.
     created: u64,
@@ -39,7 +40,7 @@ impl Provisioner {
             let Some(entry) = self.cache.examine(&name)? else { continue };
             let Some(about) = About::parse(&entry.about()) else { continue };
             let fingerprint = about.fingerprint_inputs.fingerprint();
-            // What came from elsewhere may describe itself as it likes: its name says what it is made of.
+            // A template from another machine may carry any description. Its name proves which inputs it has.
             if about.name.as_ref() != Some(&spec.title()) || fingerprint.as_str() != name {
                 continue;
             }
@@ -56,7 +57,7 @@ impl Provisioner {
         Ok(best)
     }
 
-    /// Why a build of `spec` runs all steps, where it need not have been so.
+    /// Explains why a build of `spec` runs all steps although its specification allows an incremental build.
     pub(crate) fn reasons_for_full_build(
         &self,
         spec: &TemplateSpec,
@@ -69,7 +70,7 @@ impl Provisioner {
         })
     }
 
-    /// Where a build of `spec` would begin.
+    /// Plans a build of `spec`.
     pub(crate) fn plan(
         &self,
         spec: &TemplateSpec,

@@ -1,4 +1,4 @@
-//! What people do with a server that was kept for them to look at: commands for a shell.
+//! Shell commands for a server that stays for inspection: one opens it, another removes it.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use storage::{Account, PlaceRequest};
 use crate::Provisioner;
 
 impl Provisioner {
-    /// Starts what lies in the run directory `path`, and opens its database.
+    /// Returns the command that starts the server in the run directory `path`, and opens its database.
     pub(crate) fn command_to_open(&self, path: &Path, database: &str) -> String {
         let [data, log, socket] = ["data", "log", "socket"].map(|name| word(&path.join(name)));
         // pg_ctl gives the options to a shell, too.
@@ -44,7 +44,7 @@ fn word(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
 
-/// As one word of a shell. What no shell can be given, a zero byte, is in no path and no name of a database.
+/// Quotes a text for a shell. Only a zero byte cannot be quoted, and neither paths nor database names contain one.
 fn quoted(text: &str) -> String {
     shlex::try_quote(text).map_or_else(|_| text.to_owned(), Into::into)
 }

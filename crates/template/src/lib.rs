@@ -1,8 +1,8 @@
 //! Prepared data directories, named by fingerprint, built once, and the servers that start from them.
 //!
-//! A [`TemplateSpec`] says how a template is made; its [`FingerprintInputs`] are all that shapes the result, and their fingerprint
-//! is its name. A template is built in a run directory of its own, under the same guard as any server, and published
-//! into the cache when it is complete. It knows nothing of tests and clients.
+//! A [`TemplateSpec`] describes how to make a template. Its [`FingerprintInputs`] are all that shapes the result, and
+//! their fingerprint is the template's name. A build runs in a private run directory, under a guard like each server,
+//! and publishes the complete template into the cache. This crate does not depend on tests or clients.
 
 mod about;
 mod base;

@@ -1,4 +1,4 @@
-//! What it takes to make a template, and to start a server from one.
+//! Provisioner: the programs, cache and account that templates and servers are made with.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,100 +17,100 @@ use crate::{BuildPlan, CachedTemplate, Fingerprint, TemplateSource, TemplateSpec
 /// A prepared, immutable data directory.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// Its name in the cache.
+    /// Name of the template in the cache.
     pub fingerprint: Fingerprint,
-    /// Its files.
+    /// Files of the template.
     pub entry: Entry,
-    /// The database that was prepared; `postgres` in a base image.
+    /// Database that the template has prepared; `postgres` in a base image.
     pub database: String,
 }
 
-/// What users may choose of a server.
+/// Options of a server that users choose.
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
-    /// The binaries.
+    /// Version or folder of the PostgreSQL programs.
     pub installation: VersionRequest,
-    /// Where the data live.
+    /// Place of the data directory.
     pub place: PlaceRequest,
-    /// What they may take there at most, in bytes; without a word, what is free.
+    /// Most bytes that the data may take there. `None`: as many as are free.
     pub space: Option<u64>,
-    /// The preset of settings.
+    /// Preset of settings.
     pub preset: Preset,
-    /// Settings over the preset: names and values, the last word wins.
+    /// Settings that override the preset: names and values. The last value of a name wins.
     pub settings: Vec<(String, String)>,
-    /// What is prepared in it; nothing without one.
+    /// Specification of the template. `None` for an empty cluster.
     pub template: Option<TemplateSpec>,
-    /// What the cache may occupy, in bytes; without a word, 10 GB or a fifth of what the file system has.
+    /// Most bytes that the cache may take. `None`: 10 GB, or a fifth of the file system's free space if that is less.
     pub cache_size: Option<u64>,
-    /// Whether the directory of a server whose setup failed stays.
+    /// Whether the data directory stays after a failed setup.
     pub keep: bool,
-    /// Whether templates are built from the start, even those that were built on earlier ones and are in the cache.
+    /// Whether templates are built in full, even if the cache has one from an incremental build.
     pub full: bool,
 }
 
-/// Binaries, cache and account: all that templates and servers are made with.
+/// Programs, cache and account that templates and servers are made with.
 #[derive(Debug, Clone)]
 pub struct Provisioner {
-    /// The binaries.
+    /// PostgreSQL's programs.
     pub installation: Installation,
-    /// Where templates are kept.
+    /// Cache of the templates.
     pub cache: Cache,
-    /// Whom servers run as.
+    /// Account that servers run as.
     pub account: Account,
-    /// A pgfresh that can be a guard; see [`server::Guard::over`].
+    /// Executable of pgfresh that can run as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// Where templates may come from other than a build.
+    /// Source of templates besides builds, such as a remote.
     pub(crate) source: Option<Arc<dyn TemplateSource>>,
-    /// TLS that setups are offered.
+    /// TLS that pgfresh offers to setups.
     pub(crate) encryption: Option<Arc<dyn LoopbackEncryption>>,
     server_options: ServerOptions,
 }
 
-/// What takes so long, or is so rare, that the user may want to know.
+/// Step that takes long or is rare, so that the user may want to know about it.
 #[derive(Debug, Clone, Copy)]
 pub enum Step<'a> {
-    /// initdb runs, for the first and only time for this installation.
+    /// initdb runs, once for each installation.
     BuildingBaseImage(Version),
-    /// Another process runs it.
+    /// Another process runs initdb.
     WaitingForBaseImage,
-    /// What the cache had was not what had been put there.
+    /// The files of a cache entry differ from those that pgfresh put there. It builds the entry again.
     RebuildingDamaged,
-    /// A template is made.
+    /// A build of a template begins.
     Building {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
-        /// What it will be.
+        /// Fingerprint of the template.
         fingerprint: &'a Fingerprint,
-        /// What differs from the one that was made before, if there was one.
+        /// Differences from the inputs of the last build; empty without an earlier build.
         changes: &'a [String],
-        /// Where the build begins.
+        /// Start of the build.
         plan: &'a BuildPlan,
     },
-    /// The earlier template that a build was to begin on is not what had been put into the cache, and goes.
+    /// The parent of a build is damaged, and pgfresh removes it from the cache.
     RemovingDamagedParent {
-        /// Its name in the cache.
+        /// Name of the parent in the cache.
         fingerprint: &'a Fingerprint,
     },
-    /// The search for inputs has skipped what it could not read.
+    /// The search for inputs skipped an unreadable path.
     Skipped {
-        /// Relative to the folder of the patterns.
+        /// Path, relative to the folder of the patterns.
         path: &'a str,
-        /// The reason.
+        /// Reason.
         error: &'a io::Error,
     },
-    /// Another process makes it.
+    /// Another process builds the template.
     Waiting {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
     },
-    /// A setup runs whose inputs are unknown.
+    /// A setup without inputs runs, as it does each time.
     RunsEachTime {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
     },
-    /// A setup has run, and there is nothing in its database.
+    /// A setup has run, and has left the template's database empty.
     SetupMadeNothing {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
     },
     /// The server refused a property of a dumped database, as an owner who is not there.
@@ -122,96 +122,96 @@ pub enum Step<'a> {
         /// Message of the server.
         why: &'a str,
     },
-    /// A step of a setup is still running; comes again and again.
+    /// A step of a setup is still running. Repeats until its end.
     Running {
-        /// Which.
+        /// Name of the step.
         step: &'a str,
-        /// Since it began.
+        /// Time since the step began.
         since: Duration,
-        /// What it said last.
+        /// Last line of its output.
         line: &'a str,
     },
-    /// While it was made, the inputs changed: it is made again.
+    /// The inputs changed during the build, so pgfresh builds the template again.
     InputsChanged {
-        /// Which.
+        /// Changed inputs.
         changes: &'a [String],
     },
-    /// It is written into the cache.
+    /// The cache takes in the finished template.
     Publishing {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
     },
-    /// It is there.
+    /// The template is in the cache.
     Built {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
-        /// What it occupies on disk.
+        /// Bytes on disk.
         bytes: u64,
-        /// How long it took, in seconds.
+        /// Duration of the build, in seconds.
         took: f64,
     },
-    /// Another machine makes it.
+    /// Another machine builds the template.
     WaitingForMachine {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
     },
-    /// A template comes from elsewhere; comes again and again.
+    /// A template arrives from a remote. Repeats until its end.
     Fetching {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
-        /// Bytes that have come.
+        /// Bytes that have arrived.
         done: u64,
-        /// Of so many.
+        /// Bytes of the whole template.
         total: u64,
     },
-    /// It has come.
+    /// The template from the remote is in the cache.
     Fetched {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
-        /// What came over the network.
+        /// Bytes that arrived over the network.
         bytes: u64,
-        /// How long it took, in seconds.
+        /// Duration in seconds.
         took: f64,
     },
-    /// It has not, and is built instead.
+    /// The remote did not deliver the template, so pgfresh builds it.
     NotFetched {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
-        /// Why.
+        /// Reason.
         why: &'a str,
     },
-    /// A template goes elsewhere; comes again and again.
+    /// pgfresh pushes a template to a remote. Repeats until its end.
     Pushing {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
-        /// Bytes of its files that were looked at.
+        /// Bytes of its files that pgfresh has compared or sent.
         done: u64,
-        /// Of so many.
+        /// Bytes of all its files.
         total: u64,
     },
-    /// It is there, for others.
+    /// The remote has the template.
     Pushed {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
-        /// What went over the network.
+        /// Bytes that went over the network.
         bytes: u64,
-        /// How long it took, in seconds.
+        /// Duration in seconds.
         took: f64,
     },
-    /// It is not.
+    /// The remote did not take the template.
     NotPushed {
-        /// Whose.
+        /// Name of the template.
         name: &'a str,
-        /// Why.
+        /// Reason.
         why: &'a str,
     },
-    /// Something had to go from the cache.
+    /// The cache was full, so pgfresh removed an entry.
     Evicted(&'a CachedTemplate),
-    /// A data directory is being copied; comes again and again.
+    /// pgfresh copies a data directory. Repeats until its end.
     Copying {
-        /// Bytes that are there.
+        /// Bytes of the copy so far.
         done: u64,
-        /// Of so many.
+        /// Bytes of the whole directory.
         total: u64,
     },
 }
@@ -228,25 +228,25 @@ impl Provisioner {
         Ok(Self { installation, cache, account, program, source: None, encryption: None, server_options })
     }
 
-    /// The same, which looks there before it builds, and offers what it has built.
+    /// Returns a provisioner that asks `source` for a template before it builds one, and offers it each new one.
     #[must_use]
     pub fn with_source(self, source: Arc<dyn TemplateSource>) -> Self {
         Self { source: Some(source), ..self }
     }
 
-    /// Offers setups TLS by `encryption`.
+    /// Returns a provisioner that offers setups TLS by `encryption`.
     #[must_use]
     pub fn with_encryption(self, encryption: Arc<dyn LoopbackEncryption>) -> Self {
         Self { encryption: Some(encryption), ..self }
     }
 
-    /// The options as they were given.
+    /// Returns the options of this provisioner.
     #[must_use]
     pub fn server_options(&self) -> &ServerOptions {
         &self.server_options
     }
 
-    /// Whether the cache can keep the template of the options: that no setup runs each time.
+    /// Whether the cache can keep the template of the options. It cannot if a setup runs each time.
     #[must_use]
     pub fn can_be_kept(&self) -> bool {
         let spec = self.server_options.template.as_ref();
@@ -270,7 +270,7 @@ impl Provisioner {
         Order { installation, account, place, settings, program }
     }
 
-    /// Where a server on a template of `bytes` bytes would live.
+    /// Chooses the place of a server on a template of `bytes` bytes.
     pub fn place(&self, bytes: u64) -> Result<Place, ProvisionError> {
         self.choose_place(&self.server_options.place, bytes)
     }
@@ -280,17 +280,17 @@ impl Provisioner {
         Ok(place.with_at_most(self.server_options.space))
     }
 
-    /// What a server that may write `budget` bytes would be told.
+    /// Returns the settings of a server that may write `budget` bytes.
     pub fn settings(&self, budget: u64) -> Result<Settings, ProvisionError> {
         self.settings_of(self.server_options.preset, budget)
     }
 
-    /// The same for another preset than the one of the options.
+    /// Returns the settings of such a server for the given preset instead of the one in the options.
     pub fn settings_of(&self, preset: Preset, budget: u64) -> Result<Settings, ProvisionError> {
         self.with_users(Settings::preset(preset, &self.installation, budget))
     }
 
-    /// The settings, with those over them that the user wants.
+    /// Adds the user's settings, which override the given ones.
     pub(crate) fn with_users(&self, mut settings: Settings) -> Result<Settings, ProvisionError> {
         for (name, value) in &self.server_options.settings {
             settings.set(name, value)?;
@@ -309,7 +309,7 @@ impl Provisioner {
     }
 }
 
-/// What was removed, and what could not be.
+/// Removed run directories, and failures of the removal.
 pub type Swept = (Vec<PathBuf>, Vec<FileError>);
 
 /// Removes leftovers of crashed runs in and beside `cache`, in RAM and in `place`; nothing that is in use.
@@ -323,13 +323,14 @@ pub fn sweep(cache: &Cache, place: &PlaceRequest) -> Swept {
     (removed, failures)
 }
 
-/// The same, but for the cache itself, which need not be there: `disk` is where it is, or would be.
+/// Removes leftovers of crashed runs as [`sweep`] does, but none from the cache. `disk` is the cache's path, which
+/// need not exist.
 #[must_use]
 pub fn sweep_runs(disk: &Path, place: &PlaceRequest) -> Swept {
     server::sweep(&roots(disk, place))
 }
 
-/// Removes the run directories that were kept for people to look at. `disk` as for [`sweep_runs`].
+/// Removes the run directories that pgfresh left for inspection. `disk` is the cache's path, which need not exist.
 #[must_use]
 pub fn remove_kept(disk: &Path, place: &PlaceRequest) -> Swept {
     let (mut removed, mut failures) = Swept::default();

@@ -1,7 +1,8 @@
-//! Running the steps of a specification against a server: files of SQL, a dump, a command.
+//! Setup of a template: runs the steps of its specification against a server. Steps are SQL files, a dump and a
+//! command.
 //!
-//! What they say goes to `setup.log` in the run directory. They hold its helper's lock, so that the guard ends them
-//! and their children when we are gone.
+//! The output of the steps goes to `setup.log` in the run directory. Each step inherits the helper lock, so that the
+//! guard ends it and its children after a crash of pgfresh.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -22,15 +23,15 @@ use crate::inputs::InputError;
 use crate::provisioner::Step;
 use crate::{ProvisionError, TemplateSpec, complete_copy, create_copy, end_sessions, inputs};
 
-/// The log's name in the run directory.
+/// Name of the log in the run directory.
 const LOG: &str = "setup.log";
-/// How much of the log's end is worth reading, in bytes.
+/// Number of bytes at the end of the log that an error message may quote.
 const TAIL: i64 = 8 * 1024;
-/// How many of its last lines are shown.
+/// Most lines that an error message quotes.
 const LINES: usize = 12;
-/// How often the observer hears how it goes.
+/// Interval between reports of progress.
 const BEAT: Duration = Duration::from_millis(200);
-/// How many things of a user's are in a database: objects that initdb makes have smaller OIDs, and schemas for temporary
+/// Counts the user's objects in a database. Objects that initdb makes have smaller OIDs, and schemas for temporary
 /// tables stay. Source: `src/include/access/transam.h`, `FirstNormalObjectId`.
 const OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_proc WHERE oid >= 16384)
@@ -41,10 +42,10 @@ const OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384)
 /// Fails in a transaction that has changed something and is still open; the error then contains [`OPEN`].
 const EXPECT_NO_TRANSACTION: &str = "SELECT CAST('pgfresh: the transaction is open: ' || pg_catalog.pg_current_xact_id_if_assigned()::text AS integer)";
 const OPEN: &str = "pgfresh: the transaction is open: ";
-/// How long one file of SQL may take when we run it ourselves.
+/// Time limit for one SQL file that runs without psql.
 const SQL_TIMEOUT: Duration = Duration::from_hours(1);
 
-/// A specification on its way into a server.
+/// Setup of one template in a running server.
 pub(crate) struct Setup<'a> {
     pub(crate) server: &'a Server,
     pub(crate) installation: &'a Installation,
@@ -54,18 +55,19 @@ pub(crate) struct Setup<'a> {
     pub(crate) say: &'a dyn Fn(Step<'_>),
 }
 
-/// What a server has before the first step.
+/// State of a server before the first step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum StartingPoint<'a> {
-    /// No database of the template's.
+    /// The server has no database of the template.
     BaseImage,
-    /// The database of the template in `from`, whose name this is.
+    /// The template in `from` has a database of this name.
     From(&'a str),
-    /// Those of other templates, which stay; among them, where this says so, the one of the template in `from`.
+    /// Other templates of the cluster have databases, which stay. The value names the one of the template in `from`,
+    /// if any.
     Beside(Option<&'a str>),
-    /// An earlier template of the same name, which has run the dump and so many SQL files.
+    /// An earlier template of the same name has run the dump and some SQL files.
     Parent {
-        /// The first of the list.
+        /// Number of files at the begin of the list that have run.
         sql_files: usize,
     },
 }
@@ -79,7 +81,7 @@ pub(crate) struct Broken {
 }
 
 impl<'a> StartingPoint<'a> {
-    /// Where all steps of `spec` begin.
+    /// Returns the starting point of a full build of `spec`.
     pub(crate) fn of(spec: &'a TemplateSpec) -> Self {
         let from = spec.from.as_ref().map(|from| from.name.as_str());
         match (&spec.beside, from) {
@@ -95,8 +97,8 @@ impl<'a> StartingPoint<'a> {
 }
 
 impl Setup<'_> {
-    /// Makes the database where there is none, and runs all steps that have not run; returns the one that broke. What they
-    /// leave can be copied.
+    /// Makes the missing database, and runs all steps that have not run. Returns the step that failed, if one did.
+    /// Otherwise makes sure that pgfresh can copy the result.
     pub(crate) fn run(&self, start: StartingPoint<'_>) -> Result<Option<Broken>, ProvisionError> {
         self.make_database(start)?;
         let broken = self.run_steps(start)?;
@@ -149,12 +151,12 @@ impl Setup<'_> {
         self.server.address(&self.spec.name)
     }
 
-    /// Where the output of its steps is.
+    /// Returns the path of the setup's log.
     pub(crate) fn log(server: &Server) -> PathBuf {
         server.run().path().join(LOG)
     }
 
-    /// The last lines of that.
+    /// Returns the last lines of the log.
     pub(crate) fn last_lines(log: &Path) -> Vec<String> {
         let text = end_of_log(log, TAIL).unwrap_or_default();
         let lines: Vec<_> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
@@ -207,7 +209,7 @@ impl Setup<'_> {
             if prepared.iter().any(|name| name == database) {
                 return spoiled(format!("a prepared transaction in database \"{database}\""));
             }
-            // What refuses sessions is copied all the same.
+            // The server copies a database that refuses sessions all the same.
             if let Err(error) = self.server.write_relation_cache(database) {
                 tracing::debug!(%error, database, "a template has no relation cache");
             }
@@ -215,7 +217,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Says so where a setup has run and the template's database has nothing: it may have migrated another one.
+    /// Warns of a setup that leaves the template's database empty. It may have migrated another database.
     fn tell_of_nothing(&self) {
         let name = &self.spec.name;
         if self.spec.setup.is_none() {
@@ -227,12 +229,13 @@ impl Setup<'_> {
                 (self.say)(Step::SetupMadeNothing { name });
             }
             Ok(_) => {}
-            // What refuses sessions is copied all the same.
+            // The server copies a database that refuses sessions all the same.
             Err(error) => tracing::debug!(%error, name, "could not count what a setup has made"),
         }
     }
 
-    /// Whether we are superuser, whether transactions are read-only, which databases there are, and which of these have prepared transactions.
+    /// Reads `is_superuser`, `transaction_read_only`, the names of all databases, and the databases with prepared
+    /// transactions.
     fn what_is_left(&self) -> Result<[Vec<String>; 4], StartError> {
         let mut session = self.server.session("postgres")?;
         let mut column = |sql| -> Result<Vec<String>, StartError> {
@@ -269,7 +272,7 @@ impl Setup<'_> {
         Ok(broken)
     }
 
-    /// One simple query: what psql understands beyond SQL is refused.
+    /// Runs a SQL file as one simple query. Rejects commands of psql.
     fn run_sql_ourselves(&self, file: &str) -> Result<Option<Broken>, ProvisionError> {
         let path = self.spec.folder.join(file);
         let sql = fs::read_to_string(&path).attempt("read", &path)?;
@@ -318,8 +321,8 @@ impl Setup<'_> {
         Ok(None)
     }
 
-    /// Gives the dumped database's properties to the template's. One that the server refuses is left out with a
-    /// notice: a dump has no roles, and its owner may not be there.
+    /// Gives the dumped database's properties to the template's database. Skips a property that the server refuses,
+    /// with a notice: a dump has no roles, so its owner may be missing.
     fn set(&self, properties: &[DatabaseProperty]) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
         let mut session = self.server.session("postgres")?;
@@ -338,7 +341,8 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Runs a program in the specification's folder, told of the database's address as a command of the user's is.
+    /// Runs a program in the specification's folder. Its environment has the database's address, as a user's command
+    /// gets it.
     fn run_program(
         &self,
         step: &str,
@@ -373,7 +377,7 @@ impl Setup<'_> {
         Ok((!status.success()).then_some(broken))
     }
 
-    /// Waits for as long as it takes, and says how it goes.
+    /// Waits for the end of a step, however long it takes, and reports progress.
     fn wait(&self, mut child: Child, step: &str, begun: Instant) -> std::io::Result<ExitStatus> {
         let ended = sys::ProcessHandle::of(&child)?;
         let log = Setup::log(self.server);
@@ -391,20 +395,20 @@ impl Setup<'_> {
     }
 }
 
-/// What `pg_dump` made.
+/// Format of a dump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
-    /// SQL, for psql.
+    /// SQL for psql.
     Plain,
-    /// Custom or directory: can be restored with several jobs.
+    /// Archive in the custom or directory format, which several jobs can restore.
     Archive,
-    /// Restored with one.
+    /// Archive that only one job can restore.
     Tar,
-    /// Neither psql nor `pg_restore` reads it; the words unpack it to standard output.
+    /// Neither psql nor `pg_restore` reads it. The command unpacks it to standard output.
     Compressed(&'static str),
 }
 
-/// First bytes of compressed files, and the words that unpack one.
+/// First bytes of compressed files, and the command that unpacks such a file.
 const COMPRESSED: [(&[u8], &str); 6] = [
     (b"\x1f\x8b", "gunzip -c"),
     (b"\x28\xb5\x2f\xfd", "zstd -dc"),
@@ -415,7 +419,8 @@ const COMPRESSED: [(&[u8], &str); 6] = [
 ];
 
 impl Format {
-    /// Looks at the first bytes. Source: `src/bin/pg_dump/pg_backup_archiver.c`, `_discoverArchiveFormat`.
+    /// Detects the format by the first bytes. Source: `src/bin/pg_dump/pg_backup_archiver.c`,
+    /// `_discoverArchiveFormat`.
     fn of(path: &Path) -> std::io::Result<Self> {
         if path.is_dir() {
             return Ok(Self::Archive);
@@ -433,7 +438,7 @@ impl Format {
     }
 }
 
-/// The files of a dump: itself, or all that lies in its directory, relative to `folder`.
+/// Returns the files of a dump, relative to `folder`: the dump itself, or all files in its directory.
 pub(crate) fn dump_files(folder: &Path, dump: &str) -> Result<Vec<String>, InputError> {
     let path = folder.join(dump);
     if !path.is_dir() {

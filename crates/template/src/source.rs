@@ -4,34 +4,36 @@ use std::fmt;
 
 use storage::{Building, Entry};
 
-/// What came of looking for a template elsewhere.
+/// Result of a search for a template in a source.
 pub enum Sought {
-    /// It is in the cache.
+    /// The source had the template, and it is in the cache now.
     Fetched(Entry),
-    /// It is to be built. Others wait for it instead of building it, too, until what is in here is dropped.
+    /// The template has to be built. While the value lives, other machines wait for the build instead of repeating
+    /// it.
     Missing(Option<Box<dyn Send>>),
 }
 
-/// How far it is.
+/// Progress of a fetch.
 #[derive(Debug, Clone, Copy)]
 pub enum SeekStep {
-    /// Another machine builds it.
+    /// Another machine builds the template.
     Waiting,
-    /// It comes; told again and again.
+    /// The template arrives. Repeats until its end.
     Receiving {
-        /// Bytes that have come.
+        /// Bytes that have arrived.
         done: u64,
-        /// Of so many.
+        /// Bytes of the whole template.
         total: u64,
     },
 }
 
-/// Where templates may come from, and where they may go once they are built.
+/// Source of templates besides builds. It may also take the templates that this machine builds.
 pub trait TemplateSource: fmt::Debug + Send + Sync {
-    /// Brings the template into the cache, if it is there and has at most `limit` bytes, or if another machine is building it.
+    /// Brings the template into the cache if the source has it in at most `limit` bytes. Waits for another machine
+    /// that builds it.
     ///
     /// # Errors
-    /// Why not, in one line; it can be built then.
+    /// One line with the reason. The caller can still build the template.
     fn fetch(
         &self,
         fingerprint: &str,
@@ -40,9 +42,10 @@ pub trait TemplateSource: fmt::Debug + Send + Sync {
         progress: &dyn Fn(SeekStep),
     ) -> Result<Sought, String>;
 
-    /// Takes a template that was built here, if it takes any; the bytes that were sent.
+    /// Offers a template that this machine built. Returns the number of sent bytes, or `None` if the source takes no
+    /// templates.
     ///
     /// # Errors
-    /// Why not, in one line.
+    /// One line with the reason.
     fn offer(&self, entry: &Entry, progress: &dyn Fn(u64, u64)) -> Result<Option<u64>, String>;
 }

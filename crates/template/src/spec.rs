@@ -1,47 +1,50 @@
-//! How a template is made: what the user writes down.
+//! Specification of a template, as the user writes it.
 
 use std::path::PathBuf;
 
 use crate::Steps;
 
-/// Names that a template cannot have: databases that are always there, and the word for no template.
+/// Names that no template can have: databases of each cluster, and the word for no template.
 const TAKEN: [&str; 4] = ["none", "postgres", "template0", "template1"];
-/// What the names of pgfresh's own databases begin with; no other database may have such a name.
+/// Prefix of the names of pgfresh's own databases. No other database may have such a name.
 pub const PREFIX: &str = "pgfresh_";
 /// The longest name, in bytes: a server's is at most 63 (`NAMEDATALEN`), and in service a template's database is called
 /// `pgfresh_template_NAME`.
 const LONGEST: usize = 63 - PREFIX.len() - "template_".len();
 
-/// How one template is made. Its steps come in this order: SQL files, dump, setup command.
+/// Recipe of one template. Its steps run in this order: SQL files, dump, setup command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TemplateSpec {
-    /// The template's name, and that of its database; see [`check_name`].
+    /// Name of the template and of its database; see [`check_name`].
     pub name: String,
-    /// What paths and globs are relative to, and where the setup command runs.
+    /// Folder that paths and globs are relative to. The setup command runs in it.
     pub folder: PathBuf,
-    /// The template that it goes on from; its database is renamed. Without one: the base image.
+    /// Template that this one goes on from; its database gets the new name. `None`: the base image.
     pub from: Option<Box<TemplateSpec>>,
-    /// Globs of files of SQL, run in this order; those of one glob in the order of their names.
+    /// Globs of SQL files, run in this order. The files of one glob run in the order of their names.
     pub sql: Vec<String>,
-    /// What `pg_dump` made, in any of its formats.
+    /// Dump by `pg_dump`, in any of its formats.
     pub dump: Option<String>,
-    /// A command for `sh -c`.
+    /// Setup command for `sh -c`.
     pub setup: Option<String>,
-    /// Globs of what the command reads. Without any it runs each time.
+    /// Globs of the files that the command reads. Without any, the command runs each time.
     pub inputs: Vec<String>,
-    /// Names of environment variables that the command reads.
+    /// Names of the environment variables that the command reads.
     pub env: Vec<String>,
-    /// Whether it can be built on an earlier template of its name. No part of the fingerprint: the result is the same.
+    /// Whether a build may begin on an earlier template of this name. The fingerprint does not cover it, because the
+    /// result is the same.
     pub steps: Steps,
-    /// What its cluster has already, where it is one of several templates in one; see [`Self::side_by_side`].
+    /// Template before this one in a shared cluster; see [`Self::side_by_side`]. `None` in a cluster with one
+    /// template.
     pub beside: Option<Box<TemplateSpec>>,
-    /// Which of several in one cluster is the default; itself if this says nothing. No part of the fingerprint.
+    /// Name of the default template in a shared cluster. `None` means this one. The fingerprint does not cover it.
     pub default: Option<String>,
 }
 
 impl TemplateSpec {
-    /// Several templates in one cluster, of which the first is the default; none without any. What one of them goes on from is
-    /// there, too. Each is made in the cluster of those before it, so that each can be built, cached and shared by itself.
+    /// Puts several templates, and those that they go on from, into one cluster. The first one is the default.
+    /// Returns `None` for an empty list. Each template extends the cluster of those before it, so that pgfresh can
+    /// build, cache and share each one.
     #[must_use]
     pub fn side_by_side(templates: &[TemplateSpec]) -> Option<Self> {
         let (first, more) = templates.split_first()?;
@@ -54,7 +57,7 @@ impl TemplateSpec {
                 parts.push(part);
             }
         }
-        // Such a one is in no image, nor is what comes after it.
+        // The cache keeps neither a template that runs each time nor the ones after it, so these come last.
         parts.sort_by_key(|part| part.chain().into_iter().any(Self::runs_each_time));
         let all = parts
             .into_iter()
@@ -62,12 +65,12 @@ impl TemplateSpec {
         Some(Self { default: Some(first.name.clone()), ..*all })
     }
 
-    /// What its cluster is made from; without one, the base image.
+    /// Returns the template whose cluster this one extends. `None` means the base image.
     pub(crate) fn goes_on_from(&self) -> Option<&Self> {
         self.beside.as_deref().or(self.from.as_deref())
     }
 
-    /// The specifications that lead to this one, first things first, itself included.
+    /// Returns the specifications that lead to this one, in the order of their builds, with this one as the last.
     #[must_use]
     pub fn chain(&self) -> Vec<&Self> {
         let mut chain = self.goes_on_from().map_or_else(Vec::new, Self::chain);
@@ -75,7 +78,8 @@ impl TemplateSpec {
         chain
     }
 
-    /// The names of all templates in its cluster, and of their databases, the default first.
+    /// Returns the names of all templates in the cluster, which are also those of their databases. The default is the
+    /// first.
     #[must_use]
     pub fn served(&self) -> Vec<&str> {
         let default = self.default.as_ref().unwrap_or(&self.name);
@@ -86,20 +90,21 @@ impl TemplateSpec {
         names
     }
 
-    /// What people call it, and the cache: the names of all templates in its cluster, in the order in which they are made.
+    /// Returns the title in messages and in the cache: the names of all templates in the cluster, in the order of
+    /// their builds.
     #[must_use]
     pub fn title(&self) -> String {
         let beside = self.beside.as_ref().map_or_else(String::new, |beside| beside.title() + ",");
         beside + &self.name
     }
 
-    /// Whether it has a command whose inputs are unknown, so that its work cannot be kept.
+    /// Whether the template has a setup command without inputs. The cache cannot keep its result.
     #[must_use]
     pub fn runs_each_time(&self) -> bool {
         self.setup.is_some() && self.inputs.is_empty()
     }
 
-    /// Its steps in a few words.
+    /// Summarizes the steps.
     #[must_use]
     pub fn words(&self) -> String {
         let beside = self.beside.as_ref().map(|beside| format!("beside {}", beside.title()));
@@ -110,10 +115,10 @@ impl TemplateSpec {
     }
 }
 
-/// Whether `name` can be a template's: letters, digits, `_` and `-`, at most 46, and not taken.
+/// Checks that `name` can be a template's: letters, digits, `_` and `-`, at most 46, and no reserved name.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Message that says why the name is invalid.
 pub fn check_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if TAKEN.contains(&name) {

@@ -1,4 +1,4 @@
-//! From what is asked for to a running server: its template is looked up or built, copied, and what cannot be kept is run.
+//! Server starts: look up or build the template, copy it, and run the setups that the cache cannot keep.
 
 use std::fs;
 use std::path::Path;
@@ -12,40 +12,40 @@ use crate::provisioner::{Provisioner, Step, Template};
 use crate::setup::StartingPoint;
 use crate::{Fingerprint, TemplateSpec, base};
 
-/// A server and how it came about.
+/// Server with the circumstances of its start.
 #[derive(Debug)]
 pub struct Started {
     /// The server.
     pub server: Server,
-    /// The session that had its first answer, if no setup was run in it since.
+    /// Session that tested the server. `None` if a setup has run in it since.
     pub session: Option<AdminConnection>,
-    /// What its data are a copy of, if no setup was run in it since.
+    /// Cache entry of the copied template. `None` if a setup has run in the server since.
     pub entry: Option<Entry>,
-    /// Where its data live.
+    /// Place of the data directory.
     pub place: Place,
-    /// The database that was prepared in it, the default one of several; `postgres` without a template.
+    /// Prepared database, the default one of several; `postgres` without a template.
     pub database: String,
-    /// The templates in it by name, and their databases', the default first.
+    /// Names of the templates in the server, which are also those of their databases. The default is the first.
     pub templates: Vec<String>,
-    /// How long the look-up took, of binaries, cache and place; it includes building what was missing.
+    /// Duration of the look-up of programs, cache and place. It includes the builds of missing templates.
     pub look_up: Duration,
 }
 
 impl Provisioner {
-    /// The template that initdb alone makes.
+    /// Returns the base image, which initdb alone makes.
     pub fn base_image(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
         base::look_up_or_build(self, say)
     }
 
-    /// The template of the options, looked up or built; the base image if they name none.
+    /// Looks up or builds the template of the options. Returns the base image if they name none.
     ///
     /// # Errors
-    /// Its setup failed, or has no inputs, so that there is nothing to keep.
+    /// The setup failed, or has no inputs, so that there is nothing to keep.
     pub fn template(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
         self.template_of(self.server_options().template.as_ref(), say)
     }
 
-    /// The name of the template of the options, whether or not it is there; also of what no cache can keep.
+    /// Computes the fingerprint of the template of the options, even if the cache does not have it or cannot keep it.
     pub fn fingerprint(&self) -> Result<Fingerprint, ProvisionError> {
         match &self.server_options().template {
             Some(spec) => Ok(self.fingerprint_inputs(spec, &|_| ())?.fingerprint()),
@@ -61,8 +61,9 @@ impl Provisioner {
         spec.map_or_else(|| self.base_image(say), |spec| self.look_up_or_build(spec, say))
     }
 
-    /// Starts a server on a copy of the template of the options, having made that if need be. Of a template whose
-    /// setup cannot be kept, the last that can is copied, and the rest is run in the new server.
+    /// Starts a server on a copy of the template of the options, and builds that before if need be. A template that
+    /// runs each time is not in the cache: pgfresh copies the last template that is, and runs the remaining setups in
+    /// the new server.
     pub fn start(&self, say: &dyn Fn(Step<'_>)) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         let (kept, each_time) = self.chain();
@@ -77,7 +78,7 @@ impl Provisioner {
         self.run_each_time(started, &each_time, say)
     }
 
-    /// A server that has, or is about to have, the template of the options.
+    /// Describes a server that has the template of the options, or is about to get it.
     fn started(&self, server: Server, place: Place, look_up: Duration) -> Started {
         let spec = self.server_options().template.as_ref();
         let templates: Vec<_> = spec.map_or_else(Vec::new, TemplateSpec::served);
@@ -86,7 +87,7 @@ impl Provisioner {
         Started { server, session: None, entry: None, place, database, templates, look_up }
     }
 
-    /// The templates from the first to that of the options: those that the cache keeps, and those that are run each time.
+    /// Splits the templates up to that of the options into those that the cache keeps, and those that run each time.
     fn chain(&self) -> (Vec<&TemplateSpec>, Vec<&TemplateSpec>) {
         let mut kept = self.server_options().template.as_ref().map_or_else(Vec::new, TemplateSpec::chain);
         let count = kept.iter().position(|spec| spec.runs_each_time()).unwrap_or(kept.len());
@@ -94,7 +95,7 @@ impl Provisioner {
         (kept, each_time)
     }
 
-    /// Runs the setups in the new server that no cache keeps.
+    /// Runs the setups that the cache cannot keep in the new server.
     fn run_each_time(
         &self,
         mut started: Started,
@@ -114,8 +115,8 @@ impl Provisioner {
         Ok(started)
     }
 
-    /// Starts a server on the data that another one left in the run directory `kept`, which is gone afterwards. They stay on
-    /// their file system, wherever new ones would be.
+    /// Starts a server on the data that another one left in the run directory `kept`, and removes that directory. The
+    /// data stay on their file system, wherever the place of new ones is.
     pub fn reopen(&self, kept: &Path) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         // PLACE/pgfresh-UID/kept-ID
@@ -134,10 +135,11 @@ impl Provisioner {
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
-    /// Starts a server on persistent data. New ones are made first, as [`Self::start`] makes them, in place of what is there.
-    /// They are complete when this returns, though not yet durable: see [`PersistentData::remember`].
+    /// Starts a server on persistent data. If `is_new`, first replaces the existing data with new ones, as
+    /// [`Self::start`] makes them. These are complete when the call returns, but not yet durable: see
+    /// [`PersistentData::remember`].
     ///
-    /// Of existing data the name of the database is not known here: it is `postgres`.
+    /// Existing data do not tell the name of their database, so it is `postgres` in the result.
     pub fn start_persistent(
         &self,
         data: PersistentData,
@@ -180,7 +182,8 @@ impl Provisioner {
         Server::start_again(&self.order(place, settings), guard)
     }
 
-    /// Gives the template of `spec`, or the base image, to `use_it`; once more, made anew, if it proved damaged.
+    /// Calls `use_it` with the template of `spec`, or with the base image. Builds a damaged template again and calls
+    /// once more.
     pub(crate) fn on_template<T>(
         &self,
         spec: Option<&TemplateSpec>,

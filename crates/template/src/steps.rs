@@ -4,13 +4,13 @@ use std::str::FromStr;
 
 use crate::Fingerprint;
 
-/// What may become of the files of a template once they have run.
+/// Kinds of change that a template's files may undergo after they have run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Steps {
-    /// Anything: each change means that all of them run again.
+    /// Each change means that all files run again.
     #[default]
     Any,
-    /// New ones are added. No other change is expected, though each is noticed.
+    /// The project only adds files. pgfresh notices every other change, and then runs all files.
     AppendOnly,
 }
 
@@ -26,19 +26,19 @@ impl FromStr for Steps {
     }
 }
 
-/// Where a build begins.
+/// Start of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildPlan {
     /// On an earlier template of the same name.
     Incremental {
-        /// That template.
+        /// Fingerprint of the parent.
         parent: Fingerprint,
-        /// The files that it has not, by name.
+        /// Names of the files that the parent has not run.
         added: Vec<String>,
     },
-    /// Where the first build began: all steps run.
+    /// The build runs all steps.
     Full {
-        /// Why no earlier template will do; none where there is no reason to look for one.
+        /// Reasons why no earlier template will do. Empty if there is no reason to look for one.
         reasons: Vec<String>,
     },
 }
