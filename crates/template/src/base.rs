@@ -1,4 +1,4 @@
-//! The base image: what initdb makes, once for each build of each version.
+//! Base image: the data directory from initdb, one for each build of each version.
 
 use std::time::Instant;
 

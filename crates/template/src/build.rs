@@ -1,4 +1,5 @@
-//! From a specification to a template: its fingerprint, the look-up, and the build where there is nothing to be found.
+//! Builds: compute a template's fingerprint, look it up in the cache, and run its steps if the cache does not have
+//! it.
 
 use std::time::Instant;
 
@@ -133,7 +134,7 @@ impl Provisioner {
             if let Some(entry) = self.look_up(&fingerprint)? {
                 return Ok(found(entry));
             }
-            // Until the end of the build, other machines know of it.
+            // While this value lives, other machines wait for this build.
             let _notice = match self.fetch((spec, &fingerprint), &building, say)? {
                 Sought::Fetched(entry) => return Ok(found(entry)),
                 Sought::Missing(notice) => notice,
@@ -182,7 +183,7 @@ impl Provisioner {
         let name = &spec.title();
         say(Step::Publishing { name });
         let entry = building.publish(&guard.run().data(), &base::NOT_PUBLISHED, &about.to_text())?;
-        // It may be in the cache, and the cache in a checkout: test runners walk through that as soon as they are started.
+        // The run directory may lie in a checkout, which test runners search as soon as they start. It must be gone by then.
         guard.remove();
         about::remember(&self.cache, spec, &about.fingerprint_inputs)?;
         say(Step::Built { name, bytes: entry.occupied()?, took: about.took });

@@ -1,4 +1,4 @@
-//! The cache as people see it: what is there, what may go, and what has to when there is too much.
+//! Entries of the cache: lists and selects them, and evicts the oldest when the cache is too large.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -71,8 +71,8 @@ pub(crate) fn evict(cache: &Cache, bound: u64) -> Result<Vec<CachedTemplate>, Fi
     Ok(evicted)
 }
 
-/// Selects the templates called `word` that were made in `folder`. If there are none, selects those whose fingerprint
-/// begins with `word`.
+/// Selects the templates called `word` from specifications in `folder`. If there are none, selects those whose
+/// fingerprint begins with `word`.
 #[must_use]
 pub fn select<'a>(all: &'a [CachedTemplate], word: &str, folder: &Path) -> Vec<&'a CachedTemplate> {
     let named = |shelved: &&CachedTemplate| {

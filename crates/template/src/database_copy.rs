@@ -1,4 +1,4 @@
-//! Copies of a database in a server, with what CREATE DATABASE does not copy.
+//! Copies of a database within a server, with the properties that CREATE DATABASE leaves out.
 
 use server::{identifier, literal};
 
@@ -22,8 +22,8 @@ pub fn end_sessions(database: &str) -> String {
     )
 }
 
-/// SQL that gives such a copy what hangs on the original in catalogs that all databases share: owner, settings, grants, limit,
-/// comment.
+/// Returns SQL that gives such a copy the original's rows in the shared catalogs: owner, settings, grants, connection
+/// limit and comment.
 #[must_use]
 pub fn complete_copy(from: &str, to: &str) -> String {
     let [from, to] = [from, to].map(literal);

@@ -135,7 +135,7 @@ impl DumpFile {
 }
 
 impl Drop for DumpFile {
-    /// Leaves nothing of what was not finished.
+    /// Removes an unfinished file.
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.staging)
             && error.kind() != io::ErrorKind::NotFound
@@ -234,7 +234,7 @@ fn output(
     Ok(command.output().attempt("run", &path)?)
 }
 
-/// The line of what a program said that names the cause: the first with an error, behind which others explain it.
+/// Returns the line of a program's stderr that names the cause: the first one with "error: ", or else the first one.
 fn answer(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     let mut lines = said.lines().filter(|line| !line.trim().is_empty());

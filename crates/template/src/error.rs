@@ -57,7 +57,7 @@ impl From<SetupError> for ProvisionError {
 }
 
 impl ProvisionError {
-    /// Whether an entry of the cache is not what had been put there.
+    /// Whether the files of a cache entry differ from those that pgfresh put there.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Self::Start(StartError::Copy(error)) if error.is_damage())
     }

@@ -63,7 +63,8 @@ impl FingerprintInputs {
         if reasons.is_empty() { Ok(added) } else { Err(reasons) }
     }
 
-    /// Why a full build would not run the files that are new after all that has run: SQL files come before dump and setup.
+    /// Returns the reason for which the new files would not run last in a full build: SQL files run before dump and
+    /// setup.
     fn out_of_order(&self, before: &Self, added: &[String]) -> Option<String> {
         let (old, new) = (before.sql_files(), self.sql_files());
         let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
@@ -97,7 +98,7 @@ impl FingerprintInputs {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// The names of what is different from `before`.
+    /// Returns the names of all inputs that differ from `before`.
     fn changes<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (&'a str, Change)> {
         let names = self.0.keys().chain(before.0.keys().filter(|name| !self.0.contains_key(*name)));
         names.filter_map(|name| {

@@ -1,4 +1,4 @@
-//! Provisioner: the programs, cache and account that templates and servers are made with.
+//! Provisioner: makes templates and starts servers with one set of programs, one cache and one account.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub struct ServerOptions {
     pub full: bool,
 }
 
-/// Programs, cache and account that templates and servers are made with.
+/// Programs, cache and account behind all templates and servers.
 #[derive(Debug, Clone)]
 pub struct Provisioner {
     /// PostgreSQL's programs.
@@ -217,7 +217,7 @@ pub enum Step<'a> {
 }
 
 impl Provisioner {
-    /// Finds the binaries and the account for the options.
+    /// Finds the programs and the account for the options.
     pub fn find(
         server_options: ServerOptions,
         cache: Cache,
@@ -302,7 +302,7 @@ impl Provisioner {
         self.server_options.cache_size.unwrap_or_else(|| cached::usual_size(&self.cache))
     }
 
-    /// Removes leftovers of crashed runs wherever a server of this maker's may have been.
+    /// Removes leftovers of crashed runs from all places in which this provisioner may have started a server.
     #[must_use]
     pub fn sweep(&self) -> Swept {
         sweep(&self.cache, &self.server_options.place)
@@ -312,7 +312,7 @@ impl Provisioner {
 /// Removed run directories, and failures of the removal.
 pub type Swept = (Vec<PathBuf>, Vec<FileError>);
 
-/// Removes leftovers of crashed runs in and beside `cache`, in RAM and in `place`; nothing that is in use.
+/// Removes leftovers of crashed runs in and beside `cache`, in RAM and in `place`. Leaves alone whatever is in use.
 #[must_use]
 pub fn sweep(cache: &Cache, place: &PlaceRequest) -> Swept {
     let (mut removed, mut failures) = sweep_runs(cache.root(), place);

@@ -188,7 +188,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Makes sure that we can still work in the server, and that its templates are all there and can be copied.
+    /// Makes sure that pgfresh can still work in the server, and that it can copy all databases of the templates.
     fn look_over(&self) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
         let left = self.what_is_left();

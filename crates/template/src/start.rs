@@ -40,7 +40,7 @@ impl Provisioner {
     /// Looks up or builds the template of the options. Returns the base image if they name none.
     ///
     /// # Errors
-    /// The setup failed, or has no inputs, so that there is nothing to keep.
+    /// The setup failed, or it has no inputs, so that the cache cannot keep its result.
     pub fn template(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
         self.template_of(self.server_options().template.as_ref(), say)
     }

@@ -29,7 +29,7 @@ impl FromStr for Steps {
 /// Start of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildPlan {
-    /// On an earlier template of the same name.
+    /// The build begins on an earlier template of the same name, its parent.
     Incremental {
         /// Fingerprint of the parent.
         parent: Fingerprint,
