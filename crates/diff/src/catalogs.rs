@@ -260,9 +260,9 @@ impl Catalog {
         format!("SELECT {number}, ctid, {} {}", self.hash(), self.source())
     }
 
-    /// Returns SQL for the rows at some places, and for those that refer to an object with one of the oids. A row has class,
-    /// oid and column number of its object, the name of a column or a description of the object or the object that it depends
-    /// on, and the catalog's columns.
+    /// Returns SQL for the rows at some places, and for those that refer to an object with one of the oids. A result row
+    /// begins with class, oid and column number of its object. A label follows: the name of a column, a description of the
+    /// object, or the object that it depends on. The catalog's columns are the last.
     pub(crate) fn rows(&self, places: &[String], oids: &BTreeSet<u32>) -> String {
         let [class, oid, sub] = self.subject();
         let label = match &*self.name {

@@ -1,4 +1,4 @@
-//! The rows that are shown: their values, cut where they are long.
+//! Values of the rows that the result shows, cut where they are long.
 
 use std::collections::HashMap;
 
@@ -10,27 +10,28 @@ use crate::session::{ReadError, Reader};
 use crate::sql::texts;
 use crate::{CellValue, Field, FieldChange};
 
-/// Characters, or bytes of `bytea`, that are read of a value, so that what differs in a long one can be shown.
+/// Number of characters, or bytes of a `bytea`, that pgfresh reads of a value to find the difference of two long
+/// ones.
 const READ: usize = 4000;
-/// Of these, that are handed out.
+/// Most characters of a value in the result.
 const SHOWN: usize = 400;
-/// Characters before those that differ.
+/// Characters of the result before a difference.
 const LEAD: usize = 12;
-/// Rows that are read at once.
+/// Number of rows in one query.
 const AT_ONCE: usize = 50;
 const END: &str = "ROLLBACK TO SAVEPOINT cells; RELEASE SAVEPOINT cells";
 
-/// A value as far as it was read.
+/// Value of a column, as far as pgfresh has read it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// Its begin; `None` is NULL.
+    /// First characters of the value. `None` is NULL.
     begin: Option<String>,
-    /// Characters or bytes of all of it.
+    /// Characters or bytes of the whole value.
     length: usize,
     digest: String,
 }
 
-/// Rows by where they are, each with a cell for each column.
+/// Cells of each row, one for each column, by the place of the row.
 pub(crate) type Cells = HashMap<Place, Vec<Cell>>;
 
 /// Reads rows of a table.
@@ -77,7 +78,7 @@ pub(crate) fn read(
     Ok(found)
 }
 
-/// Number, begin, length and digest of a column.
+/// Returns SQL for number, begin, length and digest of a column.
 fn value(at: usize, column: &TableColumn) -> String {
     let name = format!("t.{}", identifier(&column.name));
     if column.is_bytea {
@@ -85,13 +86,13 @@ fn value(at: usize, column: &TableColumn) -> String {
             "({at}, {name} IS NULL, encode(substr({name}, 1, {READ}), 'hex'), octet_length({name}), md5({name}))"
         );
     }
-    // A composite value whose fields are NULL is null to SQL, and is none.
+    // The test for NULL needs the text: `IS NULL` alone also holds for a composite value whose fields are all NULL.
     format!(
         "({at}, {name}::text IS NULL, left({name}::text, {READ}), length({name}::text), md5({name}::text))"
     )
 }
 
-/// All columns of a row.
+/// Returns all columns of a row.
 pub(crate) fn fields(columns: &[TableColumn], cells: &[Cell]) -> Vec<Field> {
     let field = |(column, cell): (&TableColumn, &Cell)| Field {
         column: column.name.clone(),
@@ -100,7 +101,7 @@ pub(crate) fn fields(columns: &[TableColumn], cells: &[Cell]) -> Vec<Field> {
     columns.iter().zip(cells).map(field).collect()
 }
 
-/// Those of an updated row that differ.
+/// Returns the columns of an updated row that differ.
 pub(crate) fn changes(columns: &[TableColumn], old: &[Cell], new: &[Cell]) -> Vec<FieldChange> {
     let mut found = Vec::new();
     for (column, (old, new)) in columns.iter().zip(old.iter().zip(new)) {
@@ -114,7 +115,7 @@ pub(crate) fn changes(columns: &[TableColumn], old: &[Cell], new: &[Cell]) -> Ve
     found
 }
 
-/// A little before the first place at which two values differ; in characters, or digits of `bytea`.
+/// Returns a position a little before the first difference of two values, in characters, or in digits of a `bytea`.
 fn first_difference(old: &Cell, new: &Cell) -> usize {
     let (Some(old), Some(new)) = (&old.begin, &new.begin) else { return 0 };
     let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
@@ -136,7 +137,7 @@ impl Cell {
         self.length <= SHOWN / 4
     }
 
-    /// The value from a character, or digit, on.
+    /// Returns the value from a character, or digit, on.
     fn part(&self, from: usize, bytes: bool) -> CellValue {
         let Some(begin) = &self.begin else { return CellValue::Null };
         let (digits, prefix) = if bytes { (2, "\\x") } else { (1, "") };

@@ -1,4 +1,4 @@
-//! The comparison: which tables are read in which way, and how much of what differs is kept.
+//! Comparison of two databases: chooses how to read each table, and how many differences to keep.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,19 @@ use crate::{
     digest, objects, sequences,
 };
 
-/// Bytes of values that are handed out altogether.
+/// Most bytes of values in one result.
 const MOST_BYTES: usize = 8 << 20;
 
-/// How much is wanted.
+/// Limits of a comparison's result.
 #[derive(Debug, Clone)]
 pub struct DiffLimits {
-    /// This table alone, with or without its schema; nothing else is read.
+    /// Only table to compare, with or without its schema. `None` compares everything.
     pub table: Option<String>,
-    /// Tables of which rows are shown.
+    /// Most tables with rows in the result.
     pub tables: usize,
-    /// Rows of each.
+    /// Most rows for each table.
     pub rows: usize,
-    /// Definitions, and sequences.
+    /// Most definitions, and most sequences.
     pub objects: usize,
 }
 
@@ -36,7 +36,7 @@ impl Default for DiffLimits {
     }
 }
 
-/// A table whose rows differ, and some of them.
+/// Table whose rows may differ, with some of the differences.
 #[derive(Debug)]
 struct Candidate<'a> {
     name: &'a str,
@@ -49,11 +49,12 @@ struct Candidate<'a> {
     deleted: Vec<Entry>,
 }
 
-/// Says what `database` has that `template` has not. Both are sessions of pgfresh's own, as [`own_params`](server::own_params)
-/// start them.
+/// Compares `database` with `template`. Both are pgfresh's own sessions, as [`own_params`](server::own_params) start
+/// them.
 ///
 /// # Errors
-/// A session ended. A table that cannot be read is none, but said in the outcome.
+/// A session ended, the encodings differ, or neither side has the one table of the limits. An unreadable table is no
+/// error: the result lists it under `not_compared`.
 pub fn compare(
     template: AdminConnection,
     database: AdminConnection,
@@ -100,7 +101,7 @@ pub fn compare(
     Ok(diff)
 }
 
-/// What was found, or `None` if the server refused to show it, which is noted.
+/// Unwraps what a reader found. Returns `None` and notes the reason if the server refused to show it.
 fn readable<T>(
     name: &str,
     found: Result<T, ReadError>,
@@ -116,7 +117,7 @@ fn readable<T>(
     }
 }
 
-/// Whether a table, as SQL wants it with its schema, is what a user calls `wanted`.
+/// Whether the user's word `wanted` means the table `name`, which is quoted and has its schema.
 fn is_called(name: &str, wanted: &str) -> bool {
     let bare = |text: &str| text.replace('"', "");
     let table = |text: &str| text.split_once('.').map(|(_, table)| table.to_owned());
@@ -131,7 +132,7 @@ fn first<T>(mut all: Vec<T>, most: usize) -> (Vec<T>, usize) {
     (all, left_out)
 }
 
-/// Keeps those of most changes, in that order.
+/// Keeps the tables with most changes, in that order, and counts the others.
 fn leave_out(candidates: &mut Vec<Candidate<'_>>, most: usize, diff: &mut DatabaseDiff) {
     candidates.sort_by(|one, other| (other.counts.total(), one.name).cmp(&(one.counts.total(), other.name)));
     for candidate in candidates.drain(most.min(candidates.len())..) {
@@ -146,7 +147,7 @@ fn add(to: &mut RowCounts, more: RowCounts) {
     to.deleted += more.deleted;
 }
 
-/// Reads a table on both sides.
+/// Compares the rows of one table.
 fn differing<'a>(
     name: &'a str,
     template: Option<&'a Relation>,
@@ -206,7 +207,7 @@ fn keep<T>(kept: &mut Vec<T>, entry: T, most: usize) {
     }
 }
 
-/// How many of each kind there is room for: a third for each, and what one leaves for the others.
+/// Divides `room` among the kinds of change: a third for each, and the rest of one for the others.
 fn shares(counts: [usize; 3], room: usize) -> [usize; 3] {
     let mut shares = counts.map(|count| count.min(room / 3));
     let mut left = room - shares.iter().sum::<usize>();
@@ -219,7 +220,7 @@ fn shares(counts: [usize; 3], room: usize) -> [usize; 3] {
 }
 
 impl Candidate<'_> {
-    /// Reads the rows that are shown.
+    /// Reads the rows that the result shows.
     fn read(
         mut self,
         old: &mut Reader,
@@ -285,7 +286,7 @@ impl Candidate<'_> {
     }
 }
 
-/// All columns of these rows, as this side has them.
+/// Reads all columns of these rows on one side.
 fn whole_rows(
     reader: &mut Reader,
     relation: &Relation,
@@ -300,7 +301,7 @@ fn whole_rows(
 }
 
 impl RowChange {
-    /// Bytes of its names and values.
+    /// Returns the number of bytes in its names and values.
     fn bytes(&self) -> usize {
         let of = |value: &CellValue| match value {
             CellValue::Null => 4,

@@ -1,14 +1,16 @@
-//! Large tables that are equal: told by one digest of all rows, which the server computes without sorting or sending them.
+//! Digests of large tables: the server computes one over all rows, without sorting or sending them, to find equal
+//! tables.
 
 use std::thread;
 
 use crate::relations::{Matching, Relation};
 use crate::session::{ReadError, Reader};
 
-/// Smaller tables are read row by row at once.
+/// Bytes from which a table is large. Smaller tables are not worth a digest.
 const LARGE: u64 = 1 << 20;
 
-/// Whether both tables have the same rows, as often, in the columns that both have. False where it is not worth asking.
+/// Whether both tables have equal rows, each as often, in the columns that both have. False for small tables, without
+/// a query.
 ///
 /// Two sums of hashes of 64 bits with different seeds, and the count, do not depend on the order of rows.
 pub(crate) fn are_equal(
@@ -36,7 +38,7 @@ fn digest(
     relation: &Relation,
     matching: &Matching,
 ) -> Result<Vec<Vec<Option<String>>>, ReadError> {
-    // OFFSET: else each row would be written twice.
+    // OFFSET keeps the server from computing the text of each row twice.
     reader.try_apart(&format!(
         "SELECT count(*), sum(hashtextextended(r, 0)::numeric), sum(hashtextextended(r, 1)::numeric) \
          FROM (SELECT {} COLLATE \"C\" AS r FROM {} t OFFSET 0) rows",

@@ -1,27 +1,27 @@
-//! Why there is no comparison.
+//! Errors of a comparison.
 
 use server::SessionError;
 
-/// A comparison failed.
+/// Failure of a comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum DiffError {
     /// A session ended, or a catalog could not be read.
     #[error("could not read the {side}")]
     Session {
-        /// "database" or "template".
+        /// Side of the comparison: "database" or "template".
         side: &'static str,
-        /// What the server said.
+        /// Failure of the session.
         source: SessionError,
     },
-    /// They are not of one encoding, so that no text of theirs is the same.
+    /// Databases of different encodings: equal texts have different bytes in them.
     #[error("cannot compare databases of different encodings: {template} and {database}")]
     Encodings {
-        /// The template's.
+        /// Encoding of the template.
         template: String,
-        /// The database's.
+        /// Encoding of the database.
         database: String,
     },
-    /// Neither has the one table that was asked for.
+    /// Neither side has the table of the limits.
     #[error("neither the database nor its template has a table \"{0}\"")]
     UnknownTable(String),
 }
@@ -38,7 +38,7 @@ impl DiffError {
         }
     }
 
-    /// What came back.
+    /// Returns details of the error, such as the server's own.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -49,7 +49,7 @@ impl DiffError {
         }
     }
 
-    /// What to do.
+    /// Returns advice for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

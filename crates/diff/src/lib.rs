@@ -1,14 +1,14 @@
-//! What a database has that its template has not: rows inserted, updated and deleted, sequences, definitions.
+//! Differences of a database from its template: inserted, updated and deleted rows, sequences, definitions.
 //!
-//! Makes a [`DatabaseDiff`] from two sessions of a superuser with databases of one cluster's encoding: one that is exactly
-//! the template, and one that was used. Both are read in one snapshot each, read-only, and in bounded memory: rows come in
-//! order of their primary key as digests, and only those that are shown are read in full. It changes nothing, and leases
-//! nothing.
+//! [`compare`] makes a [`DatabaseDiff`] from two superuser sessions with databases of one encoding: a copy of the
+//! template and a used database. It reads each in one read-only snapshot and in bounded memory. Rows arrive as
+//! digests in the order of their primary key, and pgfresh reads only the rows to show in full. This crate changes
+//! nothing and leases nothing.
 //!
 //! ```text
-//! relations ── which tables there are, and their keys     stream ── digests of rows, in order ── merge ── what differs
-//! catalogs ─── the server's catalogs and their columns    cells ─── the rows that are shown
-//! catalog_rows rows of catalogs that differ ── names ── entries, by object ── objects ── definitions that differ
+//! relations ── tables and their keys          stream ── digests of rows, in order ── merge ── differing rows
+//! catalogs ─── catalogs and their columns     cells ─── the rows to show
+//! catalog_rows differing rows of catalogs ─── names ─── entries, by object ── objects ── differing definitions
 //! ```
 
 mod catalog_rows;

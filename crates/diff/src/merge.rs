@@ -1,33 +1,33 @@
-//! Two streams of rows in the same order, read side by side: what is in one, in the other, or in both and differs.
+//! Merge of two sorted streams of rows: finds the rows that only one stream has, and those that differ.
 
-/// One row: where it stands, what it contains, and where it is found again.
+/// Row in a stream: its key, a digest of its values, and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// What rows are ordered and matched by.
+    /// Columns that order the rows of a stream and match those of two streams.
     pub(crate) key: Vec<KeyPart>,
-    /// Of all columns that both sides have.
+    /// Digest of all columns that both sides have.
     pub(crate) digest: String,
     pub(crate) place: Place,
 }
 
-/// Where a row lies, for as long as the snapshot lasts.
+/// Position of a row, valid within one snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Place {
-    /// The oid of the table or partition.
+    /// Oid of the table or partition.
     pub(crate) table: String,
-    /// Its `ctid`.
+    /// `ctid` of the row.
     pub(crate) row: String,
 }
 
-/// A column of a key, in the server's order. Both sides have the same kind.
+/// Column of a key. Values compare in the server's order. Both sides have the same variant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum KeyPart {
     Number(i64),
-    /// Ordered by its bytes, as the server has ordered it.
+    /// Text that compares by bytes, as the server orders it.
     Text(String),
 }
 
-/// What becomes of one row, or of one in each.
+/// Result of the merge for one row, or for a pair of rows with one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RowStep {
     Same,
@@ -36,7 +36,7 @@ pub(crate) enum RowStep {
     Deleted(Entry),
 }
 
-/// Tells `each` of every row that the two others give, of which `None` is the end. A key that is there several times is matched as often as both have it.
+/// Calls `each` for every row of the two streams, whose end is `None`. Rows with equal keys match in pairs.
 pub(crate) fn merge<E>(
     mut template: impl FnMut() -> Result<Option<Entry>, E>,
     mut database: impl FnMut() -> Result<Option<Entry>, E>,

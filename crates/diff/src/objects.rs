@@ -1,4 +1,4 @@
-//! Definitions: all that a database's catalogs hold, by object.
+//! Definitions: compares all that two databases' catalogs hold, by object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,11 @@ use crate::sql::texts;
 use crate::{FieldChange, ObjectChange, What};
 
 const DEFINITIONS: &str = include_str!("objects.sql");
-/// The longest definition that is handed out, in characters.
+/// Most characters of a definition in the result.
 const LONGEST: usize = 400;
 
-/// Columns that a definition shows: none of them is shown beside a definition that differs. Without a column, all of the catalog.
+/// Columns of catalogs that a definition shows. The result leaves them out beside a differing definition. An entry
+/// without a column means all of its catalog.
 const IN_DEFINITIONS: &[&str] = &[
     "pg_attrdef",
     "pg_attribute.attcollation",
@@ -78,7 +79,7 @@ pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Ve
     Ok(keys.into_iter().filter_map(|key| sides.change_of(key)).collect())
 }
 
-/// One database's objects.
+/// Objects of one database.
 struct Described<'a> {
     entries: Entries,
     names: &'a Names,
@@ -116,7 +117,8 @@ struct Sides<'a> {
 type Difference = (PropertyKey, Option<String>, Option<String>);
 
 impl Sides<'_> {
-    /// Returns how an object differs, if it does and no other object tells of it.
+    /// Returns the change of an object. Returns `None` if the object is equal, or if the change of another object
+    /// implies it.
     fn change_of(&self, key: &ObjectKey) -> Option<ObjectChange> {
         let (old, new) = (self.old.definition(key), self.new.definition(key));
         let definition_differs = old != new;
@@ -144,8 +146,8 @@ impl Sides<'_> {
         key.1.starts_with("pg_toast.") || entries.into_iter().any(tells_nothing)
     }
 
-    /// Returns the properties to show of an object that both sides have: without those that its definition shows, and those that
-    /// a partition's column shares with the column of its root.
+    /// Returns the differing properties of an object that both sides have. Leaves out those that its definition
+    /// shows, and those that a partition's column shares with the column of its root.
     fn columns(&self, key: &ObjectKey, definition_differs: bool) -> Vec<FieldChange> {
         let parents = self.new.entries.get(key).map_or(&[][..], |entry| &entry.inherited_from);
         let inherited: Vec<_> = parents.iter().flat_map(|parent| self.differences(parent)).collect();

@@ -1,196 +1,197 @@
-//! What a comparison found, as data.
+//! Result of a comparison, as data.
 
 use serde::{Deserialize, Serialize};
 
-/// What a database has that its template has not. All of it is bounded; what was left out is counted.
+/// Differences of a database from its template. All lists are bounded, and counters have the rest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatabaseDiff {
-    /// Definitions that were created, dropped or changed.
+    /// Created, dropped or changed definitions.
     pub schema: Vec<ObjectChange>,
-    /// How many more there are.
+    /// Number of differing definitions that `schema` leaves out.
     pub schema_left_out: usize,
-    /// Sequences that stand elsewhere.
+    /// Sequences with another value.
     pub sequences: Vec<SequenceChange>,
-    /// How many more there are.
+    /// Number of differing sequences that `sequences` leaves out.
     pub sequences_left_out: usize,
-    /// Tables whose rows differ, most changed first.
+    /// Tables whose rows differ, those with most changes first.
     pub tables: Vec<TableDiff>,
-    /// Those that are not among them.
+    /// Tables whose rows differ and that `tables` leaves out.
     pub tables_left_out: LeftOut,
-    /// What could not be compared, and why.
+    /// Tables that pgfresh could not compare, with reasons.
     pub not_compared: Vec<NotCompared>,
 }
 
-/// A definition that differs.
+/// Differing definition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ObjectChange {
-    /// "table", "column", "index".
+    /// Kind of the object, such as "table", "column" or "index".
     pub kind: String,
-    /// As SQL wants it, with its schema.
+    /// Name with its schema, quoted as SQL needs it.
     pub name: String,
-    /// What became of it.
+    /// Kind of the change.
     pub change: What,
-    /// The template's definition, where it says something that people read.
+    /// Definition in the template, if it differs and has a form that people can read.
     pub old: Option<String>,
-    /// The database's.
+    /// Definition in the database, if it differs and has a form that people can read.
     pub new: Option<String>,
-    /// Columns of catalogs that differ and that the definition does not have.
+    /// Differing columns of catalogs that the definition does not show.
     #[serde(default)]
     pub columns: Vec<FieldChange>,
 }
 
-/// What became of something.
+/// Kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
-    /// The template has it not.
+    /// Only the database has the object.
     Created,
-    /// Both have it, and it differs.
+    /// Both have the object, in different forms.
     Changed,
-    /// The database has it no more.
+    /// Only the template has the object.
     Dropped,
 }
 
-/// A sequence that stands elsewhere.
+/// Sequence with another value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceChange {
-    /// As SQL wants it, with its schema.
+    /// Name with its schema, quoted as SQL needs it.
     pub name: String,
-    /// Where the template's stands.
+    /// Value in the template.
     pub old: SequenceValue,
-    /// Where the database's stands.
+    /// Value in the database.
     pub new: SequenceValue,
 }
 
-/// Where a sequence stands.
+/// Value of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceValue {
-    /// Its `last_value`.
+    /// Column `last_value` of the sequence.
     pub last_value: i64,
-    /// Whether that was handed out already.
+    /// Whether `nextval` has already returned this value.
     pub is_called: bool,
 }
 
-/// A table whose rows differ.
+/// Table whose rows differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TableDiff {
-    /// As SQL wants it, with its schema.
+    /// Name with its schema, quoted as SQL needs it.
     pub table: String,
-    /// The columns by which rows were matched. Without any, whole rows were compared, and none is updated.
+    /// Columns that match the rows of both sides. Empty if pgfresh compared whole rows; then no row counts as
+    /// updated.
     pub key: Vec<String>,
-    /// All rows that differ.
+    /// Numbers of all differing rows.
     #[serde(flatten)]
     pub counts: RowCounts,
-    /// Some of them: as many as were asked for, and as fit.
+    /// Some of the differing rows, within the limits for rows and bytes.
     pub rows: Vec<RowChange>,
-    /// The others.
+    /// Numbers of the differing rows that `rows` leaves out.
     pub rows_left_out: RowCounts,
 }
 
-/// Rows by what became of them.
+/// Numbers of rows by kind of change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowCounts {
-    /// The template has them not.
+    /// Rows that only the database has.
     pub inserted: u64,
-    /// Both have the key, and other values.
+    /// Rows whose key both have, with different values.
     pub updated: u64,
-    /// The database has them no more.
+    /// Rows that only the template has.
     pub deleted: u64,
 }
 
 impl RowCounts {
-    /// All together.
+    /// Returns the sum of all kinds.
     #[must_use]
     pub fn total(self) -> u64 {
         self.inserted + self.updated + self.deleted
     }
 }
 
-/// Tables that are counted, and not shown.
+/// Numbers of tables and rows that a comparison leaves out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// How many.
+    /// Number of tables.
     pub tables: usize,
-    /// Their rows.
+    /// Number of their differing rows.
     #[serde(flatten)]
     pub counts: RowCounts,
 }
 
-/// A row that differs.
+/// Differing row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum RowChange {
-    /// The template has it not.
+    /// Only the database has the row.
     Inserted {
-        /// All its columns.
+        /// Values of all columns.
         values: Vec<Field>,
     },
-    /// Both have its key.
+    /// Both have the key, with different values.
     Updated {
-        /// What it was matched by.
+        /// Key that matches the two rows.
         key: Vec<Field>,
-        /// The columns that differ.
+        /// Differing columns.
         columns: Vec<FieldChange>,
     },
-    /// The database has it no more.
+    /// Only the template has the row.
     Deleted {
-        /// All its columns.
+        /// Values of all columns.
         values: Vec<Field>,
     },
 }
 
-/// A column of a row.
+/// Column of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Field {
-    /// Its name.
+    /// Name of the column.
     pub column: String,
-    /// As the server writes it.
+    /// Value in the server's text format.
     pub value: CellValue,
 }
 
-/// A column of an updated row.
+/// Differing column of an updated row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FieldChange {
-    /// Its name.
+    /// Name of the column.
     pub column: String,
-    /// In the template.
+    /// Value in the template.
     pub old: CellValue,
-    /// In the database.
+    /// Value in the database.
     pub new: CellValue,
 }
 
-/// A value as text: `null`, a string, or a part of one that is too long.
+/// Value as text: `null`, a string, or a part of a long one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum CellValue {
     /// NULL.
     Null,
-    /// All of it.
+    /// Whole text.
     Whole(String),
-    /// A part of it.
+    /// Part of a long text.
     Part {
-        /// The part.
+        /// Text of the part.
         part: String,
-        /// Characters or bytes before it.
+        /// Characters or bytes before the part.
         from: usize,
-        /// Characters or bytes of the whole.
+        /// Characters or bytes of the whole value.
         length: usize,
-        /// Whether bytes are counted: of `bytea`, in hexadecimal digits.
+        /// Whether the numbers count bytes: the value is a `bytea`, and the part has its hexadecimal digits.
         bytes: bool,
     },
 }
 
-/// Something that could not be compared.
+/// Table that pgfresh could not compare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotCompared {
-    /// As SQL wants it, with its schema.
+    /// Name with its schema, quoted as SQL needs it.
     pub name: String,
-    /// Why not, on one line.
+    /// Reason, on one line.
     pub reason: String,
 }
 
 impl DatabaseDiff {
-    /// Whether nothing differs in what was compared.
+    /// Whether the comparison found no difference.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.schema.is_empty()

@@ -1,5 +1,5 @@
-//! What has rows in a database: tables, partitioned tables as one, materialised views, large objects; and what their rows
-//! are matched by.
+//! Relations with rows: tables, partitioned tables as one, materialised views and large objects. Each has the columns
+//! that match its rows.
 //!
 //! A partition is read through its root, so that a row that moves to another one is an updated row. Tables that inherit
 //! from others in the old way are read alone. Temporary tables, and rows of foreign tables, are no part of a database.
@@ -40,16 +40,16 @@ const KEYS: &str = "SELECT i.indrelid, a.attname, CASE \
     WHERE i.indisvalid AND k.at <= i.indnkeyatts AND (i.indisprimary AND i.indrelid >= 16384 \
       OR i.indisunique AND i.indrelid = 'pg_largeobject'::regclass) ORDER BY i.indrelid, k.at";
 
-/// Something with rows.
+/// Relation with rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Relation {
-    /// In a `FROM`: without the tables that inherit from it.
+    /// Item for a `FROM` clause, without the tables that inherit from it.
     pub(crate) source: String,
-    /// Whether it was ever filled, if it is a materialised view.
+    /// Whether it has rows to read: false for a materialised view that was never filled.
     pub(crate) is_populated: bool,
-    /// Whether rows of it are on other servers.
+    /// Whether other servers have some of its rows.
     pub(crate) is_foreign: bool,
-    /// Of its file, or the files of its partitions.
+    /// Bytes of its file, or of its partitions' files.
     pub(crate) bytes: u64,
     pub(crate) columns: Vec<TableColumn>,
     pub(crate) key: Vec<KeyColumn>,
@@ -67,19 +67,19 @@ pub(crate) struct KeyColumn {
     pub(crate) order: KeyOrder,
 }
 
-/// How the server orders a column so that we can tell the order, too.
+/// Order of a key's column in SQL that the merge can reproduce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyOrder {
-    /// By its number, as its index does.
+    /// Order by number, as the index has it.
     Number,
-    /// By its text, as its index does.
+    /// Order by text, as the index has it.
     Text,
-    /// By the bytes of its text, whatever its type and collation are.
+    /// Order by the bytes of the text, whatever the type and collation are.
     Bytes,
 }
 
 impl KeyColumn {
-    /// What to select and to order by.
+    /// Returns the SQL expression to select and to order by.
     pub(crate) fn expression(&self) -> String {
         let column = format!("t.{}", identifier(&self.name));
         match self.order {
@@ -89,7 +89,7 @@ impl KeyColumn {
     }
 }
 
-/// All of a database, by name.
+/// Reads all relations of a database, by name.
 pub(crate) fn relations(reader: &mut Reader) -> Result<BTreeMap<String, Relation>, DiffError> {
     let mut columns: HashMap<String, Vec<TableColumn>> = HashMap::new();
     for row in reader.ask(COLUMNS)? {
@@ -124,24 +124,24 @@ pub(crate) fn relations(reader: &mut Reader) -> Result<BTreeMap<String, Relation
     Ok(found)
 }
 
-/// How the rows of two tables are compared.
+/// Columns by which pgfresh compares the rows of two tables.
 #[derive(Debug)]
 pub(crate) struct Matching {
-    /// Columns that both have, in the order of the database's.
+    /// Columns that both tables have, in the order of the database's.
     pub(crate) columns: Vec<TableColumn>,
-    /// Empty if whole rows are compared.
+    /// Key that matches rows. Empty if pgfresh compares whole rows.
     pub(crate) key: Vec<KeyColumn>,
 }
 
 impl Matching {
-    /// A row of the table `t` as text, in SQL: without a cast, which may be one of the database's own.
+    /// Returns SQL for a row of the table `t` as text. A cast could be one that the user has defined, so it has none.
     pub(crate) fn row(&self) -> String {
         let columns: Vec<_> =
             self.columns.iter().map(|column| format!("t.{}", identifier(&column.name))).collect();
         format!("textin(record_out(ROW({})))", columns.join(", "))
     }
 
-    /// Of a table that one side may not have.
+    /// Makes the matching for a table that one side may not have.
     pub(crate) fn of(template: Option<&Relation>, database: Option<&Relation>) -> Self {
         let (old, new) = match (template, database) {
             (Some(old), Some(new)) => (old, new),
@@ -152,7 +152,7 @@ impl Matching {
         };
         let is_in_old = |column: &&TableColumn| old.columns.iter().any(|other| other.name == column.name);
         let columns = new.columns.iter().filter(is_in_old).cloned().collect();
-        // A key that was changed matches nothing.
+        // A changed key matches no rows.
         let key = if old.key == new.key { new.key.clone() } else { Vec::new() };
         Self { columns, key }
     }

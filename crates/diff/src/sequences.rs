@@ -1,4 +1,4 @@
-//! Where sequences stand.
+//! Comparison of sequences.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use crate::session::{ReadError, Reader};
 use crate::sql::texts;
 use crate::{SequenceChange, SequenceValue};
 
-/// Sequences that are read with one statement.
+/// Number of sequences in one statement.
 const AT_ONCE: usize = 200;
 
 const SEQUENCES: &str = "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) \
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind = 'S' AND c.relpersistence <> 't' AND c.oid >= 16384";
 
-/// The sequences that both have and that stand elsewhere.
+/// Returns the sequences that both databases have with different values.
 pub(crate) fn changes(
     template: &mut Reader,
     database: &mut Reader,

@@ -1,14 +1,14 @@
-//! One side of a comparison: a session in one snapshot, with settings on which no text depends that another has not.
+//! Session of one side of a comparison: one snapshot, and settings that make equal values equal texts.
 
 use server::{AdminConnection, Rows, SessionError};
 
 use crate::DiffError;
 
-/// What holds besides what does in each session of pgfresh's own: the bounds of waiting, and one snapshot.
+/// Settings beyond those of each of pgfresh's own sessions: time limits, and one read-only snapshot.
 const READING: &str = "SET lock_timeout = '2s'; SET statement_timeout = '10min'; SET jit = off; \
     SET cursor_tuple_fraction = 1; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// A database that is read.
+/// Session that reads one of the two databases.
 #[derive(Debug)]
 pub(crate) struct Reader {
     session: AdminConnection,
@@ -16,12 +16,12 @@ pub(crate) struct Reader {
     pub(crate) encoding: String,
 }
 
-/// Why something could not be read: the session may go on, or not.
+/// Failure to read something.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// One table could not be read, for this reason.
+    /// The server refused to show one table, for this reason. The session goes on.
     Refused(String),
-    /// There is no session any more.
+    /// The session has ended.
     Lost(DiffError),
 }
 
@@ -39,18 +39,18 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Rows that there must be.
+    /// Returns the rows of a query that must succeed.
     pub(crate) fn ask(&mut self, sql: &str) -> Result<Rows, DiffError> {
         let Self { session, side, .. } = self;
         session.query(sql).map_err(|source| DiffError::Session { side, source })
     }
 
-    /// Rows of what may not be readable, or an error; leaves the session as it was before, however that went.
+    /// Like [`Self::try_ask`], but restores the state of the session, whether the query succeeds or fails.
     pub(crate) fn try_apart(&mut self, sql: &str) -> Result<Rows, ReadError> {
         self.apart(|reader| reader.try_ask(sql))
     }
 
-    /// Leaves the session as it was before `read`, however that went.
+    /// Calls `read`, and then restores the state of the session, whether it succeeded or failed.
     pub(crate) fn apart<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
@@ -61,7 +61,7 @@ impl Reader {
         found
     }
 
-    /// Rows of a table, which may be one that cannot be read: the transaction goes on then.
+    /// Returns the rows of a query that the server may refuse. A refusal leaves the transaction failed.
     pub(crate) fn try_ask(&mut self, sql: &str) -> Result<Rows, ReadError> {
         match self.session.query(sql) {
             Ok(rows) => Ok(rows),

@@ -1,4 +1,5 @@
-//! The rows of a table as digests, in order, a batch at a time: the server sorts, or reads an index, and we hold little.
+//! Stream of a table's rows as digests, in order, in batches. The server sorts or reads an index, so that memory
+//! stays small.
 
 use std::vec::IntoIter;
 
@@ -7,25 +8,25 @@ use crate::relations::{KeyOrder, Matching, Relation};
 use crate::session::{ReadError, Reader};
 use crate::sql::texts;
 
-/// Rows that come at once.
+/// Number of rows in a batch.
 const BATCH: usize = 2000;
-/// Ends what [`RowStream::begin`] began, however it went.
+/// Undoes [`RowStream::begin`], even in a failed transaction.
 const END: &str = "ROLLBACK TO SAVEPOINT rows; RELEASE SAVEPOINT rows";
 
-/// The rows of a table; of none where a side has no such table.
+/// Rows of a table. Empty on a side that does not have the table.
 #[derive(Debug)]
 pub(crate) struct RowStream<'a> {
     reader: &'a mut Reader,
     batch: IntoIter<Vec<Option<String>>>,
     orders: Vec<KeyOrder>,
-    /// Whether there may be more behind the batch.
+    /// Whether the server may have more rows after the batch.
     has_more: bool,
     last: Option<Vec<KeyPart>>,
     began: bool,
 }
 
 impl<'a> RowStream<'a> {
-    /// Begins to read `relation`, if there is one with rows.
+    /// Begins to read `relation`, if the side has it and it has rows.
     pub(crate) fn begin(
         reader: &'a mut Reader,
         relation: Option<&Relation>,
@@ -45,7 +46,7 @@ impl<'a> RowStream<'a> {
         }
     }
 
-    /// Leaves the session as it was before.
+    /// Restores the state of the session.
     pub(crate) fn end(self) -> Result<(), ReadError> {
         if self.began {
             self.reader.ask(END)?;
@@ -78,14 +79,14 @@ impl<'a> RowStream<'a> {
         Some(Entry { key, digest, place })
     }
 
-    /// The next row; `None` at the end.
+    /// Returns the next row, or `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, ReadError> {
         if self.batch.len() == 0 && self.has_more {
             self.fetch(&format!("FETCH {BATCH} FROM rows"))?;
         }
         let Some(row) = self.batch.next() else { return Ok(None) };
         let entry = self.entry(row).ok_or_else(|| ReadError::Refused("its key cannot be read".to_owned()))?;
-        // Rows in another order than ours would be taken for deleted and inserted.
+        // The merge would take rows in another order for deleted and inserted ones.
         if self.last.as_ref().is_some_and(|last| *last > entry.key) {
             return Err(ReadError::Refused("its rows do not come in the order of their key".to_owned()));
         }
@@ -94,7 +95,7 @@ impl<'a> RowStream<'a> {
     }
 }
 
-/// Key, place and digest of each row, in order.
+/// Returns SQL for key, place and digest of each row, in order.
 fn select(relation: &Relation, matching: &Matching) -> String {
     let digest = format!("md5({}) COLLATE \"C\"", matching.row());
     let key: Vec<_> = matching.key.iter().map(|column| column.expression() + ", ").collect();

@@ -1,4 +1,4 @@
-//! What differs, as text for a terminal of any width from 60 columns on.
+//! Text of a [`DatabaseDiff`], for terminals of at least 60 columns.
 
 use report::display_width;
 use server::printable;
@@ -8,23 +8,24 @@ use crate::{
     TableDiff, What,
 };
 
-/// The narrowest terminal that lines are made for.
+/// Fewest columns of a line; a narrower terminal wraps lines.
 const NARROWEST: usize = 60;
-/// Before the rows of a table, and before the further lines of a row.
+/// Columns before the rows of a table, and before the further lines of a row.
 const INDENT: usize = 4;
-/// Lines of one row.
+/// Most lines of one row.
 const MOST_LINES: usize = 4;
-/// Columns that a value may take beside others.
+/// Most columns of a value.
 const LONGEST_VALUE: usize = 48;
-/// Columns that a value gets, however long its name is.
+/// Fewest columns of a value, however long its name is.
 const LEAST_VALUE: usize = 12;
-/// Columns of a column's name.
+/// Most columns of a column's name.
 const LONGEST_NAME: usize = 30;
-/// Characters that two values share and that are shown before what differs.
+/// Number of equal characters that a text shows before the difference of two values.
 const LEAD: usize = 8;
 
 impl DatabaseDiff {
-    /// All of it, on lines of at most `columns`, each with its line feed; nothing if there is no difference.
+    /// Formats the whole comparison in lines of at most `columns`, each with a line feed. Empty if there is no
+    /// difference.
     #[must_use]
     pub fn to_text(&self, columns: usize) -> String {
         let columns = columns.max(NARROWEST);
@@ -55,7 +56,7 @@ impl DatabaseDiff {
         sections.join("\n")
     }
 
-    /// In how much both differ, in a few words: "2 tables, 1 sequence".
+    /// Summarizes the number of differences in a few words: "2 tables, 1 sequence".
     #[must_use]
     pub fn summary(&self) -> String {
         let count = |count: usize, one: &str, many: &str| match count {
@@ -128,12 +129,12 @@ fn stand(value: SequenceValue) -> String {
     if is_called { last_value.to_string() } else { format!("{last_value} (not called)") }
 }
 
-/// A definition without its line breaks.
+/// Joins the lines of a definition.
 fn one_line(definition: &str) -> String {
     printable(&definition.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// "2 inserted, 1 deleted".
+/// Formats counts as words: "2 inserted, 1 deleted".
 fn words(counts: RowCounts) -> String {
     let kinds = [(counts.inserted, "inserted"), (counts.updated, "updated"), (counts.deleted, "deleted")];
     let words = kinds.into_iter().filter(|(count, _)| *count > 0);
@@ -174,7 +175,7 @@ fn row_text(row: &RowChange, columns: usize) -> String {
     lines(sign, items, columns)
 }
 
-/// `items` behind a sign, on as many lines as they need and may have.
+/// Formats `items` behind a sign, on as many lines as necessary, but at most [`MOST_LINES`].
 fn lines(sign: char, items: Vec<String>, columns: usize) -> String {
     let (mut lines, mut line, count) = (Vec::new(), format!("  {sign} "), items.len());
     let mut is_first = true;
@@ -220,7 +221,7 @@ fn change_text(change: &FieldChange, columns: usize) -> String {
     format!("{name}: {} → {}", value(&change.old, from, room), value(&change.new, from, room))
 }
 
-/// A value from a character on, in at most `room` columns.
+/// Formats a value from a character on, in at most `room` columns.
 fn value(value: &CellValue, from: usize, room: usize) -> String {
     match value {
         CellValue::Null => "NULL".to_owned(),
@@ -247,7 +248,7 @@ fn value(value: &CellValue, from: usize, room: usize) -> String {
     }
 }
 
-/// A text in quotes, if it could be taken for something else.
+/// Quotes a text that would be ambiguous without quotes.
 fn quoted(text: &str) -> String {
     let is_plain = |sign: char| sign.is_alphanumeric() || "_.,:;+-*/@#%&()[]{}\\!?<>|~^$\"".contains(sign);
     let is_word = !text.is_empty() && !text.eq_ignore_ascii_case("null") && text.chars().all(is_plain);
@@ -258,20 +259,20 @@ fn fits(text: &str, room: usize) -> bool {
     room == usize::MAX || display_width(text) <= room
 }
 
-/// A little before the first character in which two texts differ.
+/// Returns a position a little before the first character in which two texts differ.
 fn first_difference(old: &str, new: &str) -> usize {
     let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
     same.saturating_sub(LEAD)
 }
 
-/// `text` from a character on, in at most `room` columns, with an ellipsis where something is missing.
+/// Cuts `text` before a character and after `room` columns, with an ellipsis for each missing part.
 fn window(text: &str, from: usize, room: usize) -> String {
     let rest: String = text.chars().skip(from).collect();
     let text = if from > 0 { format!("…{rest}") } else { rest };
     cut(&text, room)
 }
 
-/// As much of `text` as fits into `room` columns.
+/// Cuts `text` after `room` columns, with an ellipsis if something is missing.
 fn cut(text: &str, room: usize) -> String {
     if fits(text, room) {
         return text.to_owned();
@@ -287,7 +288,7 @@ fn cut(text: &str, room: usize) -> String {
     line + "…"
 }
 
-/// With a comma after thousands.
+/// Formats a number with a comma after thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
