@@ -17,7 +17,7 @@ pub struct DatabaseDiff {
     pub tables: Vec<TableDiff>,
     /// Tables whose rows differ and that `tables` leaves out.
     pub tables_left_out: LeftOut,
-    /// Tables that pgfresh could not compare, with reasons.
+    /// Tables, or all definitions or sequences, that pgfresh could not compare, with reasons.
     pub not_compared: Vec<NotCompared>,
 }
 
@@ -181,10 +181,10 @@ pub enum CellValue {
     },
 }
 
-/// Table that pgfresh could not compare.
+/// Part of a database that pgfresh could not compare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotCompared {
-    /// Name with its schema, quoted as SQL needs it.
+    /// Name of the table with its schema, quoted as SQL needs it; or "definitions" or "sequences".
     pub name: String,
     /// Reason, on one line.
     pub reason: String,
