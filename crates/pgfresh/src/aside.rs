@@ -1,10 +1,10 @@
-//! What is said on standard error, beside the output.
+//! Messages on standard error, beside the output on standard output.
 
 use std::fmt::Display;
 use std::io::Write as _;
 
-/// Writes `text` to standard error as it is, without its colours where that is no terminal. What cannot be written is lost, and
-/// what is done goes on: `eprintln!` would panic.
+/// Writes `text` to standard error, without its colours if that is no terminal. Ignores a failure to write, so that
+/// the command goes on: `eprintln!` would panic.
 #[expect(clippy::let_underscore_must_use, reason = "there is nowhere else to say it")]
 pub(crate) fn print_aside(text: impl Display) {
     let mut out = anstream::stderr().lock();

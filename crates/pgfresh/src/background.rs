@@ -1,8 +1,8 @@
 //! The background server: one for each project and template, shared by all clients that ask for it, until it
 //! has been idle for a while.
 //!
-//! The key of its directory stands for all that shapes it: project, template, options and this binary. A process that starts one
-//! retires the others of the project: they end as soon as they have no client, unless they are asked for again before.
+//! The key of a slot covers project, template, options and this binary. A new server retires the project's others:
+//! each ends with its last client, unless a client asks for it again before.
 
 mod slot;
 
@@ -40,18 +40,18 @@ pub(crate) use self::slot::{About, Found};
 const TICK: Duration = Duration::from_secs(1);
 /// How long a server with nothing but databases of failed tests outlives its last client.
 const DAY: Duration = Duration::from_hours(24);
-/// For those who have read `about` and are on their way.
+/// Grace period of a server before its end, for clients that have read `about` and are about to connect.
 const LAST_CALL: Duration = Duration::from_millis(100);
-/// How long a server that is to stop may take.
+/// Time limit for the end of a server that `pgfresh stop` stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long the server before may take to end.
+/// Time limit for the end of the previous server in a slot.
 const FORMER_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn folder(cache: &Cache) -> Result<PathBuf, Failure> {
     Ok(cache.state()?.join("servers"))
 }
 
-/// All slots of `cache`.
+/// Lists all slots of `cache`.
 fn slots(cache: &Cache) -> Result<impl Iterator<Item = BackgroundSlot>, Failure> {
     let entries = fs::read_dir(folder(cache)?).into_iter().flatten().flatten();
     Ok(entries.map(|entry| BackgroundSlot(entry.path())))
@@ -73,7 +73,7 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
     if let Some(found) = slot.look()? {
         return Ok(found);
     }
-    // Who stops servers counts first, and waits for the lock then.
+    // "pgfresh stop" first increments the counter and then waits for this lock.
     if stops.count() != before {
         slot.remove_if_dead(&starting);
         let failure = Failure::new("the background server was not started: \"pgfresh stop\" came in between");
@@ -113,13 +113,13 @@ pub(crate) fn keeper_of(settings: &ResolvedSettings, name: &str) -> Result<Optio
     Ok(keepers.find(|keeper| keeper.control.has(name)))
 }
 
-/// That there is no server to be asked.
+/// Makes the error for a project without a running server.
 pub(crate) fn none_runs() -> Failure {
     Failure::new("no server of this project runs")
         .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
 }
 
-/// Goes on in the background with what another server left in the run directory `kept`.
+/// Starts a background server on the data that another server left in the run directory `kept`.
 fn go_on(settings: &ResolvedSettings, kept: &Path) -> Result<Found, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
     let slot = BackgroundSlot(folder(&cache)?.join(kept.file_name().unwrap_or_default()));
@@ -127,7 +127,7 @@ fn go_on(settings: &ResolvedSettings, kept: &Path) -> Result<Found, Failure> {
     slot.start(Some(kept), &starting)
 }
 
-/// Stops a service; the databases of failed tests live on in the background, and their URLs are said.
+/// Stops a service. Databases of failed tests live on in a background server, and the user gets their URLs.
 pub(crate) fn stop_or_keep(settings: &ResolvedSettings, service: Service) -> Result<(), Failure> {
     let failed = service.failed();
     if failed.is_empty() {
@@ -143,7 +143,7 @@ pub(crate) fn stop_or_keep(settings: &ResolvedSettings, service: Service) -> Res
     Ok(())
 }
 
-/// What tells one server from another: change any of it, and it is another one.
+/// Computes the key of a slot from everything that distinguishes one background server from another.
 fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String, Failure> {
     let binary = fs::metadata(sys::this_program()).attempt("examine", sys::this_program())?;
     let mut hasher = DefaultHasher::new();
@@ -155,8 +155,8 @@ fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String,
     Ok(format!("{:016x}", hasher.finish()))
 }
 
-/// The servers of this project that run: those that may be joined, those that have a name, and those that have what runs
-/// left behind.
+/// Returns the running servers of this project: its background server, those with a name, and those that keep
+/// databases of failed tests.
 pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
     let ours = slots(&cache)?.filter(|slot| slot.is_of(&settings.folder));
@@ -165,16 +165,16 @@ pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure
     Ok(found)
 }
 
-/// What came of a request to stop servers.
+/// Result of a request to stop servers.
 #[derive(Debug, Default)]
 pub(crate) struct Stopped {
     pub(crate) count: usize,
-    /// The names of this project's servers that keep running.
+    /// Names of this project's servers that keep running.
     pub(crate) staying: Vec<String>,
 }
 
-/// Ends the servers of this project, but for those that have a name, or those of all projects with this cache. None is there
-/// afterwards that was asked for before.
+/// Ends the servers of this project, except those with a name. With `all`, ends the servers of all projects in this
+/// cache. Also ends each server whose start began before the call.
 pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
     Stops::of(&cache, &settings.folder)?.add(all)?;
@@ -185,7 +185,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Fa
     };
     let (mut stopped, mut ending) = (Stopped::default(), Vec::new());
     for slot in slots(&cache)? {
-        // Now its server may be joined, or is on its way out, or there is none.
+        // With the lock on starting, the slot has a server that clients may join, one that ends, or none.
         let Some(alone) = slot.after_start(waiting)? else { continue };
         if slot.remove_if_dead(&alone) {
             continue;
@@ -235,7 +235,7 @@ pub(crate) fn serve(
     let starting = inherit_start()?;
     let owner = after_former(&slot)?;
     filter.write_to_file(&slot.log_file())?;
-    // What a run left behind has no other place to go.
+    // Databases that a run left behind must live on, even without the process that started this one.
     let starter = Starter::watch(kept.is_none())?;
     let served = serve_at((&slot, &owner), settings, kept, (starting, starter));
     if let Err(failure) = &served {
@@ -244,7 +244,7 @@ pub(crate) fn serve(
     served
 }
 
-/// The owner's lock. The server before is about to end, or would have been joined.
+/// Takes the owner's lock. Waits for the previous server, which is about to end.
 fn after_former(slot: &BackgroundSlot) -> Result<Lock, Failure> {
     let Some(owner) = slot.after_server(FORMER_TIMEOUT) else {
         let process = slot.describe().map_or_else(String::new, |about| format!(" (process {})", about.pid));
@@ -256,7 +256,7 @@ fn after_former(slot: &BackgroundSlot) -> Result<Lock, Failure> {
     Ok(owner.attempt("lock", &slot.owner())?)
 }
 
-/// The same as [`serve`], for who holds the lock `owner`; `starting` is given up once the server may be joined.
+/// Serves in the slot whose lock `owner` this process holds. Gives `starting` up once clients may join.
 fn serve_at(
     (slot, owner): (&BackgroundSlot, &Lock),
     settings: &ResolvedSettings,
@@ -285,7 +285,7 @@ fn serve_at(
     tracing::info!(%version, %project, pid = about.pid, log = %about.log.display(), "the server is ready");
     events.watch_server(&service.server)?;
     let early = events.hear()?;
-    // No directory of the user's is kept busy.
+    // The working directory must not keep a directory of the user's busy.
     note("enter", Path::new("/"), std::env::set_current_dir("/"));
     let mut departure = ServerExit::Not;
     let mut event = early.into_iter().next().map(Event::Signal);
@@ -314,7 +314,7 @@ fn serve_at(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a service of this process says of itself.
+/// Describes a service of this process.
 pub(crate) fn about(settings: &ResolvedSettings, provisioner: &Provisioner, service: &Service) -> About {
     About {
         control: service.control(),
@@ -328,17 +328,17 @@ pub(crate) fn about(settings: &ResolvedSettings, provisioner: &Provisioner, serv
     }
 }
 
-/// The right to be the one server of a name, and to be found by others.
+/// Right to be the server of a name, and to be found by other processes.
 #[derive(Debug)]
 pub(crate) struct Registration {
     slot: BackgroundSlot,
     _owner: Lock,
-    /// Those who stop servers wait for it.
+    /// Lock on starting. "pgfresh stop" waits for it.
     starting: Option<Lock>,
 }
 
 impl Registration {
-    /// Begins to be the server of that key; the error is the process that is.
+    /// Takes the right to be the server of that key. The inner error is the process that has it.
     pub(crate) fn begin(cache: &Cache, key: &str) -> Result<Result<Self, u32>, Failure> {
         let slot = BackgroundSlot(folder(cache)?.join(key));
         let starting = Some(slot.begin()?);
@@ -369,7 +369,7 @@ impl Drop for Registration {
     }
 }
 
-/// Who of ours listens at that port, in words.
+/// Describes the pgfresh server that listens at that port, if there is one.
 pub(crate) fn at_port(cache: &Cache, port: u16) -> Result<Option<String>, Failure> {
     for slot in slots(cache)? {
         let Some(Found { about, control, .. }) = slot.reach(&slot.about())? else { continue };
@@ -383,22 +383,22 @@ pub(crate) fn at_port(cache: &Cache, port: u16) -> Result<Option<String>, Failur
     Ok(None)
 }
 
-/// Takes over what our standard input is: a share in the right to start, see [`BackgroundSlot::start`].
+/// Takes over standard input, which shares the lock on starting; see [`BackgroundSlot::start`].
 fn inherit_start() -> Result<OwnedFd, Failure> {
     let null = Path::new("/dev/null");
     let starting = io::stdin().as_fd().try_clone_to_owned().attempt("duplicate", Path::new("start.lock"))?;
-    // What we start must not have it.
+    // Child processes must not inherit it.
     sys::replace_stdin(File::open(null).attempt("open", null)?).attempt("open", null)?;
     Ok(starting)
 }
 
-/// The process that has started us, and waits until we may be joined. If it goes before, we do: our setup would run for a client
-/// that is not there. Our guard ends that.
+/// Watch over the process that has started this one, and waits until it may join. If that process dies before, this
+/// one exits: nobody would use the result of the setup. The guard ends the setup, too.
 #[derive(Debug)]
 struct Starter(Arc<AtomicBool>);
 
 impl Starter {
-    /// How often it is looked at.
+    /// Interval between two looks at the pipe.
     const EVERY: Duration = Duration::from_millis(100);
 
     fn watch(needed: bool) -> Result<Self, Failure> {
@@ -406,7 +406,7 @@ impl Starter {
         let known = Arc::clone(&joinable);
         let watch = move || {
             while !known.load(Ordering::SeqCst) {
-                // In this order: it closes the pipe, too, once it has read that we may be joined.
+                // In this order: the starter closes the pipe, too, as soon as it has read that it may join.
                 if sys::is_closed_by_peer(io::stdout()) && !known.load(Ordering::SeqCst) {
                     tracing::info!("the process that has started this one is gone");
                     std::process::exit(1);
@@ -442,15 +442,15 @@ fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
 /// Whether a server goes.
 #[derive(Debug)]
 enum ServerExit {
-    /// It stays.
+    /// The server stays.
     Not,
-    /// It does, and while we hold this lock no process starts another.
+    /// The server ends. No process can start another while this lock lives.
     Alone(Lock),
-    /// It does, and its slot is not there any more, or is another server's: the cache was removed.
+    /// The server ends. Its slot is gone or another server's, because somebody has removed the cache.
     Orphaned,
 }
 
-/// Goes if there was no client for long enough. Those who come at the last moment are waited for.
+/// Decides whether the server ends, after enough time without a client. Waits for clients of the last moment.
 fn leave((slot, owner): (&BackgroundSlot, &Lock), service: &Service, idle: Duration) -> ServerExit {
     if !owner.is_at(&slot.owner()) {
         let is_unused = service.gateway.idle().is_some_and(|since| since >= idle);

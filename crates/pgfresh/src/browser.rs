@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 
 /// Programs in the order in which they are tried: `PROGRAM:PROGRAM…`, each with arguments, `%s` for the address.
 const VARIABLE: &str = "BROWSER";
-/// There where a program can open a window: X, Wayland, and Windows around us.
+/// Variables of systems where a program can open a window: X, Wayland, and Windows around WSL.
 const DISPLAYS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"];
-/// What opens an address in the browser that the desktop's settings name.
+/// Programs that open an address in the browser of the desktop's settings.
 const OPENERS: [&str; 2] = ["xdg-open", "wslview"];
 
-/// Opens `address`, and waits for the program that does. Returns whether there was one.
+/// Opens `address`, and waits for the program that does it. Returns whether a program succeeded.
 pub(crate) fn open(address: &str) -> bool {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(browsers) = set(VARIABLE) {
@@ -31,12 +31,12 @@ pub(crate) fn open(address: &str) -> bool {
 fn succeeds(command: &mut Command) -> bool {
     sys::leave_usual_files(command);
     sys::leave_usual_mask(command);
-    // What steers pgfresh is none of its business.
+    // The control URL has a secret, which the browser does not need.
     command.env_remove(crate::control::VARIABLE);
     command.status().is_ok_and(|status| status.success())
 }
 
-/// A program and its arguments, divided at spaces, unless the whole is a program; no shell reads them.
+/// Splits a browser's command line at spaces, unless the whole is a file. No shell reads it.
 fn split(words: &OsStr, address: &str) -> Option<(OsString, Vec<OsString>)> {
     if Path::new(words).is_file() {
         return Some((words.to_owned(), vec![address.into()]));

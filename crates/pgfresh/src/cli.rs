@@ -35,11 +35,11 @@ pub(crate) use help::command;
 pub(crate) use serve::Serve;
 pub(crate) use template::Template;
 
-/// Reads the command line. Ends the process where help or the version is asked for.
+/// Reads the command line. Prints help or the version and ends the process if the user asks for that.
 pub(crate) fn parse() -> Result<Cli, Failure> {
     let words: Vec<OsString> = std::env::args_os().collect();
     parse_words(&words).map_err(|error| match error.kind() {
-        // A command without its subcommand asks what there is.
+        // A command without its subcommand shows its help.
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             print_aside(error::help_of(&words));
             std::process::exit(i32::from(error::USAGE))
@@ -49,7 +49,7 @@ pub(crate) fn parse() -> Result<Cli, Failure> {
     })
 }
 
-/// Whether the command line, right or wrong, is that of a program that waits for the line of `serve --json`.
+/// Whether the command line, right or wrong, belongs to a program that waits for the line of `serve --json`.
 pub(crate) fn serves_in_json() -> bool {
     let words: Vec<OsString> = std::env::args_os().take_while(|word| word != "--").collect();
     error::command_path(&words) == "pgfresh serve" && words.iter().any(|word| word == "--json")
@@ -192,7 +192,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// How much is said on standard error.
+    /// Returns how much pgfresh writes to standard error.
     pub(crate) fn verbosity(&self) -> Verbosity {
         match (self.quiet, self.verbose) {
             (true, _) => Verbosity::Quiet,
@@ -202,7 +202,7 @@ impl Options {
         }
     }
 
-    /// Whether anything may be downloaded.
+    /// Returns whether pgfresh may download PostgreSQL.
     pub(crate) fn download(&self) -> server::Download {
         if self.no_download || self.download.as_deref() == Some("never") {
             server::Download::Forbidden
@@ -594,7 +594,7 @@ fn soak(text: &str) -> Result<Duration, String> {
 }
 
 impl Command {
-    /// The exit code of a failure of our own: `run` must not be taken for its command.
+    /// Exit code of pgfresh's own failures. `run` has another one, because its command may also end with 1.
     pub(crate) fn exit_code_on_failure(&self) -> u8 {
         if matches!(self, Self::Run(_)) { 125 } else { 1 }
     }

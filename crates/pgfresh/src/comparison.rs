@@ -48,34 +48,34 @@ const COUNTED: [&str; 9] =
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Ended {
     code: u8,
-    /// What its test runner has counted, by word.
+    /// Counts that the test runner has printed, by word.
     counted: BTreeMap<String, u64>,
-    /// Whether it connected to the server.
+    /// Whether the command connected to the server.
     has_session: bool,
 }
 
-/// One of those that have their turns, and all that came of its runs.
+/// Contender of a comparison, with the results of its runs.
 struct Side {
     name: &'static str,
     provisioner: Provisioner,
     ended: RefCell<Vec<Ended>>,
-    /// Tests that failed in all of its runs; none before the first run.
+    /// Tests that failed in all of its runs. `None` before the first run.
     failed: RefCell<Option<BTreeSet<String>>>,
     last_lines: RefCell<String>,
 }
 
-/// What is run, and how its databases are treated.
+/// Command of a comparison, with the options of its service.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     command: &'a [OsString],
     env: &'a [Variable],
     service: &'a ServiceArguments,
     port: u16,
-    /// Whether signals end us: while the command runs, they are passed on to it.
+    /// Whether signals end pgfresh. They go to the command while that runs.
     between_runs: &'a Arc<AtomicBool>,
 }
 
-/// Lets SIGTERM and SIGHUP end us, as long as the flag is up. SIGINT is the progress's.
+/// Lets SIGTERM and SIGHUP end pgfresh, as long as the flag is up. [`TerminalProgress`] handles SIGINT.
 fn end_by_signals() -> Result<Arc<AtomicBool>, Failure> {
     let ends = Arc::new(AtomicBool::new(true));
     for signal in [SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal)) {
@@ -153,7 +153,8 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
     Ok(if progress.is_cancelled() { ExitCode::from(INTERRUPTED) } else { worst(&sides) })
 }
 
-/// Each side runs the job in its turn. What is finished goes to `progress`. Says what processors were short meanwhile.
+/// Lets each side run the job in its turn. `progress` gets finished rounds. Returns the lack of processors meanwhile,
+/// too.
 fn take_turns(
     settings: &ResolvedSettings,
     job: Job<'_>,
@@ -244,7 +245,7 @@ impl Side {
     }
 }
 
-/// What test runners count in `text`: "272 passed", "Tests: 3 failed", "ok. 7 passed"; the sums by word.
+/// Sums up the counts that test runners print in `text`, by word: "272 passed", "Tests: 3 failed", "ok. 7 passed".
 fn counted(text: &str) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for line in text.lines() {
@@ -262,22 +263,22 @@ fn counted(text: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-/// What came of all sides; the first is what the others are compared with.
+/// Results of all sides. The first side is the reference.
 struct Comparison<'a> {
     timed: &'a [Timed],
     sides: &'a [Side],
     command: &'a [OsString],
-    /// Of processors, meanwhile.
+    /// Lack of processors during the runs.
     shortage: Shortage,
 }
 
 impl Comparison<'_> {
-    /// Whether all runs that ended did so well: what fails early is quick, and no gain.
+    /// Whether all finished runs succeeded. A run that fails early is quick, which is no gain.
     fn has_succeeded(&self) -> bool {
         self.sides.iter().all(|side| side.ended.borrow().iter().all(|ended| ended.code == 0))
     }
 
-    /// Says in how many runs the command connected to no server, if there are any.
+    /// Describes in how many runs the command did not connect to the server. `None` if it always did.
     fn unused(&self) -> Option<String> {
         let (mut all, mut unused) = (0, 0);
         for side in self.sides {
@@ -307,7 +308,7 @@ impl Comparison<'_> {
         Some((Factor::of(&ratios)?, ratios))
     }
 
-    /// The gain in words: with its interval, or else with what it is of: the extremes of so few rounds.
+    /// Formats the gain, and beside it the extremes if there are too few rounds for an interval.
     fn gain_in_words(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(String, String)> {
         Some(match self.gain(ours, of)? {
             (factor @ Factor::Interval(_), _) => (factor.to_string(), String::new()),

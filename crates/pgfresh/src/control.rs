@@ -15,20 +15,20 @@ use ureq::typestate::AgentScope;
 
 use crate::failure::Failure;
 
-/// Where the control API is and its secret: `http://:SECRET@127.0.0.1:PORT`.
+/// Variable with the URL of the control API and its secret: `http://:SECRET@127.0.0.1:PORT`.
 pub(crate) const VARIABLE: &str = "PGFRESH_CONTROL";
-/// How long an answer may take: a copy of a large template is the longest.
+/// Timeout of a request: a copy of a large template takes longest.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
-/// Bytes of an answer: the rows of a comparison are the longest.
+/// Most bytes of a response: the rows of a comparison take most.
 const LONGEST_ANSWER: u64 = 64 << 20;
 
-/// A pgfresh that runs.
+/// Client of a running pgfresh's control API.
 #[derive(Debug)]
 pub(crate) struct Control {
     agent: Agent,
     address: SocketAddr,
     secret: String,
-    /// Whether it is the one that the variable names.
+    /// Whether [`VARIABLE`] names the server.
     is_named: bool,
     _visit: Option<TcpStream>,
 }
@@ -40,12 +40,12 @@ impl Control {
         text.map(|text| Ok(Self { is_named: true, ..Self::at(&text)? })).transpose()
     }
 
-    /// The same, or else the one that `other` finds.
+    /// Returns the server of this run, or else the one that `other` finds.
     pub(crate) fn of_this_run_or(other: impl FnOnce() -> Result<Self, Failure>) -> Result<Self, Failure> {
         Self::of_this_run()?.map_or_else(other, Ok)
     }
 
-    /// The one at `text`: `http://:SECRET@127.0.0.1:PORT`.
+    /// Parses a control URL: `http://:SECRET@127.0.0.1:PORT`.
     pub(crate) fn at(text: &str) -> Result<Self, Failure> {
         let unreadable =
             || Failure::new(format!("cannot read {VARIABLE}: it is not http://:SECRET@HOST:PORT"));
@@ -54,17 +54,17 @@ impl Control {
         Ok(Self { agent: config.into(), address, secret, is_named: false, _visit: None })
     }
 
-    /// The same with a connection that says nothing: as long as this lives, it counts as a client.
+    /// Opens a silent connection, so that the server counts this as a client as long as the value lives.
     pub(crate) fn visit(self) -> io::Result<Self> {
         Ok(Self { _visit: Some(TcpStream::connect(self.address)?), ..self })
     }
 
-    /// How to reach `database` through it.
+    /// Returns the address of `database` on this server.
     pub(crate) fn address(&self, database: &str) -> Address {
         Address::at(self.address, Some(self.secret.clone()), database)
     }
 
-    /// The live page at `page` for a browser, without the secret.
+    /// Returns a URL of the live page `page` for a browser, without the secret.
     pub(crate) fn invite(&self, page: &str) -> String {
         api::invite(page, &self.secret)
     }
@@ -124,7 +124,7 @@ impl Control {
     }
 }
 
-/// Of an agent that asks no proxy: what it talks to is on this machine, or has an address that the user has named.
+/// Configures an agent without a proxy: the server is on this machine, or at an address that the user has named.
 fn direct() -> ConfigBuilder<AgentScope> {
     Agent::config_builder().proxy(None)
 }
@@ -133,7 +133,7 @@ fn failed(what: impl Display) -> Failure {
     Failure::new(format!("could not talk to the server of pgfresh: {what}"))
 }
 
-/// A database's place in the API.
+/// Returns the path of a database in the API.
 pub(crate) fn path_of(database: &str, action: &str) -> String {
     format!("/v1/databases/{}{action}", percent_encode(database))
 }

@@ -1,4 +1,4 @@
-//! The disk in question: which directory on it is examined, and where the machine says what it is.
+//! Disk that a command examines: its directory and its sensors.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,13 @@ use crate::failure::Failure;
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
-/// Where the machine shows itself, unless these stand in for it.
+/// Returns the roots of the system's files, `/sys` and `/proc` by default.
 pub(crate) fn roots(sysfs: Option<PathBuf>, procfs: Option<PathBuf>) -> Roots {
     let defaults = Roots::default();
     Roots { sysfs: sysfs.unwrap_or(defaults.sysfs), procfs: procfs.unwrap_or(defaults.procfs) }
 }
 
-/// The directory that was named, or where a server's data would live on disk.
+/// Returns the directory that the user has named, or else the place of data on disk.
 pub(crate) fn path(settings: &ResolvedSettings, named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         return Ok(path.to_owned());
@@ -30,7 +30,7 @@ pub(crate) fn path(settings: &ResolvedSettings, named: Option<&Path>) -> Result<
     Ok(place.map_err(ProvisionError::from)?.root().to_owned())
 }
 
-/// The sensors of the disk that a directory lies on; `None` if that cannot be told.
+/// Finds the sensors of the disk below a directory. `None` if the stack of devices is unknown.
 pub(crate) fn sensors(disk: &Path, roots: &Roots) -> Option<Sensors> {
     let stack = Stack::below(roots, &Mount::of(roots, disk).ok()?);
     let Bottom::Disks(disks) = stack.bottom else { return None };

@@ -1,4 +1,4 @@
-//! What a failed test leaves beside its database: the last statements that it ran.
+//! Last statements of failed tests, which pgfresh keeps beside their databases.
 //!
 //! ```text
 //! KEPT/statements    names and statements as JSON, from the run that kept them to the background server that goes on
@@ -15,25 +15,25 @@ use crate::aside::aside;
 use crate::failure::Failure;
 
 const FILE: &str = "statements";
-/// Statements that are shown without being asked for.
+/// Number of statements that pgfresh shows of each test.
 const SHOWN: usize = 5;
 /// Columns of a statement.
 const WIDTH: usize = 100;
 
-/// Writes what is known of the databases in the run directory `kept`, for who goes on with it.
+/// Writes the kept databases into the run directory `kept`, for the server that goes on with them.
 pub(crate) fn write(kept: &Path, databases: &[KeptDatabase]) -> Result<(), Failure> {
     let path = kept.join(FILE);
     let text = serde_json::to_string(databases).map_err(|error| Failure::new(error.to_string()))?;
     Ok(fs::write(&path, text).attempt("write", &path)?)
 }
 
-/// Reads what [`write`] wrote; nothing if there is nothing to be read.
+/// Reads the file of [`write`]. Empty if there is none, or an unreadable one.
 pub(crate) fn read(kept: &Path) -> Vec<KeptDatabase> {
     let text = fs::read_to_string(kept.join(FILE)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Says where the databases of failed tests are, each with its test and what that ran last, and how to see what that changed.
+/// Prints the databases of failed tests: URL, test, last statements, and the command that shows the changes.
 pub(crate) fn tell(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
     match kept.len() {
         1 => aside!("pgfresh: kept the database of a failed test"),

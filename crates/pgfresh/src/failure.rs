@@ -92,7 +92,7 @@ impl Failure {
         ExitCode::from(self.code.unwrap_or(usual))
     }
 
-    /// The same as a line of JSON, as the HTTP API has its errors.
+    /// Returns the failure as JSON in the form of the HTTP API's errors.
     pub(crate) fn to_json(&self) -> Value {
         let mut error = json!({ "message": without_numbers(&self.message) });
         let detail = self.detail.as_deref().map(without_numbers);
@@ -104,19 +104,19 @@ impl Failure {
         json!({ "error": error })
     }
 
-    /// The failure in such a value.
+    /// Reads a failure from such a value.
     pub(crate) fn from_json(value: &Value) -> Option<Self> {
         let word = |name: &str| value["error"][name].as_str().map(str::to_owned);
         let failure = Self::new(word("message")?).detail(word("detail")).hint(word("hint"));
         Some(failure.sqlstate(word("code")))
     }
 
-    /// The same for a log.
+    /// Formats the failure on one line, for a log.
     pub(crate) fn on_one_line(&self) -> String {
         self.to_string().trim_end().replace('\n', " ")
     }
 
-    /// What failed, and why, and why that.
+    /// Makes a failure from an error and its causes.
     fn of(error: &dyn Error) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();

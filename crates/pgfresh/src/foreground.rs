@@ -20,38 +20,38 @@ use sys::{ProcessHandle, Signal};
 use crate::aside::aside;
 use crate::failure::Failure;
 
-/// What happens while we wait.
+/// Event during a wait.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A signal came to us.
+    /// This process has received a signal.
     Signal(Origin),
-    /// The command ended.
+    /// The command has ended.
     Ended(io::Result<ExitStatus>),
-    /// All processes of the server are gone.
+    /// All processes of the server have ended.
     ServerGone,
-    /// The process that started us has closed our standard input.
+    /// The process that started this one has closed its standard input.
     LifelineClosed,
 }
 
-/// Where events come in.
+/// Channel of events.
 #[derive(Debug)]
 pub(crate) struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
-    /// Those that have come wait in here, until [`Events::hear`].
+    /// Signal handler. Signals wait in it until [`Events::hear`].
     signals: Option<SignalsInfo<WithOrigin>>,
     handle: Handle,
 }
 
 impl Drop for Events {
-    /// Ends the thread that waits for signals, which are left alone from then on.
+    /// Ends the thread that waits for signals. Later signals have no effect.
     fn drop(&mut self) {
         self.handle.close();
     }
 }
 
 impl Events {
-    /// Takes over SIGINT, SIGTERM and SIGHUP. What was ignored stays so, for the command as well.
+    /// Takes over SIGINT, SIGTERM and SIGHUP. A signal that was ignored stays so, for the command as well.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let (sender, receiver) = channel();
         let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal));
@@ -60,7 +60,7 @@ impl Events {
         Ok(Self { sender, receiver, handle: signals.handle(), signals: Some(signals) })
     }
 
-    /// Makes events of signals from now on. Returns those that have come before.
+    /// Makes events of signals from now on. Returns the signals that came before.
     pub(crate) fn hear(&mut self) -> Result<Vec<Origin>, Failure> {
         let Some(mut signals) = self.signals.take() else { return Ok(Vec::new()) };
         let early = signals.pending().collect();
@@ -100,7 +100,7 @@ impl Events {
         self.receiver.recv().unwrap_or(Event::LifelineClosed)
     }
 
-    /// The same, for `patience` at most.
+    /// Waits for the next event, for at most `patience`.
     pub(crate) fn next_within(&self, patience: Duration) -> Option<Event> {
         self.receiver.recv_timeout(patience).ok()
     }
@@ -111,7 +111,7 @@ impl Events {
     }
 }
 
-/// Ends this process as soon as its standard input ends, whatever it is doing: who started it has gone. Guards end what it runs.
+/// Ends this process as soon as its standard input ends: its starter is gone then. Guards clean up after it.
 pub(crate) fn end_with_lifeline() -> Result<(), Failure> {
     start(|| {
         // An error is an end, too.
@@ -122,17 +122,17 @@ pub(crate) fn end_with_lifeline() -> Result<(), Failure> {
     })
 }
 
-/// Has a thread of its own do `work`.
+/// Starts a thread that does `work`.
 fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<(), Failure> {
     thread::Builder::new().spawn(work).attempt("start", Path::new("thread"))?;
     Ok(())
 }
 
-/// Runs `command` in our process group until it ends, and passes on the signals that are sent to us alone. The end of
-/// `server` is told of.
+/// Runs `command` in this process group until it ends, and passes on the signals that only this process received.
+/// Prints a message if `server` ends meanwhile.
 ///
-/// Returns the code for our own exit: the command's, or 128 and the number of the signal that ended it. Call it from
-/// the main thread: the command is ended when that ends.
+/// Returns the code for pgfresh's own exit: the command's, or 128 plus the number of the signal that ended it. Must
+/// run in the main thread, because the command ends with its thread.
 pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, Failure> {
     let mut events = Events::listen()?;
     sys::die_with_parent(&mut command);
@@ -140,7 +140,8 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     sys::leave_usual_mask(&mut command);
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let handle = ProcessHandle::of(&child).map_err(|error| cannot_run(command.get_program(), &error))?;
-    // Handlers run in this thread: what came before the command was there, to hear it itself, is known by now.
+    // Handlers run in this thread, so it knows by now of each signal before the command's start. The command missed
+    // these.
     events.hear()?.iter().for_each(|origin| send(origin, &handle));
     events.watch_child(child)?;
     if let Some(server) = server {
@@ -149,7 +150,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     let mut said = false;
     loop {
         let event = events.next();
-        // What ends with the postmaster does so shortly before the kernel says that it has ended.
+        // A command can fail for lack of the server shortly before the kernel reports the postmaster's end.
         let is_gone = |server: &&Server| match &event {
             Event::ServerGone => true,
             Event::Ended(Ok(status)) if !status.success() => !server.is_alive() || !server.is_listening(),

@@ -1,5 +1,5 @@
-//! Logs of what happens in the background: which records are kept (`-vv`, `PGFRESH_LOG`), and where they go. Commands
-//! write them to standard error, the background server to a file. Times are in UTC.
+//! Logs: filters records by `-vv` or `PGFRESH_LOG`, and writes them. Commands write to standard error, the background
+//! server to a file. Times are in UTC.
 
 use std::env::{self, VarError};
 use std::io;
@@ -15,24 +15,24 @@ use crate::failure::Failure;
 use crate::log_file::LogFile;
 use crate::output::Verbosity;
 
-/// Which records are kept: `LEVEL` or `TARGET=LEVEL`, separated by commas.
+/// Variable with the filter: `LEVEL` or `TARGET=LEVEL`, separated by commas.
 const VARIABLE: &str = "PGFRESH_LOG";
-/// What writes records.
+/// Crates that write records.
 const TARGETS: [&str; 15] = [
     "api", "bench", "diff", "doctor", "gateway", "lease", "pgfresh", "pgwire", "profile", "remote", "report",
     "server", "storage", "sys", "template",
 ];
-/// What the background server keeps by default.
+/// Default level of the background server.
 const USUAL: LevelFilter = LevelFilter::INFO;
 /// Bytes of each of the background server's two log files.
 const FILE_SIZE: usize = 4 << 20;
 
-/// Which records are kept.
+/// Filter of records. `None` drops all of them.
 #[derive(Debug)]
 pub(crate) struct LogFilter(Option<Targets>);
 
 impl LogFilter {
-    /// As `PGFRESH_LOG` says, or else as `-vv` does.
+    /// Reads the filter from `PGFRESH_LOG`, or else from `-vv`.
     pub(crate) fn new(verbosity: Verbosity) -> Result<Self, Failure> {
         let text = match env::var(VARIABLE) {
             Err(VarError::NotPresent) => String::new(),

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     if server::guard_main() {
         return ExitCode::SUCCESS;
     }
-    // Before anything is made, opened or started.
+    // This must come before the process makes, opens or starts anything.
     sys::make_private();
     sys::raise_files();
     settings::take_signing_key();
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     result.unwrap_or_else(|failure| end(&failure, on_failure))
 }
 
-/// Says why the command has failed; to a program that expects a line of JSON, in such a line, too. Returns the exit code.
+/// Prints the failure, also as a line of JSON to a program that expects one. Returns the exit code.
 fn end(failure: &Failure, usual: u8) -> ExitCode {
     let code = failure.report(usual);
     // Last: the program may end us once it has the line.

@@ -20,26 +20,26 @@ use crate::service::{ServeOptions, Service};
 use crate::settings::{Password, ResolvedSettings};
 use crate::startup;
 
-/// What is remembered of a server while it does not run.
+/// Stored facts of a server with a name, for its next start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Remembered {
     name: String,
-    /// The project.
+    /// Folder of the project.
     folder: PathBuf,
     port: u16,
     password: String,
-    /// Whether its data were made to the end.
+    /// Whether the data directory is complete.
     complete: bool,
-    /// The one that the template's setup made.
+    /// Database that the template's setup made.
     database: String,
-    /// Of PostgreSQL, when it ran last.
+    /// Version of PostgreSQL at the last start.
     version: String,
     major: u32,
-    /// Of the template that the data come from, or that was last said to have changed.
+    /// Fingerprint of the template that the data come from, or of the change that pgfresh last reported.
     fingerprint: String,
 }
 
-/// Such a server that runs.
+/// Running server with a name.
 #[derive(Debug)]
 pub(crate) struct NamedServer {
     pub(crate) provisioner: Provisioner,
@@ -49,7 +49,7 @@ pub(crate) struct NamedServer {
 }
 
 impl NamedServer {
-    /// Starts it on its data, or on new ones from the template if it has none, or if they are to be discarded.
+    /// Starts the server on its data. Makes new data from the template if it has none, or if `reset` discards them.
     pub(crate) fn start(
         settings: &ResolvedSettings,
         name: &str,
@@ -191,13 +191,13 @@ fn recall(data: &PersistentData) -> Result<Option<Remembered>, Failure> {
     })
 }
 
-/// What tells a server from those of other names and projects; the same in every version.
+/// Computes the key of a slot from name and project. It is equal in all versions of pgfresh.
 fn key(settings: &ResolvedSettings, name: &str) -> String {
     let project = blake3::hash(settings.folder.as_os_str().as_encoded_bytes()).to_hex();
     format!("{name}-{}", &project[..16])
 }
 
-/// Says who has the port, before anything is started.
+/// Fails with the name of the program that has the port, before anything starts.
 fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

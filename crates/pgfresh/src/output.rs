@@ -1,4 +1,4 @@
-//! Standard output, whose reader may have seen enough: `pgfresh template list | head -1`; and how much is said beside it.
+//! Standard output, whose reader may close it early, as in `pgfresh template list | head -1`; and the verbosity.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
@@ -6,19 +6,19 @@ use std::process;
 
 use crate::failure::Failure;
 
-/// What shells say of a command that wrote to a closed pipe: 128 and SIGPIPE's number.
+/// Exit code of a command that wrote to a closed pipe, as shells have it: 128 and SIGPIPE's number.
 const READER_GONE: i32 = 141;
 
-/// How much is said on standard error.
+/// Amount of messages on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
-    /// Nothing but errors.
+    /// Errors only.
     Quiet,
-    /// What is rare or takes long.
+    /// Events that are rare or take long.
     Normal,
-    /// What is done, where, why, and how long it takes.
+    /// Each action with its place, reason and duration.
     Verbose,
-    /// What happens in the background, too.
+    /// Events in the background, too.
     Background,
 }
 
@@ -32,19 +32,19 @@ impl Verbosity {
     }
 }
 
-/// Writes `text` as it is. Ends the process if that is impossible.
+/// Writes `text` to standard output. Ends the process on a failure.
 pub(crate) fn print(text: impl Display) {
     // A server that we may have is cleared away by its guard.
     try_print(text).unwrap_or_else(|error| end(&error));
 }
 
-/// The same for what is undone if the reader cannot learn of it.
+/// Writes `text` to standard output. Returns the error to a caller that has something to undo.
 pub(crate) fn try_print(text: impl Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
     write!(out, "{text}").and_then(|()| out.flush())
 }
 
-/// Ends the process because of an `error` of [`try_print`]: quietly if the reader has closed its end.
+/// Ends the process after an `error` of [`try_print`]: quietly if the reader has closed its end.
 pub(crate) fn end(error: &io::Error) -> ! {
     if error.kind() == ErrorKind::BrokenPipe {
         process::exit(READER_GONE);

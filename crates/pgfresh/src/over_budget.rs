@@ -1,4 +1,4 @@
-//! Tests that went beyond their budget, as the user is told of them.
+//! Messages about tests that exceeded their budget.
 
 use gateway::TestOverBudget;
 use serde_json::Value;
@@ -6,10 +6,10 @@ use server::printable;
 
 use crate::aside::aside;
 
-/// The exit code where nothing else has failed.
+/// Exit code if nothing else has failed.
 pub(crate) const EXIT: u8 = 1;
 
-/// Says which tests did, and what they ran; there are `more` of them.
+/// Prints the tests and their statements. `more` is the number of tests that the list leaves out.
 pub(crate) fn tell(tests: &[TestOverBudget], more: usize) {
     match tests.len() + more {
         1 => aside!("pgfresh: a test exceeded its budget"),

@@ -1,4 +1,4 @@
-//! Profiling a service of ours: what the server shows, and exactly what each session ran.
+//! Profile of pgfresh's own service: the server's statistics, and the exact statements of each session.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::failure::Failure;
 use crate::service::Service;
 use crate::user_command;
 
-/// How many new databases are asked for after a short suite and after a long one, to see what one costs: a hundredth of its time
-/// may go into that.
+/// Number of new databases that measure the cost of one, after a short and after a long suite. The measurement may
+/// take a hundredth of the suite's time.
 const TRIALS: [u32; 2] = [4, 8];
-/// The shortest that is long.
+/// Least duration of a long suite.
 const LONG: Duration = Duration::from_secs(15);
 
-/// A service that is watched.
+/// Running profile of a service.
 pub(crate) struct Watch {
     recorder: Recorder,
 }
@@ -32,7 +32,7 @@ impl Watch {
         })
     }
 
-    /// Stops watching. `command` is what was run meanwhile.
+    /// Ends the profile. `command` is the one that ran meanwhile.
     pub(crate) fn end(self, service: &Service, command: &[OsString]) -> Result<Profile, Failure> {
         let recording = self.recorder.stop()?;
         let [few, many] = TRIALS;
@@ -88,8 +88,8 @@ fn feed(log: EventLog) -> Feed {
     })
 }
 
-/// What the first session in a new database costs a client, in seconds. The first ones that are asked for are ready; the later half
-/// are made meanwhile, and count.
+/// Measures the first session in a new database, in seconds. Ready databases serve the first half of the trials. Only
+/// the later half counts, whose databases pgfresh makes meanwhile.
 fn fresh_database(service: &Service, trials: u32) -> Option<f64> {
     let times = (0..trials).map(|trial| {
         let name = format!("profile_{}_{trial}", std::process::id());

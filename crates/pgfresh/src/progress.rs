@@ -1,4 +1,4 @@
-//! What is said while something takes long: lines that stay, and on a terminal one that does not.
+//! Progress messages: permanent lines, and on a terminal one that changes.
 
 use std::cell::Cell;
 use std::io::{IsTerminal, Write as _, stderr};
@@ -11,20 +11,20 @@ use template::{BuildPlan, CachedTemplate, Step};
 use crate::aside::aside;
 use crate::output::Verbosity;
 
-/// What is shorter than this is not worth a line that moves.
+/// Duration from which a step gets a changing line.
 const QUIET_TIME: Duration = Duration::from_secs(1);
-/// How many changes are named.
+/// Most changes that a message names.
 const NAMED: usize = 3;
 
-/// A line on a terminal that is written over and over, and is gone in the end.
+/// Line on a terminal that pgfresh overwrites and finally erases.
 #[derive(Default)]
 pub(crate) struct StatusLine(Cell<bool>);
 
-/// What is rare or takes long is said on standard error, unless the user wants it quiet.
+/// Returns a function that prints steps on standard error, unless the user wants it quiet.
 pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
     let terminal = stderr().is_terminal();
     let status = StatusLine::default();
-    // Since when bytes are copied.
+    // Begin of the copy.
     let copying = Cell::new(None);
     move |step| {
         if verbosity.is_quiet() {
@@ -84,7 +84,7 @@ impl StatusLine {
         self.show_with(line, "");
     }
 
-    /// The same with `hint` behind it, which is shown whole or not at all.
+    /// Shows the line with `hint` behind it. Leaves the hint out if it does not fit.
     pub(crate) fn show_with(&self, line: &str, hint: &str) {
         let width = sys::terminal_width().unwrap_or(80);
         to_terminal(&format!("\r{}\x1b[K", fitting(line, hint, width.saturating_sub(1))));
@@ -187,12 +187,12 @@ fn waiting(name: &str, who: &str) -> String {
     format!("waiting for template \"{name}\", which another {who} is building")
 }
 
-/// What is new of files that were added.
+/// Formats the files that an incremental build adds.
 pub(crate) fn incremental(added: &[String]) -> String {
     format!("new {}", some_of(added))
 }
 
-/// The first of many changes.
+/// Joins the first of many changes.
 pub(crate) fn some_of(changes: &[String]) -> String {
     let named = changes[..changes.len().min(NAMED)].join(", ");
     match changes.len().saturating_sub(NAMED) {

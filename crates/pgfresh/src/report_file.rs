@@ -1,4 +1,4 @@
-//! Where reports go: files, standard output, the summary on standard error.
+//! Destinations of reports: files, standard output, and a summary on standard error.
 
 use std::env;
 use std::fmt::Display;
@@ -12,10 +12,10 @@ use crate::aside::print_aside;
 use crate::failure::Failure;
 use crate::output;
 
-/// Where GitHub wants Markdown that it shows beside a job. Source: its manual, "Workflow commands".
+/// Variable for the file with the Markdown that GitHub shows beside a job. Source: its manual, "Workflow commands".
 const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
-/// A file for a report, and what its name says of its format.
+/// File for a report, in the format of its extension.
 #[derive(Debug, Clone)]
 pub(crate) struct ReportFile {
     pub(crate) path: PathBuf,
@@ -33,7 +33,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The report in that format. `page` is what HTML is made of.
+    /// Renders the report in this format. `page` makes the HTML.
     pub(crate) fn render(self, report: &Report, page: &dyn Fn() -> String) -> String {
         match self {
             Self::Html => page(),
@@ -47,7 +47,7 @@ impl Format {
 }
 
 impl ReportFile {
-    /// The file of that name, which says the format.
+    /// Parses a path, whose extension determines the format.
     pub(crate) fn named(text: &str) -> Result<Self, String> {
         let path = PathBuf::from(text);
         let format = match path.extension().and_then(|extension| extension.to_str()) {
@@ -61,7 +61,7 @@ impl ReportFile {
         Ok(Self { path, format })
     }
 
-    /// The same, of what knows tests: JUnit XML lists them.
+    /// Parses a path like [`Self::named`], and also takes JUnit XML, which lists tests.
     pub(crate) fn of_tests(text: &str) -> Result<Self, String> {
         let path = PathBuf::from(text);
         match path.extension().and_then(|extension| extension.to_str()) {
@@ -70,10 +70,10 @@ impl ReportFile {
         }
     }
 
-    /// Writes the report. A program that reads the file meanwhile sees the one before or this one, never half of it.
+    /// Writes the report in one step: a program that reads the file meanwhile never sees half of it.
     pub(crate) fn write(&self, report: &Report, page: &dyn Fn() -> String) -> Result<(), Failure> {
         let text = self.format.render(report, page);
-        // Where a link leads; it stays.
+        // The target of a link changes, and the link stays.
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         let written = if path.is_file() || !path.exists() {
             let mut new = path.clone().into_os_string();

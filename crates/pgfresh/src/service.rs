@@ -31,28 +31,28 @@ pub(crate) struct ServeOptions {
     /// 0 is any that is free.
     pub(crate) port: u16,
     pub(crate) listen: IpAddr,
-    /// What the URLs name that clients get, if not where it listens.
+    /// Host in the URLs that clients get, if it differs from the one that the gateway listens on.
     pub(crate) advertised: Option<Advertised>,
-    /// What TLS is offered with, if it is.
+    /// Certificate for TLS. `None` offers no TLS.
     pub(crate) certificate: Option<Arc<ServerCertificate>>,
-    /// A random one if nothing is said.
+    /// Password of the server. `None` means a random one.
     pub(crate) password: Option<Password>,
-    /// Whether recycled databases are compared with their template.
+    /// Whether pgfresh compares recycled databases with their template.
     pub(crate) paranoid: bool,
-    /// What becomes of the databases of failed tests.
+    /// Treatment of the databases of failed tests.
     pub(crate) on_failure: OnFailure,
-    /// The names of databases that clients create by connecting to them.
+    /// Names of databases that clients create by connecting to them.
     pub(crate) names: NameRules,
-    /// How leases are isolated that do not say.
+    /// Isolation of leases that do not choose one.
     pub(crate) isolation: Isolation,
-    /// How long a database outlives its last session.
+    /// Time for which a database outlives its last session.
     pub(crate) linger: Duration,
-    /// What each test may do in its database.
+    /// Budget of each test.
     pub(crate) budget: Budget,
 }
 
 impl ServeOptions {
-    /// With what the settings say of leases and of the password.
+    /// Takes the options of leases and the password from the settings.
     pub(crate) fn new(settings: &ResolvedSettings) -> Result<Self, Failure> {
         Ok(Self {
             port: 0,
@@ -69,7 +69,7 @@ impl ServeOptions {
         })
     }
 
-    /// The same, on that address: one that other machines reach needs a password that clients can be told.
+    /// Sets address, port and certificate. A server that other machines can reach needs a chosen password.
     pub(crate) fn on(self, listen: IpAddr, arguments: &Serve) -> Result<Self, Failure> {
         if !listen.is_loopback() && self.password.is_none() {
             let failure = Failure::new(format!("cannot listen on {listen} without a password"));
@@ -104,7 +104,7 @@ impl ServeOptions {
         }
     }
 
-    /// The same, as careful as the command line says, and with TLS if it says so.
+    /// Sets the options of the command line for safety and for TLS.
     pub(crate) fn with(self, arguments: &ServiceArguments) -> Result<Self, Failure> {
         let on_failure = if arguments.keep_failed { OnFailure::Keep } else { OnFailure::Release };
         let certificate = arguments.tls.then(ServerCertificate::generate).transpose()?.map(Arc::new);
@@ -112,42 +112,42 @@ impl ServeOptions {
     }
 }
 
-/// What serves clients.
+/// Running service: server, gateway and leases.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) gateway: Gateway,
-    /// Where databases of failed tests are kept.
+    /// Statements and databases of failed tests. `None` if the service does not keep them.
     history: Option<Arc<StatementHistory>>,
-    /// What each test has run, where that is wanted.
+    /// Recorder of the statements of each test, for a profile.
     pub(crate) recorder: Arc<StatementRecorder>,
     pub(crate) leases: Leases,
-    /// Behind it.
+    /// Server behind the gateway.
     pub(crate) server: Server,
-    /// The database of the usual URL.
+    /// Database of the default URL.
     pub(crate) database: String,
-    /// The file of the root certificate, where we made one.
+    /// File of the root certificate, if pgfresh has made it.
     pub(crate) root_certificate: Option<PathBuf>,
-    /// What it took until it was there.
+    /// Durations of the start.
     pub(crate) times: Times,
 }
 
-/// What it took until a server was there.
+/// Durations of a server's start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    /// Looking up what it starts from, and making that if need be.
+    /// Time for the look-up of the template, and for its build if it was missing.
     pub(crate) template: Duration,
-    /// From then to its first answer.
+    /// Time from then to the server's first answer.
     pub(crate) boot: Duration,
 }
 
-/// What leases are copies of: the server's templates, and what CREATE DATABASE copies everywhere, for clients that want an
-/// empty one.
+/// Returns the databases that leases can copy: those of the templates, and template1 for clients that want an empty
+/// database.
 fn templates(names: &[String]) -> Vec<TemplateDatabase> {
     let names = names.iter().map(String::as_str).chain(["template1"]);
     names.map(|name| TemplateDatabase { name: name.to_owned(), database: name.to_owned() }).collect()
 }
 
-/// The password that the user has chosen, or else a random one.
+/// Returns the user's password, or else a random one.
 fn secret(password: Option<Password>) -> Result<String, Failure> {
     match password {
         Some(Password(password)) => Ok(password),
@@ -156,7 +156,7 @@ fn secret(password: Option<Password>) -> Result<String, Failure> {
     }
 }
 
-/// Writes the root of our own certificate where clients can read it.
+/// Writes the root of pgfresh's own certificate to a file that clients can read.
 fn write_root(certificate: Option<&ServerCertificate>, server: &Server) -> Result<Option<PathBuf>, Failure> {
     let Some(root) = certificate.and_then(ServerCertificate::root) else { return Ok(None) };
     let path = server.run().path().join("root.crt");
@@ -203,7 +203,8 @@ impl Service {
             let leases = leases.clone();
             move || leases.server_gone()
         })?;
-        // A suite may migrate it in one process and test it in the next. What is rolled back is not kept for that.
+        // A suite may migrate a database in one process and test it in the next. Rollback isolation cannot keep it
+        // for that.
         for name in names.iter().filter(|_| serve_options.isolation == Isolation::Clone) {
             leases.retain(name);
         }
@@ -237,17 +238,18 @@ impl Service {
         self.access().address_of(database)
     }
 
-    /// How programs on this machine reach the server, whatever others are told.
+    /// Returns the address for programs on this machine, even if other clients get another one.
     pub(crate) fn local_address(&self) -> Address {
         self.access().local_address_of("")
     }
 
-    /// All addresses, and the secret.
+    /// Returns all addresses and the secret.
     pub(crate) fn access(&self) -> &Access {
         self.gateway.access()
     }
 
-    /// What a command can steer it by: the variable that [`crate::control`] looks for. And whom it may trust, by TLS.
+    /// Sets the variables of a command that uses this service: that of [`crate::control`], and the trusted root for
+    /// TLS.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         command.env(crate::control::VARIABLE, self.control());
         if let Some(root) = &self.root_certificate {
@@ -255,19 +257,19 @@ impl Service {
         }
     }
 
-    /// The address of the HTTP API, with its secret.
+    /// Returns the address of the HTTP API, with its secret.
     pub(crate) fn control(&self) -> String {
         self.local_address().control_url()
     }
 
-    /// The databases of failed tests that were kept.
+    /// Returns the databases of failed tests.
     pub(crate) fn failed(&self) -> Vec<KeptDatabase> {
         let Some(history) = &self.history else { return Vec::new() };
         history.forget_gone(&self.leases);
         history.kept()
     }
 
-    /// Takes note of databases that another service has kept.
+    /// Takes over databases that another service has kept.
     pub(crate) fn remember(&self, kept: Vec<KeptDatabase>) {
         let templates: BTreeSet<_> =
             kept.iter().filter_map(|database| database.template.as_deref()).collect();

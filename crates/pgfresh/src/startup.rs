@@ -15,29 +15,29 @@ use crate::progress;
 use crate::service::{ServeOptions, Service};
 use crate::settings::{PushPolicy, RemoteSettings, ResolvedSettings, SIGNING_KEY, signing_key};
 
-/// How much is said on standard error.
+/// Prints a line on standard error if the user wants details.
 fn say(verbosity: Verbosity, line: impl FnOnce() -> String) {
     if verbosity.is_verbose() {
         aside!("pgfresh: {}", line());
     }
 }
 
-/// The cache at `path`, or else at its usual place.
+/// Returns the cache at `path`, or else at its default place.
 pub(crate) fn cache(path: Option<&Path>) -> Result<Cache, Failure> {
     Ok(Cache::locate(path)?)
 }
 
-/// Finds what servers are made with.
+/// Finds the programs, cache and account for the settings and their template.
 pub(crate) fn provisioner(settings: &ResolvedSettings) -> Result<Provisioner, Failure> {
     provisioner_for(settings, settings.with_template()?)
 }
 
-/// The same, whatever templates there are.
+/// Finds them for the settings without any template.
 pub(crate) fn provisioner_without_template(settings: &ResolvedSettings) -> Result<Provisioner, Failure> {
     provisioner_for(settings, settings.server_options.clone())
 }
 
-/// The same, and nothing is downloaded.
+/// Like [`provisioner_without_template`], but downloads nothing.
 pub(crate) fn installed(settings: &ResolvedSettings) -> Result<Provisioner, Failure> {
     Ok(Provisioner::find(
         settings.server_options.clone(),
@@ -46,7 +46,7 @@ pub(crate) fn installed(settings: &ResolvedSettings) -> Result<Provisioner, Fail
     )?)
 }
 
-/// The same for these options. Where no installation will do, one is downloaded, if that is possible and allowed.
+/// Finds them for these options. Downloads a missing installation if that is possible and allowed.
 pub(crate) fn provisioner_for(
     settings: &ResolvedSettings,
     server_options: ServerOptions,
@@ -82,7 +82,7 @@ pub(crate) fn provisioner_for(
     })
 }
 
-/// Where templates are shared, if that is configured. Nothing is sent there yet.
+/// Returns the client of the remote template cache, if there is one. Sends nothing yet.
 fn remote(settings: &ResolvedSettings, cache: Cache) -> Result<Option<RemoteCache>, Failure> {
     let Some(RemoteSettings { address, push }) = &settings.remote else { return Ok(None) };
     if settings.trusted.is_empty() {
@@ -96,7 +96,7 @@ fn remote(settings: &ResolvedSettings, cache: Cache) -> Result<Option<RemoteCach
         return Ok(Some(remote));
     }
     let Some(key) = signing_key(None)? else {
-        // Where the branch is the one that pushes, the key was to be there.
+        // On the branch that pushes, a missing key is worth a message.
         let (verbosity, expected) = (settings.verbosity, matches!(push, PushPolicy::Branch(_)));
         if verbosity.is_verbose() || expected && !verbosity.is_quiet() {
             aside!("pgfresh: nothing is pushed to {address}: {SIGNING_KEY} is not set");
@@ -107,7 +107,7 @@ fn remote(settings: &ResolvedSettings, cache: Cache) -> Result<Option<RemoteCach
     Ok(Some(remote.pushing(Arc::new(key))))
 }
 
-/// The error of a remote from which nothing could be taken.
+/// Makes the error for a remote without a trusted key.
 pub(crate) fn no_trusted_key(address: &RemoteAddress) -> Failure {
     Failure::new(format!("cannot take templates from {address}: no key is trusted")).hint(
         "Write keys = [\"PUBLIC KEY\"] under [cache] in pgfresh.toml, or use --cache-key; \"pgfresh template keygen FILE\" makes one."
@@ -115,7 +115,7 @@ pub(crate) fn no_trusted_key(address: &RemoteAddress) -> Failure {
     )
 }
 
-/// Makes sure that those who trust our keys take what is signed with this one.
+/// Makes sure that the caches that trust the project's keys accept a signature by this one.
 pub(crate) fn expect_trusted(settings: &ResolvedSettings, key: &SigningKey) -> Result<(), Failure> {
     if settings.trusted.is_empty() || settings.trusted.contains(&key.public()) {
         return Ok(());

@@ -17,27 +17,28 @@ use crate::report_file::{self, ReportFile};
 
 /// The exit code of a command that Ctrl-C has cancelled: 128 and the number of SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
-/// Between two times that files are written, so many times as long as that takes.
+/// Time between two writes of the files, as a multiple of the duration of a write.
 const WRITING: u32 = 20;
-/// The interval of progress lines where standard error is no terminal.
+/// Interval of progress lines if standard error is no terminal.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Columns of the bar.
 const BAR: u32 = 16;
 
-/// Shows what is measured. Ctrl-C cancels it, and a second one ends pgfresh at once.
+/// Progress of a measurement on standard error. Ctrl-C cancels the measurement, and a second one ends pgfresh at
+/// once.
 pub(crate) struct TerminalProgress {
     cancelled: Arc<AtomicBool>,
     line: Option<StatusLine>,
-    /// When the next progress line is due; `None` on a terminal, and with `--quiet`.
+    /// Time of the next progress line. `None` on a terminal, and with `--quiet`.
     next_line: Option<Cell<Instant>>,
     files: Vec<ReportFile>,
     /// Whether a round is finished.
     has_measured: Cell<bool>,
-    /// What is measured, if there is a name for it.
+    /// Name of the measurement, or empty.
     what: RefCell<String>,
-    /// The end of the warm-up.
+    /// End of the warm-up.
     since: Cell<Instant>,
-    /// Before then, files are not written again.
+    /// Earliest time of the next write of the files.
     next_writing: Cell<Instant>,
 }
 
@@ -62,14 +63,14 @@ impl TerminalProgress {
         })
     }
 
-    /// With files for what is found, which can be written.
+    /// Adds files for the results, after a check that pgfresh can write them.
     pub(crate) fn writing(self, files: Vec<ReportFile>) -> Result<Self, Failure> {
         report_file::expect_writable(&files)?;
         self.show("preparing and warming up");
         Ok(Self { files, ..self })
     }
 
-    /// The last word: writes the files, and shows nothing any more.
+    /// Ends the progress: writes the files, and shows nothing after that.
     pub(crate) fn conclude(&self, report: &Report) -> Result<(), Failure> {
         self.finish();
         self.files.iter().try_for_each(|file| file.write(report, &|| report.to_html("")))
@@ -140,7 +141,7 @@ impl Progress for TerminalProgress {
         }
         let report = report();
         for file in &self.files {
-            // Should it fail, it is tried again, and in the end it is said.
+            // The next round repeats a failed write, and the last one reports its failure.
             if let Err(failure) = file.write(&report, &|| report.to_html("")) {
                 tracing::warn!("{}", failure.on_one_line());
             }

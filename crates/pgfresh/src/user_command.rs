@@ -1,4 +1,4 @@
-//! The command that the user wants to be run: what it is told of its server, and how it reads on one line.
+//! Command of the user: its environment, and its text on one line.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -12,7 +12,8 @@ use crate::variable::Variable;
 pub(crate) const NO_SESSION: &str =
     "No session began: the command did not connect to the server. Does it read DATABASE_URL or PG*?";
 
-/// What the user wants to be run, told where the server is. It finds the programs of `installation` where the user has none.
+/// Makes the command with the server's address in its environment. Appends the programs of `installation` to its
+/// PATH.
 pub(crate) fn command(
     words: &[OsString],
     env: &[Variable],

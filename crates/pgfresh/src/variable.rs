@@ -4,15 +4,15 @@ use std::str::FromStr;
 
 use server::Address;
 
-/// Its name, and how its value is made.
+/// Environment variable of a command, with a template for its value.
 #[derive(Debug, Clone)]
 pub(crate) struct Variable {
     name: String,
-    /// Literal text, and words that stand for what the server has.
+    /// Literal texts, each with the placeholder behind it.
     parts: Vec<(String, Option<Placeholder>)>,
 }
 
-/// What a word in braces stands for.
+/// Value of a placeholder.
 type Placeholder = fn(&Address) -> String;
 
 const PLACEHOLDERS: [(&str, Placeholder); 6] = [

@@ -1,11 +1,12 @@
-//! A background server's directory in the cache: who may start it, whether it is there, and where it is.
+//! Slot of a background server: a directory in the cache that tells whether the server runs, where, and who may start
+//! it.
 //!
 //! ```text
-//! CACHE/servers/KEY/start.lock     held by the client that found none, and by the process it starts, until it may be joined
-//! CACHE/servers/KEY/owner.lock     held by the server's process: the proof that it is there
-//! CACHE/servers/KEY/about          where it is, as long as it may be joined
-//! CACHE/servers/KEY/log            what its process says while it starts
-//! CACHE/servers/KEY/background.log what happens in it; see [`crate::log_file`]
+//! CACHE/servers/KEY/start.lock     held by the client that starts a server, and by the server until clients may join it
+//! CACHE/servers/KEY/owner.lock     held by the server's process while it lives
+//! CACHE/servers/KEY/about          address of the server, as long as clients may join it
+//! CACHE/servers/KEY/log            stderr of the server's process while it starts
+//! CACHE/servers/KEY/background.log log of the server; see [`crate::log_file`]
 //! ```
 
 use std::fs::{self, File};
@@ -27,31 +28,31 @@ use crate::failure::Failure;
 #[derive(Debug)]
 pub(super) struct BackgroundSlot(pub(super) PathBuf);
 
-/// Where a server is, as it says itself.
+/// Description of a running server, written by its process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct About {
-    /// Its address and secret; see [`Control`].
+    /// URL of the control API with its secret; see [`Control`].
     pub(crate) control: String,
-    /// The project.
+    /// Folder of the project.
     pub(crate) folder: PathBuf,
-    /// Whether it only has what a run left behind.
+    /// Whether the server only has databases that a run left behind.
     pub(crate) kept: bool,
-    /// Of a server whose data stay; see [`crate::named`].
+    /// Name of a server that keeps its data; see [`crate::named`].
     #[serde(default)]
     pub(crate) name: Option<String>,
-    /// The one that the template's setup made.
+    /// Database that the template's setup made.
     #[serde(default)]
     pub(crate) database: String,
-    /// Of the process that owns it.
+    /// Process that owns the server.
     pub(crate) pid: u32,
-    /// Of PostgreSQL.
+    /// Version of PostgreSQL.
     pub(crate) version: String,
-    /// What PostgreSQL writes.
+    /// Log of PostgreSQL.
     pub(crate) log: PathBuf,
 }
 
 impl About {
-    /// Whether it is the background server that a project has without asking for more.
+    /// Whether this is the project's own background server, with neither a name nor databases of failed tests.
     pub(crate) fn is_usual(&self) -> bool {
         !self.kept && self.name.is_none()
     }
@@ -62,7 +63,7 @@ impl About {
 pub(crate) struct Found {
     pub(crate) about: About,
     pub(crate) control: Control,
-    /// What happens in it, if it keeps a log.
+    /// Log of the background process, if it keeps one.
     pub(crate) log_file: Option<PathBuf>,
 }
 
@@ -71,7 +72,7 @@ impl BackgroundSlot {
         self.0.join("about")
     }
 
-    /// What `about` is called while another server of the project is the usual one: it goes when its last client has.
+    /// Path of the description of a retired server, which ends with its last client.
     pub(super) fn retired(&self) -> PathBuf {
         self.0.join("about.retired")
     }
@@ -84,12 +85,12 @@ impl BackgroundSlot {
         self.0.join("log")
     }
 
-    /// What happens in its server; see [`crate::log_file`].
+    /// Path of the server's log; see [`crate::log_file`].
     pub(super) fn log_file(&self) -> PathBuf {
         self.0.join("background.log")
     }
 
-    /// The server that one of its files is about, if it is there.
+    /// Returns the server that the file at `path` describes, if it runs and answers.
     pub(super) fn reach(&self, path: &Path) -> Result<Option<Found>, Failure> {
         if !Lock::is_held(&self.owner()).attempt("lock", &self.owner())? {
             return Ok(None);
@@ -142,7 +143,7 @@ impl BackgroundSlot {
         }
     }
 
-    /// The same, if no other process has it.
+    /// Takes the lock on starting if no other process holds it.
     pub(super) fn try_begin(&self) -> Option<Lock> {
         let path = self.0.join("start.lock");
         Lock::try_take(&path).unwrap_or_else(|error| {
@@ -151,7 +152,8 @@ impl BackgroundSlot {
         })
     }
 
-    /// The same, if there is a slot at all; `waiting` is called if another process has it.
+    /// Waits for the lock on starting. Calls `waiting` if another process holds it. Returns `None` if the slot has no
+    /// lock file.
     pub(super) fn after_start(&self, waiting: impl FnOnce()) -> Result<Option<Lock>, Failure> {
         if let Some(lock) = self.try_begin() {
             return Ok(Some(lock));
@@ -168,7 +170,7 @@ impl BackgroundSlot {
         }
     }
 
-    /// Removes it if there is no server, for who has the right to start one. Returns whether there is none.
+    /// Removes the slot if it has no server. Needs the lock on starting. Returns whether there was no server.
     pub(super) fn remove_if_dead(&self, _starting: &Lock) -> bool {
         let is_dead = Lock::is_held(&self.owner()).is_ok_and(|held| !held);
         if is_dead {
@@ -190,27 +192,27 @@ impl BackgroundSlot {
         note("remove", &self.0, fs::remove_dir_all(&self.0))
     }
 
-    /// What its files say of the server that is there, joined or not.
+    /// Reads the description of its server, whether clients may join it or not.
     pub(super) fn describe(&self) -> Option<About> {
         let files = [self.about(), self.retired()];
         files.iter().find_map(|path| read_about(path))
     }
 
-    /// Tells its server, which `about` is about, to end; false if it has ended.
+    /// Sends SIGTERM to the server that `about` describes. Returns false if it has ended.
     pub(super) fn end(&self, about: &About) -> bool {
         let handle = ProcessHandle::of_number(about.pid);
-        // The number is still that of the holder of the lock.
+        // The owner still holds its lock, so its process number has not passed to another process.
         let is_owner = Lock::is_held(&self.owner()).unwrap_or(false);
         handle.is_some_and(|handle| is_owner && handle.signal(Signal::TERM).is_ok())
     }
 
-    /// The owner's lock, once its server has ended; `None` if that is not within `timeout`.
+    /// Waits for the end of the server and returns the owner's lock; `None` after `timeout`.
     pub(super) fn after_server(&self, timeout: Duration) -> Option<io::Result<Lock>> {
         Lock::take_within(&self.owner(), timeout).transpose()
     }
 
-    /// Starts it: this program once more, with the same words but for those of a command, in a session of its own. It has `starting`
-    /// as its standard input, and so the right to start until it may be joined, whatever becomes of us.
+    /// Starts the server: this program with the same arguments, except a command's, in a new session. It inherits
+    /// `starting` as standard input and so holds that lock until clients may join it, even if this process dies.
     pub(super) fn start(&self, kept: Option<&Path>, starting: &Lock) -> Result<Found, Failure> {
         let log = self.log();
         let output = File::create(&log).attempt("write", &log)?;
@@ -228,7 +230,7 @@ impl BackgroundSlot {
         let starting = starting.descriptor().attempt("duplicate", &self.0)?;
         command.stdin(Stdio::from(starting)).stdout(Stdio::piped()).stderr(output);
         sys::new_session(&mut command);
-        // What it runs for the user has them as from us.
+        // Programs that it runs for the user must get the usual limits and mask, as from this process.
         sys::leave_usual_files(&mut command);
         sys::leave_usual_mask(&mut command);
         let failed =
@@ -238,7 +240,7 @@ impl BackgroundSlot {
         let said = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
         let failure = serde_json::from_str(&line).ok().and_then(|value| Failure::from_json(&value));
         if failure.is_none() && said.is_some_and(|said| said.is_ok_and(|bytes| bytes > 0)) {
-            // It outlives us; neither waits for the other.
+            // The server outlives this process.
             if let Some(found) = self.look()? {
                 return Ok(found);
             }
@@ -265,7 +267,7 @@ pub(super) fn note(verb: &str, path: &Path, done: io::Result<()>) -> bool {
     false
 }
 
-/// What one of a slot's files says; `None` if it is not there, or of another version.
+/// Reads a file of a slot. Returns `None` if it is missing or of another version.
 fn read_about(path: &Path) -> Option<About> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,

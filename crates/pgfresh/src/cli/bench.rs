@@ -173,7 +173,7 @@ pub(crate) struct Suite {
 }
 
 impl Bench {
-    /// Where its results go.
+    /// Returns the output options of the benchmark.
     pub(crate) fn output(&self) -> &Output {
         match self {
             Self::Start { output, .. }
@@ -215,7 +215,7 @@ impl Output {
         files.map(|(path, format)| ReportFile { path: path.to_owned(), format }).collect()
     }
 
-    /// In which formats it is printed.
+    /// Returns the formats for standard output.
     pub(crate) fn printed(&self) -> Vec<Format> {
         let printed = self.wanted().filter(|(path, _)| *path == Path::new(STANDARD));
         let printed: Vec<Format> = printed.map(|(_, format)| format).collect();

@@ -1,5 +1,5 @@
-//! What help shows. `-h` fits on one screen: a command's own options. `--help` adds those of the server, the template and
-//! the databases, for the commands on which they have an effect.
+//! Help texts. `-h` fits on one screen and shows a command's own options. `--help` adds the options of server,
+//! template and databases, for the commands on which they have an effect.
 
 use clap::{Arg, CommandFactory};
 
@@ -8,19 +8,19 @@ use super::Cli;
 const SERVER: [&str; 7] = ["postgres", "place", "space", "download", "no_download", "preset", "set"];
 const TEMPLATE: [&str; 9] =
     ["template", "setup", "inputs", "setup_env", "sql", "dump", "steps", "from", "cache_size"];
-/// The option that names the public keys that are trusted.
+/// Option for the trusted public keys.
 const KEYS: [&str; 1] = ["cache_key"];
-/// Those of the remote template cache.
+/// Options of the remote template cache.
 const REMOTE: [&str; 2] = ["cache_remote", "cache_push"];
 const DATABASES: [&str; 4] = ["isolation", "linger", "created", "except"];
-/// Where the project, its templates and its background server are found.
+/// Options that locate the project, its templates and its background server.
 const FILES: [&str; 2] = ["config", "cache"];
 const INSTALLATION: [&str; 3] = ["postgres", "download", "no_download"];
 const BACKGROUND: [&str; 1] = ["idle"];
-/// Every command says what it does, or keeps quiet.
+/// Options that every command has.
 const OUTPUT: [&str; 2] = ["verbose", "quiet"];
 
-/// The options of [`super::Options`] that have an effect on a command.
+/// Returns the options of [`super::Options`] that have an effect on a command.
 fn effective(command: &str) -> Vec<&'static str> {
     let groups: &[&[&str]] = match command.split(' ').next().unwrap_or_default() {
         "run" => &[&SERVER, &TEMPLATE, &KEYS, &REMOTE, &DATABASES, &FILES],
@@ -81,7 +81,7 @@ fn adapt(mut command: clap::Command, path: &str, all: &[&str]) -> clap::Command 
         if !shared(&arg) {
             return arg;
         }
-        // The first page of help lists no options of its own, the last one lists all.
+        // The first page of help lists no own options, so its `--help` lists all options.
         let has_effect = path.is_empty() || effective.contains(&arg.get_id().as_str());
         shortened |= has_effect;
         arg.hide(!has_effect).hide_short_help(true)
@@ -153,7 +153,7 @@ mod tests {
         });
     }
 
-    /// What is printed, not what could be rendered.
+    /// Parses the flag, instead of rendering the help itself, to test the printed text.
     #[test]
     fn help_on_the_command_line_is_the_short_or_the_long_one() {
         let mut paths = Vec::new();

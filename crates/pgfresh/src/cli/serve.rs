@@ -52,8 +52,8 @@ pub(crate) struct Serve {
     pub(crate) json: bool,
 }
 
-/// Kubernetes puts `PGFRESH_PORT=tcp://HOST:PORT` into every container beside a service that is called pgfresh. That is no port
-/// of ours.
+/// Parses a port. Kubernetes sets `PGFRESH_PORT=tcp://HOST:PORT` in every container beside a service that is called
+/// pgfresh: such a value counts as unset.
 pub(super) fn port(text: &str) -> Result<u16, String> {
     if text.starts_with("tcp://") {
         return Ok(0);

@@ -40,7 +40,7 @@ pub(crate) fn execute(
     progress.conclude(&report)?;
     report_file::print(&report, &output.printed());
     match failure {
-        // What Ctrl-C has ended may well have failed by that.
+        // The command may have failed because Ctrl-C ended it, too.
         _ if progress.is_cancelled() => Ok(ExitCode::from(INTERRUPTED)),
         Some(failure) => Err(failure),
         None => Ok(ExitCode::SUCCESS),
@@ -115,7 +115,7 @@ fn pg_test_fsync(settings: &ResolvedSettings) -> Result<PathBuf, Failure> {
     })
 }
 
-/// This program with the same options and other arguments.
+/// Returns a command that runs this program with the same options and other arguments.
 fn ourselves(options: &Options, words: &[&str]) -> Command {
     let mut command = Command::new(sys::this_program());
     let mut add = |name: &str, value: OsString| {

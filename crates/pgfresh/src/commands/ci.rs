@@ -14,21 +14,21 @@ use crate::cli::System;
 use crate::output;
 use crate::settings::{PushPolicy, ResolvedSettings};
 
-/// Where the files of this version's release are; Cargo.toml says where the project is.
+/// URL of the files of this version's release, below the project's URL in Cargo.toml.
 const RELEASE: &str =
     concat!(env!("CARGO_PKG_REPOSITORY"), "/releases/download/v", env!("CARGO_PKG_VERSION"));
-/// The archive of the release, without the part that unpacking needs.
+/// Name of the release's archive, without its extension.
 const ARCHIVE: &str = concat!("pgfresh-", env!("CARGO_PKG_VERSION"), "-x86_64-linux");
-/// Ends a line that is only for projects whose templates the CI system's own cache carries along.
+/// Mark at the end of a line for projects whose templates travel in the CI system's own cache.
 const CACHED: &str = " @CACHED@";
-/// Ends a line that is only for projects with a remote template cache.
+/// Mark at the end of a line for projects with a remote template cache.
 const SHARED: &str = " @SHARED@";
 
-/// All that a template has places for.
+/// Values for the placeholders of a configuration.
 struct Context<'a> {
     system: System,
     project: &'a Project,
-    /// The major that the project asks for, if it asks for one.
+    /// Major version of PostgreSQL that the project demands, if any.
     major: Option<u32>,
     /// The inputs of all templates, as patterns.
     inputs: Vec<String>,
@@ -50,7 +50,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, system: System) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What the settings lack.
+/// Returns notes on gaps in the settings.
 fn missing(settings: &ResolvedSettings) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(remote) = settings.remote.as_ref().filter(|_| settings.trusted.is_empty()) {
@@ -156,7 +156,7 @@ fn values(context: &Context<'_>) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the user must look at.
+/// Returns notes on places that the user must check.
 fn notes(context: &Context<'_>) -> Vec<String> {
     let mut notes = vec![
         "PGFRESH_RELEASE: where the files of the release are, for your CI to reach".to_owned(),
@@ -194,8 +194,8 @@ fn machine(system: System) -> Machine {
     }
 }
 
-/// Commands that install PostgreSQL from the distribution, or, where that does not have the major, from the packages of the
-/// PostgreSQL project. On an agent there are none: pgfresh uses its PostgreSQL, or downloads one.
+/// Returns commands that install PostgreSQL from the distribution, or from the PostgreSQL project's packages if that
+/// lacks the major version. An agent needs none: pgfresh uses its PostgreSQL, or downloads one.
 fn postgres(context: &Context<'_>) -> Vec<String> {
     let sudo = match machine(context.system) {
         Machine::Container => "",
@@ -321,14 +321,14 @@ mod tests {
         SharedTemplates::new(remote, branch.map(str::to_owned))
     }
 
-    /// What is printed for an empty folder.
+    /// Returns the configuration for an empty folder.
     fn plain(system: System) -> String {
         let folder = tempfile::tempdir().unwrap();
         let project = &project::detect(folder.path());
         fill_in(&Context { system, project, major: None, inputs: Vec::new(), shared: None })
     }
 
-    /// What is printed for each kind of project with the remote, which pushes on `branch`.
+    /// Returns the configuration for each kind of project with the remote, which pushes on `branch`.
     fn printed(system: System, remote: &str, branch: Option<&str>) -> Vec<String> {
         let text = |marker| {
             let folder = tempfile::tempdir().unwrap();
@@ -341,12 +341,12 @@ mod tests {
         MARKERS.map(text).into()
     }
 
-    /// Without comments.
+    /// Skips comments.
     fn code(text: &str) -> impl Iterator<Item = &str> {
         text.lines().filter(|line| !line.trim_start().starts_with(['#', '/']))
     }
 
-    /// What is indented more than the line `head`, and follows it.
+    /// Returns the lines after `head` that are indented more than it.
     fn block<'a>(text: &'a str, head: &str) -> Vec<&'a str> {
         let indent = |line: &str| line.len() - line.trim_start().len();
         let mut lines = text.lines().skip_while(|line| line.trim() != head);
@@ -379,7 +379,7 @@ mod tests {
                 assert!(text.contains("PGFRESH_CACHE_PUSH"), "{system:?}: {text}");
                 let secrets = Credentials::of(remote).secrets(system);
                 for name in secrets.iter().chain([&SIGNING_KEY]) {
-                    // Where the system hands secrets over by itself, only the notes name them.
+                    // Only the notes name the secrets if the system itself hands them over.
                     let listed = !matches!(system, System::Gitlab | System::Circleci);
                     let lines: Vec<_> = if listed { code(&text).collect() } else { text.lines().collect() };
                     assert!(lines.iter().any(|line| line.contains(name)), "{system:?}: {name}: {text}");
@@ -484,7 +484,7 @@ mod tests {
         }
     }
 
-    /// What the commands before a look at `remote` leave of the variables whose names contain `word`.
+    /// Runs the commands before a use of `remote`, and returns the variables whose names contain `word`.
     fn after_login(system: System, remote: &str, word: &str, variables: [(&str, &str); 2]) -> Vec<String> {
         let script = format!("{}\nenv", sharing(remote, Some("main")).login(system).join("\n"));
         let run = Command::new("bash").args(["-euc", &script]).env_clear().envs(variables).output().unwrap();

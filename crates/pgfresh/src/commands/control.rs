@@ -25,7 +25,7 @@ fn join(options: &Options, name: Option<&str>) -> Result<Control, Failure> {
     Control::of_this_run_or(|| Ok(background::join_for(&ResolvedSettings::resolve(options)?, name)?.control))
 }
 
-/// The same, if it is there.
+/// Finds the server that has the database `name`, without starting one.
 fn find(options: &Options, name: &str) -> Result<Control, Failure> {
     Control::of_this_run_or(|| holder_of(&ResolvedSettings::resolve(options)?, name))
 }
@@ -80,7 +80,7 @@ fn instead_of_closing(failure: Failure, hint: &str) -> Failure {
     if failure.hints_at("close_sessions") { failure.hint(hint.to_owned()) } else { failure }
 }
 
-/// Tells of a test that was beyond its budget. One that was not named is told of at the end of its run.
+/// Prints a test that exceeded its budget. The end of the run reports tests without a name.
 fn end_of_test(test: Option<&str>, answer: &Value) -> ExitCode {
     let is_beyond = test.is_some_and(|test| over_budget::tell_answer(test, answer));
     if is_beyond { ExitCode::from(over_budget::EXIT) } else { ExitCode::SUCCESS }
@@ -173,12 +173,12 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<ExitCode, F
 
 /// The servers that a command is about.
 struct Servers {
-    /// The first: that of this run, or else the usual one of the project, if it is there.
+    /// Server of this run, or else the project's background server.
     control: Control,
-    /// What is known of it in the background.
+    /// Description of the server, if it runs in the background.
     about: Option<About>,
     log_file: Option<PathBuf>,
-    /// The project's others: those that have a name, and those that have what runs left behind.
+    /// Other servers of the project: those with a name, and those that keep databases of failed tests.
     others: Vec<Found>,
 }
 
@@ -269,7 +269,7 @@ pub(crate) fn open(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a server says of itself, with the URLs of the databases that it has kept.
+/// Reads the status of a server, and adds the URLs of the databases that it keeps.
 fn look(control: &Control) -> Result<Value, Failure> {
     let mut status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
     for kept in status["kept"].as_array_mut().into_iter().flatten() {

@@ -71,7 +71,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     Ok(if stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// What the tests do, as far as the user tells.
+/// Returns the tests that the user has described by a command or a profile, if any.
 fn suite(arguments: &Doctor) -> Result<Option<Tests>, Failure> {
     let Some(path) = &arguments.profile else { return Ok(arguments.suite.clone().map(Tests::Command)) };
     let unreadable =
@@ -84,7 +84,7 @@ fn suite(arguments: &Doctor) -> Result<Option<Tests>, Failure> {
     Ok(Some(Tests::Profile(earlier)))
 }
 
-/// What servers are made with. That there is no installation is no reason to omit the disk.
+/// Finds the parts that servers need. Without an installation, the diagnosis still examines the disk.
 fn provisioner(settings: &ResolvedSettings) -> Result<Result<Provisioner, ProvisionError>, Failure> {
     let server_options = settings.with_template()?;
     let provisioner = Provisioner::find(

@@ -33,7 +33,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<E
     Ok(ExitCode::from(code))
 }
 
-/// Leases a database by a name of its own, for as long as the returned reader is there: also if this process is killed.
+/// Leases a database under a new name, for as long as the returned reader lives: also if this process is killed.
 fn lease(control: &Control) -> Result<(String, impl Read + use<>), Failure> {
     let (holder, hold) = control.hold()?;
     let leased = control.call(&Method::POST, "/v1/databases", &json!({ "holder": holder }))?;

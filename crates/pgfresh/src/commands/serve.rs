@@ -34,17 +34,17 @@ struct Ready<'a> {
     user: &'a str,
     password: Option<String>,
     database: &'a str,
-    /// Of the HTTP API; the password is its token.
+    /// URL of the HTTP API. Its token is the password.
     http_url: String,
-    /// The live page, for a browser, with the token.
+    /// URL of the live page for a browser, with the token.
     page_url: String,
     version: String,
     log: String,
     pid: u32,
-    /// The file of the root certificate, where pgfresh has made one for TLS.
+    /// File of the root certificate, if pgfresh has made one for TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     root_certificate: Option<String>,
-    /// Where the server is shared: in whose name databases are leased that end with us.
+    /// Holder of leases at a shared server. The leases of a holder end with this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
 }

@@ -17,7 +17,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Sweep) -> Result<
     if let PlaceRequest::At(path) = place {
         path.metadata().attempt("sweep", path)?;
     }
-    // None is made for this.
+    // A sweep makes no cache.
     let missing = settings.cache.as_deref().filter(|path| !path.exists());
     let (disk, (mut removed, mut failures)) = if let Some(path) = missing {
         (path.to_owned(), template::sweep_runs(path, place))

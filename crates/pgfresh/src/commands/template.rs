@@ -163,7 +163,7 @@ fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(
     Ok(())
 }
 
-/// What a run would do.
+/// Describes what a run would do with the template.
 fn state(spec: &TemplateSpec, status: &TemplateStatus) -> Result<String, Failure> {
     if spec.chain().into_iter().any(TemplateSpec::runs_each_time) {
         return Ok("runs each time, because its setup has no inputs".to_owned());
@@ -186,7 +186,7 @@ fn state(spec: &TemplateSpec, status: &TemplateStatus) -> Result<String, Failure
     })
 }
 
-/// Which earlier template one is built on, after what is said before.
+/// Formats the parent of an incremental build, with a space in front. Empty without one.
 fn on(parent: Option<&str>) -> String {
     parent.map_or_else(String::new, |parent| format!(" on {}", short(parent)))
 }

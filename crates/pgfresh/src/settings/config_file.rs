@@ -15,22 +15,22 @@ use super::template;
 use super::toml_file::File;
 use crate::failure::Failure;
 
-/// What the file says; its paths are meant from where it is.
+/// Content of the configuration file, whose paths are relative to its folder.
 #[derive(Debug, Default)]
 pub(super) struct ConfigFile {
     pub(super) postgres: PostgresTable,
-    /// The templates, in the file's order; the unnamed one is first and called [`template::UNNAMED`].
+    /// Templates in the file's order. The unnamed one comes first and is called [`template::UNNAMED`].
     pub(super) templates: Vec<TemplateSpec>,
     pub(super) database: DatabaseTable,
     pub(super) databases: DatabasesTable,
     pub(super) budget: BudgetTable,
     pub(super) server: ServerTable,
     pub(super) cache: CacheTable,
-    /// Where the file is; empty if there is none.
+    /// Folder of the file. Empty if there is no file.
     pub(super) folder: PathBuf,
 }
 
-/// Reads the file at `path`, or else the one here or above, if there is one.
+/// Reads the file at `path`, or else the nearest one in the working directory and its parents, if there is one.
 pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
     let here = std::env::current_dir().unwrap_or_default();
     // A directory or a dangling link of that name is an error below, not ignored.
@@ -92,7 +92,7 @@ mod tests {
     use super::super::schema::TemplateTable;
     use super::*;
 
-    /// Says all that there is to be said.
+    /// File with all keys.
     const WHOLE: &str = r#"# All of it.
 [postgres]
 version = "15"
@@ -137,7 +137,7 @@ remote = "s3://bucket/prefix"
 push = "main"
 "#;
 
-    /// What a hand may put into it by mistake.
+    /// Pieces that a user may insert by mistake.
     const PIECES: [&str; 40] = [
         "[",
         "]",
@@ -241,7 +241,7 @@ push = "main"
     #[test]
     fn the_keys_that_an_error_names_are_those_that_are_read() {
         fn keys<T: DeserializeOwned>() -> Vec<String> {
-            // serde names the fields that there are when there is another one.
+            // serde names the existing fields in its error about an unknown one.
             let error = toml::from_str::<T>("'?' = 1").err().unwrap().to_string();
             error
                 .split("expected ")

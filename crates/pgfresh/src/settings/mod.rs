@@ -1,5 +1,5 @@
-//! Settings: what flags, `PGFRESH_*` variables and `pgfresh.toml` say, in this order, resolved once into one value. What
-//! a command calls gets that value, and reads none of them again.
+//! Settings: flags, `PGFRESH_*` variables and `pgfresh.toml`, in this order. [`ResolvedSettings`] has the result, and
+//! no command reads any of them again.
 
 mod config_file;
 mod keys;
@@ -27,46 +27,46 @@ use crate::cli::{self, Options};
 use crate::failure::Failure;
 use crate::output::Verbosity;
 
-/// The password that clients are told beforehand.
+/// Variable with the password that clients know beforehand.
 pub(crate) const PASSWORD: &str = "PGFRESH_PASSWORD";
-/// How long the background server outlives its last client.
+/// Default time for which the background server outlives its last client.
 const IDLE: Duration = Duration::from_mins(5);
-/// How long a database outlives its last session.
+/// Default time for which a database outlives its last session.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// All options of a command that concern the server, its templates and its databases.
+/// Resolved options of a command for the server, its templates and its databases.
 #[derive(Debug)]
 pub(crate) struct ResolvedSettings {
-    /// Of the server, without a template.
+    /// Options of the server, without a template.
     pub(crate) server_options: ServerOptions,
-    /// The templates that the file describes, in its order.
+    /// Templates of the file, in its order.
     pub(crate) templates: Vec<TemplateSpec>,
     template_request: TemplateRequest,
-    /// The project: where the file is, or else the working directory.
+    /// Folder of the project: the one of the file, or else the working directory.
     pub(crate) folder: PathBuf,
-    /// Where the cache is, if not at its usual place.
+    /// Folder of the cache. `None` means the default place.
     pub(crate) cache: Option<PathBuf>,
-    /// One of these must have signed a template that comes from elsewhere; signatures are not checked if this is empty.
+    /// Keys of which one must have signed a template from elsewhere. If empty, pgfresh does not check signatures.
     pub(crate) trusted: Vec<TrustedKey>,
-    /// Where templates are shared, if anywhere.
+    /// Remote template cache, if there is one.
     pub(crate) remote: Option<RemoteSettings>,
     pub(crate) download: server::Download,
-    /// How long the background server outlives its last client.
+    /// Time for which the background server outlives its last client.
     pub(crate) idle: Duration,
-    /// The names of databases that clients create by connecting to them.
+    /// Names of databases that clients create by connecting to them.
     pub(crate) names: NameRules,
-    /// How leases are isolated that do not say.
+    /// Isolation of leases that do not choose one.
     pub(crate) isolation: Isolation,
-    /// How long a database outlives its last session.
+    /// Time for which a database outlives its last session.
     pub(crate) linger: Duration,
-    /// What each test may do in its database.
+    /// Budget of each test.
     pub(crate) budget: Budget,
     pub(crate) password: Result<Option<Password>, UnusablePassword>,
     pub(crate) verbosity: Verbosity,
 }
 
 impl ResolvedSettings {
-    /// Reads the file, and resolves what it says with the command line and the environment.
+    /// Reads the file, and combines it with the command line and the environment.
     pub(crate) fn resolve(options: &Options) -> Result<Self, Failure> {
         let file = config_file::read(options.config.as_deref())?;
         let folder =

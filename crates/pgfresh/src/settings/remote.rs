@@ -17,12 +17,12 @@ pub(crate) enum PushPolicy {
     #[default]
     Never,
     Always,
-    /// Where a CI system says that it is that branch.
+    /// A job pushes if the CI system says that it runs on this branch.
     Branch(String),
 }
 
 impl FromStr for PushPolicy {
-    /// Of none: other words are branches.
+    /// Never occurs: every other word is a branch.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -35,7 +35,7 @@ impl FromStr for PushPolicy {
 }
 
 impl PushPolicy {
-    /// Whether it is to be done here and now.
+    /// Whether this process pushes.
     pub(crate) fn applies(&self) -> bool {
         match self {
             Self::Never => false,
@@ -44,7 +44,7 @@ impl PushPolicy {
         }
     }
 
-    /// Why it is not to be done here, where another branch does it.
+    /// Explains why this process does not push, if another branch does.
     pub(crate) fn waits_for(&self) -> Option<String> {
         let Self::Branch(name) = self else { return None };
         (!self.applies()).then(|| match current_branch() {
@@ -54,7 +54,7 @@ impl PushPolicy {
     }
 }
 
-/// Where templates are shared.
+/// Remote template cache in the settings.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteSettings {
     pub(crate) address: RemoteAddress,
@@ -62,14 +62,14 @@ pub(crate) struct RemoteSettings {
 }
 
 impl RemoteSettings {
-    /// What flags and variables say, or else the file.
+    /// Takes address and policy from flags and variables, or else from the file.
     pub(super) fn resolve(
         options: &Options,
         (address, push): (Option<RemoteAddress>, Option<PushPolicy>),
     ) -> Result<Option<Self>, Failure> {
         let named = options.cache_remote.as_deref();
         let address = match named {
-            // Set to nothing, it switches off what the file says.
+            // An empty text switches the remote of the file off.
             Some("") => None,
             Some(text) => Some(parse_address(text, env::var(REMOTE).is_ok_and(|value| value == text))?),
             None => match address {
@@ -82,7 +82,7 @@ impl RemoteSettings {
     }
 }
 
-/// The address that `text` is; one with a password must come from the environment.
+/// Parses an address. One with a password must come from the environment.
 pub(crate) fn parse_address(text: &str, from_environment: bool) -> Result<RemoteAddress, Failure> {
     let address: RemoteAddress =
         text.parse().map_err(|why| Failure::new(format!("cannot use the remote template cache: {why}")))?;

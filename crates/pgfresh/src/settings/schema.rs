@@ -1,4 +1,4 @@
-//! What `pgfresh.toml` may say: its tables, their keys, and the values that these take.
+//! Schema of `pgfresh.toml`: its tables, their keys, and the values of these.
 
 use std::fmt;
 use std::str::FromStr;
@@ -184,7 +184,7 @@ fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     with_unit(from, storage::parse_bytes, "expected a size such as \"10GB\"", "MB")
 }
 
-/// What `parse` makes of a text; of a number the error, and after a line's end a hint.
+/// Reads a value with a unit. The error of a bare number has a hint on a second line.
 fn with_unit<'de, D: Deserializer<'de>, T>(
     from: D,
     parse: impl Fn(&str) -> Option<T>,

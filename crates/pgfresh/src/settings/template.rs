@@ -11,15 +11,15 @@ use super::toml_file::File;
 use crate::cli::Options;
 use crate::failure::Failure;
 
-/// What an unnamed template is called, and its database.
+/// Name of an unnamed template and of its database.
 pub(super) const UNNAMED: &str = "app";
-/// The word for no template.
+/// Word for no template.
 const NONE: &str = "none";
 
-/// A template, and where in the file it names the one that it goes on from.
+/// Template, and the name in the file of the one that it goes on from.
 type Read = (TemplateSpec, Option<Spanned<String>>);
 
-/// Reads all templates of the file, whose table of them begins at `at`.
+/// Reads all templates of the file. `at` is the position of their table.
 pub(super) fn read(
     file: &File<'_>,
     table: DeTable<'_>,
@@ -106,18 +106,18 @@ fn resolve<'r>(
     Ok(TemplateSpec { from: Some(Box::new(resolve(file, all, found, path)?)), ..spec.clone() })
 }
 
-/// Which template the flags and variables ask for.
+/// Template that flags and variables choose.
 #[derive(Debug)]
 pub(super) enum TemplateRequest {
-    /// None: a bare server.
+    /// No template: a bare server.
     Bare,
-    /// The one that flags describe, without what it goes on from, and the name of that.
+    /// Template that flags describe, and the name of the one that it goes on from.
     Described(Box<TemplateSpec>, Option<String>),
-    /// Flags that belong to a described one, without what describes it.
+    /// Flags that need a description of a template, without one.
     Incomplete,
-    /// The one of that name in the file.
+    /// Template of that name in the file.
     Named(String),
-    /// The unnamed one of the file, or the only one.
+    /// Unnamed template of the file, or the only one.
     Usual,
 }
 

@@ -17,7 +17,7 @@ pub(super) struct File<'a> {
 }
 
 impl File<'_> {
-    /// What a table says; `title` is what stands between its brackets.
+    /// Reads a table, whose brackets contain `title`.
     pub(super) fn read<T: DeserializeOwned>(&self, title: &str, table: &DeTable<'_>) -> Result<T, Failure> {
         let known = TABLES.iter().find(|(name, _)| title.split('.').next() == Some(name));
         let known = known.map_or(&[][..], |(_, keys)| keys);
@@ -32,7 +32,8 @@ impl File<'_> {
         })
     }
 
-    /// `word` is none of those that are `known`: the nearest one is suggested, or the table that has it, or else all are.
+    /// Makes the error for an unknown `word`. Suggests the nearest known one, or the table that has it, or else lists
+    /// all.
     pub(super) fn unknown(
         &self,
         at: usize,

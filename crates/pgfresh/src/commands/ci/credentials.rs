@@ -1,39 +1,39 @@
-//! What the jobs of a project need for its remote template cache: credentials, and who may have them.
+//! Credentials of CI jobs for a project's remote template cache, and the jobs that may have them.
 
 use crate::cli::System;
 use crate::settings::SIGNING_KEY;
 
-/// What is easily forgotten of a directory that runners share.
+/// Reminder in the note about a shared directory.
 const MOUNTED: &str = "and in the container of the job if there is one";
 
-/// A remote template cache, as a CI system has to know of it.
+/// Remote template cache in the configuration of a CI system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SharedTemplates {
     pub(super) credentials: Credentials,
-    /// Whose templates are pushed.
+    /// Branch whose jobs push templates.
     pub(super) branch: String,
-    /// Whether pgfresh.toml says so. The configuration has to do it otherwise.
+    /// Whether pgfresh.toml names the branch. Otherwise the CI configuration has to.
     pub(super) pushes: bool,
-    /// The address of a directory.
+    /// URL of a directory.
     pub(super) directory: Option<String>,
 }
 
-/// What a store wants to see. Pull requests get those that may read.
+/// Kind of credentials that a store demands. Pull requests get credentials that can only read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Credentials {
     Aws,
     Google,
     Azure,
-    /// In the address itself.
+    /// The address itself has the credentials.
     Url,
-    /// Those of `docker login` for the registry of that host.
+    /// Credentials of `docker login` for the registry at that host.
     Registry(String),
-    /// None: the store is on the machine of the job.
+    /// The store is on the job's machine and demands none.
     None,
 }
 
 impl Credentials {
-    /// Those for a remote at `address`, which is shown without its password.
+    /// Determines the kind for a remote at `address`, a URL without its password.
     pub(super) fn of(address: &str) -> Self {
         let (scheme, rest) = address.split_once("://").unwrap_or_default();
         match scheme {
@@ -46,7 +46,7 @@ impl Credentials {
         }
     }
 
-    /// The variables with secrets, by the names that they have in `system`.
+    /// Returns the names that the secret variables have in `system`.
     pub(super) fn secrets(&self, system: System) -> &'static [&'static str] {
         match self {
             Self::Aws => &["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"],
@@ -74,7 +74,7 @@ fn has_files(system: System) -> bool {
     matches!(system, System::Gitlab | System::Jenkins)
 }
 
-/// Logs in with docker where it is installed. What comes after, and an agent, see nothing of it.
+/// Logs in with docker if that is installed. Keeps the login out of later steps and of the agent's own configuration.
 fn docker_login(system: System, host: &str) -> Vec<String> {
     if has_files(system) {
         return Vec::new();
@@ -102,7 +102,8 @@ fn docker_login(system: System, host: &str) -> Vec<String> {
 }
 
 impl SharedTemplates {
-    /// Those at `address`, which is shown without its password. pgfresh.toml may name the branch that pushes.
+    /// Describes the remote at `address`, a URL without its password. `branch` is the one that pushes, if
+    /// pgfresh.toml names it.
     pub(super) fn new(address: &str, branch: Option<String>) -> Self {
         Self {
             credentials: Credentials::of(address),
@@ -112,7 +113,7 @@ impl SharedTemplates {
         }
     }
 
-    /// The secrets of all jobs.
+    /// Names the secrets of all jobs.
     pub(super) fn secrets_to_pull(&self, system: System) -> Vec<String> {
         self.credentials.secrets(system).iter().map(|&name| name.to_owned()).collect()
     }
@@ -122,14 +123,15 @@ impl SharedTemplates {
         self.secrets_to_pull(system).into_iter().chain([SIGNING_KEY.to_owned()]).collect()
     }
 
-    /// Commands before pgfresh looks there. Without secrets, as in a pull request of a fork, it is told to try without any.
+    /// Returns commands for the time before pgfresh uses the remote. Jobs of forks have no secrets, and read without
+    /// any.
     pub(super) fn login(&self, system: System) -> Vec<String> {
         let forks_lack_secrets = matches!(system, System::Github | System::Gitlab | System::Circleci);
         let command = match &self.credentials {
             Credentials::Aws if forks_lack_secrets => {
                 "test -n \"$AWS_ACCESS_KEY_ID\" || export AWS_SKIP_SIGNATURE=true"
             }
-            // An empty key is a wrong one.
+            // The store would reject an empty key.
             Credentials::Google if forks_lack_secrets => {
                 "test -n \"$GOOGLE_SERVICE_ACCOUNT_KEY\" || { unset GOOGLE_SERVICE_ACCOUNT_KEY; export GOOGLE_SKIP_SIGNATURE=true; }"
             }
@@ -165,7 +167,7 @@ impl SharedTemplates {
         bindings.join(", ")
     }
 
-    /// What has to be set up in `system` once, and what becomes of pull requests of forks.
+    /// Returns notes on the setup that `system` needs once, and on pull requests of forks.
     pub(super) fn notes(&self, system: System) -> Vec<String> {
         let value = self.credentials.value();
         let mut notes: Vec<_> = value.iter().map(|(name, _)| format!("{name}: that of the store")).collect();
@@ -199,7 +201,8 @@ impl SharedTemplates {
         notes
     }
 
-    /// Who has the secrets that may read, and who those that may write: what the system itself refuses to others.
+    /// Describes where `system` keeps the secrets for reading and those for writing. The system hides them from other
+    /// jobs.
     fn holders(&self, system: System) -> (&'static str, String) {
         let branch = &self.branch;
         match system {
@@ -252,7 +255,7 @@ impl SharedTemplates {
     }
 }
 
-/// What the names of secrets begin with that may read, and of those that may write, where a system cannot have two of a name.
+/// Returns prefixes for the secrets that read and that write, in systems that cannot have two secrets of one name.
 fn prefixes(system: System) -> (&'static str, &'static str) {
     match system {
         System::Woodpecker | System::Buildkite => ("READ_", "WRITE_"),

@@ -1,22 +1,22 @@
-//! What kind of project a folder is: how its dependencies come, and how its tests are run.
+//! Kind of a project: the commands that install its dependencies and run its tests.
 
 use std::fs;
 use std::path::Path;
 
-/// What a CI system must do for the project's own tests.
+/// Steps that a CI system needs for the project's tests.
 #[derive(Debug)]
 pub(super) struct Project {
-    /// What it is, and by which file that was seen.
+    /// Kind of the project, with the file that shows it.
     pub(super) kind: &'static str,
-    /// For CI systems that run jobs in containers. All are based on Debian or Ubuntu.
+    /// Image for CI systems that run jobs in containers, based on Debian or Ubuntu.
     pub(super) image: &'static str,
-    /// Steps that bring the language to a GitHub runner.
+    /// Steps that install the language on a GitHub runner.
     pub(super) github: &'static [&'static str],
     /// Commands that install the project's dependencies.
     pub(super) dependencies: Vec<String>,
-    /// The command that runs the tests.
+    /// Command that runs the tests.
     pub(super) command: String,
-    /// What pgfresh cannot know: the user must look at it.
+    /// Notes on facts that pgfresh cannot know and that the user must check.
     pub(super) notes: Vec<String>,
 }
 
@@ -61,8 +61,8 @@ impl Folder<'_> {
     }
 }
 
-/// The kind of project in `folder`. Where files of several kinds are there, the first of this order is taken: a Python or Go
-/// project often has a `package.json` for its pages.
+/// Detects the kind of the project in `folder`. The first match in this order wins: a Python or Go project often has
+/// a `package.json` for its pages.
 pub(super) fn detect(folder: &Path) -> Project {
     let folder = Folder(folder);
     let kinds: [fn(&Folder<'_>) -> Option<Project>; 7] = [python, go, rust, java, ruby, elixir, node];
@@ -250,7 +250,7 @@ fn node(folder: &Folder<'_>) -> Option<Project> {
             commands(["npm install --global corepack", "corepack enable", "pnpm install --frozen-lockfile"]),
             "pnpm test",
         ),
-        // Yarn from 2 on has a configuration file of its own.
+        // Yarn 2 and later have their own configuration file.
         Some("yarn.lock") => {
             let frozen = if folder.has(".yarnrc.yml") { "--immutable" } else { "--frozen-lockfile" };
             let install = format!("yarn install {frozen}");
@@ -310,7 +310,8 @@ fn makes_test(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What is seen in a folder with these files: the kind, the dependencies' commands and the tests'.
+    /// Detects a project with these files. Returns its kind, the commands for its dependencies, and the command of
+    /// its tests.
     fn seen(files: &[(&str, &str)]) -> (&'static str, String, String) {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {

@@ -19,13 +19,13 @@ use crate::startup;
 /// How long "list" waits for a remote.
 const LISTING: Duration = Duration::from_secs(3);
 
-/// Where templates are carried to or from.
+/// Destination of a push, or source of a pull.
 pub(super) enum Carrier {
     Folder(PathBuf),
     Remote(RemoteAddress),
 }
 
-/// What `target` names: a directory, or the remote at a URL; without a word, the one that is configured.
+/// Finds the carrier that `target` names: a directory or the URL of a remote. `None` means the configured remote.
 pub(super) fn carrier(settings: &ResolvedSettings, target: Option<&str>) -> Result<Carrier, Failure> {
     match target {
         Some(url) if url.contains("://") => Ok(Carrier::Remote(parse_address(url, false)?)),
@@ -84,7 +84,7 @@ pub(super) fn push(
     Ok(())
 }
 
-/// Takes the template of the options over, whose fingerprint is known without building anything.
+/// Pulls the template of the options. Its inputs yield its fingerprint, without a build.
 pub(super) fn pull(settings: &ResolvedSettings, address: RemoteAddress) -> Result<(), Failure> {
     if settings.trusted.is_empty() {
         return Err(startup::no_trusted_key(&address));

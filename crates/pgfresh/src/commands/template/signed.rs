@@ -1,4 +1,4 @@
-//! Templates that are signed: keys, signatures, and what may be taken over.
+//! Signed templates: keys, signatures, and imports of trusted ones.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -66,14 +66,14 @@ pub(super) fn key_for_push(
     Ok(key)
 }
 
-/// Where a signature is needed.
+/// Makes the error for a missing signing key.
 pub(super) fn no_key() -> Failure {
     Failure::new("there is no key to sign with").hint(format!(
         "Set {SIGNING_KEY} to the secret key, or use --key FILE; \"pgfresh template keygen FILE\" makes one."
     ))
 }
 
-/// Signs what lies in `folder`.
+/// Signs the templates in `folder`.
 pub(super) fn sign(folder: &Path, file: Option<&Path>, quiet: bool) -> Result<(), Failure> {
     let key = signing_key(file)?.ok_or_else(no_key)?;
     let paths = carried(folder)?;
