@@ -1,5 +1,5 @@
-//! The background server: one for each project and template, shared by all clients that ask for it, until it
-//! has been idle for a while.
+//! Background servers: one for each project and template. All clients that ask for it share it, until it has been
+//! idle for a while.
 //!
 //! The key of a slot covers project, template, options and this binary. A new server retires the project's others:
 //! each ends with its last client, unless a client asks for it again before.
@@ -36,9 +36,9 @@ use crate::stops::Stops;
 
 pub(crate) use self::slot::{About, Found};
 
-/// How often a server looks whether it is still wanted.
+/// Interval between two checks whether the server has clients.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a server with nothing but databases of failed tests outlives its last client.
+/// Time for which a server with nothing but databases of failed tests outlives its last client.
 const DAY: Duration = Duration::from_hours(24);
 /// Grace period of a server before its end, for clients that have read `about` and are about to connect.
 const LAST_CALL: Duration = Duration::from_millis(100);
@@ -57,7 +57,7 @@ fn slots(cache: &Cache) -> Result<impl Iterator<Item = BackgroundSlot>, Failure>
     Ok(entries.map(|entry| BackgroundSlot(entry.path())))
 }
 
-/// The server of this project and template, started if need be.
+/// Returns the server of this project and template. Starts it if need be.
 pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
     let stops = Stops::of(&startup::cache(settings.cache.as_deref())?, &settings.folder)?;
     let before = stops.count();
@@ -67,7 +67,7 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
         tracing::debug!(pid = found.about.pid, "joins the background server");
         return Ok(found);
     }
-    // May take long; "stop" does not wait for it.
+    // This may take long, so it comes before the lock, for which "stop" would wait.
     startup::prepare(settings, &provisioner)?;
     let starting = slot.begin()?;
     if let Some(found) = slot.look()? {
@@ -79,7 +79,7 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
         let failure = Failure::new("the background server was not started: \"pgfresh stop\" came in between");
         return Err(failure.hint("Run the command again.".to_owned()));
     }
-    // A retired server cannot end while this process holds the lock on starting, so it is joined instead of replaced.
+    // A retired server cannot end while this process holds the lock on starting, so it can serve again.
     let found = if let Some(found) = slot.reinstate(&starting)? {
         tracing::debug!(
             pid = found.about.pid,
@@ -101,13 +101,14 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
     Ok(found)
 }
 
-/// The server for database `name`: the one that keeps it after a run, or else that of this project and template.
+/// Returns the server for database `name`: the one that keeps it after a run, or else that of this project and
+/// template.
 pub(crate) fn join_for(settings: &ResolvedSettings, name: Option<&str>) -> Result<Found, Failure> {
     let keeper = name.map(|name| keeper_of(settings, name)).transpose()?.flatten();
     keeper.map_or_else(|| join(settings), Ok)
 }
 
-/// The server that keeps database `name` of a failed test after its run.
+/// Returns the server that keeps database `name` of a failed test after its run.
 pub(crate) fn keeper_of(settings: &ResolvedSettings, name: &str) -> Result<Option<Found>, Failure> {
     let mut keepers = running(settings)?.into_iter().filter(|found| found.about.kept);
     Ok(keepers.find(|keeper| keeper.control.has(name)))
@@ -205,13 +206,13 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Fa
             let failure = Failure::new(format!("the background server{process} does not stop"));
             return Err(failure.detail(format!("Waited {} s.", STOP_TIMEOUT.as_secs())));
         }
-        // It leaves its directory to who has the right to start it.
+        // The server leaves its directory to the holder of the lock on starting.
         slot.remove();
     }
     Ok(stopped)
 }
 
-/// Removes what servers left whose process was killed.
+/// Removes the slots of servers whose process somebody has killed.
 pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
     let mut removed = Vec::new();
     for slot in slots(cache)? {
@@ -224,7 +225,7 @@ pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
     Ok(removed)
 }
 
-/// Is the background server at `directory`, until no client wants it.
+/// Runs the background server in `directory` until no client needs it.
 pub(crate) fn serve(
     settings: &ResolvedSettings,
     filter: LogFilter,
@@ -274,7 +275,7 @@ fn serve_at(
         }
         None => startup::serve(settings, &provisioner, serve_options)?,
     };
-    // Once the last one has been released, it is as any other.
+    // After the release of its last kept database, the server is like any other.
     let idle = || if kept.is_some() && !service.failed().is_empty() { DAY } else { settings.idle };
     let mut events = Events::listen()?;
     let about = About { kept: kept.is_some(), ..about(settings, &provisioner, &service) };
@@ -304,7 +305,7 @@ fn serve_at(
     tracing::info!("the server has stopped");
     let alone = match departure {
         ServerExit::Alone(alone) => Some(alone),
-        // The process that starts the next one already has the directory now.
+        // The process that starts the next server has the directory already.
         ServerExit::Not => slot.try_begin().filter(|_| is_ours()),
         ServerExit::Orphaned => None,
     };
@@ -349,7 +350,7 @@ impl Registration {
         })
     }
 
-    /// Lets others find it.
+    /// Lets other processes find the server.
     pub(crate) fn announce(&mut self, about: &About) -> Result<(), Failure> {
         self.slot.announce(about)?;
         self.starting = None;
@@ -358,7 +359,7 @@ impl Registration {
 }
 
 impl Drop for Registration {
-    /// Leaves nothing, unless another process has the right to begin, which does that.
+    /// Removes the slot, unless another process has the lock on starting. That process removes or reuses the slot.
     fn drop(&mut self) {
         note("remove", &self.slot.about(), fs::remove_file(self.slot.about()));
         // No process begins until the directory is gone.
@@ -418,7 +419,7 @@ impl Starter {
         Ok(Self(joinable))
     }
 
-    /// From now on we go on without it.
+    /// Tells the watch that the server goes on without the process that started it.
     fn needs_us_no_more(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -428,18 +429,18 @@ fn ends(event: &Event) -> bool {
     matches!(event, Event::Signal(_) | Event::ServerGone)
 }
 
-/// Writes `about`, and tells the process that started us.
+/// Writes `about`, and tells the process that has started this one.
 fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
     slot.announce(about)?;
     let mut out = io::stdout().lock();
-    // If it is gone, another client will come.
+    // Without that process, another client will come.
     if let Err(error) = writeln!(out, "ready").and_then(|()| out.flush()) {
         tracing::info!(%error, "who started the server is gone");
     }
     Ok(())
 }
 
-/// Whether a server goes.
+/// Decision about the end of a server.
 #[derive(Debug)]
 enum ServerExit {
     /// The server stays.
@@ -462,7 +463,7 @@ fn leave((slot, owner): (&BackgroundSlot, &Lock), service: &Service, idle: Durat
         return ServerExit::Not;
     }
     let Some(alone) = slot.try_begin() else { return ServerExit::Not };
-    // The server may have been reinstated until now; while we hold this lock it cannot be.
+    // Another process may have reinstated the server until now. It cannot while this one holds the lock.
     let bound = bound();
     let unused = || is_unused(bound);
     let away = slot.0.join("about.away");

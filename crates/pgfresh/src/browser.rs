@@ -1,11 +1,12 @@
-//! Opening an address in the user's browser: a program that is found as `xdg-open` finds it.
+//! Browser of the user: finds a program that opens an address, as `xdg-open` does.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Programs in the order in which they are tried: `PROGRAM:PROGRAM…`, each with arguments, `%s` for the address.
+/// Variable with programs in the order of preference: `PROGRAM:PROGRAM…`, each with arguments, and `%s` for the
+/// address.
 const VARIABLE: &str = "BROWSER";
 /// Variables of systems where a program can open a window: X, Wayland, and Windows around WSL.
 const DISPLAYS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"];
@@ -16,7 +17,7 @@ const OPENERS: [&str; 2] = ["xdg-open", "wslview"];
 pub(crate) fn open(address: &str) -> bool {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(browsers) = set(VARIABLE) {
-        // A browser in a terminal needs it.
+        // A browser in a terminal needs standard output.
         return browsers.as_bytes().split(|byte| *byte == b':').any(|words| {
             let Some((program, arguments)) = split(OsStr::from_bytes(words), address) else { return false };
             succeeds(Command::new(program).args(arguments))

@@ -1,4 +1,4 @@
-//! The words of the command line.
+//! Arguments of the command line.
 // The comments of items are its help: plain text.
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 
@@ -545,13 +545,13 @@ pub(crate) struct Profile {
     pub(crate) command: Vec<OsString>,
 }
 
-/// A setting of the server's, with its value.
+/// Parses a server setting: a name and a value.
 pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as work_mem=64MB")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// A whole number within bounds.
+/// Parses a whole number within bounds.
 fn number(bounds: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
@@ -572,7 +572,7 @@ fn size(text: &str) -> Result<u64, String> {
     storage::parse_bytes(text).ok_or_else(|| "expected a size with a unit, such as 10GB".to_owned())
 }
 
-/// A time as [`span`] reads it, or a number of days.
+/// Parses a time like [`span`], or a number of days.
 fn age(text: &str) -> Result<Duration, String> {
     let days = text.strip_suffix('d').map(str::trim).and_then(|days| days.parse::<u32>().ok());
     let days = days.map(|days| Duration::from_secs(u64::from(days) * 86_400));
@@ -580,7 +580,7 @@ fn age(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected an age with a unit, such as 30d or 12h".to_owned())
 }
 
-/// Seconds or minutes, from 3 s to an hour.
+/// Parses seconds or minutes, from 3 s to an hour.
 fn soak(text: &str) -> Result<Duration, String> {
     let (number, factor) = match text.strip_suffix('m') {
         Some(minutes) => (minutes, 60),

@@ -1,4 +1,5 @@
-//! `pgfresh run --compare` and `pgfresh bench suite`: the same command in turn on servers that differ in place and settings.
+//! `pgfresh run --compare` and `pgfresh bench suite`: run a command in turn on servers of different places and
+//! settings.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,17 +35,17 @@ use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 use crate::user_command::{self, NO_SESSION};
 use crate::variable::Variable;
 
-/// How long a new server may take until its first databases are ready.
+/// Time limit for the first ready databases of a new server.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(1);
-/// From this exit code on, a signal has ended the command.
+/// Least exit code of a command that a signal has ended.
 const SIGNALLED: u8 = 128;
-/// Lines of the command's output that are shown if it failed.
+/// Number of output lines that pgfresh shows of a failed command.
 const LAST_LINES: usize = 20;
-/// Words behind a number by which test runners count.
+/// Words that follow a number in the summaries of test runners.
 const COUNTED: [&str; 9] =
     ["passed", "failed", "failures", "errors", "error", "skipped", "passing", "failing", "pending"];
 
-/// How one run of the command ended.
+/// Result of one run of the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Ended {
     code: u8,
@@ -118,7 +119,7 @@ pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> 
     Ok(worst(&sides))
 }
 
-/// `pgfresh bench suite`: the command on a durable server on disk, on a fast one there, and on one in RAM.
+/// `pgfresh bench suite`: runs the command on a durable server on disk, on a fast one there, and on one in RAM.
 pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCode, Failure> {
     let server_options = settings.with_template()?;
     let disk = suite.path.clone().map_or(PlaceRequest::Disk, PlaceRequest::At);
@@ -172,14 +173,14 @@ fn take_turns(
     (timed, watch.shortage(), end)
 }
 
-/// The exit code that says most: the greatest of all runs.
+/// Returns the greatest exit code of all runs.
 fn worst(sides: &[Side]) -> ExitCode {
     let worst = |side: &Side| side.ended.borrow().iter().map(|ended| ended.code).max();
     ExitCode::from(sides.iter().filter_map(worst).max().unwrap_or_default())
 }
 
 impl Side {
-    /// Sides by these names, with all that they start from in the cache.
+    /// Makes sides with these names, and builds their templates.
     fn all<const N: usize>(
         settings: &ResolvedSettings,
         service: &ServiceArguments,
@@ -209,7 +210,7 @@ impl Side {
             user_command::command(job.command, job.env, &service, &self.provisioner.installation);
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?).stderr(output);
         let started = begun.elapsed();
-        // A server without pgfresh copies no databases ahead. On a durable one that takes a while, and is not the suite's.
+        // A server without pgfresh makes no copies ahead. On a durable one they take a while, which must not count.
         service.leases.settle(SETTLE_TIMEOUT);
         let running = Instant::now();
         job.between_runs.store(false, Ordering::Relaxed);
@@ -235,7 +236,7 @@ impl Side {
         Ok(vec![("start", started), ("suite", ran), ("stop", stopped)])
     }
 
-    /// Keeps of the failed tests those that failed in each run.
+    /// Keeps only the failed tests that have failed in each run.
     fn note_failed(&self, failed: BTreeSet<String>) {
         let mut all = self.failed.borrow_mut();
         *all = Some(match all.take() {
@@ -293,13 +294,14 @@ impl Comparison<'_> {
         }
     }
 
-    /// Tests that failed in all runs of all sides: no server makes a difference to them.
+    /// Returns the tests that failed in all runs of all sides, so that no server makes a difference to them.
     fn failed_everywhere(&self) -> BTreeSet<String> {
         let sides = self.sides.iter().filter_map(|side| side.failed.borrow().clone());
         sides.reduce(|all, side| all.intersection(&side).cloned().collect()).unwrap_or_default()
     }
 
-    /// How many times as fast `ours` is as the first: with a 95 % interval from six rounds on. None if a run failed, or used no server.
+    /// Returns the speed of `ours` as a multiple of the first side's, with a 95 % interval from six rounds on. `None`
+    /// if a run failed, or used no server.
     fn gain(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(Factor, Sample)> {
         if !self.has_succeeded() || self.unused().is_some() {
             return None;
@@ -321,7 +323,7 @@ impl Comparison<'_> {
         })
     }
 
-    /// Whether all runs ended alike.
+    /// Describes whether all runs ended alike.
     fn verdict(&self) -> String {
         let ended: Vec<Ended> = self.sides.iter().flat_map(|side| side.ended.borrow().clone()).collect();
         let Some(first) = ended.first() else { return "Nothing was run to its end.".to_owned() };
@@ -368,7 +370,7 @@ impl Comparison<'_> {
         lines.join("\n") + "\n" + &self.failures()
     }
 
-    /// The last lines of what failed on each side.
+    /// Returns the last lines of the runs that failed on each side.
     fn failures(&self) -> String {
         let everywhere = failed_tests::describe(&self.failed_everywhere());
         let everywhere = everywhere.map(|text| format!("pgfresh: {text}\n"));

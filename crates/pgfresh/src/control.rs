@@ -1,4 +1,4 @@
-//! Talking to a pgfresh that runs: its HTTP API, from within a command that it has started, or from outside.
+//! Client of the control API of a running pgfresh, from within its command or from outside.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read};
@@ -34,7 +34,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// The one that has started us, if one has.
+    /// Returns the server that has started this process, if one has.
     pub(crate) fn of_this_run() -> Result<Option<Self>, Failure> {
         let text = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
         text.map(|text| Ok(Self { is_named: true, ..Self::at(&text)? })).transpose()
@@ -74,7 +74,7 @@ impl Control {
         command.env(VARIABLE, self.address("").control_url());
     }
 
-    /// Becomes a holder: what is leased in its name ends when the returned reader is dropped.
+    /// Becomes a holder. Its leases end as soon as the caller drops the returned reader.
     pub(crate) fn hold(&self) -> Result<(String, impl Read + Send + use<>), Failure> {
         let config = direct()
             .timeout_connect(Some(ANSWER_TIMEOUT))
@@ -91,7 +91,7 @@ impl Control {
         Ok((holder, reader))
     }
 
-    /// Sends a request and reads its answer; nothing is `Null`.
+    /// Sends a request and reads the response. An empty body is `Null`.
     pub(crate) fn call(&self, method: &Method, path: &str, body: &Value) -> Result<Value, Failure> {
         let request = Request::builder()
             .method(method)
@@ -111,12 +111,12 @@ impl Control {
         Err(Failure::from_json(&value).unwrap_or_else(|| Failure::new(response.status().to_string())))
     }
 
-    /// Whether there is a server that has leased or kept database `name`.
+    /// Whether the server has leased or kept database `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.call(&Method::GET, &path_of(name, ""), &Value::Null).is_ok()
     }
 
-    /// Why there is no answer.
+    /// Makes the failure of a request without a response.
     fn unreachable(&self, error: ureq::Error) -> Failure {
         let ureq::Error::Io(error) = error else { return failed(error) };
         let is_over = self.is_named && error.kind() == io::ErrorKind::ConnectionRefused;

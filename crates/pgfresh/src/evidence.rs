@@ -27,7 +27,7 @@ pub(crate) fn write(kept: &Path, databases: &[KeptDatabase]) -> Result<(), Failu
     Ok(fs::write(&path, text).attempt("write", &path)?)
 }
 
-/// Reads the file of [`write`]. Empty if there is none, or an unreadable one.
+/// Reads the file of [`write`]. Returns an empty list if the file is missing or unreadable.
 pub(crate) fn read(kept: &Path) -> Vec<KeptDatabase> {
     let text = fs::read_to_string(kept.join(FILE)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
@@ -60,7 +60,7 @@ fn tell_statements(statements: &[ExecutedStatement]) {
     }
 }
 
-/// As much of a text as fits on a line.
+/// Cuts a text to one line.
 fn line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if words.chars().count() <= WIDTH {

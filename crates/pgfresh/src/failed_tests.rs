@@ -1,8 +1,8 @@
-//! Names of the tests that failed, by what test runners print.
+//! Names of failed tests in the output of test runners.
 
 use std::collections::BTreeSet;
 
-/// The most names that are listed.
+/// Most names in a message.
 const SHOWN: usize = 10;
 /// Advice on a test that failed on each server.
 const ADVICE: &str = "A test fails on each server, too, if it expects that a database does not exist: pgfresh creates each name. \
@@ -13,7 +13,7 @@ pub(crate) fn failed_tests(output: &str) -> BTreeSet<String> {
     output.lines().filter_map(|line| failed_in(line.trim())).map(str::to_owned).collect()
 }
 
-/// Returns the test that a line says has failed.
+/// Returns the name of the failed test in a line, if it has one.
 fn failed_in(line: &str) -> Option<&str> {
     let first_word = |text: &'static str| line.strip_prefix(text)?.split_whitespace().next();
     if let Some(name) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
@@ -32,7 +32,7 @@ fn failed_in(line: &str) -> Option<&str> {
     name.contains(['_', ':', '/']).then_some(name).or_else(|| first_word("--- FAIL: "))
 }
 
-/// Returns lines about the tests that failed in all runs, if there are any.
+/// Describes the tests that failed in all runs. Empty without any.
 pub(crate) fn describe(failed: &BTreeSet<String>) -> Option<String> {
     if failed.is_empty() {
         return None;

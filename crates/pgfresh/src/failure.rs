@@ -1,4 +1,4 @@
-//! How an error reads on a terminal: as `PostgreSQL` words its own.
+//! Failure of a command, formatted like `PostgreSQL`'s errors.
 
 use std::error::Error;
 use std::fmt;
@@ -14,14 +14,14 @@ use template::ProvisionError;
 
 use crate::aside::print_aside;
 
-/// How the words before each line look on a terminal.
+/// Styles of the labels before each line.
 const STYLES: [(&str, Style); 3] = [
     ("pgfresh:", AnsiColor::Red.on_default().bold()),
     ("DETAIL:", Style::new().bold()),
     ("HINT:", AnsiColor::Green.on_default()),
 ];
 
-/// The end of a command: what was tried, on what, what came back, and what to do.
+/// Failure of a command: message, detail and hint.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
@@ -32,42 +32,42 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure with a message: lower case, one line, no full stop.
+    /// Makes a failure with a message: lower case, one line, no full stop.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), detail: None, hint: None, code: None, sqlstate: None }
     }
 
-    /// Adds what came back, a full sentence.
+    /// Adds the cause, as a full sentence.
     pub(crate) fn detail(mut self, detail: impl Into<Option<String>>) -> Self {
         self.detail = detail.into();
         self
     }
 
-    /// Adds what to do, a full sentence.
+    /// Adds advice, as a full sentence.
     pub(crate) fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// Says before the message what was done.
+    /// Puts the completed action before the message.
     pub(crate) fn after(mut self, done: &str) -> Self {
         self.message = format!("{done}: {}", self.message);
         self
     }
 
-    /// Ends the process with another code than the command's usual one.
+    /// Sets another exit code than the command's usual one.
     pub(crate) fn exit_with(mut self, code: u8) -> Self {
         self.code = Some(code);
         self
     }
 
-    /// Notes which condition it is, where a server has said so.
+    /// Adds the SQLSTATE of a server's error.
     pub(crate) fn sqlstate(mut self, sqlstate: Option<String>) -> Self {
         self.sqlstate = sqlstate;
         self
     }
 
-    /// Whether it is that condition.
+    /// Whether the failure has this SQLSTATE.
     pub(crate) fn is(&self, sqlstate: &str) -> bool {
         self.sqlstate.as_deref() == Some(sqlstate)
     }
@@ -77,8 +77,7 @@ impl Failure {
         self.hint.as_ref().is_some_and(|hint| hint.contains(word))
     }
 
-    /// Prints the failure, with colours where standard error is a terminal, and returns the exit code: its own, or else
-    /// the command's usual one.
+    /// Prints the failure, with colours on a terminal. Returns its own exit code, or else the command's usual one.
     pub(crate) fn report(&self, usual: u8) -> ExitCode {
         let mut text = self.to_string();
         for (word, style) in STYLES {
@@ -141,7 +140,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Without the numbers that the standard library writes behind the operating system's words: `(os error 2)`.
+/// Removes the numbers that the standard library adds to the operating system's errors: `(os error 2)`.
 fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -151,7 +150,7 @@ fn without_numbers(text: &str) -> String {
     })
 }
 
-/// Failures out of errors, with what these have of a detail and a hint.
+/// Implements conversions from errors, with their details and hints.
 macro_rules! failures {
     ($($error:path: $($part:ident)+;)+) => {$(
         impl From<$error> for Failure {

@@ -1,4 +1,4 @@
-//! Running a command in the foreground while a server lives: signals, exit codes, and the end of either.
+//! Command in the foreground of a server: signals, exit codes, and the end of either.
 
 use std::ffi::OsStr;
 use std::io;
@@ -23,7 +23,7 @@ use crate::failure::Failure;
 /// Event during a wait.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// This process has received a signal.
+    /// Signal to this process.
     Signal(Origin),
     /// The command has ended.
     Ended(io::Result<ExitStatus>),
@@ -69,19 +69,19 @@ impl Events {
         Ok(early)
     }
 
-    /// Tells of the end of `server`.
+    /// Sends an event at the end of `server`.
     pub(crate) fn watch_server(&self, server: &Server) -> Result<(), Failure> {
         let sender = self.sender.clone();
         // The receiver may be gone.
         Ok(server.when_gone(move || drop(sender.send(Event::ServerGone)))?)
     }
 
-    /// Tells of the end of our standard input.
+    /// Sends an event at the end of standard input.
     pub(crate) fn watch_lifeline(&self) -> Result<(), Failure> {
         self.watch(io::stdin(), Event::LifelineClosed)
     }
 
-    /// Tells of the end of what `reader` reads from a server, which is the server's own.
+    /// Sends [`Event::ServerGone`] at the end of `reader`, which reads from a server.
     pub(crate) fn watch_end_of(&self, reader: impl io::Read + Send + 'static) -> Result<(), Failure> {
         self.watch(reader, Event::ServerGone)
     }
@@ -140,8 +140,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     sys::leave_usual_mask(&mut command);
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let handle = ProcessHandle::of(&child).map_err(|error| cannot_run(command.get_program(), &error))?;
-    // Handlers run in this thread, so it knows by now of each signal before the command's start. The command missed
-    // these.
+    // Handlers run in this thread, so it knows of the signals that came before the command.
     events.hear()?.iter().for_each(|origin| send(origin, &handle));
     events.watch_child(child)?;
     if let Some(server) = server {
@@ -179,8 +178,8 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     }
 }
 
-/// A terminal sends its signals to the whole process group, the command included: those are not passed on twice. But
-/// when it is closed, only the first process of its session hears of that, and passes it on to the others.
+/// Passes on a signal that the command has not received itself. A terminal sends its signals to the whole process
+/// group, but SIGHUP only to the first process of its session.
 fn pass_on(origin: &Origin, handle: &ProcessHandle) {
     if origin.cause != Cause::Kernel || (origin.signal == SIGHUP && sys::leads_its_session()) {
         send(origin, handle);
@@ -193,7 +192,7 @@ fn send(origin: &Origin, handle: &ProcessHandle) {
         SIGHUP => Signal::HUP,
         _ => Signal::TERM,
     };
-    // It may have ended by itself just now.
+    // The command may have ended just now.
     if let Err(error) = handle.signal(signal) {
         tracing::debug!(%error, ?signal, "could not pass on a signal");
     }
@@ -204,7 +203,7 @@ fn exit_code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// The codes that shells use. Source: POSIX, 2.8.2.
+/// Maps the error to the codes that shells use. Source: POSIX, 2.8.2.
 fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let failure = Failure::new(format!("could not run \"{}\": {error}", program.display())).exit_with(code);

@@ -1,4 +1,4 @@
-//! A log file with a bound on its size. When it is full it becomes the earlier one, whose records are then lost.
+//! Log file of bounded size. A full file becomes the earlier one, and the records of that are lost.
 //!
 //! ```text
 //! PATH      the newest records
@@ -11,19 +11,20 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// An open log file.
+/// Open log file.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
-    /// Of the file now, in bytes.
+    /// Size of the current file, in bytes.
     size: usize,
-    /// Of each of the two files, in bytes.
+    /// Most bytes of each of the two files.
     bound: usize,
 }
 
 impl LogFile {
-    /// Opens the file at `path` to append to it, and makes it if it is not there. Neither file gets longer than `bound` bytes.
+    /// Opens the file at `path` to append to it, and makes it if it is missing. Neither file gets longer than `bound`
+    /// bytes.
     pub(crate) fn open(path: &Path, bound: usize) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
@@ -41,7 +42,7 @@ impl LogFile {
 }
 
 impl Write for LogFile {
-    /// Writes `record` as a whole into one file, unless it is longer than a whole file may be.
+    /// Writes `record` as a whole into one file, unless it is longer than the bound.
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         let record = &record[..record.len().min(self.bound)];
         if self.size > 0 && self.size.saturating_add(record.len()) > self.bound {
@@ -65,7 +66,7 @@ mod tests {
 
     const BOUND: usize = 1000;
 
-    /// The earlier file and the newer one.
+    /// Returns the text of the earlier file and of the current one.
     fn texts(path: &Path) -> [String; 2] {
         [path.with_extension("log.1"), path.to_owned()]
             .map(|path| fs::read_to_string(path).unwrap_or_default())

@@ -24,7 +24,7 @@ const TARGETS: [&str; 15] = [
 ];
 /// Default level of the background server.
 const USUAL: LevelFilter = LevelFilter::INFO;
-/// Bytes of each of the background server's two log files.
+/// Most bytes of each of the background server's two log files.
 const FILE_SIZE: usize = 4 << 20;
 
 /// Filter of records. `None` drops all of them.
@@ -48,7 +48,7 @@ impl LogFilter {
         Ok(Self((verbosity >= Verbosity::Background).then(debug)))
     }
 
-    /// Writes records to standard error from now on, if any are wanted.
+    /// Writes records to standard error from now on, unless the filter drops all.
     pub(crate) fn write_to_terminal(self) {
         if let Some(targets) = self.0 {
             let layer = fmt::layer().with_writer(io::stderr).log_internal_errors(false);
@@ -66,7 +66,7 @@ impl LogFilter {
     }
 }
 
-/// Records of our own, at that level: those of libraries may have secrets in them, such as a URL with a password.
+/// Returns a filter for pgfresh's own records. Those of libraries may have secrets, such as a URL with a password.
 fn ours(level: LevelFilter) -> Targets {
     Targets::new().with_targets(TARGETS.map(|target| (target, level)))
 }
@@ -74,13 +74,13 @@ fn ours(level: LevelFilter) -> Targets {
 fn parse(text: &str) -> Result<Targets, Failure> {
     let (mut default, mut named) = (LevelFilter::OFF, Vec::new());
     for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
-        // A target alone stands for all of its records.
+        // A target without a level means all of its records.
         let (target, level) = match directive.split_once('=') {
             Some((target, level)) => (Some(target), level),
             None if known(directive) => (Some(directive), "trace"),
             None => (None, directive),
         };
-        // The parser takes nothing for "error".
+        // The parser would accept an empty level as "error".
         let level: LevelFilter = Some(level)
             .filter(|level| !level.is_empty())
             .and_then(|level| level.parse().ok())
@@ -94,7 +94,7 @@ fn parse(text: &str) -> Result<Targets, Failure> {
     Ok(ours(default).with_targets(named))
 }
 
-/// Whether it is one of [`TARGETS`], or a module in one.
+/// Whether the target is one of [`TARGETS`], or a module in one.
 fn known(target: &str) -> bool {
     target.split("::").next().is_some_and(|name| TARGETS.contains(&name))
 }

@@ -2,7 +2,7 @@
 //!
 //! `cli` (flags) → `settings` (flags, environment and file, resolved once) → one file per command → exit code.
 
-// They panic where nothing can be written: `output` and `aside` have others.
+// These macros panic if they cannot write. Modules `output` and `aside` have others.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod aside;
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 /// Prints the failure, also as a line of JSON to a program that expects one. Returns the exit code.
 fn end(failure: &Failure, usual: u8) -> ExitCode {
     let code = failure.report(usual);
-    // Last: the program may end us once it has the line.
+    // This must be the last action: the program may kill this process once it has the line.
     if cli::serves_in_json() {
         output::tell_program(failure);
     }

@@ -1,4 +1,4 @@
-//! Servers that have a name, for development: data, port and password stay from one start to the next.
+//! Servers with a name, for development: data, port and password stay from one start to the next.
 //!
 //! ```text
 //! DATA/pgfresh/NAME-PROJECT/about    as JSON: what is remembered; see `storage::PersistentData`
@@ -68,7 +68,7 @@ impl NamedServer {
         complete.map_or(Ok(()), |before| before.check(&provisioner))?;
         expect_free(&provisioner.cache, SocketAddr::new(serve_options.listen, serve_options.port))?;
         if let Some(before) = before.as_ref().filter(|_| complete.is_none()) {
-            // The URL stays, even if we are killed now.
+            // The URL stays, even if something kills this process now.
             Remembered { complete: false, ..before.clone() }.remember(&data)?;
         }
         let path = data.path().to_owned();
@@ -89,13 +89,13 @@ impl NamedServer {
         Ok(Self { provisioner, service, name: name.to_owned(), registration })
     }
 
-    /// Lets "status" and "stop --all" find it.
+    /// Lets "status" and "stop --all" find the server.
     pub(crate) fn announce(&mut self, settings: &ResolvedSettings) -> Result<(), Failure> {
         let about = background::about(settings, &self.provisioner, &self.service);
         self.registration.announce(&background::About { name: Some(self.name.clone()), ..about })
     }
 
-    /// Shuts it down cleanly.
+    /// Shuts the server down cleanly.
     pub(crate) fn stop(self) -> Result<(), Failure> {
         let Self { service, registration, .. } = self;
         service.close().stop()?;
@@ -125,14 +125,14 @@ impl Remembered {
         })
     }
 
-    /// The options, with the port and the password from before where they say nothing.
+    /// Completes the options with the stored port and password.
     fn amend(&self, serve_options: ServeOptions) -> ServeOptions {
         let port = if serve_options.port == 0 { self.port } else { serve_options.port };
         let password = serve_options.password.or_else(|| Some(Password(self.password.clone())));
         ServeOptions { port, password, ..serve_options }
     }
 
-    /// Makes sure that the data can be read.
+    /// Rejects data of another major version.
     fn check(&self, provisioner: &Provisioner) -> Result<(), Failure> {
         let (theirs, ours) = (self.major, provisioner.installation.version().major);
         if theirs == ours {
@@ -144,10 +144,10 @@ impl Remembered {
         Err(Failure::new(what).hint(hint))
     }
 
-    /// Says so, once, if the template is another one than the data come from.
+    /// Reports a template that differs from the one of the data, once.
     fn tell_of_change(&self, settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<(), Failure> {
         let version = provisioner.installation.version().to_string();
-        // That of PostgreSQL is part of the fingerprint.
+        // The version of PostgreSQL is part of the fingerprint, so a new one does not count as a change.
         let is_same = version != self.version || provisioner.fingerprint()?.as_str() == self.fingerprint;
         if !is_same && !settings.verbosity.is_quiet() {
             aside!(
@@ -165,7 +165,7 @@ impl Remembered {
     }
 }
 
-/// Takes the name and its data, which one process can have.
+/// Takes the name and its data, which only one process can hold.
 fn take(
     settings: &ResolvedSettings,
     name: &str,
@@ -208,7 +208,7 @@ fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
             let failure = Failure::new(format!("could not listen on {address}: {who} does"));
             Err(failure.hint("Stop it, or choose another port with --port.".to_owned()))
         }
-        // Other errors are worded where it is opened.
+        // The gateway reports other errors when it opens the port.
         _ => Ok(()),
     }
 }

@@ -34,7 +34,7 @@ impl Verbosity {
 
 /// Writes `text` to standard output. Ends the process on a failure.
 pub(crate) fn print(text: impl Display) {
-    // A server that we may have is cleared away by its guard.
+    // The guard cleans up a server that this process may have.
     try_print(text).unwrap_or_else(|error| end(&error));
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn could_not_print(error: &io::Error) -> Failure {
     Failure::new(format!("could not write to standard output: {error}"))
 }
 
-/// Writes a failure as a line of JSON, for the program that has started us and may be gone.
+/// Writes a failure as a line of JSON for the program that has started this process and may be gone.
 pub(crate) fn tell_program(failure: &Failure) {
     if let Err(error) = try_print(format_args!("{}\n", failure.to_json())) {
         tracing::debug!(%error, "could not tell of a failure");

@@ -23,7 +23,7 @@ pub(crate) fn tell(tests: &[TestOverBudget], more: usize) {
     }
 }
 
-/// Says so of one test, if the API's answer has a budget message. Returns whether it has.
+/// Prints one test if the API's response has a budget message. Returns whether it has.
 pub(crate) fn tell_answer(test: &str, answer: &Value) -> bool {
     let Some(message) = answer["message"].as_str() else { return false };
     tell(&[TestOverBudget { database: test.to_owned(), message: message.to_owned() }], 0);

@@ -45,7 +45,7 @@ impl Watch {
             ..Circumstances::default()
         };
         let profile = Profile::new(recording, circumstances);
-        // Most suites need not wait for this.
+        // Only suites with replaceable databases need this measurement.
         let cost = profile.has_replaceable_databases().then(|| fresh_database(service, trials)).flatten();
         Ok(match cost {
             Some(cost) => profile.with_fresh_database(cost),
@@ -54,7 +54,7 @@ impl Watch {
     }
 }
 
-/// Tells of what the gateway takes down.
+/// Passes the gateway's events on to the profile.
 fn feed(log: EventLog) -> Feed {
     Box::new(move |exact, statements| {
         let (entries, lost) = log.take();

@@ -67,7 +67,7 @@ pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
     }
 }
 
-/// How much is copied, and how long the rest will take.
+/// Formats the progress of a copy and the time for the rest.
 fn copied(done: u64, total: u64, since: Duration) -> String {
     let mut line = format!("pgfresh: copying, {} of {}", human_bytes(done), human_bytes(total));
     if done > 0 {
@@ -104,7 +104,7 @@ impl Drop for StatusLine {
     }
 }
 
-/// As much of `line` as fits into `width` columns, and all of `hint` if there is room for it.
+/// Cuts `line` to `width` columns. Appends `hint` if there is room for all of it.
 fn fitting(line: &str, hint: &str, width: usize) -> String {
     let mut fitting: String = line.chars().filter(|letter| !letter.is_control()).take(width).collect();
     if fitting.chars().count() + hint.chars().count() <= width {
@@ -119,7 +119,7 @@ fn evicted(shelved: &CachedTemplate) -> String {
     format!("evicted template \"{name}\" ({digits}), {}", human_bytes(shelved.occupied))
 }
 
-/// Words the line that stays.
+/// Returns the permanent line about a step, if it has one.
 fn describe(step: Step<'_>) -> Option<String> {
     Some(match step {
         Step::BuildingBaseImage(version) => {

@@ -82,17 +82,17 @@ impl ReportFile {
                 .and_then(|()| sys::leave_usual_mode(&fs::File::open(&new)?))
                 .and_then(|()| fs::rename(&new, &path))
         } else {
-            // A device or a pipe.
+            // This is a device or a pipe.
             fs::write(&path, text)
         };
         written.map_err(|error| could_not_write(&self.path, &error))
     }
 }
 
-/// Makes sure that all of `files` can be written: an hour later it would be too late to learn that they cannot.
+/// Makes sure that pgfresh can write all of `files`, because an error an hour later would come too late.
 pub(crate) fn expect_writable(files: &[ReportFile]) -> Result<(), Failure> {
     files.iter().try_for_each(|ReportFile { path, .. }| {
-        // A link that leads nowhere is the user's.
+        // A dangling link belongs to the user.
         let is_new = path.symlink_metadata().is_err();
         let opened = OpenOptions::new().append(true).create(true).open(path);
         let result = opened.and_then(|_| if is_new { fs::remove_file(path) } else { Ok(()) });
@@ -107,7 +107,7 @@ pub(crate) fn print(report: &Report, formats: &[Format]) {
     }
 }
 
-/// Says the most important on standard error, and all of it where it is wanted. `page` is the report in HTML.
+/// Prints the summary on standard error, and writes the report to its files. `page` makes the HTML.
 pub(crate) fn tell(
     quiet: bool,
     summary: &dyn Display,

@@ -1,4 +1,4 @@
-//! A server with its databases and its front door: what commands hand out.
+//! Service: a server with its databases, leases and gateway.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -22,13 +22,13 @@ use crate::cli::{Serve, ServiceArguments};
 use crate::failure::Failure;
 use crate::settings::{PASSWORD, Password, ResolvedSettings};
 
-/// In the name of the gateway's unix socket, beside the server's own.
+/// Number in the name of the gateway's unix socket, beside the server's own.
 const SOCKET_PORT: u16 = 5433;
 
-/// How clients are served.
+/// Options of a service.
 #[derive(Debug, Clone)]
 pub(crate) struct ServeOptions {
-    /// 0 is any that is free.
+    /// TCP port. 0 means any free one.
     pub(crate) port: u16,
     pub(crate) listen: IpAddr,
     /// Host in the URLs that clients get, if it differs from the one that the gateway listens on.
@@ -89,7 +89,7 @@ impl ServeOptions {
         })
     }
 
-    /// Changes the TCP port. 0 is any that is free.
+    /// Sets the TCP port. 0 means any free one.
     pub(crate) fn at_port(self, port: u16) -> Self {
         Self { port, ..self }
     }
@@ -178,9 +178,9 @@ impl Service {
         let Started { server, session, entry, place, database, templates: names, look_up } = started;
         let times = Times { template: look_up, boot: server.phases().total() };
         let directory = server.run().socket_directory();
-        // Not beside the server's own, where its account could put another in its place.
+        // Beside the server's own socket, the server's account could replace this one.
         let socket = SocketFile { directory: server.run().address().to_owned(), port: SOCKET_PORT };
-        // Persistent databases are the user's own: none is leased.
+        // Persistent databases are the user's own, so there are no leases.
         let is_persistent = server.run().persistent().is_some();
         let templates = if is_persistent { Vec::new() } else { templates(&names) };
         let inward = socket.path();
@@ -198,13 +198,12 @@ impl Service {
             provisioner: (!is_persistent).then(|| provisioner.clone()),
         };
         let leases = Leases::open(options, session)?;
-        // Clients that wait for a database hear of the server's end.
+        // Clients that wait for a database get an error at the server's end.
         server.when_gone({
             let leases = leases.clone();
             move || leases.server_gone()
         })?;
-        // A suite may migrate a database in one process and test it in the next. Rollback isolation cannot keep it
-        // for that.
+        // A suite may migrate a database in one process and test it in the next. A rollback would undo that.
         for name in names.iter().filter(|_| serve_options.isolation == Isolation::Clone) {
             leases.retain(name);
         }
@@ -233,7 +232,7 @@ impl Service {
         Ok(Self { gateway, history, recorder, leases, server, database, root_certificate, times })
     }
 
-    /// How clients reach `database`, which comes to be with the first session.
+    /// Returns the address of `database`, which the first session creates.
     pub(crate) fn address(&self, database: &str) -> Address {
         self.access().address_of(database)
     }
@@ -286,7 +285,7 @@ impl Service {
         }
     }
 
-    /// Ends all sessions; the server is left to be stopped at once.
+    /// Ends all sessions. Returns the server, which the caller has to stop at once.
     pub(crate) fn close(self) -> Server {
         let Self { gateway, leases, server, .. } = self;
         // The gateway waits for its clients, and some of them wait for a database.

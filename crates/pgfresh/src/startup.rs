@@ -1,4 +1,4 @@
-//! From options to a running service and back: the cache, the PostgreSQL installation, the server, its end.
+//! Start and end of a service: the cache, the PostgreSQL installation, the server and its gateway.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
@@ -126,7 +126,7 @@ pub(crate) fn expect_trusted(settings: &ResolvedSettings, key: &SigningKey) -> R
     )))
 }
 
-/// Brings one, and says beforehand what comes from where.
+/// Downloads an installation, after a message about its origin.
 pub(crate) fn bring(
     (download, verbosity): (server::Download, Verbosity),
     cache: &Cache,
@@ -153,7 +153,7 @@ fn announcement(package: &Package, major: u32, folder: &Path) -> String {
     )
 }
 
-/// Says, once, that a server is newer than what pgfresh was tested with.
+/// Warns once of a server that is newer than the versions that pgfresh is tested with.
 fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     static NOTED: Once = Once::new();
     if version.major > *MAJORS.end() && !verbosity.is_quiet() {
@@ -167,7 +167,7 @@ fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     }
 }
 
-/// The installation's own psql, or the one on PATH.
+/// Returns the installation's own psql, or the one on PATH.
 pub(crate) fn find_psql(provisioner: &Provisioner) -> Result<PathBuf, Failure> {
     provisioner.installation.client("psql").ok_or_else(|| {
         let failure = Failure::new("could not find psql");
@@ -196,7 +196,7 @@ fn start(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<Start
     Ok(started)
 }
 
-/// Says which server was started, and how long that took.
+/// Prints the started server and the duration of its start.
 pub(crate) fn tell(settings: &ResolvedSettings, provisioner: &Provisioner, started: &Started) {
     let installation = &provisioner.installation;
     say(settings.verbosity, || {
@@ -224,7 +224,7 @@ fn describe(started: &Started) -> String {
     )
 }
 
-/// Builds what a server would start from, unless the cache has it, so that it starts at once.
+/// Builds the template of a server unless the cache has it, so that the server starts at once.
 pub(crate) fn prepare(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<(), Failure> {
     if provisioner.can_be_kept() {
         provisioner.template(&progress::announce(settings.verbosity))?;
@@ -232,7 +232,7 @@ pub(crate) fn prepare(settings: &ResolvedSettings, provisioner: &Provisioner) ->
     Ok(())
 }
 
-/// Starts a server, and opens its front door.
+/// Starts a server and opens its gateway.
 pub(crate) fn serve(
     settings: &ResolvedSettings,
     provisioner: &Provisioner,
@@ -249,7 +249,7 @@ pub(crate) fn serve(
     Ok(service)
 }
 
-/// Stops a service and removes all of it.
+/// Stops a service and removes its files.
 pub(crate) fn stop(settings: &ResolvedSettings, service: Service) -> Result<(), Failure> {
     warn(&service);
     let (stopped, removed) = service.close().stop()?;
@@ -260,7 +260,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, service: Service) -> Result<(), 
     Ok(())
 }
 
-/// Says what the tests have done to each other, and what pgfresh has failed to undo.
+/// Prints warnings about tests that disturbed each other, and about failures of pgfresh to undo their changes.
 pub(crate) fn warn(service: &Service) {
     let status = service.leases.final_status();
     for leak in status.leaks {

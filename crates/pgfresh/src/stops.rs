@@ -1,4 +1,4 @@
-//! How often background servers were stopped: who asked for one before that is not to start it afterwards.
+//! Counters of stops: a client that asked for a background server before a stop must not start one after it.
 //!
 //! ```text
 //! CACHE/stops/all      a byte for each "stop --all"
@@ -14,7 +14,7 @@ use storage::{Attempt, Cache};
 
 use crate::failure::Failure;
 
-/// The stops that concern one project.
+/// Counters that concern one project.
 #[derive(Debug)]
 pub(crate) struct Stops {
     folder: PathBuf,
@@ -31,7 +31,7 @@ impl Stops {
         Ok(Self { all: folder.join("all"), project, folder })
     }
 
-    /// How many there were so far.
+    /// Returns the number of stops so far.
     pub(crate) fn count(&self) -> u64 {
         [&self.all, &self.project]
             .into_iter()
@@ -39,7 +39,7 @@ impl Stops {
             .sum()
     }
 
-    /// Counts one more, of this project or of all.
+    /// Counts one more stop, of this project or of all.
     pub(crate) fn add(&self, all: bool) -> Result<(), Failure> {
         let path = if all { &self.all } else { &self.project };
         fs::create_dir_all(&self.folder).attempt("create", &self.folder)?;

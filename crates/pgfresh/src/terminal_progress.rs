@@ -1,4 +1,4 @@
-//! The progress of a measurement on the terminal; its interim reports in files; Ctrl-C, which cancels it.
+//! Progress of a measurement on the terminal, with interim reports in files. Ctrl-C cancels it.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal};
@@ -15,7 +15,7 @@ use crate::output::Verbosity;
 use crate::progress::StatusLine;
 use crate::report_file::{self, ReportFile};
 
-/// The exit code of a command that Ctrl-C has cancelled: 128 and the number of SIGINT.
+/// Exit code of a command that Ctrl-C has cancelled: 128 and the number of SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 /// Time between two writes of the files, as a multiple of the duration of a write.
 const WRITING: u32 = 20;
@@ -80,12 +80,12 @@ impl TerminalProgress {
         self.line.iter().for_each(StatusLine::clear);
     }
 
-    /// Whether there is something to show: at least one round that is finished.
+    /// Whether there is a result: at least one finished round.
     pub(crate) fn has_measured(&self) -> bool {
         self.has_measured.get()
     }
 
-    /// Why there is nothing to show: `failure`, or Ctrl-C, which may well be the reason of a failure.
+    /// Returns the reason for a missing result: `failure`, unless Ctrl-C came, which may have caused it.
     pub(crate) fn why_nothing(&self, failure: Option<Failure>) -> Failure {
         self.finish();
         let interrupted = || Failure::new("nothing was measured yet").exit_with(INTERRUPTED);
@@ -104,7 +104,7 @@ impl TerminalProgress {
     }
 }
 
-/// A bar, and how long it will still take if it goes on like this.
+/// Formats a bar with an estimate of the remaining time.
 fn bar(done: u32, of: u32, taken: Duration) -> String {
     let full = BAR * done / of.max(1);
     let blocks: String = (0..BAR).map(|column| if column < full { '█' } else { '░' }).collect();

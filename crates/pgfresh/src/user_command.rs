@@ -33,7 +33,7 @@ pub(crate) fn command(
     command
 }
 
-/// The command on one line, for people who paste it elsewhere: without the passwords of URLs.
+/// Formats the command on one line for people who paste it elsewhere: without the passwords of URLs.
 pub(crate) fn words(command: &[OsString]) -> String {
     command.iter().map(|word| without_password(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! A variable that the user's command is to have: `NAME=TEMPLATE`, with words in braces for what its server has.
+//! Environment variable of the user's command: `NAME=TEMPLATE`, with placeholders in braces for the server's values.
 
 use std::str::FromStr;
 
@@ -45,7 +45,7 @@ impl FromStr for Variable {
     }
 }
 
-/// Names all placeholders in the error of an unknown one.
+/// Formats the error for an unknown placeholder, with the names of all.
 fn unknown(word: &str) -> String {
     let names = PLACEHOLDERS.map(|(name, _)| format!("{{{name}}}"));
     format!("\"{{{word}}}\" is not known: there are {}", names.join(", "))

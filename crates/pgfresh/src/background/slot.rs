@@ -24,7 +24,7 @@ use crate::aside::print_aside;
 use crate::control::Control;
 use crate::failure::Failure;
 
-/// A background server's place in the cache.
+/// Directory of a background server in the cache.
 #[derive(Debug)]
 pub(super) struct BackgroundSlot(pub(super) PathBuf);
 
@@ -58,7 +58,7 @@ impl About {
     }
 }
 
-/// A background server that runs.
+/// Running background server.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) about: About,
@@ -107,21 +107,21 @@ impl BackgroundSlot {
         Ok(Some(Found { about, control, log_file }))
     }
 
-    /// The server, if it is there and may be joined.
+    /// Returns the server if it runs and clients may join it.
     pub(super) fn look(&self) -> Result<Option<Found>, Failure> {
         let found = self.reach(&self.about())?;
-        // It was there when we were connected already: then it sees us before it goes.
+        // A file that still exists after the connection proves that the server will see this client before it ends.
         Ok(found.filter(|_| self.about().exists()))
     }
 
-    /// Whether its server may be joined by those who ask in `folder`. To connect would count as a client, which keeps it
-    /// from going.
+    /// Whether clients of the project `folder` may join the server. Reads only the file, because a connection would
+    /// count as a client and keep the server from ending.
     pub(super) fn is_of(&self, folder: &Path) -> bool {
         let about = self.about();
         about.exists() && read_about(&about).is_some_and(|about| about.folder == folder)
     }
 
-    /// Lets a server that was retired, and is there, be joined again.
+    /// Lets clients join a retired server again, if it still runs.
     pub(super) fn reinstate(&self, _starting: &Lock) -> Result<Option<Found>, Failure> {
         if self.reach(&self.retired())?.is_none() {
             return Ok(None);
@@ -130,13 +130,13 @@ impl BackgroundSlot {
         self.look()
     }
 
-    /// The right to start it, for which others have to wait.
+    /// Takes the lock on starting, and waits for another holder.
     pub(super) fn begin(&self) -> Result<Lock, Failure> {
         let path = self.0.join("start.lock");
         loop {
             fs::create_dir_all(&self.0).attempt("create", &self.0)?;
             match Lock::take(&path) {
-                // A server took the directory with it as it went.
+                // A server has removed the directory at its end.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 lock => return Ok(lock.attempt("lock", &path)?),
             }
@@ -187,7 +187,7 @@ impl BackgroundSlot {
         Ok(fs::rename(&staging, &path).attempt("write", &path)?)
     }
 
-    /// Removes it; what cannot be removed now, the next sweep takes.
+    /// Removes the slot. The next sweep retries a failed removal.
     pub(super) fn remove(&self) -> bool {
         note("remove", &self.0, fs::remove_dir_all(&self.0))
     }
@@ -221,7 +221,7 @@ impl BackgroundSlot {
         if let Some(kept) = kept {
             command.arg("--kept").arg(kept);
         }
-        // All users can read the words of a process for as long as it lives, and a statement for psql may have a password in it.
+        // All users can read the arguments of a process, and a statement for psql may contain a password.
         let mut words = std::env::args_os().skip(1);
         command.args(words.by_ref().take_while(|word| word != "--"));
         if words.next().is_some() {
@@ -258,7 +258,7 @@ impl BackgroundSlot {
     }
 }
 
-/// Takes note of what could not be done in passing, unless the file was gone already. Returns whether it was done.
+/// Logs a failed step of a cleanup, unless the file was gone already. Returns whether the step succeeded.
 pub(super) fn note(verb: &str, path: &Path, done: io::Result<()>) -> bool {
     let Err(error) = done else { return true };
     if error.kind() != io::ErrorKind::NotFound {

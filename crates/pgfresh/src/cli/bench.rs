@@ -1,4 +1,4 @@
-//! The words of `pgfresh bench`.
+//! Arguments of `pgfresh bench`.
 // The comments of items are its help: plain text.
 #![allow(clippy::doc_markdown)]
 
@@ -205,11 +205,11 @@ pub(crate) struct Output {
     html: Option<PathBuf>,
 }
 
-/// Stands for standard output.
+/// Path that means standard output.
 const STANDARD: &str = "-";
 
 impl Output {
-    /// The files, and what goes into each.
+    /// Returns the files of the results, each with its format.
     pub(crate) fn files(&self) -> Vec<ReportFile> {
         let files = self.wanted().filter(|(path, _)| *path != Path::new(STANDARD));
         files.map(|(path, format)| ReportFile { path: path.to_owned(), format }).collect()

@@ -1,4 +1,4 @@
-//! Mistakes on the command line, worded as every other error.
+//! Errors of the command line, in the style of all other errors.
 
 use std::ffi::OsString;
 
@@ -8,10 +8,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::Cli;
 use crate::failure::Failure;
 
-/// The exit code of a wrong command line.
+/// Exit code of a wrong command line.
 pub(super) const USAGE: u8 = 2;
 
-/// The error's words: "error: MESSAGE", or a heading and lines below it; then tips, usage and a pointer to help.
+/// Converts an error of clap: "error: MESSAGE", or a heading and lines below it; then tips, usage and a pointer to
+/// help.
 pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
     let text = error.render().to_string();
     let mut message = Vec::new();
@@ -46,14 +47,14 @@ pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
     Failure::new(message).hint(hints.join(" ")).exit_with(USAGE)
 }
 
-/// Whether nothing is missing but the user's command.
+/// Whether the line lacks nothing but the user's command.
 fn is_without_command(error: &clap::Error) -> bool {
     let missing = error.get(ContextKind::InvalidArg);
     error.kind() == ErrorKind::MissingRequiredArgument
         && matches!(missing, Some(ContextValue::Strings(names)) if *names == ["<COMMAND>..."])
 }
 
-/// The command that the words name, as far as they name one.
+/// Returns the subcommands that the arguments name, as far as they exist.
 pub(super) fn command_path(words: &[OsString]) -> String {
     let mut command = &Cli::command();
     let mut path = command.get_name().to_owned();
@@ -66,7 +67,7 @@ pub(super) fn command_path(words: &[OsString]) -> String {
     path
 }
 
-/// The flag that has a wrong value, as it is named in `error`, and the variable that it has it from.
+/// Returns the flag with a wrong value that `error` names, and the variable that the value comes from.
 fn variable(error: &clap::Error, path: &str, words: &[OsString]) -> Option<(String, String)> {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
     let (name, _) = flag.split_once(' ')?;
@@ -84,7 +85,7 @@ fn variable(error: &clap::Error, path: &str, words: &[OsString]) -> Option<(Stri
     Some((flag.clone(), argument.get_env()?.to_str()?.to_owned()))
 }
 
-/// The help of the command that the words name.
+/// Renders the help of the command that the arguments name.
 pub(super) fn help_of(words: &[OsString]) -> String {
     let mut all = super::help::command();
     let path = command_path(words);
@@ -101,7 +102,7 @@ fn sentence(tip: &str) -> String {
     format!("{}.", first.chain(letters).collect::<String>())
 }
 
-/// The command that differs least from an unknown one, if it is near.
+/// Returns the command that is most similar to an unknown one, if one is similar enough.
 fn nearest_command(error: &clap::Error, path: &str) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let mut command = &Cli::command();
@@ -180,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Any of our words in any order is read, or is an error of one message and one hint.
+    /// Checks that any arguments in any order are valid, or give an error with one message and one hint.
     #[test]
     fn no_line_is_answered_with_anything_but_one_message_and_one_hint() {
         let command = super::super::command();

@@ -55,10 +55,10 @@ fn effective(command: &str) -> Vec<&'static str> {
     groups.iter().copied().flatten().copied().chain(OUTPUT).collect()
 }
 
-/// The command line with its help.
+/// Builds the command line with its help.
 pub(crate) fn command() -> clap::Command {
     let mut command = with_long_help(Cli::command());
-    // This hands the options that all commands accept down to each.
+    // This passes the global options on to each command.
     command.build();
     let all = [&SERVER[..], &TEMPLATE, &KEYS, &REMOTE, &DATABASES, &FILES, &BACKGROUND].concat();
     adapt(command, "", &all)
@@ -72,7 +72,7 @@ fn with_long_help(command: clap::Command) -> clap::Command {
     command.mut_subcommands(with_long_help)
 }
 
-/// Hides what has no effect on the command, and from `-h` all but its own options.
+/// Hides options without effect on the command, and from `-h` all global ones.
 fn adapt(mut command: clap::Command, path: &str, all: &[&str]) -> clap::Command {
     let effective = effective(path);
     let shared = |arg: &Arg| all.contains(&arg.get_id().as_str());
@@ -86,7 +86,7 @@ fn adapt(mut command: clap::Command, path: &str, all: &[&str]) -> clap::Command 
         shortened |= has_effect;
         arg.hide(!has_effect).hide_short_help(true)
     });
-    // A variable that is set would otherwise make an option look required in the usage line of an error.
+    // Without this, the value of a variable would make an option look required in the usage line of an error.
     let usage = command.render_usage().to_string();
     command = command.override_usage(usage.trim_start_matches("Usage: ").to_owned());
     if shortened {
@@ -115,7 +115,7 @@ fn adapt(mut command: clap::Command, path: &str, all: &[&str]) -> clap::Command 
 mod tests {
     use super::*;
 
-    /// All commands with their words after "pgfresh".
+    /// Visits all commands, each with its path after "pgfresh".
     fn all(command: &mut clap::Command, path: &str, visit: &mut dyn FnMut(&str, &mut clap::Command)) {
         visit(path, command);
         for subcommand in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {

@@ -1,5 +1,5 @@
-//! The reference pages. `docs/reference-cli.md` is what help says of every command; `docs/reference-config.md` is written by
-//! hand and has every key, flag and variable. Tests compare both.
+//! Reference pages. `docs/reference-cli.md` has the help of every command. `docs/reference-config.md` is hand-written
+//! and has every key, flag and variable. Tests compare both with the code.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Command};
 
-/// The page, up to the commands.
+/// Text before the commands.
 const INTRODUCTION: &str = "# CLI reference
 
 This page is what `pgfresh COMMAND --help` prints, for every command. A test generates it:
@@ -76,7 +76,7 @@ fn is_standard(arg: &Arg) -> bool {
     ["help", "version"].contains(&arg.get_id().as_str())
 }
 
-/// A table of arguments, unless there are none.
+/// Formats a table of arguments. Empty without any.
 fn table<'a>(arguments: impl Iterator<Item = &'a Arg>, what: &str, text: &mut String) {
     let rows: Vec<_> = arguments.filter(|arg| !arg.is_hide_set() || arg.is_global_set()).map(row).collect();
     if !rows.is_empty() {
@@ -156,7 +156,7 @@ fn the_configuration_reference_has_every_key_flag_and_variable_and_no_other() {
     assert!(unknown.is_empty(), "docs/reference-config.md names {unknown:?}, which pgfresh does not read");
 }
 
-/// The variables that any command reads.
+/// Collects the variables that any command reads.
 fn variables(command: &Command, all: &mut BTreeSet<String>) {
     all.extend(command.get_arguments().filter_map(|arg| Some(arg.get_env()?.to_str()?.to_owned())));
     command.get_subcommands().for_each(|command| variables(command, all));

@@ -1,4 +1,4 @@
-//! The words of `pgfresh serve`.
+//! Arguments of `pgfresh serve`.
 // The comments of items are its help: plain text.
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 

@@ -1,4 +1,4 @@
-//! `pgfresh bench`: measures on this machine.
+//! `pgfresh bench`: runs benchmarks on this machine.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

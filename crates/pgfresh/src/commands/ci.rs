@@ -1,4 +1,4 @@
-//! `pgfresh ci`: a configuration for this project's tests on a CI system, to begin with.
+//! `pgfresh ci`: prints a first CI configuration for this project's tests.
 
 mod credentials;
 mod project;
@@ -30,9 +30,9 @@ struct Context<'a> {
     project: &'a Project,
     /// Major version of PostgreSQL that the project demands, if any.
     major: Option<u32>,
-    /// The inputs of all templates, as patterns.
+    /// Inputs of all templates, as patterns.
     inputs: Vec<String>,
-    /// The remote template cache, if there is one and a template to share.
+    /// Remote template cache, if there is one and a template to share.
     shared: Option<SharedTemplates>,
 }
 
@@ -68,11 +68,11 @@ fn missing(settings: &ResolvedSettings) -> Vec<String> {
     notes
 }
 
-/// The remote of the settings.
+/// Describes the remote of the settings.
 fn shared(settings: &ResolvedSettings) -> Option<SharedTemplates> {
     let remote = settings.remote.as_ref().filter(|_| !settings.templates.is_empty())?;
     let branch = match &remote.push {
-        // One that need not be quoted in any of the files.
+        // A name that needs no quotes in any of the files.
         PushPolicy::Branch(name) if name.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c)) => {
             Some(name.clone())
         }
@@ -81,12 +81,12 @@ fn shared(settings: &ResolvedSettings) -> Option<SharedTemplates> {
     Some(SharedTemplates::new(&remote.address.to_string(), branch))
 }
 
-/// A folder stands for all that is in it.
+/// Converts a folder to a glob of all its content.
 fn as_glob(folder: &Path, input: &str) -> String {
     if folder.join(input).is_dir() { format!("{}/**", input.trim_end_matches('/')) } else { input.to_owned() }
 }
 
-/// The template with the values of the project. A line with a list's name is repeated for each of its values.
+/// Fills the project's values into the configuration. Repeats a line with the name of a list for each of its values.
 fn fill_in(context: &Context<'_>) -> String {
     let (lists, values) = (lists(context), values(context));
     let (wanted, other) = if context.shared.is_some() { (SHARED, CACHED) } else { (CACHED, SHARED) };
@@ -179,7 +179,7 @@ fn notes(context: &Context<'_>) -> Vec<String> {
     notes
 }
 
-/// Whether a job runs in a container as root, as a user who can use sudo, or as the account of an agent.
+/// Account of a job: root in a container, a user with sudo, or the account of an agent.
 enum Machine {
     Container,
     Runner,
@@ -216,7 +216,7 @@ fn postgres(context: &Context<'_>) -> Vec<String> {
     commands
 }
 
-/// Commands that install the binary of the release, if its digest is the right one.
+/// Returns commands that install the release's binary, after a check of its digest.
 fn install(system: System) -> Vec<String> {
     let unpack = |sudo: &str, folder: &str| {
         format!("{sudo}tar -xzf pgfresh.tar.gz -C {folder} --strip-components 1 {ARCHIVE}/pgfresh")
@@ -237,9 +237,9 @@ fn install(system: System) -> Vec<String> {
     commands
 }
 
-/// Commands as they stand in the file.
+/// Escapes commands as the configuration needs them.
 fn as_written(system: System, commands: Vec<String>) -> Vec<String> {
-    // Buildkite replaces variables when it reads the file, when these have no value yet.
+    // Buildkite replaces variables when it reads the file, before the commands set them.
     let dollar = if matches!(system, System::Buildkite) { "$$" } else { "$" };
     commands.into_iter().map(|command| command.replace('$', dollar)).collect()
 }
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
     use crate::settings::SIGNING_KEY;
 
-    /// A file that tells each kind of project.
+    /// Files that identify each kind of project.
     const MARKERS: [&str; 8] = [
         "pyproject.toml",
         "package.json",
@@ -316,7 +316,7 @@ mod tests {
         Some("file:///srv/templates"),
     ];
 
-    /// Templates in the remote, which are pushed on `branch`.
+    /// Describes a remote to which jobs of `branch` push.
     fn sharing(remote: &str, branch: Option<&str>) -> SharedTemplates {
         SharedTemplates::new(remote, branch.map(str::to_owned))
     }
@@ -388,8 +388,8 @@ mod tests {
         }
     }
 
-    /// The part of the file that other branches and pull requests run, too, names no secret that may write. That a changed file
-    /// gets none either is up to the system, see `holders`.
+    /// Checks that other branches and pull requests run no step that names a secret for writing. The system itself
+    /// must keep these secrets from a changed file, see `holders`.
     #[test]
     fn what_may_write_is_for_the_branch_that_pushes() {
         for remote in REMOTES.into_iter().flatten() {
@@ -436,7 +436,7 @@ mod tests {
             ] {
                 for text in printed(system, remote, Some("trunk")) {
                     assert!(code(&text).any(|line| line.contains(choice)), "{system:?}: {text}");
-                    // The tests are run by a step without secrets, where secrets are those of a step.
+                    // A system with secrets for each step runs the tests in a step without any.
                     let tests = code(&text).filter(|line| line.contains("pgfresh run"));
                     assert!(tests.into_iter().all(|line| !line.contains("secrets.")), "{text}");
                     assert!(!code(&text).any(|line| line.contains("CACHE_PUSH")), "{text}");

@@ -1,4 +1,4 @@
-//! `pgfresh url`, `reset`, `release`, `snapshot`, `status`, `open` and `stop`: steering a server that runs.
+//! `pgfresh url`, `reset`, `release`, `snapshot`, `status`, `open` and `stop`: control a running server.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use crate::over_budget;
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
-/// The server of this run, or else the one in the background for database `name`, started if need be.
+/// Returns the server of this run, or else the background server for database `name`. Starts it if need be.
 fn join(options: &Options, name: Option<&str>) -> Result<Control, Failure> {
     Control::of_this_run_or(|| Ok(background::join_for(&ResolvedSettings::resolve(options)?, name)?.control))
 }
@@ -54,7 +54,7 @@ pub(crate) fn url(
                 output::end(&error);
             }
         }
-        // It is leased already: that is where it is.
+        // The name has a lease already, which has this URL.
         (Err(failure), Some(name)) if failure.is("42P04") && template.is_none() => {
             say!("{}", control.address(name).url());
         }
@@ -75,7 +75,7 @@ pub(crate) fn reset(
     Ok(end_of_test(test, &answer.map_err(|failure| instead_of_closing(failure, &closing))?))
 }
 
-/// A hint for the command line, where that of the API names a key of a request.
+/// Replaces the API's hint, which names a key of a request, by one for the command line.
 fn instead_of_closing(failure: Failure, hint: &str) -> Failure {
     if failure.hints_at("close_sessions") { failure.hint(hint.to_owned()) } else { failure }
 }
@@ -133,7 +133,7 @@ pub(crate) fn snapshot(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a template of that server's into a file.
+/// Writes a template of the server into a file.
 fn save(
     settings: &ResolvedSettings,
     control: &Control,
@@ -141,7 +141,7 @@ fn save(
     file: DumpFile,
 ) -> Result<(), Failure> {
     let installation = startup::provisioner_without_template(settings)?.installation;
-    // It has no other session, and it is what the template is.
+    // A new copy equals the template, and no other session is in it.
     let serve_options = json!({ "template": template, "isolation": "clone" });
     let copy = control.call(&Method::POST, "/v1/databases", &serve_options)?;
     let saved = template::save(&installation, text(&copy["url"]), file);
@@ -153,7 +153,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<ExitCode, F
     let Stopped { count, mut staying } = background::stop(settings, all)?;
     if !settings.verbosity.is_quiet() {
         staying.sort();
-        // All are those with a name as well.
+        // With `--all`, servers with a name end, too.
         match (count, all) {
             (0, _) if !staying.is_empty() => {
                 let (servers, keep) =
@@ -171,7 +171,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// The servers that a command is about.
+/// Servers that a command acts on.
 struct Servers {
     /// Server of this run, or else the project's background server.
     control: Control,
@@ -225,13 +225,13 @@ pub(crate) fn status(options: &Options, as_json: bool) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
-/// A server that has a name, and how to reach it.
+/// Describes a server with a name, and its address.
 fn describe(about: &About, control: &Control) -> Option<Value> {
     let (url, page) = (control.address(&about.database).url(), control.address("").page_url());
     about.name.as_ref().map(|name| json!({ "name": name, "url": url, "page": page }))
 }
 
-/// Says what there is on the servers.
+/// Prints the status of the servers.
 fn tell(status: &Value) {
     for template in list(&status["templates"]) {
         say!("template {}: {} ready", text(&template["name"]), template["ready"]);

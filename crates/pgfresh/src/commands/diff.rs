@@ -1,4 +1,4 @@
-//! `pgfresh diff`: what a database has that its template has not.
+//! `pgfresh diff`: shows the differences of a database from its template.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::{print, say};
 use crate::settings::ResolvedSettings;
 
-/// Columns where there is no terminal.
+/// Columns of the output without a terminal.
 const USUAL_WIDTH: usize = 80;
 
 pub(crate) fn execute(options: &Options, arguments: &Diff) -> Result<ExitCode, Failure> {
@@ -39,7 +39,8 @@ pub(crate) fn execute(options: &Options, arguments: &Diff) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// The server that has a lease or a kept database of that name, or else of the test of that name.
+/// Finds the server that has a lease or a kept database of that name, or else a kept database of the test of that
+/// name.
 fn find(options: &Options, wanted: &str) -> Result<(Control, String), Failure> {
     let controls = if let Some(control) = Control::of_this_run()? {
         vec![control]

@@ -1,4 +1,4 @@
-//! `pgfresh doctor`: why is it slow here, and what would help?
+//! `pgfresh doctor`: finds the causes of a slow PostgreSQL, and remedies.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,9 +20,9 @@ use crate::settings::ResolvedSettings;
 use crate::startup;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 
-/// How long is measured, and with `--quick`.
+/// Duration of the measurement, and that with `--quick`.
 const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(2500)];
-/// The percentiles that programs get of each distribution.
+/// Percentiles of each distribution in JSON.
 const PERCENTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
 pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode, Failure> {
@@ -31,7 +31,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     let progress = TerminalProgress::listen(options.verbosity())?;
     let length = LENGTH[usize::from(arguments.quick)];
     if let Some(url) = &arguments.url {
-        // No server is needed here: without an installation, whatever psql PATH has.
+        // This needs no server of pgfresh's: without an installation, the psql on PATH will do.
         let target = server::ConnectionString::parse(url)?;
         let psql = ResolvedSettings::resolve(options)
             .and_then(|settings| startup::installed(&settings))
@@ -93,7 +93,7 @@ fn provisioner(settings: &ResolvedSettings) -> Result<Result<Provisioner, Provis
         PathBuf::from(sys::this_program()),
     );
     if let Ok(provisioner) = &provisioner {
-        // As every start does.
+        // Like every start, the diagnosis begins with a sweep.
         let (_, failures) = provisioner.sweep();
         for failure in failures {
             tracing::warn!("{}", Failure::from(failure).on_one_line());
@@ -102,7 +102,7 @@ fn provisioner(settings: &ResolvedSettings) -> Result<Result<Provisioner, Provis
     Ok(provisioner)
 }
 
-/// Says what was found, and writes it where it is wanted.
+/// Prints the diagnosis, and writes its files.
 fn tell(diagnosis: &Diagnosis, arguments: &Doctor) -> Result<(), Failure> {
     let mut report = diagnosis.report.clone();
     report.add_data("distributions", diagnosis.samples.iter().map(distribution).collect());

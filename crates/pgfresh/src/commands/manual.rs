@@ -1,4 +1,4 @@
-//! `pgfresh completions` and `pgfresh man`: what shells and readers want to know of the command line.
+//! `pgfresh completions` and `pgfresh man`: generate shell completions and man pages.
 
 use std::path::Path;
 use std::process::ExitCode;

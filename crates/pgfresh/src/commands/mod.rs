@@ -1,4 +1,4 @@
-//! One file per command. None knows another: what two of them need is in a module beside this one.
+//! Commands, one file each. Commands do not depend on each other: shared code is in modules beside this one.
 
 mod bench;
 mod ci;
@@ -23,15 +23,15 @@ use crate::logging::LogFilter;
 use crate::output;
 use crate::settings::ResolvedSettings;
 
-/// Does what the command line says. The log is what `filter` lets through.
+/// Runs the command. The log has the records that pass `filter`.
 pub(crate) fn execute(cli: Cli, filter: LogFilter) -> Result<ExitCode, Failure> {
     let options = &cli.options;
-    // Those that can do without are not stopped by a mistake in the file.
+    // A mistake in the file does not stop commands that can do without it.
     let settings = || ResolvedSettings::resolve(options);
     if let Some(directory) = cli.background {
         let served = settings()
             .and_then(|settings| background::serve(&settings, filter, directory, cli.kept.as_deref()));
-        // The process that has started us says it.
+        // The process that has started this one prints the failure.
         return Ok(served.unwrap_or_else(|failure| {
             output::tell_program(&failure);
             ExitCode::FAILURE

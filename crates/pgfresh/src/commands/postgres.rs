@@ -1,4 +1,4 @@
-//! `pgfresh postgres`: which installations there are, and which one would be used.
+//! `pgfresh postgres`: lists and installs installations, and shows the one that pgfresh uses.
 
 use std::process::ExitCode;
 
@@ -53,7 +53,7 @@ pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// Brings an installation, unless it is there, and proves that it works by starting a server.
+/// Downloads an installation unless it exists, and starts a server to prove that it works.
 fn install(options: &Options, major: u32) -> Result<ExitCode, Failure> {
     let cache = startup::cache(options.cache.as_deref())?;
     let installation = startup::bring((options.download(), options.verbosity()), &cache, major)?;

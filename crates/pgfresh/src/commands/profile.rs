@@ -1,4 +1,4 @@
-//! `pgfresh profile`: watching a server that pgfresh did not start.
+//! `pgfresh profile`: profiles a server that pgfresh did not start.
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::output::say;
 use crate::report_file;
 use crate::user_command;
 
-/// Between two questions whether the server is still there.
+/// Interval between two checks that the server still runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Watches a server that pgfresh did not start.
+/// Profiles a server that pgfresh did not start.
 pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<ExitCode, Failure> {
     report_file::expect_writable(&arguments.report)?;
     let target = Target::at(&arguments.url)?;
@@ -52,7 +52,7 @@ pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<Exi
     Ok(ExitCode::from(code))
 }
 
-/// Until a signal comes, the time is over, or the server is gone.
+/// Waits for a signal, the end of the time, or the end of the server.
 fn wait(recorder: &Recorder, length: Option<Duration>) -> Result<(), Failure> {
     let mut events = Events::listen()?;
     let early = events.hear()?;

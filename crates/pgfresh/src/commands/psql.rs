@@ -19,14 +19,14 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<E
     command.args(&arguments.arguments);
     let name = arguments.name.as_deref();
     let control = Control::of_this_run_or(|| Ok(background::join_for(settings, name)?.control))?;
-    // A database that the user names is created by psql's session, and outlives it as any other does.
+    // The session of psql makes a database that the user names. It outlives psql as any other does.
     let leased = arguments.name.is_none().then(|| lease(&control)).transpose()?;
     let leased = leased.as_ref().map(|(name, _held)| name.as_str());
     let name = arguments.name.as_deref().or(leased).unwrap_or_default();
     control.address(name).describe_to(&mut command);
     control.describe_to(&mut command);
     let code = foreground::run(None, command);
-    // Even if it could not be run.
+    // The lease ends even if psql did not start.
     let released = leased.map(|leased| control.call(&Method::DELETE, &path_of(leased, ""), &Value::Null));
     let code = code?;
     released.transpose()?;

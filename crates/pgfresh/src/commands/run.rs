@@ -43,7 +43,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
             provisioner.command_to_sweep()
         );
     } else {
-        // Databases of failed tests go on in a background server.
+        // Databases of failed tests live on in a background server.
         background::stop_or_keep(settings, service)?;
     }
     if !has_session && !settings.verbosity.is_quiet() {

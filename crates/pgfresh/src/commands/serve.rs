@@ -1,4 +1,4 @@
-//! `pgfresh serve`: a server in the foreground, with a name or without, or a share in the background server, until standard input closes.
+//! `pgfresh serve`: runs a server in the foreground, or joins the background server, until standard input closes.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -23,10 +23,10 @@ use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
-/// The one line that clients read.
+/// Line of JSON for the client that has started this process.
 #[derive(Serialize)]
 struct Ready<'a> {
-    /// Of the prepared database; any other name in it gives another copy.
+    /// URL of the prepared database. Another name in it gives another copy.
     url: String,
     jdbc_url: String,
     host: String,
@@ -57,7 +57,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<
     let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?.on(listen, arguments)?;
     if let Some(name) = &arguments.name {
         let mut named = NamedServer::start(settings, name, arguments.reset, serve_options)?;
-        // One that hears of its end from those who find it.
+        // Other processes may stop the server as soon as they find it, so it must handle signals before.
         let events = Events::listen()?;
         named.announce(settings)?;
         let gone = attend(settings, arguments, events, (&named.provisioner, &named.service))?;
@@ -74,7 +74,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says where the server is, and waits until it is to stop. A failure is returned if it has gone by itself.
+/// Prints the address of the server, and waits for its end. Returns a failure if the server has ended by itself.
 fn attend(
     settings: &ResolvedSettings,
     arguments: &Serve,
@@ -84,7 +84,7 @@ fn attend(
     let line = if arguments.json {
         describe(provisioner, service)?
     } else {
-        // The token is in it: for a person, not for a log.
+        // The URL has the token: it is for a person, not for a log.
         if io::stderr().is_terminal() && settings.verbosity == Verbosity::Normal {
             aside!("pgfresh: live page at {}", service.local_address().page_url());
         }
@@ -108,9 +108,9 @@ fn say(line: &str) -> Result<(), Failure> {
     output::try_print(format_args!("{line}\n")).map_err(|error| output::could_not_print(&error))
 }
 
-/// Joins the background server, leases a database, and holds it until the lifeline closes or a signal comes.
+/// Joins the background server and holds a lease on a database until the lifeline closes or a signal comes.
 fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure> {
-    // A template may take long to build, or to wait for.
+    // The build of a template, or the wait for one, may take long.
     if is_lifeline() {
         foreground::end_with_lifeline()?;
     }
@@ -140,7 +140,7 @@ fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure
     } else {
         address.url()
     };
-    // Until here a signal ends us: what is leased ends with us.
+    // Until here a signal ends this process, and with it the lease.
     let mut events = Events::listen()?;
     say(&line)?;
     events.watch_end_of(held)?;
@@ -173,7 +173,7 @@ fn describe(provisioner: &Provisioner, service: &Service) -> Result<String, Fail
     serde_json::to_string(&ready).map_err(|error| Failure::new(error.to_string()))
 }
 
-/// Whether our standard input is something whose end means something: not `/dev/null`, as under a service manager.
+/// Whether standard input is a pipe or a file whose end has a meaning: not `/dev/null`, as under a service manager.
 fn is_lifeline() -> bool {
     let null = File::open("/dev/null").and_then(|file| file.metadata());
     let ours = io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata());

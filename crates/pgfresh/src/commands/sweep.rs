@@ -13,7 +13,7 @@ use crate::startup;
 
 pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Sweep) -> Result<ExitCode, Failure> {
     let place = &settings.server_options.place;
-    // A misspelt one would seem to be clean.
+    // A misspelt place would seem to be clean.
     if let PlaceRequest::At(path) = place {
         path.metadata().attempt("sweep", path)?;
     }

@@ -1,4 +1,4 @@
-//! `pgfresh template`: what the cache has, what would be built, and why.
+//! `pgfresh template`: builds, lists, shows and removes templates of the cache.
 
 mod shared;
 mod signed;
@@ -21,7 +21,7 @@ use crate::progress;
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
-/// How many digits of a fingerprint people see.
+/// Number of a fingerprint's digits in output for people.
 const DIGITS: usize = 8;
 
 pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode, Failure> {
@@ -54,7 +54,7 @@ pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// The specification that is meant: `name` says it, or the options do.
+/// Finds the specification that `name` names, or else that of the options.
 fn spec(settings: &ResolvedSettings, name: Option<&str>) -> Result<TemplateSpec, Failure> {
     if let Some(name) = name {
         return settings.find_template(name);
@@ -215,7 +215,7 @@ fn show_shelved(settings: &ResolvedSettings, word: &str, json: bool) -> Result<(
 
 fn show_ingredients(fingerprint_inputs: &template::FingerprintInputs) {
     for (name, value) in fingerprint_inputs.iter() {
-        // Digests are for comparing.
+        // A digest is only good for comparisons, so its first digits suffice.
         let digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
         let value = if digest { short(value) } else { value };
         say!("  {name}: {}", value.replace('\n', "\n    "));
@@ -246,7 +246,7 @@ fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Fa
         }
         Ok::<_, CacheError>(())
     });
-    // A reader that has seen enough does not keep us from removing the others.
+    // A reader that closes the output early does not stop the removal of the others.
     if !options.quiet {
         print(removed);
     }
@@ -274,7 +274,7 @@ fn import(settings: &ResolvedSettings, url: &str, file: &Path) -> Result<(), Fai
 }
 
 fn push(settings: &ResolvedSettings, folder: &Path, key: Option<&Path>) -> Result<(), Failure> {
-    // Before anything is built.
+    // A missing key must fail before the build.
     let key = signed::key_for_push(settings, key)?;
     let spec = spec(settings, None)?;
     let name = spec.title();
@@ -305,7 +305,7 @@ fn short(fingerprint: &str) -> &str {
     &fingerprint[..DIGITS.min(fingerprint.len())]
 }
 
-/// How long ago `then` was, in one number.
+/// Formats the time since `then` with one number.
 fn ago(now: SystemTime, then: SystemTime) -> String {
     let seconds = now.duration_since(then).unwrap_or_default().as_secs();
     match seconds {

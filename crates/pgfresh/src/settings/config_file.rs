@@ -1,4 +1,4 @@
-//! `pgfresh.toml`: where it is, and what it says.
+//! Configuration file `pgfresh.toml`: its place and its content.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
     Ok(config)
 }
 
-/// A path of the file, without the "./" that tells it from a word.
+/// Resolves a path of the file. Removes the "./" that distinguishes a path from a word.
 fn below(here: &Path, path: &Path) -> PathBuf {
     here.join(path).components().collect()
 }

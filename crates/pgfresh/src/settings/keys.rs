@@ -1,4 +1,4 @@
-//! The keys of templates: the public keys that are trusted, and the secret key for signing.
+//! Keys of templates: trusted public keys, and the secret key for signatures.
 
 use std::ffi::OsString;
 use std::fs;

@@ -108,24 +108,24 @@ impl ResolvedSettings {
         })
     }
 
-    /// Of the server, with the template that it starts from.
+    /// Returns the options of the server, with the template that it starts from.
     pub(crate) fn with_template(&self) -> Result<ServerOptions, Failure> {
         let template = self.template_request.choose(&self.templates)?;
         Ok(ServerOptions { template, ..self.server_options.clone() })
     }
 
-    /// The template of that name in the file.
+    /// Returns the template of that name in the file.
     pub(crate) fn find_template(&self, name: &str) -> Result<TemplateSpec, Failure> {
         template::find(&self.templates, name)
     }
 }
 
-/// A password that a URL can hold.
+/// Password that a URL can hold.
 #[derive(Clone)]
 pub(crate) struct Password(pub(crate) String);
 
 impl Password {
-    /// The one of the variable, if that is set to anything.
+    /// Reads the password of the variable. `None` if that is unset or empty.
     fn of_environment() -> Result<Option<Self>, UnusablePassword> {
         match env::var(PASSWORD) {
             Err(VarError::NotPresent) => Ok(None),
@@ -136,7 +136,7 @@ impl Password {
     }
 }
 
-/// A password that no URL can hold: an error for commands that start a server, and for no other.
+/// Error of a password that no URL can hold, for commands that start a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnusablePassword;
 
@@ -159,7 +159,7 @@ fn given_or(flags: &[String], file: Vec<String>) -> Vec<String> {
     if given.is_empty() { file } else { given }
 }
 
-/// Settings of the server by name: those of `PGFRESH_SET`.
+/// Reads the server's settings in `PGFRESH_SET`, by name.
 fn settings_of_environment() -> Result<Vec<(String, String)>, Failure> {
     let environment = env::var("PGFRESH_SET").unwrap_or_default();
     let pairs = environment.split(';').filter(|pair| !pair.trim().is_empty());

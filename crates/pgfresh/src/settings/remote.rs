@@ -1,4 +1,4 @@
-//! `[cache] remote` and `push`: where templates are shared, and whether what is built here is added.
+//! `[cache] remote` and `push`: the remote template cache, and the condition for pushes after a build.
 
 use std::env;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use remote::RemoteAddress;
 use crate::cli::Options;
 use crate::failure::Failure;
 
-/// The variable that may hold an address with a password in it.
+/// Variable that may hold an address with a password.
 const REMOTE: &str = "PGFRESH_CACHE_REMOTE";
 
-/// Whether templates that are built here are pushed.
+/// Condition for pushes of the templates that pgfresh builds here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum PushPolicy {
     #[default]
@@ -101,7 +101,7 @@ fn current_branch() -> Option<String> {
     branch(|name| env::var(name).ok())
 }
 
-/// The branch whose code this is, if a CI system says so; none for code that is only proposed for it.
+/// Returns the branch whose code the job runs, if a CI system tells. `None` for code of a pull request.
 fn branch(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());
     let is = |name: &str, values: &[&str]| get(name).is_some_and(|value| values.contains(&value.as_str()));
@@ -111,14 +111,14 @@ fn branch(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
         return get("GITHUB_REF_NAME").filter(|_| own && is("GITHUB_REF_TYPE", &["branch"]));
     }
     if get("GITLAB_CI").is_some() {
-        // Not set for merge requests.
+        // GitLab does not set this for merge requests.
         return get("CI_COMMIT_BRANCH");
     }
     if is("CI", &["woodpecker"]) {
         return get("CI_COMMIT_BRANCH").filter(|_| is("CI_PIPELINE_EVENT", &["push", "cron", "manual"]));
     }
     if get("CIRCLECI").is_some() {
-        // "pull/7" for what comes from a fork.
+        // CircleCI sets "pull/7" for code of a fork.
         return get("CIRCLE_BRANCH");
     }
     if get("TF_BUILD").is_some() {
@@ -186,7 +186,7 @@ mod tests {
             ],
             &[("BUILDKITE", "true"), ("BUILDKITE_BRANCH", "main"), ("BUILDKITE_PULL_REQUEST", "7")],
             &[("JENKINS_URL", "http://x"), ("BRANCH_NAME", "main"), ("CHANGE_ID", "7")],
-            // A laptop.
+            // A laptop has no CI system.
             &[("CI_COMMIT_BRANCH", "main"), ("BRANCH_NAME", "main"), ("GITHUB_REF_NAME", "main")],
         ];
         for variables in proposed {

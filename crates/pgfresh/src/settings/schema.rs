@@ -15,7 +15,7 @@ use toml::Spanned;
 
 use super::remote::PushPolicy;
 
-/// The tables, each with its keys: the fields of its structure.
+/// Tables, each with its keys: the fields of its structure.
 pub(crate) const TABLES: [(&str, &[&str]); 7] = [
     ("postgres", &["version", "settings", "preset", "place", "space"]),
     ("template", &["setup", "inputs", "sql", "dump", "from", "env", "steps"]),
@@ -106,7 +106,7 @@ pub(super) struct CacheTable {
     pub(super) push: Option<PushPolicy>,
 }
 
-/// A value of one word.
+/// Value of one word.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a string, a number, true or false")]
 pub(super) enum Scalar {
@@ -117,7 +117,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// As the server reads it: on and off may be written as true and false.
+    /// Converts the value to text that the server reads. It takes true and false for on and off.
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -143,7 +143,8 @@ fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     })
 }
 
-/// Names and values as they are written: of two names that differ in case alone the last one counts, as in postgresql.conf.
+/// Reads names and values in their order. The last one of equal names counts, whatever their case, as in
+/// postgresql.conf.
 fn in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, Scalar)>, D::Error> {
     struct InOrder;
     impl<'de> Visitor<'de> for InOrder {

@@ -1,4 +1,4 @@
-//! `[template]` and `[template.NAME]`, the flags for the same, and which of them is meant.
+//! `[template]`, `[template.NAME]` and the flags for the same: reads them, and chooses the template.
 
 use std::path::{Path, PathBuf};
 
@@ -71,7 +71,7 @@ fn read_one(
     Ok((spec, from))
 }
 
-/// Whether it is a text without a word, or has one in it.
+/// Whether it is a blank text, or a list with one.
 fn is_blank(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::String(text) => text.trim().is_empty(),
@@ -80,7 +80,7 @@ fn is_blank(value: &DeValue<'_>) -> bool {
     }
 }
 
-/// A specification with those that it goes on from; `path` are the names on the way to it.
+/// Resolves a specification with those that it goes on from. `path` has the names on the way to it.
 fn resolve<'r>(
     file: &File<'_>,
     all: &'r [Read],
@@ -147,7 +147,7 @@ impl TemplateRequest {
         named.map_or(Self::Usual, |name| Self::Named(name.to_owned()))
     }
 
-    /// The template itself; `templates` are those of the file.
+    /// Returns the chosen template. `templates` are those of the file.
     pub(super) fn choose(&self, templates: &[TemplateSpec]) -> Result<Option<TemplateSpec>, Failure> {
         match (self, templates) {
             (Self::Bare, _) | (Self::Usual, []) => Ok(None),
@@ -174,7 +174,8 @@ impl TemplateRequest {
     }
 }
 
-/// The templates of these names in the file, with commas between them: several are in one cluster, the first is the default.
+/// Returns the templates of these names, with commas between them. Several share a cluster, and the first is the
+/// default.
 pub(super) fn find(templates: &[TemplateSpec], wanted: &str) -> Result<TemplateSpec, Failure> {
     let unknown = |name: &str| {
         let known = if templates.is_empty() {
@@ -200,7 +201,7 @@ fn names(templates: &[TemplateSpec]) -> String {
     templates.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The template that flags and variables describe, all of it, from the working directory.
+/// Makes the template that flags and variables describe, relative to the working directory.
 fn describe(
     spec: &TemplateSpec,
     from: Option<&str>,

@@ -1,4 +1,4 @@
-//! A file being read: what a table of it says, and where something in it is wrong.
+//! TOML file: reads tables, and reports the position of errors.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::schema::TABLES;
 use crate::failure::Failure;
 
-/// A file being read: knows how to say where something is wrong.
+/// File with its text, for error messages with a position.
 pub(super) struct File<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
@@ -54,9 +54,9 @@ impl File<'_> {
         self.failure(at, &format!("unknown {what}: \"{word}\"")).hint(hint)
     }
 
-    /// `why` says what is expected, and after a line's end what to write.
+    /// Makes the error for a bad value. `why` is the expectation, and after a line feed a hint.
     pub(super) fn bad(&self, at: usize, key: &str, why: &str) -> Failure {
-        // serde says first what was found, and calls a table a map.
+        // serde begins with the value that it found, and calls a table a map.
         let why = why.rsplit_once(", expected ").map_or(why.into(), |(_, what)| format!("expected {what}"));
         let why = why.replace("expected a map", "expected a table of names and values");
         let mut lines = why.lines().map(str::to_owned);
@@ -64,7 +64,7 @@ impl File<'_> {
         self.failure(at, &format!("bad value for \"{key}\": {why}")).hint(lines.next())
     }
 
-    /// The text is no TOML: which key is there twice, and how a line reads that only lacks quotes.
+    /// Makes the error for invalid TOML: names a duplicate key, or suggests quotes for a line that only lacks these.
     pub(super) fn no_toml(&self, error: &toml::de::Error) -> Failure {
         let span = error.span().unwrap_or_default();
         let mut message = error.message().to_lowercase();
@@ -86,7 +86,7 @@ impl File<'_> {
     }
 }
 
-/// The key of the value at `span`.
+/// Returns the key of the value at `span`.
 fn key_of<'t>(table: &'t DeTable<'_>, span: &Range<usize>) -> Option<&'t str> {
     table.iter().find_map(|(key, value)| {
         let here = (value.span() == *span).then_some(key.get_ref().as_ref());
@@ -94,7 +94,7 @@ fn key_of<'t>(table: &'t DeTable<'_>, span: &Range<usize>) -> Option<&'t str> {
     })
 }
 
-/// The line with its value in quotes, if that is all that it lacks.
+/// Returns the line with its value in quotes, if it only lacks these.
 fn quoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split(" #").next().unwrap_or_default().trim();

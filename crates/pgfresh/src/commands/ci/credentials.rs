@@ -59,7 +59,7 @@ impl Credentials {
         }
     }
 
-    /// A variable that is not secret, and what to write there.
+    /// Returns the variable without a secret that the store needs, and an example of its value.
     fn value(&self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Aws => Some(("AWS_REGION", "put-the-region-here")),
@@ -69,7 +69,7 @@ impl Credentials {
     }
 }
 
-/// Whether a secret can be a file in `system`: such as `docker login` writes.
+/// Whether `system` can provide a secret as a file, such as the one that `docker login` writes.
 fn has_files(system: System) -> bool {
     matches!(system, System::Gitlab | System::Jenkins)
 }
@@ -118,7 +118,7 @@ impl SharedTemplates {
         self.credentials.secrets(system).iter().map(|&name| name.to_owned()).collect()
     }
 
-    /// The secrets of the branch that pushes.
+    /// Names the secrets of the branch that pushes.
     pub(super) fn secrets_to_push(&self, system: System) -> Vec<String> {
         self.secrets_to_pull(system).into_iter().chain([SIGNING_KEY.to_owned()]).collect()
     }
@@ -138,7 +138,7 @@ impl SharedTemplates {
             Credentials::Azure if forks_lack_secrets => {
                 "test -n \"$AZURE_STORAGE_SAS_TOKEN\" || export AZURE_SKIP_SIGNATURE=true"
             }
-            // Empty, it would switch the remote off. On Azure, the value of a secret that is missing is "$(NAME)".
+            // An empty value would switch the remote off. On Azure, a missing secret has the value "$(NAME)".
             Credentials::Url if matches!(system, System::Github | System::Azure) => {
                 "echo \"$PGFRESH_CACHE_REMOTE\" | grep -q :// || unset PGFRESH_CACHE_REMOTE"
             }
@@ -148,7 +148,7 @@ impl SharedTemplates {
         vec![command.to_owned()]
     }
 
-    /// Variables with what is not secret, as lines of the configuration.
+    /// Returns the variables without secrets, as lines of the configuration.
     pub(super) fn values(&self, system: System) -> Vec<String> {
         let push = (!self.pushes).then_some(("PGFRESH_CACHE_PUSH", self.branch.as_str()));
         let line = |(name, value): (&str, &str)| match system {
@@ -158,7 +158,7 @@ impl SharedTemplates {
         self.credentials.value().into_iter().chain(push).map(line).collect()
     }
 
-    /// The bindings of Jenkins' credentials for reading, in Groovy.
+    /// Returns the bindings of Jenkins' credentials for reading, in Groovy.
     pub(super) fn bindings(&self) -> String {
         let kind = if matches!(self.credentials, Credentials::Registry(_)) { "file" } else { "string" };
         let names = self.credentials.secrets(System::Jenkins).iter();

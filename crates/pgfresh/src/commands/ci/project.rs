@@ -42,7 +42,7 @@ const SETUP_RUBY: &[&str] = &[
 ];
 const SETUP_ELIXIR: &[&str] = &["- run: sudo apt-get update -qq && sudo apt-get install -qq -y elixir"];
 
-/// The files of a folder.
+/// Folder of a project.
 struct Folder<'a>(&'a Path);
 
 impl Folder<'_> {
@@ -50,12 +50,12 @@ impl Folder<'_> {
         self.0.join(name).exists()
     }
 
-    /// The first of them that is there.
+    /// Returns the first of these files that exists.
     fn first_of(&self, names: &[&'static str]) -> Option<&'static str> {
         names.iter().copied().find(|name| self.has(name))
     }
 
-    /// The text of a file, empty if it cannot be read.
+    /// Returns the text of a file, empty if it is unreadable.
     fn text(&self, name: &str) -> String {
         fs::read_to_string(self.0.join(name)).unwrap_or_default()
     }
@@ -95,7 +95,7 @@ fn python(folder: &Folder<'_>) -> Option<Project> {
     Some(Project { kind, image: "python:3.13", github: SETUP_PYTHON, dependencies, command, notes })
 }
 
-/// With pip alone: all requirement files, or else the project with its extra for tests.
+/// Returns commands for pip alone: all requirement files, or else the project with its extra for tests.
 fn pip(folder: &Folder<'_>, pyproject: &str, notes: &mut Vec<String>) -> (&'static str, Vec<String>) {
     const FILES: [&str; 4] =
         ["requirements.txt", "requirements-dev.txt", "requirements-test.txt", "requirements/test.txt"];

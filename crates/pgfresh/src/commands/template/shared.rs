@@ -1,4 +1,4 @@
-//! Templates in a remote: pushing, pulling, what it holds, and removing what is old.
+//! Templates in a remote: push, pull, list and collect.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::progress;
 use crate::settings::{RemoteSettings, ResolvedSettings, parse_address};
 use crate::startup;
 
-/// How long "list" waits for a remote.
+/// Time limit of "list" for an answer of the remote.
 const LISTING: Duration = Duration::from_secs(3);
 
 /// Destination of a push, or source of a pull.
@@ -48,19 +48,19 @@ fn remote(settings: &ResolvedSettings, address: RemoteAddress) -> Result<RemoteC
     Ok(RemoteCache::new(address, cache, settings.trusted.clone()))
 }
 
-/// The failure to do something at `address`.
+/// Makes the failure of an action on `address`.
 fn failed(what: &'static str, address: &RemoteAddress) -> impl FnOnce(RemoteError) -> Failure + use<> {
     let address = address.to_string();
     move |error| Failure::new(format!("could not {what} {address}: {error}"))
 }
 
-/// Builds the template unless it is there, and pushes it.
+/// Builds the template unless the cache has it, and pushes it.
 pub(super) fn push(
     settings: &ResolvedSettings,
     address: RemoteAddress,
     file: Option<&std::path::Path>,
 ) -> Result<(), Failure> {
-    // Before anything is built.
+    // A missing key must fail before the build.
     let key = signed::key_for_push(settings, file)?.ok_or_else(signed::no_key)?;
     let remote = remote(settings, address)?;
     remote.expect_usable().map_err(failed("push to", remote.address()))?;
@@ -117,7 +117,7 @@ pub(super) fn pull(settings: &ResolvedSettings, address: RemoteAddress) -> Resul
     Ok(())
 }
 
-/// Says what the configured remote holds, if there is one; that it does not answer is a warning.
+/// Prints the content of the configured remote, if there is one. Warns if the remote does not answer.
 pub(super) fn list(settings: &ResolvedSettings) -> Result<(), Failure> {
     let Some(RemoteSettings { address, .. }) = &settings.remote else { return Ok(()) };
     match remote(settings, address.clone())?.usage(LISTING) {
@@ -130,7 +130,7 @@ pub(super) fn list(settings: &ResolvedSettings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes what was pushed to the configured remote longer ago than `age`.
+/// Removes templates that were pushed to the configured remote longer ago than `age`.
 pub(super) fn collect(settings: &ResolvedSettings, age: Duration, json: bool) -> Result<(), Failure> {
     let address = configured(settings)?.address.clone();
     let collected = remote(settings, address.clone())?.collect(age).map_err(failed("clean up", &address))?;

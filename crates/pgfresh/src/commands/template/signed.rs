@@ -46,12 +46,12 @@ pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a file that only our user can read.
+/// Writes a file that only this user can read.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     File::options().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())
 }
 
-/// The key that `push` signs with: one that is trusted, if any are.
+/// Returns the key for `push`. Rejects a key that is not among the trusted ones, if there are any.
 pub(super) fn key_for_push(
     settings: &ResolvedSettings,
     file: Option<&Path>,
@@ -86,7 +86,7 @@ pub(super) fn sign(folder: &Path, file: Option<&Path>, quiet: bool) -> Result<()
     })
 }
 
-/// Compares what lies in `folder` with what was signed.
+/// Verifies the signatures and files of the templates in `folder`.
 pub(super) fn verify(settings: &ResolvedSettings, folder: &Path) -> Result<(), Failure> {
     if settings.trusted.is_empty() {
         return Err(Failure::new("there are no keys to verify with").hint(
@@ -103,7 +103,7 @@ pub(super) fn verify(settings: &ResolvedSettings, folder: &Path) -> Result<(), F
     })
 }
 
-/// Takes over what lies in `folder`: with any signature or none if no key is trusted.
+/// Imports the templates of `folder`. Without trusted keys, takes any signature or none.
 pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: bool) -> Result<(), Failure> {
     let paths = carried(folder)?;
     cancellable(|cancelled| {
@@ -119,8 +119,8 @@ pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: 
     })
 }
 
-/// Calls `work` for each entry, even after one was refused: one bad entry must not hold up the others.
-/// All that are refused are reported, the last one as the failure.
+/// Calls `work` for each entry, even after a refusal, so that one bad entry does not hold up the others. Reports all
+/// refusals, the last one as the failure.
 fn one_by_one(
     paths: &[PathBuf],
     mut work: impl FnMut(&PathBuf) -> Result<(), CacheError>,
@@ -139,7 +139,7 @@ fn one_by_one(
     refused.map_or(Ok(()), Err)
 }
 
-/// The entries of `folder`, of which there must be one.
+/// Returns the entries of `folder`. Fails without any.
 fn carried(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let paths = storage::carried(folder)?;
     if paths.is_empty() {
