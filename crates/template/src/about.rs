@@ -9,7 +9,7 @@ use storage::{Cache, FileError};
 use crate::fingerprint_inputs::GOES_ON_FROM;
 use crate::{Fingerprint, FingerprintInputs, TemplateSpec};
 
-/// The description of an entry.
+/// Description of a cache entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct About {
     /// Name of the template, or the names of all templates in its cluster. `None` for a base image.
@@ -23,7 +23,7 @@ pub struct About {
     /// Fingerprint of the earlier template that an incremental build began on. `None` if all steps ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Seconds since 1970.
+    /// Time of the build, in seconds since 1970.
     pub created: u64,
     /// Duration of the build, in seconds.
     pub took: f64,
@@ -71,7 +71,7 @@ impl About {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// Reads what [`Self::to_text`] wrote.
+    /// Reads the text of [`Self::to_text`]. Returns `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()

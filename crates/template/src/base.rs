@@ -27,7 +27,7 @@ pub(crate) fn fingerprint(installation: &Installation) -> Fingerprint {
     parts.finish()
 }
 
-/// Looks the base image up, or makes it; a second process waits and then finds it.
+/// Looks the base image up in the cache, or makes it. A second process waits, and then finds it.
 pub(crate) fn look_up_or_build(
     provisioner: &Provisioner,
     say: &dyn Fn(Step<'_>),

@@ -206,7 +206,7 @@ impl Provisioner {
         let (name, fingerprint) = (&spec.title(), &inputs.fingerprint());
         while let Some(parent) = self.parent(spec, inputs)? {
             say(Step::Building { name, fingerprint, changes, plan: &parent.plan() });
-            // Marks it as used.
+            // This marks the entry as used.
             self.cache.look_up(parent.template.fingerprint.as_str())?;
             let server = match self.boot_for_build(&parent.template, say) {
                 Err(error) if error.is_damage() => {

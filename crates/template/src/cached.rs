@@ -10,7 +10,7 @@ use crate::about::About;
 /// Default limit for the size of the cache, in bytes.
 const USUAL: u64 = 10_000_000_000;
 
-/// An entry of the cache.
+/// Entry of the cache.
 #[derive(Debug, Clone)]
 pub struct CachedTemplate {
     /// Fingerprint in full.
@@ -110,7 +110,7 @@ mod tests {
             let about = About::new(spec, "17.5".into(), Duration::ZERO, FingerprintInputs::default());
             cache.building(fingerprint, || ()).unwrap().publish(&tree, &[], &about.to_text()).unwrap();
         }
-        // The clock of a file system is coarse: all of them may have been used in the same tick.
+        // The clock of a file system is coarse, so all entries may have one time.
         let manifest = directory.path().join("cache/images/a3/manifest");
         fs::File::open(manifest).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
         let in_use = cache.examine("a2").unwrap();

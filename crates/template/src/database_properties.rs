@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use server::{identifier, literal};
 
-/// A statement about a database, without the database's name.
+/// Statement about a database, without the database's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DatabaseProperty {
     before: String,
@@ -62,8 +62,8 @@ pub(crate) fn read(
     Ok(Ok(properties(&String::from_utf8_lossy(&restored.stdout))))
 }
 
-/// Whether a line of an archive's list of contents is about the database, not about something in it. The line has the entry's
-/// number, two oids, kind, schema ("-" for none) and name.
+/// Whether a line of an archive's table of contents is about the database, and not about something in it. The line
+/// has the entry's number, two oids, kind, schema ("-" for none) and name.
 fn is_about_the_database(line: &str) -> bool {
     let Some(entry) = line.splitn(4, ' ').nth(3) else { return false };
     [
@@ -111,7 +111,7 @@ fn property(statement: &str) -> Option<DatabaseProperty> {
         .then(|| DatabaseProperty { before: before.into(), after: after.into() })
 }
 
-/// Bytes before `part`, which is a slice of `text`.
+/// Returns the number of bytes before `part`, which is a slice of `text`.
 fn offset(text: &str, part: &str) -> usize {
     part.as_ptr() as usize - text.as_ptr() as usize
 }
@@ -135,7 +135,7 @@ fn words(sql: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Bytes of the quoted text at the beginning of `sql`, with its quotes.
+/// Returns the length in bytes of the quoted text at the beginning of `sql`, with its quotes.
 fn quoted(sql: &str, quote: char, has_escapes: bool) -> usize {
     let mut signs = sql.char_indices().skip(1).peekable();
     while let Some((at, sign)) = signs.next() {

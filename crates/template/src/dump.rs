@@ -41,10 +41,10 @@ pub enum DumpError {
     /// Another file has the name, and no earlier run wrote it.
     #[error("\"{}\" is there already", path.display())]
     Occupied {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The file cannot be written, or the program not be run.
+    /// pgfresh cannot write the file or run the program.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -93,7 +93,7 @@ impl DumpFile {
         Self::create(path, IMPORTED.as_bytes())
     }
 
-    /// A file for [`save`].
+    /// Begins a file for [`save`].
     ///
     /// # Errors
     /// The file cannot be written, or the path has a file that is not a dump.
@@ -126,7 +126,7 @@ impl DumpFile {
         Ok(Some(head))
     }
 
-    /// Gives the finished file the user's usual mode and its name.
+    /// Gives the finished file its name and the user's usual mode.
     fn hand_over(self) -> Result<(), FileError> {
         let finished = File::open(&self.staging).attempt_given("open", &self.staging)?;
         sys::leave_usual_mode(&finished).attempt_given("change the mode of", &self.staging)?;
@@ -227,7 +227,7 @@ fn output(
     target: &ConnectionString,
 ) -> Result<Output, DumpError> {
     let path: PathBuf = installation.client(program).ok_or(DumpError::NoProgram { program })?;
-    // pgfresh does not ask for a password: it belongs into the URL, PGPASSWORD or ~/.pgpass.
+    // pgfresh does not ask for a password, which belongs in the URL, PGPASSWORD or ~/.pgpass.
     let mut command = Command::new(&path);
     command.args(options).arg("--no-password").stdin(Stdio::null());
     target.describe_to(&mut command);

@@ -62,7 +62,7 @@ impl ProvisionError {
         matches!(self, Self::Start(StartError::Copy(error)) if error.is_damage())
     }
 
-    /// Whether there is not enough room for a server.
+    /// Whether the failure is a lack of space for a server.
     #[must_use]
     pub fn is_lack_of_space(&self) -> bool {
         match self {
@@ -77,7 +77,7 @@ impl ProvisionError {
         }
     }
 
-    /// Says of a setup that failed that it ran on the earlier template `parent`, which has not the files `added`.
+    /// Adds the earlier template `parent` of a failed build, and the files `added` that it has not run.
     pub(crate) fn on_parent(self, parent: &Fingerprint, added: Vec<String>) -> Self {
         match self {
             Self::Setup(source) => SetupError::OnParent { parent: parent.clone(), added, source }.into(),
@@ -145,17 +145,17 @@ impl fmt::Display for KeptServer {
     }
 }
 
-/// The preparation of a template failed. Nothing is published.
+/// Failure of a setup. The cache does not get the template.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// A step ended with an error.
+    /// A step has ended with an error.
     #[error("template \"{name}\" ({fingerprint}) is incomplete: {step} ended with {status}{}", server::time_after(*after))]
     Failed {
-        /// The template.
+        /// Name of the template.
         name: String,
         /// Fingerprint that it would have had.
         fingerprint: Fingerprint,
-        /// "setup", or the program and its file.
+        /// Step: "setup", or a program and its file.
         step: String,
         /// Exit status of the step.
         status: ExitStatus,
@@ -173,37 +173,37 @@ pub enum SetupError {
     /// The server refused a SQL file that pgfresh ran without psql.
     #[error("could not run \"{file}\"")]
     Sql {
-        /// The file.
+        /// Path of the file.
         file: String,
         /// Answer of the server.
         source: server::SessionError,
     },
-    /// A file of SQL has commands for psql in it, and there is no psql.
+    /// A SQL file has commands for psql, and psql is missing.
     #[error("cannot run \"{file}\": line {line} is a command for psql, which is not there")]
     NeedsPsql {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// The number of the line.
+        /// Number of the line.
         line: usize,
     },
     /// A file in the list of SQL files is a dump in another format.
     #[error("\"{file}\" is a dump, not SQL")]
     DumpAsSql {
-        /// The file.
+        /// Path of the file.
         file: String,
     },
-    /// A file of SQL, or a dump, is compressed.
+    /// A SQL file or a dump is compressed.
     #[error("cannot run \"{file}\": it is compressed")]
     Compressed {
-        /// The file.
+        /// Path of the file.
         file: String,
         /// Command that unpacks such a file to standard output.
         unpack: &'static str,
     },
-    /// A file of SQL begins a transaction and does not end it, so that its changes are lost.
+    /// A SQL file begins a transaction and does not end it, so its changes are lost.
     #[error("\"{file}\" leaves a transaction open")]
     OpenTransaction {
-        /// The file.
+        /// Path of the file.
         file: String,
     },
     /// A program is missing.
@@ -214,12 +214,12 @@ pub enum SetupError {
         /// File that needs the program.
         file: String,
     },
-    /// The server did not outlive a step.
+    /// The server has ended during a step.
     #[error("the server has ended while {step} was running")]
     ServerGone {
-        /// "setup", or the program and its file.
+        /// Step: "setup", or a program and its file.
         step: String,
-        /// The line of the log that says why, or how the postmaster ended.
+        /// Line of the log with the cause, or the way in which the postmaster ended.
         why: String,
     },
     /// The server refused to make the template's database.
@@ -233,7 +233,7 @@ pub enum SetupError {
     /// The steps left the server in a state that cannot become a template.
     #[error("the steps of template \"{name}\" left {what}")]
     Spoiled {
-        /// The template.
+        /// Name of the template.
         name: String,
         /// Obstacle in the server.
         what: String,
@@ -241,13 +241,13 @@ pub enum SetupError {
     /// The steps took the superuser attribute from pgfresh's own role.
     #[error("the steps of template \"{name}\" took the superuser attribute from role \"{SUPERUSER}\"")]
     NoSuperuser {
-        /// The template.
+        /// Name of the template.
         name: String,
     },
     /// The server refuses pgfresh's statements after the steps.
     #[error("the steps of template \"{name}\" left a server that pgfresh cannot use")]
     Closed {
-        /// The template.
+        /// Name of the template.
         name: String,
         /// Answer of the server.
         source: StartError,
@@ -255,7 +255,7 @@ pub enum SetupError {
     /// An incremental build failed on an earlier template.
     #[error("could not build on template {parent}")]
     OnParent {
-        /// The earlier template.
+        /// Fingerprint of the earlier template.
         parent: Fingerprint,
         /// Files that the earlier template has not run.
         added: Vec<String>,
@@ -265,7 +265,7 @@ pub enum SetupError {
     /// Each build changed its own inputs.
     #[error("cannot keep template \"{name}\": its inputs change each time its setup runs")]
     Unsettled {
-        /// The template.
+        /// Name of the template.
         name: String,
         /// Changes of the last build.
         changes: Vec<String>,
@@ -273,7 +273,7 @@ pub enum SetupError {
     /// The setup has no inputs, so the cache cannot keep its result.
     #[error("cannot build template \"{name}\": its setup has no inputs, so it runs each time")]
     RunsEachTime {
-        /// The template.
+        /// Name of the template.
         name: String,
     },
 }
@@ -361,7 +361,7 @@ impl SetupError {
     }
 }
 
-/// Returns advice for a failure that needs no look at the server.
+/// Returns advice for a failure that pgfresh can explain without a look at the server.
 fn step_hint(step: &str, status: ExitStatus, last_lines: &[String]) -> Option<String> {
     let missing = last_lines.iter().find_map(|line| {
         let (before, _) = line.split_once("\" does not exist")?;
@@ -375,7 +375,7 @@ fn step_hint(step: &str, status: ExitStatus, last_lines: &[String]) -> Option<St
     }
 }
 
-/// Returns advice where the shell of a setup has not run its program, so that the server shows nothing.
+/// Returns advice if the shell of a setup has not run its program, so that the server shows nothing.
 fn program_hint(step: &str, status: ExitStatus) -> Option<&'static str> {
     // Source: POSIX, 2.8.2.
     match status.code() {

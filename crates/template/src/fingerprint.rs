@@ -1,4 +1,4 @@
-//! The name of a template: a digest of all that shapes it.
+//! Fingerprint of a template: a digest of all that shapes it.
 //!
 //! ```text
 //! BLAKE3("pgfresh fingerprint 1" then for each part: length of name, name, length of value, value)
@@ -22,21 +22,21 @@ impl Fingerprint {
         builder
     }
 
-    /// All digits: a file name.
+    /// Returns all digits, which are also a file name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// As many digits as people compare.
+/// Shows the first digits, as many as people compare.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0[..8])
     }
 }
 
-/// Parts given so far.
+/// Fingerprint in the making.
 #[derive(Debug)]
 pub struct Builder(blake3::Hasher);
 
@@ -50,7 +50,7 @@ impl Builder {
         self
     }
 
-    /// The name.
+    /// Returns the fingerprint of all parts.
     #[must_use]
     pub fn finish(&self) -> Fingerprint {
         let mut digits = self.0.finalize().to_string();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     proptest! {
-        // Short parts of few letters: where a join without lengths would collide all the time.
+        // Short parts of few letters would collide all the time if the digest had no lengths.
         #[test]
         fn only_equal_parts_have_equal_names(one in parts(), other in parts()) {
             prop_assert_eq!(of(&one) == of(&other), one == other);

@@ -1,4 +1,4 @@
-//! All that shapes a template, each thing under its name: the fingerprint's parts, and the reason for a rebuild.
+//! Inputs of a fingerprint, each under its key. Their differences explain a rebuild.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Fingerprint;
 
-/// Names and values. A value may be the digest of something larger, or of something secret.
+/// Keys and values. A value may be the digest of something larger, or of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FingerprintInputs(BTreeMap<String, String>);
 
 impl FingerprintInputs {
-    /// Adds one. A name stands for one thing only.
+    /// Adds an input. Each key stands for one thing only.
     pub(crate) fn add(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.insert(name.into(), value.into());
     }
 
-    /// All of them, by name.
+    /// Returns all inputs in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -86,12 +86,12 @@ impl FingerprintInputs {
         }
     }
 
-    /// The SQL files in the order in which they run.
+    /// Returns the SQL files in the order in which they run.
     pub(crate) fn sql_files(&self) -> Vec<&str> {
         self.0.get(SQL_FILES).map_or_else(Vec::new, |list| list.split('\n').collect())
     }
 
-    /// Whether the file is the dump, or lies in it.
+    /// Whether the file is the dump, or a part of it.
     fn is_of_dump(&self, path: &str) -> bool {
         let dump = self.0.get("dump").map(|dump| dump.trim_end_matches('/'));
         dump.and_then(|dump| path.strip_prefix(dump))
@@ -177,12 +177,13 @@ mod tests {
         }
     }
 
-    /// Names of SQL files and, with a digit, of other inputs, whose contents the case of the letters says.
+    /// Generates names of SQL files and, with a digit, of other inputs. The case of the letters stands for the
+    /// contents.
     fn files() -> impl Strategy<Value = Vec<String>> {
         prop::collection::vec("[a-cA][1]?", 0..5)
     }
 
-    /// The inputs of a template with these files, and with these keys.
+    /// Makes the inputs of a template with these files and keys.
     fn of_files(files: &[&str], keys: &[&str]) -> FingerprintInputs {
         let mut all = FingerprintInputs::default();
         let sql: Vec<_> =
@@ -224,7 +225,7 @@ mod tests {
         let (before, mut after) = (of_files(&["a"], &[]), of_files(&["a", "b"], &[]));
         after.add("setting jit", "off");
         assert_eq!(after.added_to(&before), Err(vec!["setting jit added".to_owned()]));
-        // Two files by their list, one by its name.
+        // This adds two files by the list, and one by its key.
         let mut odd = of_files(&["a"], &[]);
         odd.add(SQL_FILES, "a\nb\nc");
         odd.add(format!("{INPUT}b\nc"), "x");

@@ -15,7 +15,7 @@ pub(crate) struct Parent {
     pub(crate) sql_files: usize,
     /// Names of the files that it has not run.
     pub(crate) added: Vec<String>,
-    /// Seconds since 1970.
+    /// Time of its build, in seconds since 1970.
     created: u64,
 }
 
@@ -26,7 +26,8 @@ impl Parent {
 }
 
 impl Provisioner {
-    /// The cached template that a build of `spec` would begin on: the one with most of its files, and of those the newest.
+    /// Finds the cached template for a build of `spec` to begin on: the one with most of its files, the newest of
+    /// several.
     pub(crate) fn parent(
         &self,
         spec: &TemplateSpec,

@@ -36,7 +36,7 @@ pub enum InputError {
     /// A pattern has wrong syntax.
     #[error("cannot read pattern \"{pattern}\": {why}")]
     Pattern {
-        /// Text of the user.
+        /// Pattern of the user.
         pattern: String,
         /// Reason.
         why: String,
@@ -44,26 +44,26 @@ pub enum InputError {
     /// A pattern matches nothing.
     #[error("no file matches \"{pattern}\" in \"{}\"", folder.display())]
     Nothing {
-        /// Text of the user.
+        /// Pattern of the user.
         pattern: String,
         /// Folder of the search.
         folder: PathBuf,
     },
-    /// A link that a pattern names in full, or that stands for an SQL file, leads nowhere.
+    /// A link leads nowhere. A pattern names it in full, or it stands for a SQL file.
     #[error("could not read \"{}\": it is a link to \"{}\", which does not exist", link.display(), target.display())]
     DanglingLink {
-        /// The link.
+        /// Path of the link.
         link: PathBuf,
-        /// The text of the link.
+        /// Target of the link.
         target: PathBuf,
     },
     /// A directory has no dump.
     #[error("cannot restore \"{dump}\": there is no toc.dat in this directory")]
     NoDump {
-        /// Text of the user.
+        /// Value of the user.
         dump: String,
     },
-    /// A file cannot be read.
+    /// A file is unreadable.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -88,10 +88,10 @@ impl InputError {
     }
 }
 
-/// Files that patterns stand for, and what could not be read in their folders.
+/// Files that match patterns, and unreadable paths in their folders.
 #[derive(Debug, Default)]
 pub(crate) struct InputFiles {
-    /// In order of pattern and then of name, relative to the folder of the patterns.
+    /// Paths in the order of the patterns and then of their names, relative to the folder of the patterns.
     pub(crate) files: Vec<String>,
     pub(crate) skipped: Vec<Skipped>,
 }
@@ -99,7 +99,7 @@ pub(crate) struct InputFiles {
 /// Finds the files of `patterns` in `folder`.
 ///
 /// # Errors
-/// A pattern matches nothing, or what it names in full cannot be read.
+/// A pattern matches nothing, or a file that it names in full is unreadable.
 pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<InputFiles, InputError> {
     let mut all = InputFiles::default();
     for pattern in patterns {
@@ -113,7 +113,7 @@ pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<InputFiles, I
     Ok(all)
 }
 
-/// Like [`expand`], but also fails if a file that a pattern matches cannot be read: each SQL file is run.
+/// Like [`expand`], but also fails if a matching file is unreadable, because every SQL file has to run.
 pub(crate) fn expand_sql(folder: &Path, patterns: &[String]) -> Result<InputFiles, InputError> {
     let mut all = expand(folder, patterns)?;
     match all.skipped.iter().position(|skipped| skipped.is_match) {
@@ -125,7 +125,7 @@ pub(crate) fn expand_sql(folder: &Path, patterns: &[String]) -> Result<InputFile
     }
 }
 
-/// Makes the error of a file or folder that is wanted and cannot be read.
+/// Makes the error of an unreadable file or folder.
 fn unreadable(path: &Path, error: io::Error) -> InputError {
     match path.read_link() {
         Ok(target) if error.kind() == io::ErrorKind::NotFound => {
@@ -164,7 +164,7 @@ fn expand_one(folder: &Path, pattern: &str) -> Result<Found, InputError> {
     Ok(Search::run(&matcher, &glob, &root, start).attempt("read", &root)?)
 }
 
-/// The folders before the first part with a special character in it.
+/// Returns the folders before the first part with a special character.
 fn literal_folder(pattern: &str) -> &str {
     let special = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
     pattern[..special].rfind('/').map_or("", |slash| &pattern[..slash.max(1)])
@@ -175,16 +175,17 @@ fn literal_folder(pattern: &str) -> &str {
 struct Stamp {
     bytes: u64,
     inode: u64,
-    /// Nanoseconds since 1970.
+    /// Time of the last change of contents, in nanoseconds since 1970.
     modified: i64,
-    /// Nanoseconds since 1970, of the last change of contents or metadata; no process can set it back.
+    /// Time of the last change of contents or metadata, in nanoseconds since 1970. No process can set it back.
     changed: i64,
 }
 
 /// Digests by path.
 type Note = HashMap<String, (Stamp, String)>;
 
-/// The BLAKE3 digest of each of `files` in `folder`, in hex. A directory has those of all that is in it.
+/// Computes the BLAKE3 digest of each of `files` in `folder`, in hex. The digest of a directory covers all files in
+/// it.
 pub(crate) fn digest(
     folder: &Path,
     files: &[String],
@@ -211,7 +212,7 @@ pub(crate) fn digest(
         digests.insert(file.clone(), digest);
     }
     if !fresh.is_empty() {
-        // Other templates of the folder have their files in the same note; what is gone is dropped.
+        // Other templates of the folder share the note. It keeps their files, but not files that are gone.
         let mut note = old;
         note.retain(|file, _| digests.contains_key(file) || folder.join(file).exists());
         note.extend(fresh);
@@ -367,7 +368,7 @@ mod tests {
         skipped.sort_unstable();
         assert_eq!(skipped, [("migrations/old.sql", true), ("old", false), ("self", false)]);
         assert!(found("*.ini").skipped.is_empty(), "a link whose name does not match");
-        // An SQL file is run, so that it must be there; what is named in full, too.
+        // A SQL file, and a file that a pattern names in full, must exist.
         let sql = |pattern: &str| expand_sql(project.path(), &[pattern.to_owned()]);
         assert_eq!(sql("**/0*.sql").unwrap().files.len(), 3);
         for error in [sql("**/*.sql"), expand(project.path(), &["migrations/old.sql".to_owned()])] {
@@ -393,7 +394,7 @@ mod tests {
         std::thread::sleep(SETTLED);
         assert_eq!((digest(), notes()), (first.clone(), 1));
         assert_eq!(digest(), first);
-        // Size and time of modification stay: only the time of the change tells.
+        // Size and time of modification stay, so only the time of the change differs.
         let time = path.metadata().unwrap().modified().unwrap();
         put(project.path(), "top.ini", "TOP.INI");
         File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();

@@ -26,7 +26,7 @@ impl Provisioner {
         )
     }
 
-    /// Removes whatever this has kept: by the flags without which it would not be found.
+    /// Returns the command that removes whatever this provisioner has kept, with all flags that locate it.
     #[must_use]
     pub fn command_to_sweep(&self) -> String {
         let mut command = "pgfresh sweep --kept".to_owned();

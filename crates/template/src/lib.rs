@@ -1,4 +1,4 @@
-//! Prepared data directories, named by fingerprint, built once, and the servers that start from them.
+//! Templates: prepared data directories, built once and named by fingerprint, and the servers that start from them.
 //!
 //! A [`TemplateSpec`] describes how to make a template. Its [`FingerprintInputs`] are all that shapes the result, and
 //! their fingerprint is the template's name. A build runs in a private run directory, under a guard like each server,

@@ -14,7 +14,7 @@ use storage::{Account, Cache, Entry, FileError, Place, PlaceRequest};
 use crate::error::ProvisionError;
 use crate::{BuildPlan, CachedTemplate, Fingerprint, TemplateSource, TemplateSpec, cached};
 
-/// A prepared, immutable data directory.
+/// Prepared, immutable data directory.
 #[derive(Debug, Clone)]
 pub struct Template {
     /// Name of the template in the cache.
@@ -113,7 +113,7 @@ pub enum Step<'a> {
         /// Name of the template.
         name: &'a str,
     },
-    /// The server refused a property of a dumped database, as an owner who is not there.
+    /// The server refused a property of a dumped database, such as a missing owner.
     PropertyLeftOut {
         /// Template of the dump.
         name: &'a str,

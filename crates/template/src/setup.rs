@@ -39,7 +39,7 @@ const OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_namespace WHERE oid >= 16384 AND nspname !~ '^pg_(toast_)?temp_')
     + (SELECT count(*) FROM pg_extension WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_largeobject_metadata)";
-/// Fails in a transaction that has changed something and is still open; the error then contains [`OPEN`].
+/// Fails in an open transaction that has changed something. The error then contains [`OPEN`].
 const EXPECT_NO_TRANSACTION: &str = "SELECT CAST('pgfresh: the transaction is open: ' || pg_catalog.pg_current_xact_id_if_assigned()::text AS integer)";
 const OPEN: &str = "pgfresh: the transaction is open: ";
 /// Time limit for one SQL file that runs without psql.
@@ -49,7 +49,7 @@ const SQL_TIMEOUT: Duration = Duration::from_hours(1);
 pub(crate) struct Setup<'a> {
     pub(crate) server: &'a Server,
     pub(crate) installation: &'a Installation,
-    /// TLS that the setup command is offered, where it connects over loopback.
+    /// TLS that pgfresh offers a setup command over loopback.
     pub(crate) encryption: Option<&'a Arc<dyn LoopbackEncryption>>,
     pub(crate) spec: &'a TemplateSpec,
     pub(crate) say: &'a dyn Fn(Step<'_>),
@@ -72,7 +72,7 @@ pub(crate) enum StartingPoint<'a> {
     },
 }
 
-/// A step that ended with an error.
+/// Failure of a step.
 pub(crate) struct Broken {
     pub(crate) step: String,
     pub(crate) status: ExitStatus,
@@ -127,7 +127,7 @@ impl Setup<'_> {
         Ok(None)
     }
 
-    /// Runs the user's own command, which may know no way to a server but TCP.
+    /// Runs the user's own command. It may only be able to reach the server by TCP.
     fn run_setup(&self, words: &str) -> Result<Option<Broken>, ProvisionError> {
         let mut command = Command::new("sh");
         command.args(["-c", words]);
@@ -139,7 +139,7 @@ impl Setup<'_> {
         Ok(broken.map(|broken| Broken { wants_tls, ..broken }))
     }
 
-    /// Writes the root certificate of the TLS that programs are offered; returns its path.
+    /// Writes the root certificate of the offered TLS. Returns its path, or `None` without TLS.
     fn write_root(&self) -> Result<Option<PathBuf>, ProvisionError> {
         let Some(root) = self.encryption.and_then(|encryption| encryption.root()) else { return Ok(None) };
         let path = self.server.run().path().join("root.crt");
@@ -262,7 +262,7 @@ impl Setup<'_> {
         }
         let Some(psql) = self.installation.client("psql") else { return self.run_sql_ourselves(file) };
         let mut command = Command::new(psql);
-        // psql would undo a transaction that is open at its end, and succeed.
+        // psql would roll a transaction back that is open at its end, and succeed.
         command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file, "-c", EXPECT_NO_TRANSACTION]);
         let broken = self.run_program(&format!("psql with \"{file}\""), command, &self.address())?;
         let is_open = |line: &String| line.contains(OPEN);
@@ -383,7 +383,7 @@ impl Setup<'_> {
         let log = Setup::log(self.server);
         while !sys::wait_readable(&ended, BEAT)? {
             if !self.server.is_alive() {
-                // The guard ends whatever the step has started; the step itself would wait for the server for ever.
+                // The guard ends the step's children. The step itself would wait for the server for ever.
                 if let Err(error) = child.kill() {
                     tracing::debug!(%error, "could not end a step without a server");
                 }

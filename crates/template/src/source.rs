@@ -1,4 +1,4 @@
-//! Another way to a template than building it: from a place where others have put it.
+//! Sources of templates besides builds, such as a remote.
 
 use std::fmt;
 

@@ -8,7 +8,7 @@ use crate::Steps;
 const TAKEN: [&str; 4] = ["none", "postgres", "template0", "template1"];
 /// Prefix of the names of pgfresh's own databases. No other database may have such a name.
 pub const PREFIX: &str = "pgfresh_";
-/// The longest name, in bytes: a server's is at most 63 (`NAMEDATALEN`), and in service a template's database is called
+/// Most bytes of a name. A server's names have at most 63 (`NAMEDATALEN`), and a service calls a template's database
 /// `pgfresh_template_NAME`.
 const LONGEST: usize = 63 - PREFIX.len() - "template_".len();
 
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!((app.title(), app.served()), ("app".to_owned(), vec!["app"]));
     }
 
-    /// Templates called after letters; each goes on from the one before it in its word.
+    /// Generates templates with letters as names. Each goes on from the one before it in its word.
     fn some_templates() -> impl Strategy<Value = Vec<TemplateSpec>> {
         let one = |word: String| {
             let one = |from: Option<TemplateSpec>, letter: char| {
@@ -177,7 +177,7 @@ mod tests {
             };
             word.chars().fold(None, one).unwrap()
         };
-        // "ab" and "cab" would be two that are called "b".
+        // The words "ab" and "cab" together would make two templates called "b".
         let words = prop::sample::subsequence(vec!["a", "ab", "abc", "abd", "e", "ef"], 1..6).prop_shuffle();
         words.prop_map(move |words| words.into_iter().map(|word| one(word.to_owned())).collect())
     }

@@ -103,7 +103,7 @@ impl Provisioner {
         say: &dyn Fn(Step<'_>),
     ) -> Result<Started, ProvisionError> {
         for spec in specs {
-            // The session would be in the way of setups that drop or copy its database.
+            // The session would prevent setups from dropping or copying its database.
             (started.session, started.entry) = (None, None);
             if spec.runs_each_time() {
                 say(Step::RunsEachTime { name: &spec.name });
@@ -172,7 +172,7 @@ impl Provisioner {
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
-    /// Starts a server that has ended, whichever way, on its data in `place`: see [`Server::start_again`].
+    /// Starts an ended server again on its data in `place`, however it ended: see [`Server::start_again`].
     pub fn start_again(
         &self,
         guard: Guard,

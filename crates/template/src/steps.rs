@@ -1,4 +1,4 @@
-//! Whether a template's files are only ever added, and where a build begins because of that.
+//! Promise that a template's files are only ever added, and the start of a build, which depends on it.
 
 use std::str::FromStr;
 

@@ -9,13 +9,13 @@ use proptest::prelude::*;
 
 use super::expand;
 
-/// Something in a generated folder.
+/// Item of a generated folder.
 #[derive(Debug, Clone)]
 enum Item {
     File,
-    /// A file that git tracks even if it is ignored.
+    /// File that git tracks even if a rule ignores it.
     Tracked,
-    /// A `.gitignore` file with these lines.
+    /// File `.gitignore` with these lines.
     Ignore(Vec<String>),
     Repository,
     Submodule,
@@ -123,7 +123,7 @@ impl World {
         assert!(self.git(folder, &["commit", "-q", "--allow-empty", "-m", "x"]).0);
     }
 
-    /// Makes the items below `project`; leaves out those that the ones before make impossible.
+    /// Makes the items below `project`, except those that earlier items make impossible.
     fn make(&self, project: &Path, items: &[(String, Item)]) {
         let mut ordered: Vec<_> = items.iter().collect();
         ordered.sort_by_key(|(path, item)| {
@@ -208,7 +208,7 @@ proptest! {
         world.initialize(&project);
         world.make(&project, &items);
         prop_assert_eq!(searched(&project, "**"), visible(world.listed(&project), &project));
-        // A search that starts further down, unless git ignores its start.
+        // This search starts further down, unless git ignores its start.
         let folder = project.join(&start);
         if folder.is_dir() && (folder.join(".git").exists() || !world.git(&project, &["check-ignore", "-q", "--no-index", &start]).0) {
             let listed = visible(world.listed(&folder), &folder);

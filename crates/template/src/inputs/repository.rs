@@ -1,6 +1,6 @@
-//! The repository that a folder belongs to, and the `.gitignore` files that hold there.
+//! Repository that a folder belongs to, and the `.gitignore` files that hold there.
 //!
-//! Only what travels with the files decides: neither a user's own list of ignored files nor `.git/info/exclude`.
+//! Only rules that travel with the files count: neither a user's own list of ignored files nor `.git/info/exclude`.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -10,40 +10,40 @@ use std::rc::Rc;
 use super::git_index::TrackedPaths;
 use super::ignore_file::IgnoreFile;
 
-/// A folder and the rules that hold in it.
+/// Folder with the rules that hold in it.
 #[derive(Debug, Clone)]
 pub(super) enum Scope {
-    /// Nothing is ignored: the folder is in no repository, or a repository whose index is unreadable, or a pattern names
-    /// it although git ignores it.
+    /// No rules hold. The folder is in no repository, or the repository's index is unreadable, or a pattern names a
+    /// folder that git ignores.
     Free,
-    /// The rules of a repository.
+    /// Rules of a repository.
     Ruled(Rules),
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     tracked: Rc<TrackedPaths>,
-    /// The folder, relative to the root of the repository; empty for the root.
+    /// Path of the folder, relative to the root of the repository; empty for the root.
     folder: Vec<u8>,
-    /// `.gitignore` files from the root to the folder, each with the number of bytes in front of paths that are relative to it.
+    /// `.gitignore` files from the root to the folder. Each has the number of bytes to cut from a path for its rules.
     files: Vec<(usize, Rc<IgnoreFile>)>,
-    /// Git ignores the folder, but tracks something in it.
+    /// Whether git ignores the folder, but tracks something in it.
     only_tracked: bool,
 }
 
 /// Treatment of a file or folder by git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Git tracks it, or would show it as new.
+    /// Git tracks the item, or would show it as new.
     Kept,
-    /// Git ignores the folder, except for what it tracks in it.
+    /// Git ignores the folder, except for tracked files in it.
     OnlyTracked,
-    /// Git ignores it.
+    /// Git ignores the item.
     Ignored,
 }
 
 impl Scope {
-    /// Finds the rules for a folder from which a search starts. The path must be real: absolute, without links.
+    /// Finds the rules for the start of a search. Its path must be real: absolute, without links.
     pub(super) fn of_start(start: &Path) -> Self {
         let Some(root) = start.ancestors().find(|folder| git_folder(folder).is_some()) else {
             return Self::Free;
@@ -70,7 +70,8 @@ impl Scope {
         Self::Ruled(rules)
     }
 
-    /// Finds the rules in the folder `name` of this one, which lies at `path` and of which git thinks `verdict`.
+    /// Finds the rules in the folder `name` of this one. The folder lies at `path`, and git's treatment of it is
+    /// `verdict`.
     pub(super) fn enter(&self, name: &[u8], path: &Path, verdict: Verdict) -> Self {
         if git_folder(path).is_some() {
             return Self::of_root(path);

@@ -1,6 +1,6 @@
-//! The search of a folder for the files that a pattern matches.
+//! Search of a folder for the files that a pattern matches.
 //!
-//! The search skips hidden files, what git ignores, and what it cannot read. It follows links.
+//! The search skips hidden files, files that git ignores, and unreadable ones. It follows links.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,23 +14,23 @@ use globset::GlobMatcher;
 
 use super::repository::{Scope, Verdict};
 
-/// Folders that change while nothing that matters does, whatever `.gitignore` says.
+/// Folders whose changes never matter, whatever `.gitignore` says.
 const NEVER: [&str; 3] = ["__pycache__", "node_modules", ".git"];
 
-/// Something that a search could not read.
+/// Path that a search could not read.
 #[derive(Debug)]
 pub(crate) struct Skipped {
-    /// Relative to the folder of the patterns.
+    /// Path, relative to the folder of the patterns.
     pub(crate) path: String,
     pub(crate) error: io::Error,
-    /// Whether the pattern matches the path itself, and not only what might lie below.
+    /// Whether the pattern matches the path itself, and not only files that might lie below.
     pub(crate) is_match: bool,
 }
 
-/// Files that a pattern matches, and what might hide more of them.
+/// Files that a pattern matches, and unreadable paths that might hide more of them.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Relative to the folder of the patterns.
+    /// Paths, relative to the folder of the patterns.
     pub(super) files: BTreeSet<String>,
     pub(super) skipped: Vec<Skipped>,
 }
@@ -43,15 +43,16 @@ impl Found {
 
 pub(super) struct Search<'a> {
     glob: &'a GlobMatcher,
-    /// Number of slashes that a matching path has at most.
+    /// Most slashes of a matching path.
     slashes: usize,
     found: Found,
-    /// Device and inode of the folder that is read, and of those that led to it.
+    /// Device and inode of the current folder, and of those that led to it.
     open: Vec<(u64, u64)>,
 }
 
 impl<'a> Search<'a> {
-    /// Finds what the glob of the text `pattern` matches in the folder at `start`, whose path in patterns is `shown`.
+    /// Searches the folder at `start` for matches of `glob`, whose text is `pattern`. In patterns, `shown` is its
+    /// path.
     ///
     /// # Errors
     /// The folder itself cannot be read.
@@ -67,7 +68,7 @@ impl<'a> Search<'a> {
     fn read_folder(&mut self, path: &Path, shown: &str, meta: &Metadata, scope: &Scope) -> io::Result<()> {
         let identity = (meta.dev(), meta.ino());
         if self.open.contains(&identity) {
-            // A link leads back to where we are: all that lies there is found by its shorter path.
+            // The link leads back to a folder of its own path, where the search finds all files by shorter paths.
             return Ok(());
         }
         self.open.push(identity);
@@ -81,7 +82,7 @@ impl<'a> Search<'a> {
         result
     }
 
-    /// Takes in a file that matches, and searches a folder; skips both if they cannot be read.
+    /// Adds a matching file, or searches a folder. Skips unreadable ones.
     fn look_at(&mut self, entry: &DirEntry, folder: &str, scope: &Scope) {
         let name = entry.file_name();
         if name.as_bytes().starts_with(b".") || NEVER.iter().any(|never| name == *never) {
@@ -117,7 +118,7 @@ impl<'a> Search<'a> {
         let meta = path.metadata()?;
         if meta.is_dir() {
             let scope = if kind.is_symlink() {
-                // The rules are those of the repository in which the folder really is.
+                // The link's target has the rules of its own repository.
                 Scope::of_start(&path.canonicalize()?)
             } else {
                 scope.enter(name.as_bytes(), &path, verdict)
