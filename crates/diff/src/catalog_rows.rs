@@ -1,7 +1,8 @@
 //! Rows of catalogs that only one of two databases has.
 //!
-//! A database and a copy of its template come from the same files, so nearly all rows are equal with their oids. The server
-//! computes hashes, and only rows whose hashes differ are read, with those that refer to an object of another name there.
+//! A database and a copy of its template come from the same files, so nearly all rows are equal, even their oids. The
+//! server computes hashes. pgfresh reads only the rows whose hashes differ, and those that refer to an object of
+//! another name.
 
 use std::collections::{BTreeSet, HashMap};
 use std::thread;
@@ -11,7 +12,7 @@ use crate::names::{FIRST_OF_USERS, Names, number, numbers};
 use crate::session::{ReadError, Reader};
 use crate::sql::texts;
 
-/// A row of a catalog.
+/// Row of a catalog.
 #[derive(Debug)]
 pub(crate) struct CatalogRow<'a> {
     pub(crate) catalog: &'a Catalog,
@@ -19,18 +20,18 @@ pub(crate) struct CatalogRow<'a> {
     pub(crate) subject: (u32, u32, i32),
     /// Name of the column, or a description of the object, for some catalogs.
     pub(crate) label: String,
-    /// A value for each column of the catalog.
+    /// Value of each column of the catalog.
     pub(crate) cells: Vec<Option<String>>,
 }
 
-/// One database's rows, and the names for their oids.
+/// Rows of one database, with the names for their oids.
 #[derive(Debug, Default)]
 pub(crate) struct Side<'a> {
     pub(crate) rows: Vec<CatalogRow<'a>>,
     pub(crate) names: Names,
 }
 
-/// Reads the rows in which two databases may differ; `None` if no row of any catalog differs.
+/// Reads the rows in which two databases may differ. Returns `None` if no row of any catalog differs.
 pub(crate) fn differing<'a>(
     catalogs: &'a [Catalog],
     [template, database]: [&mut Reader; 2],
@@ -63,7 +64,7 @@ pub(crate) fn differing<'a>(
     Ok(Some([old, new]))
 }
 
-/// Asks both sessions at once, each with its input.
+/// Calls `read` for both sessions at once, each with its input.
 pub(crate) fn both<I: Send, T: Send>(
     [template, database]: [&mut Reader; 2],
     read: impl Fn(&mut Reader, I) -> Result<T, ReadError> + Sync,
@@ -85,10 +86,10 @@ fn digests(reader: &mut Reader, catalogs: &[Catalog]) -> Result<Vec<String>, Rea
     Ok(rows.into_iter().map(|row| texts(row)()).collect())
 }
 
-/// Places of rows by the hashes of the rows.
+/// Places of rows, by the hash of the rows.
 type Hashes = HashMap<String, Vec<String>>;
 
-/// Returns the hashes of each catalog whose digests differ, and none of another one.
+/// Returns the hashes of each catalog whose digests differ. The other catalogs get none.
 fn hashes(reader: &mut Reader, catalogs: &[(&Catalog, bool)]) -> Result<Vec<Hashes>, ReadError> {
     let mut found = vec![Hashes::new(); catalogs.len()];
     let differing = catalogs.iter().enumerate().filter(|(_, (_, differs))| *differs);
@@ -136,7 +137,7 @@ fn side<'a>(
 }
 
 impl Side<'_> {
-    /// Returns the oids of what initdb has made and rows refer to.
+    /// Returns the oids of objects that initdb has made and that rows refer to.
     fn built_in(&self) -> impl Iterator<Item = u32> {
         let of = |row: &CatalogRow<'_>| -> Vec<u32> {
             row.oids().chain([row.subject.1]).chain(row.depends_on().map(|(_, oid, _)| oid)).collect()
@@ -160,13 +161,13 @@ impl<'a> CatalogRow<'a> {
         columns.filter_map(|(_, cell)| cell.as_deref()).flat_map(numbers)
     }
 
-    /// Returns the value of a column as text, empty for NULL.
+    /// Returns the value of a column as text. NULL is empty.
     pub(crate) fn cell(&self, name: &str) -> &str {
         let at = self.catalog.columns.iter().position(|column| column.name == name);
         at.and_then(|at| self.cells[at].as_deref()).unwrap_or_default()
     }
 
-    /// Returns the object that this row of `pg_depend` says the subject depends on.
+    /// Returns the object that the subject of this row of `pg_depend` depends on.
     pub(crate) fn depends_on(&self) -> Option<(u32, u32, i32)> {
         if self.catalog.name != "pg_depend" {
             return None;

@@ -1,8 +1,8 @@
-//! The server's catalogs and their columns, as `pg_catalog` lists them, and the SQL that reads them.
+//! Catalogs of the server and their columns, as `pg_catalog` lists them, and the SQL that reads them.
 //!
-//! A comparison reads each column of each catalog, except for [`NOT_COMPARED`]. So a catalog or column of a later PostgreSQL is
-//! compared without a change here. The tables of this file say where rows belong to an object of another catalog, and
-//! how expressions are read.
+//! A comparison reads each column of each catalog, except for [`NOT_COMPARED`]. So it covers the new catalogs and
+//! columns of a later PostgreSQL without a change here. Tables in this file tell which rows belong to an object of
+//! another catalog, and how to read expressions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,11 +94,11 @@ pub const NOT_COMPARED: &[(&str, &str, &str)] = &[
     ("pg_ts_config_map", "mapcfg", "belongs to the name of the configuration"),
 ];
 
-/// Conditions for the rows that are compared, with reasons.
+/// Conditions for the rows to compare.
 const ROWS: &[(&str, &str)] = &[
-    // A dropped column has nothing that SQL shows.
+    // SQL does not show a dropped column.
     ("pg_attribute", "NOT attisdropped"),
-    // Catalogs of all databases.
+    // All databases share these catalogs.
     ("pg_database", "datname = current_database()"),
     ("pg_db_role_setting", "setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())"),
     ("pg_shdescription", THIS_DATABASE),
@@ -108,8 +108,8 @@ const ROWS: &[(&str, &str)] = &[
 const THIS_DATABASE: &str = "classoid = 'pg_database'::regclass \
     AND objoid = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// Objects that rows of a catalog describe: class, oid and number of the column; and the columns that tell the rows of one object apart.
-/// Rows of other catalogs are objects themselves.
+/// Columns that identify the object of a catalog's rows: class, oid and column number; and those that distinguish the
+/// rows of one object. Each row of another catalog is itself an object.
 const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
     ("pg_aggregate", ["'pg_proc'::regclass", "aggfnoid", "0"], &[]),
     ("pg_attrdef", ["'pg_class'::regclass", "adrelid", "adnum"], &[]),
@@ -133,8 +133,8 @@ const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
     ("pg_ts_config_map", ["'pg_ts_config'::regclass", "mapcfg", "0"], &["maptokentype", "mapseqno"]),
 ];
 
-/// SQL for columns that are not compared as they are stored. PostgreSQL writes stored expressions as SQL, without their places in a
-/// statement's text. The owner of an index or a row type is that of its table.
+/// SQL for columns whose stored values cannot be compared. PostgreSQL writes stored expressions as SQL, without their
+/// positions in a statement. The owner of an index or a row type is that of its table.
 const CELLS: &[(&str, &str)] = &[
     ("pg_attrdef.adbin", "pg_get_expr(adbin, adrelid)"),
     ("pg_class.relowner", "CASE WHEN relkind NOT IN ('i', 'I', 't') THEN relowner::oid::text END"),
@@ -156,14 +156,14 @@ const CELLS: &[(&str, &str)] = &[
     ("pg_type.typowner", "CASE WHEN typrelid = 0 AND typcategory <> 'A' THEN typowner::oid::text END"),
 ];
 
-/// A catalog, with the columns that are compared.
+/// Catalog with the columns to compare.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     pub(crate) name: String,
-    /// Whether rows have an oid, by which others refer to them.
+    /// Whether rows have an oid, by which other rows refer to them.
     pub(crate) has_oid: bool,
     pub(crate) columns: Vec<CatalogColumn>,
-    /// Columns of type `oid`, compared or not.
+    /// Names of all columns of type `oid`, even of those that the comparison skips.
     oids: Vec<String>,
 }
 
@@ -174,12 +174,12 @@ pub(crate) struct CatalogColumn {
 }
 
 impl CatalogColumn {
-    /// Whether its text has oids, for which names are compared.
+    /// Whether its text has oids, which the comparison replaces by names.
     pub(crate) fn has_oids(&self) -> bool {
         matches!(&*self.type_name, "oid" | "oid[]" | "oidvector") || self.is_registered()
     }
 
-    /// Whether it has privileges, for which the owner of the object says something else where there are none.
+    /// Whether it has privileges. NULL then means the defaults, which depend on the owner of the object.
     pub(crate) fn is_grants(&self) -> bool {
         self.type_name == "aclitem[]" && !matches!(&*self.name, "defaclacl" | "initprivs")
     }
@@ -190,7 +190,7 @@ impl CatalogColumn {
     }
 }
 
-/// Returns all catalogs of which something is compared.
+/// Returns all catalogs with columns to compare.
 pub(crate) fn catalogs(reader: &mut Reader) -> Result<Vec<Catalog>, DiffError> {
     let mut found: BTreeMap<String, Catalog> = BTreeMap::new();
     let rows = reader.ask(
@@ -231,13 +231,13 @@ impl Catalog {
         format!("FROM pg_catalog.{} t WHERE {rows}", identifier(&self.name))
     }
 
-    /// Returns SQL for a hash of all that a row has. Equal rows with equal oids have equal hashes.
+    /// Returns SQL for a hash of all columns of a row. Equal rows with equal oids have equal hashes.
     fn hash(&self) -> String {
         let is_column = |sql: &String| !sql.contains('\'') && sql != "0";
         let subject: Vec<_> = self.subject().into_iter().filter(is_column).collect();
         let compared = self.columns.iter().map(|column| &column.name);
         let mut columns: Vec<_> = compared.chain(&self.oids).chain(&subject).collect();
-        // Two databases have two oids.
+        // The two databases have different oids.
         let is_this_database = |name: &str| match &*self.name {
             "pg_database" => name == "oid",
             "pg_shdescription" | "pg_shseclabel" => name == "objoid",
@@ -250,7 +250,7 @@ impl Catalog {
         format!("hashtextextended(textin(record_out(ROW({}))) COLLATE \"C\", 0)", columns.join(", "))
     }
 
-    /// Returns SQL for one digest of all rows, whatever their order is.
+    /// Returns SQL for one digest of all rows, in whatever order.
     pub(crate) fn digest(&self) -> String {
         format!("SELECT count(*) || ' ' || coalesce(sum({}), 0) {}", self.hash(), self.source())
     }
@@ -299,7 +299,7 @@ impl Catalog {
         subject.map_or_else(own, |subject| subject.map(str::to_owned))
     }
 
-    /// Returns the columns that tell the rows of one object apart: none where an object has one row.
+    /// Returns the columns that distinguish the rows of one object. Empty if an object has only one row.
     pub(crate) fn parts(&self) -> Vec<&str> {
         let known = SUBJECTS.iter().find(|(name, ..)| *name == self.name).map(|(.., parts)| parts.to_vec());
         let all = || self.columns.iter().map(|column| &*column.name).collect();

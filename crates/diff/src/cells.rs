@@ -126,7 +126,7 @@ fn first_difference(old: &Cell, new: &Cell) -> usize {
 }
 
 impl Cell {
-    /// Makes the cell of a value that is in memory. Its text stands in for its digest.
+    /// Makes the cell of a value in memory. Its text stands in for its digest.
     pub(crate) fn of(value: Option<&str>) -> Self {
         let begin = value.map(|text| text.chars().take(READ).collect());
         let text = value.unwrap_or_default();

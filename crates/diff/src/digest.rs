@@ -12,7 +12,8 @@ const LARGE: u64 = 1 << 20;
 /// Whether both tables have equal rows, each as often, in the columns that both have. False for small tables, without
 /// a query.
 ///
-/// Two sums of hashes of 64 bits with different seeds, and the count, do not depend on the order of rows.
+/// The digest is the count and two sums of 64-bit hashes with different seeds, which do not depend on the order of
+/// rows.
 pub(crate) fn are_equal(
     old: &mut Reader,
     new: &mut Reader,

@@ -1,32 +1,32 @@
-//! Objects by kind and name, with all that catalogs say of them.
+//! Objects by kind and name, with their properties in all catalogs.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::catalog_rows::{CatalogRow, Side};
 use crate::names::{Names, ObjectKey, THIS_DATABASE};
 
-/// Name of a property: its catalog, the number of its column there, and how users see it.
+/// Key of a property: its catalog, the number of its column there, and its name for users.
 pub(crate) type PropertyKey = (String, usize, String);
 
-/// An object of one database.
+/// Object of one database.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) properties: BTreeMap<PropertyKey, Option<String>>,
-    /// Objects with which this one is created and dropped.
+    /// Objects whose creation or removal includes this one.
     pub(crate) parents: Vec<ObjectKey>,
-    /// Whether it is a part of another object, which tells of its creation.
+    /// Whether it is a part of another object, whose change implies its own.
     pub(crate) is_part: bool,
-    /// Columns of that name in the tables from which its table inherits.
+    /// Columns of that name in the tables that its table inherits from.
     pub(crate) inherited_from: Vec<ObjectKey>,
-    /// Whether the object exists in this database: rows alone do not tell, because only those that differ are read.
+    /// Whether the object exists in this database. Its rows do not prove that, because only differing ones are read.
     pub(crate) is_there: bool,
-    /// A definition in SQL or in words. See `objects.sql`.
+    /// Definition in SQL or in words. See `objects.sql`.
     pub(crate) definition: Option<String>,
 }
 
 pub(crate) type Entries = BTreeMap<ObjectKey, Entry>;
 
-/// Columns of tables by the oid of the table and their number.
+/// Names of columns, by the oid of the table and their number.
 type ColumnNames = HashMap<(u32, i32), String>;
 
 /// Sorts the rows of one database by object.
@@ -90,7 +90,7 @@ fn key_of(row: &CatalogRow<'_>, subject: (u32, u32, i32), names: &Names, columns
     };
     match column {
         0 => (kind.clone(), name.clone()),
-        // A column that did not change is called by its number.
+        // An unchanged column has no name here, so its number stands in for it.
         column => {
             let column = columns.get(&(oid, column)).cloned().unwrap_or_else(|| column.to_string());
             ("column".to_owned(), format!("{name}.{column}"))
@@ -101,12 +101,12 @@ fn key_of(row: &CatalogRow<'_>, subject: (u32, u32, i32), names: &Names, columns
 fn add_dependency(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names, columns: &ColumnNames) {
     let Some(reference) = row.depends_on() else { return };
     let of = |reference| key_of(row, reference, names, columns);
-    // The rule of a view and the row type of a composite type have the key of what they belong to.
+    // The rule of a view and the row type of a composite type have the key of the view or type.
     if of(row.subject) == of(reference) {
         return;
     }
     match row.cell("deptype") {
-        // Of its implementation, or of a partition's root.
+        // The dependency is an implementation detail of the other object, or links a partition to its root.
         "i" | "P" | "S" => entry.is_part = true,
         "a" => entry.parents.extend([of(reference), of((reference.0, reference.1, 0))]),
         kind @ ("e" | "x") => {
@@ -119,12 +119,12 @@ fn add_dependency(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names, column
                 entry.parents.push(of(reference));
             }
         }
-        // The definition says what it needs.
+        // The definition shows other dependencies.
         _ => {}
     }
 }
 
-/// Adds one entry for each setting of the database.
+/// Adds an entry for each setting of the database.
 fn add_settings(found: &mut Entries, row: &CatalogRow<'_>, names: &Names) {
     let role = match row.cell("setrole") {
         "0" => String::new(),
@@ -183,7 +183,7 @@ fn add_properties(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names) {
     entry.properties.insert(key, Some(values.collect::<Vec<_>>().join(" ")));
 }
 
-/// Returns the elements of an array of texts, as the server writes it.
+/// Parses an array of texts in the server's format.
 fn list(array: &str) -> Vec<String> {
     let (mut found, mut element, mut is_quoted) = (Vec::new(), String::new(), false);
     let inner = array.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();

@@ -27,7 +27,7 @@ pub enum DiffError {
 }
 
 impl DiffError {
-    /// The SQLSTATE that a client should see. Source: the manual's appendix A.
+    /// Returns the SQLSTATE for clients. Source: the manual's appendix A.
     #[must_use]
     pub fn sqlstate(&self) -> &str {
         match self {

@@ -84,7 +84,7 @@ mod tests {
         Entry { key: vec![KeyPart::Number(key)], digest: value.to_string(), place: Place::default() }
     }
 
-    /// Key and value of each row that was inserted, updated and deleted.
+    /// Returns key and value of each inserted, updated and deleted row.
     fn changes(old: Vec<Entry>, new: Vec<Entry>) -> [Vec<(i64, String)>; 3] {
         let mut found = [Vec::new(), Vec::new(), Vec::new()];
         let of = |entry: &Entry| match entry.key[0] {

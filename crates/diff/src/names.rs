@@ -7,26 +7,26 @@ use crate::catalogs::Catalog;
 use crate::session::Reader;
 use crate::sql::texts;
 
-/// The first oid that initdb does not assign. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
+/// First oid that initdb does not assign. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 pub(crate) const FIRST_OF_USERS: u32 = 16384;
 
-/// Kind of the database itself. Its name is not that of the template's copy, so it has none here.
+/// Kind of the database itself. It has no name here, because the template's copy has another one.
 pub(crate) const THIS_DATABASE: &str = "this database";
 
 /// Kind and name of an object, as users know it.
 pub(crate) type ObjectKey = (String, String);
 
-/// Names of one database's objects.
+/// Names of the objects of one database.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// By the oids of class and object.
+    /// Objects by the oids of class and object.
     objects: HashMap<(u32, u32), ObjectKey>,
     keys: HashSet<ObjectKey>,
-    /// Names by oid alone. Oids of two catalogs may be equal, and have both names then.
+    /// Names by oid alone. An oid that two catalogs use has both names.
     by_oid: HashMap<u32, BTreeSet<String>>,
     /// Oids of temporary schemas, and of the tables and types in them.
     temporary: HashSet<u32>,
-    /// Tables by those that inherit from them.
+    /// Oids of the tables that a table inherits from, by its own oid.
     parents: HashMap<u32, Vec<u32>>,
 }
 
@@ -46,7 +46,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Adds the names of those that initdb has made.
+    /// Adds the names of objects that initdb has made.
     pub(crate) fn add_built_in(
         &mut self,
         reader: &mut Reader,
@@ -58,7 +58,7 @@ impl Names {
     }
 
     fn add(&mut self, reader: &mut Reader, catalogs: &[Catalog], condition: &str) -> Result<(), DiffError> {
-        // Labels of enums are no objects; a database is one, and is called by its name.
+        // The labels of enums are no objects. The database is an object of its own kind.
         let is_class = |name: &&str| {
             !matches!(*name, "pg_enum" | "pg_database" | "pg_largeobject_metadata" | "pg_rewrite")
         };
@@ -67,7 +67,7 @@ impl Names {
             .filter(is_class)
             .map(|name| format!("SELECT '{name}'::regclass AS class, oid, '{name}'::regclass AS named_class, oid AS named FROM {name} WHERE oid {condition}"))
             .collect();
-        // A view and its rule are one thing to users.
+        // For users, a view and its rule are one thing.
         all.push(format!(
             "SELECT 'pg_rewrite'::regclass, oid, CASE rulename WHEN '_RETURN' THEN 'pg_class'::regclass ELSE 'pg_rewrite'::regclass END, \
              CASE rulename WHEN '_RETURN' THEN ev_class ELSE oid END FROM pg_rewrite WHERE oid {condition}"
@@ -101,7 +101,8 @@ impl Names {
         Ok(())
     }
 
-    /// Returns the oids of objects that have another name in the other database: equal oids do not mean equal objects there.
+    /// Returns the oids of objects with another name in the other database, where an equal oid need not mean the same
+    /// object.
     pub(crate) fn renamed(&self, other: &Self) -> BTreeSet<u32> {
         let differs = |(oids, key): &(&(u32, u32), &ObjectKey)| {
             other.objects.get(oids).is_some_and(|other| other != *key)
@@ -113,7 +114,7 @@ impl Names {
         self.objects.get(&(class, oid))
     }
 
-    /// Whether an object of that kind and name is there. Columns are unknown here.
+    /// Whether an object of that kind and name exists. Knows no columns.
     pub(crate) fn has(&self, key: &ObjectKey) -> bool {
         key.0 == THIS_DATABASE || self.keys.contains(key)
     }
@@ -127,7 +128,7 @@ impl Names {
         self.parents.get(&table).map_or(&[], Vec::as_slice)
     }
 
-    /// Puts names in place of the oids in a text that consists of them.
+    /// Replaces the oids in a text that consists of them by names.
     pub(crate) fn with_names(&self, text: &str) -> String {
         let mut found = String::new();
         let mut rest = text;
@@ -147,7 +148,7 @@ impl Names {
     }
 }
 
-/// Reads an oid; 0 for another text.
+/// Parses an oid. Returns 0 for another text.
 pub(crate) fn number(text: &str) -> u32 {
     text.parse().unwrap_or(0)
 }

@@ -66,7 +66,8 @@ const IN_DEFINITIONS: &[&str] = &[
     "pg_type.typtypmod",
 ];
 
-/// Definitions that only one database has, or that differ. Those that belong to a created or dropped object are left out.
+/// Returns the definitions that only one database has or that differ, except those of parts of a created or dropped
+/// object.
 pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Vec<ObjectChange>, ReadError> {
     let catalogs = catalogs(database)?;
     let Some([old, new]) = catalog_rows::differing(&catalogs, [&mut *template, &mut *database])? else {
@@ -113,7 +114,7 @@ struct Sides<'a> {
     new: Described<'a>,
 }
 
-/// A property of an object that differs: name, value in the template, value in the database.
+/// Differing property of an object: key, value in the template, value in the database.
 type Difference = (PropertyKey, Option<String>, Option<String>);
 
 impl Sides<'_> {
@@ -136,7 +137,7 @@ impl Sides<'_> {
         Some(ObjectChange { kind, name, change, old, new, columns })
     }
 
-    /// Whether an object that only one side has is a part of another one, or was created or dropped with another one.
+    /// Whether the change of another object implies this one: it is a part, or came or went with another object.
     fn goes_along(&self, key: &ObjectKey) -> bool {
         let is_alone = |key: &ObjectKey| self.old.has(key) != self.new.has(key);
         let tells_nothing = |entry: &Entry| {
@@ -171,7 +172,7 @@ fn is_in_definition((catalog, _, column): &PropertyKey) -> bool {
     IN_DEFINITIONS.contains(&&**catalog) || IN_DEFINITIONS.contains(&&*format!("{catalog}.{column}"))
 }
 
-/// Shows a property as a column of which the part that differs is read.
+/// Shows a property as a column, cut to the part that differs.
 fn column((name, old, new): Difference) -> FieldChange {
     let column = TableColumn { name: name.2, is_bytea: false };
     let [before, after] = [old, new].map(|value| Cell::of(value.as_deref()));

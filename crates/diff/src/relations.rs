@@ -1,8 +1,8 @@
 //! Relations with rows: tables, partitioned tables as one, materialised views and large objects. Each has the columns
 //! that match its rows.
 //!
-//! A partition is read through its root, so that a row that moves to another one is an updated row. Tables that inherit
-//! from others in the old way are read alone. Temporary tables, and rows of foreign tables, are no part of a database.
+//! pgfresh reads a partition through its root, so that a row that moves to another partition is an updated row. It
+//! reads each table of an old-style inheritance alone. Temporary tables and rows of foreign tables do not count.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,9 @@ use crate::DiffError;
 use crate::session::Reader;
 use crate::sql::texts;
 
-/// Sizes are those of files, the first of each: `pg_relation_size` and `pg_partition_tree` wait for locks. A relation that initdb has made has an oid below 16384. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
+/// Query for relations. Sizes are those of the first file of each, because `pg_relation_size` and `pg_partition_tree`
+/// wait for locks. Relations that initdb makes have an oid below 16384. Source: `FirstNormalObjectId` in
+/// `src/include/access/transam.h`.
 const RELATIONS: &str = "WITH RECURSIVE tree (root, oid) AS ( \
       SELECT oid, oid FROM pg_class WHERE relkind = 'p' AND NOT relispartition \
       UNION ALL SELECT t.root, i.inhrelid FROM tree t JOIN pg_inherits i ON i.inhparent = t.oid \
@@ -31,7 +33,8 @@ const COLUMNS: &str = "SELECT a.attrelid, a.attname, a.atttypid = 'bytea'::regty
     WHERE c.relkind IN ('r', 'p', 'm') AND (c.oid >= 16384 OR c.oid = 'pg_largeobject'::regclass) \
     AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum";
 
-/// Columns of primary keys, without those that are only included, and how they are ordered. Before 14 the catalogs have none.
+/// Query for the columns of primary keys, without included ones, and for their order. Before 14 the catalogs have no
+/// key.
 const KEYS: &str = "SELECT i.indrelid, a.attname, CASE \
       WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype) THEN 'n' \
       WHEN a.atttypid = 'uuid'::regtype THEN 't' ELSE 'b' END \
