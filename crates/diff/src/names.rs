@@ -58,7 +58,7 @@ impl Names {
     }
 
     fn add(&mut self, reader: &mut Reader, catalogs: &[Catalog], condition: &str) -> Result<(), DiffError> {
-        // The labels of enums are no objects. The database is an object of its own kind.
+        // The labels of enums are no objects. The database has the kind [`THIS_DATABASE`].
         let is_class = |name: &&str| {
             !matches!(*name, "pg_enum" | "pg_database" | "pg_largeobject_metadata" | "pg_rewrite")
         };

@@ -68,7 +68,7 @@ impl<'a> Search<'a> {
     fn read_folder(&mut self, path: &Path, shown: &str, meta: &Metadata, scope: &Scope) -> io::Result<()> {
         let identity = (meta.dev(), meta.ino());
         if self.open.contains(&identity) {
-            // The link leads back to a folder of its own path, where the search finds all files by shorter paths.
+            // The link leads back to a folder on the way to it, whose files the search finds by shorter paths.
             return Ok(());
         }
         self.open.push(identity);
@@ -118,7 +118,7 @@ impl<'a> Search<'a> {
         let meta = path.metadata()?;
         if meta.is_dir() {
             let scope = if kind.is_symlink() {
-                // The link's target has the rules of its own repository.
+                // The folder may lie in another repository, whose rules hold for it.
                 Scope::of_start(&path.canonicalize()?)
             } else {
                 scope.enter(name.as_bytes(), &path, verdict)
