@@ -85,7 +85,7 @@ fn the_commands_own_exit_code_is_passed_through() {
     let scripts =
         [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -9 $$", 137)];
     for (script, code) in scripts {
-        assert_says(&scene, &scene.run(["run", "--", "sh", "-c", script]), code, "");
+        assert_says(&scene, &scene.run(["run", "--quiet", "--", "sh", "-c", script]), code, "");
     }
     // pgfresh does not read options of the command.
     let outcome = scene.run(["run", "env", "-i", "A=b", "env"]);
@@ -150,7 +150,10 @@ fn variables_that_cannot_be_filled_in() {
     for (assignment, why) in [
         ("URL", "it is not NAME=TEMPLATE"),
         ("=x", "the name is empty"),
-        ("A={nothing}", "\"{nothing}\" is not known"),
+        (
+            "A={nothing}",
+            "\"{nothing}\" is not known: there are {url}, {host}, {port}, {user}, {password}, {database}",
+        ),
         ("A={url", "a \"{\" is not closed"),
     ] {
         let expected = format!(
@@ -514,7 +517,7 @@ fn serve_ends_with_an_error_when_its_server_goes_away() {
 #[test]
 fn what_failed_is_kept_when_asked_for_until_it_is_swept() {
     let scene = Scene::new(User::Ourselves);
-    let outcome = scene.run(["run", "--keep", "--", "sh", "-c", "exit 3"]);
+    let outcome = scene.run(["run", "--quiet", "--keep", "--", "sh", "-c", "exit 3"]);
     let said = outcome.stderr.strip_prefix("pgfresh: kept log and data in \"").unwrap();
     let said = said.strip_suffix("\" removes them\n").unwrap();
     let (kept, _) = said.split_once("\"; \"pgfresh sweep --kept ").unwrap();
@@ -524,7 +527,7 @@ fn what_failed_is_kept_when_asked_for_until_it_is_swept() {
     assert_eq!(scene.run(["sweep"]).stdout, "nothing to remove\n");
     assert!(Path::new(kept).is_dir());
     assert_eq!(scene.run(["sweep", "--kept"]).stdout, format!("removed \"{kept}\"\n"));
-    assert_eq!(scene.run(["run", "--keep", "--", "true"]).stderr, "", "what went well is not kept");
+    assert_eq!(scene.run(["run", "--quiet", "--keep", "--", "true"]).stderr, "", "what went well is not kept");
 }
 
 #[test]
@@ -555,7 +558,7 @@ fn what_was_kept_is_opened_and_removed_by_the_commands_that_are_named() {
         };
         let keep = ["--keep", "--place", place.to_str().unwrap()];
 
-        let outcome = scene.run(["run"].iter().chain(&keep).chain(&["--", "false"]));
+        let outcome = scene.run(["run", "--quiet"].iter().chain(&keep).chain(&["--", "false"]));
         let (_, said) = outcome.stderr.split_once("\"; \"").unwrap_or_else(|| panic!("{outcome}"));
         let removed = shell(said.trim_end().strip_suffix("\" removes them").unwrap());
         assert!(removed.stdout.contains("kept-") && removed.code == Some(0), "{removed}");

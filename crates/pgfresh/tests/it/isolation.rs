@@ -68,7 +68,7 @@ fn whatever_env_asks_for_is_filled_in() {
 #[test]
 fn standard_input_and_output_are_the_commands_own() {
     let scene = Scene::new(User::Ourselves);
-    let mut command = scene.pgfresh(["run", "--", "sh", "-c", "cat; echo aside >&2"]);
+    let mut command = scene.pgfresh(["run", "--quiet", "--", "sh", "-c", "cat; echo aside >&2"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"as it came\n").unwrap();
