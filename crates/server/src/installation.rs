@@ -16,7 +16,7 @@ use sys::ProcessHandle;
 
 use crate::error::{InstallationError, StartError};
 use crate::preset;
-use crate::shim::{is_own_program, server_behind};
+use crate::shim::is_own_program;
 use crate::version::{MAJORS, Version};
 
 /// Text before the name, in a server's error about a setting that it does not know.
@@ -74,10 +74,13 @@ impl Installation {
         if version.major > *MAJORS.end() {
             drop_refused(postgres, &mut settings)?;
         }
-        let behind = if is_own_program(postgres) { None } else { server_behind(postgres, Path::new("/")) };
-        let program = behind.as_deref().unwrap_or(postgres);
-        let bytes = fs::read(program).attempt("read", program)?;
-        Ok(Self { bin: bin.to_owned(), version, digest: blake3::hash(&bytes).to_string(), settings })
+        let mut digest = blake3::Hasher::new();
+        digest.update(&fs::read(postgres).attempt("read", postgres)?);
+        if !is_own_program(postgres) {
+            // A script stays the same when it starts another server. That server's answers do not.
+            digest.update(answer.as_bytes()).update(known.as_bytes());
+        }
+        Ok(Self { bin: bin.to_owned(), version, digest: digest.finalize().to_string(), settings })
     }
 
     fn to_note(&self) -> String {
@@ -117,7 +120,8 @@ impl Installation {
         self.version
     }
 
-    /// Returns the BLAKE3 digest of the `postgres` binary in hex: another build is another installation.
+    /// Returns the BLAKE3 digest of the `postgres` binary in hex: another build is another installation. The digest of a script covers
+    /// the answers of the server that it starts.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest

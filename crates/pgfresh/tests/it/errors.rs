@@ -527,7 +527,11 @@ fn what_failed_is_kept_when_asked_for_until_it_is_swept() {
     assert_eq!(scene.run(["sweep"]).stdout, "nothing to remove\n");
     assert!(Path::new(kept).is_dir());
     assert_eq!(scene.run(["sweep", "--kept"]).stdout, format!("removed \"{kept}\"\n"));
-    assert_eq!(scene.run(["run", "--quiet", "--keep", "--", "true"]).stderr, "", "what went well is not kept");
+    assert_eq!(
+        scene.run(["run", "--quiet", "--keep", "--", "true"]).stderr,
+        "",
+        "what went well is not kept"
+    );
 }
 
 #[test]

@@ -236,7 +236,8 @@ fn a_test_is_called_as_its_client_says_and_ends_when_it_says() {
 fn a_server_that_does_not_answer_ends_the_profile_and_not_the_patience() {
     let scene = Scene::new(User::Ourselves);
     // The script stops the postmaster and all of its processes, and the guard ends them.
-    let script = "server=$(pgrep -P $PPID -x postgres); kill -STOP $(pgrep -P $server) $server; exit 7";
+    let script = "server=$(pgrep -P $PPID -x postgres); kill -STOP $server; \
+        for process in $(pgrep -P $server); do kill -STOP $process || true; done; exit 7";
     let begun = Instant::now();
     let outcome = scene.run(["run", "--profile", "--", "sh", "-euc", script]);
     assert_eq!(outcome.code, Some(7), "{outcome}");

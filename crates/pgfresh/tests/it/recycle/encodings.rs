@@ -58,7 +58,7 @@ fn a_template_in_latin1_is_recycled_whatever_its_tables_are_called() {
     assert!(status.dropped.is_empty() && status.errors.is_empty(), "{status:?}");
 }
 
-/// The encoding SQL_ASCII converts nothing, so names that are not UTF-8 cannot be written.
+/// The encoding `SQL_ASCII` converts nothing, so names that are not UTF-8 cannot be written.
 #[test]
 fn a_template_whose_names_are_mere_bytes_gives_a_new_copy_each_time() {
     let sql = r#"DO $$BEGIN EXECUTE 'CREATE TABLE "gr' || E'\xf6' || 'e" (id int)'; END$$; CREATE TABLE t (id int)"#;

@@ -248,7 +248,10 @@ impl Played {
              ALTER DATABASE {ready} RENAME TO {}",
             quoted(name)
         );
+        // A ready database accepts no connections.
+        let open = format!("ALTER DATABASE {} ALLOW_CONNECTIONS true", quoted(name));
         if session.query(&sql).is_ok() {
+            session.query(&open).unwrap();
             let id = self.next();
             self.databases.insert(name.to_owned(), Database { id, rows: BTreeSet::new() });
         }
