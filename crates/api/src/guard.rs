@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_pages_are_refused_but_links_to_ours_are_followed() {
+    fn foreign_origins_are_refused_but_navigation_is_allowed() {
         let same = [("host", "127.0.0.1:5433"), ("authorization", "Bearer secret")];
         let refused = Some(StatusCode::FORBIDDEN);
         for (uri, header, expected) in [

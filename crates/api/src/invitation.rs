@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_invitation_is_for_a_minute_and_for_one_server() {
+    fn invitation_is_valid_one_minute_for_one_secret() {
         let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None);
         let url = invite("http://127.0.0.1:5433/", "secret");
         let given = url.strip_prefix("http://127.0.0.1:5433/?invitation=").unwrap();

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_an_empty_object_and_other_names_are_errors() {
+    fn empty_body_parses_and_unknown_fields_are_errors() {
         assert_eq!(parse(b" \n"), Ok(Named { name: None }));
         assert_eq!(parse(br#"{"name":"a"}"#), Ok(Named { name: Some("a".into()) }));
         for wrong in [&br#"{"nmae":"a"}"#[..], b"[]", b"{", br#"{"name":1}"#] {

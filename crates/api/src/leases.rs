@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tests_name_stays_as_its_runner_shows_it() {
+    fn test_name_escapes_only_control_and_format_characters() {
         for name in ["tests/test_x.py::test_y['a\\b', \"c\"]", "Größe > läuft (e\u{301}, 👩‍💻)", "a  b"]
         {
             assert_eq!(one_line(name), name.replace('\u{200d}', "\\u{200d}"));
@@ -319,14 +319,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_test_is_called_it_is_one_line_that_a_terminal_prints(test in any::<String>()) {
+        fn any_test_name_becomes_one_printable_line(test in any::<String>()) {
             let line = one_line(&test);
             prop_assert!(!line.chars().any(|sign| sign.is_control() || matches!(sign, '\u{2028}'..='\u{202e}')), "{line:?}");
             prop_assert_eq!(line.is_empty(), test.is_empty());
         }
 
         #[test]
-        fn whatever_a_client_sends_as_a_name_is_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn query_lossily_reads_arbitrary_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let sent: String = percent_encoding::percent_encode(&bytes, percent_encoding::NON_ALPHANUMERIC).to_string();
             let uri: Uri = format!("/v1/databases/a?failed=true&test={sent}").parse().unwrap();
             prop_assert_eq!(path::query_lossily(&uri, "test").unwrap(), String::from_utf8_lossy(&bytes));

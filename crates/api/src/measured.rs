@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_read_from_the_query_and_wrong_values_are_refused() {
+    fn budget_parses_query_and_rejects_invalid_values() {
         let whole = read("test=x&statements=5&n_plus_one=0&time=200ms").unwrap();
         let time = Some(Duration::from_millis(200));
         assert_eq!(whole, Budget { statements: Some(5), n_plus_one: Some(0), time });

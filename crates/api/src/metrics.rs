@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_metric_has_its_help_its_type_and_escaped_labels() {
+    fn metrics_have_help_type_values_and_escaped_labels() {
         let lease = |template: &str, sessions| LeaseStatus {
             database: "a".into(),
             template: template.into(),

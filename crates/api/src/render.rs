@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_database_error_keeps_its_words_and_its_code() {
+    async fn lease_error_response_keeps_message_and_sqlstate() {
         let error = LeaseError::UnknownTemplate { name: "shop".into(), known: vec!["base".into()] };
         let response = in_words(&Problem::from(error), false);
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_browser_without_the_token_is_told_where_the_address_is() {
+    async fn browser_error_page_escapes_message_and_names_command() {
         let problem = Problem::new(StatusCode::UNAUTHORIZED, "28P01", "host \"<script>\" & co");
         let response = on_a_page(&problem);
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);

@@ -153,7 +153,7 @@ mod tests {
     ];
 
     #[tokio::test]
-    async fn a_path_has_its_methods_and_says_so_to_others() {
+    async fn path_rejects_other_methods_with_allow_header() {
         for (path, allowed) in PATHS {
             for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"] {
                 let answer = asked(method, path).await;
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn any_part_of_a_path_may_be_percent_encoded() {
+    async fn routes_decode_percent_encoded_path_segments() {
         for (path, allowed) in PATHS {
             let encoded: Vec<_> = path.split('/').map(every_letter_encoded).collect();
             let path = encoded.join("/");

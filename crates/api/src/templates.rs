@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_is_there_once_and_its_names_are_never_used_again() {
+    fn template_hash_is_unique_and_names_never_reused() {
         let shelf = IntegresqlTemplates::default();
         let first = shelf.add("3F9a-0c12").unwrap();
         assert!(shelf.add("3F9a-0c12").is_none());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_given_back_by_one_client_and_free_only_after_that() {
+    fn test_number_returns_once_and_recurs_after_free() {
         let template = Template::new("a", 1);
         let id = template.number();
         assert!(!template.take_back(id), "no client has heard of it");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_name_is_taken_for_one_of_these() {
+    fn only_databases_of_integresql_templates_are_recognized() {
         for hash in ["3F9a-0c12", "", "ü", &"x".repeat(99)] {
             let template = Template::new(hash, 12);
             assert!(

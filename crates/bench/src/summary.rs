@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_doubtful_names_the_option_to_try() {
+    fn doubtful_result_names_the_option_to_try() {
         assert!(doubts(&[1, 1, 1]).contains("Of 3 turns there is no interval: try --rounds 6, or more."));
         assert_eq!(doubts(&[1; 12]), "t\n═\n");
         let outlying = doubts(&[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 90]);

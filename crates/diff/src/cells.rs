@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn of_long_values_the_part_that_differs_is_shown() {
+    fn long_values_show_their_differing_part() {
         let long = "x".repeat(1000);
         let [old, new] = ["old", "new"].map(|end| cell(&format!("{long}{end}")));
         let changed = changes(&[column(false)], &[old], &[new]);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_beyond_what_was_read_is_said_to() {
+    fn difference_beyond_the_read_part_is_reported() {
         let long = "é".repeat(READ);
         let changed = changes(&[column(false)], &[cell(&format!("{long}a"))], &[cell(&format!("{long}bc"))]);
         let part = |length| CellValue::Part { part: String::new(), from: READ, length, bytes: false };
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn null_and_short_values_are_whole_and_equal_ones_are_left_out() {
+    fn changes_show_null_and_short_values_skipping_equal() {
         let columns = [column(false), column(false), column(true)];
         let bytes = Cell { begin: Some("00ff".into()), length: 2, digest: "b".into() };
         let old = [Cell::default(), cell("same"), bytes];

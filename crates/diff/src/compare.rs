@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_change_is_among_the_rows_that_are_shown() {
+    fn shown_rows_include_each_kind_of_change() {
         assert_eq!(shares([1, 1000, 1], 10), [1, 8, 1]);
         assert_eq!(shares([1000, 1000, 1000], 10), [4, 3, 3]);
         assert_eq!(shares([2, 0, 3], 10), [2, 0, 3]);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_found_by_any_of_its_names() {
+    fn table_matches_any_of_its_names() {
         for wanted in ["public.orders", "orders"] {
             assert!(is_called("public.orders", wanted), "{wanted}");
         }

@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn with_a_key_it_finds_what_maps_say(
+        fn keyed_merge_matches_map_comparison(
             old in prop::collection::btree_map(0..30_i64, 0..3_u8, 0..30),
             new in prop::collection::btree_map(0..30_i64, 0..3_u8, 0..30),
         ) {

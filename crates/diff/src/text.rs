@@ -435,7 +435,7 @@ Not compared
     }
 
     #[test]
-    fn of_two_long_values_the_end_is_shown_in_which_they_differ() {
+    fn changed_long_values_show_their_differing_end() {
         let long = "x".repeat(90);
         let value = |end: &str| CellValue::Whole(format!("{long}{end}"));
         let change = FieldChange { column: "a".into(), old: value("old"), new: value("new") };
@@ -463,7 +463,7 @@ Not compared
 
     proptest! {
         #[test]
-        fn whatever_is_in_it_lines_are_as_long_as_the_terminal_and_do_nothing_to_it(
+        fn diff_lines_fit_terminal_without_control_characters(
             table in any::<String>(),
             rows in prop::collection::vec((any::<String>(), cell(), cell()), 1..12),
             columns in NARROWEST..200,

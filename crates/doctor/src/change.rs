@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_values_single_outliers_and_few_values_have_none() {
+    fn steady_outlying_or_few_values_show_no_change() {
         assert_eq!(places(steady(980.0, 60)), [0; 0]);
         assert_eq!(
             places(steady(980.0, 60).enumerate().map(|(i, v)| if i == 30 { v / 9.0 } else { v })),

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_disk_is_found_and_ram_adds_nothing() {
+    fn slow_disk_is_reported_and_ram_adds_nothing() {
         let slow = [
             (CommitKind::Durable, 85.0),
             (CommitKind::Asynchronous, 390.0),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_nothing_to_gain_that_is_said() {
+    fn absence_of_commit_gain_is_reported() {
         let quick =
             [(CommitKind::Durable, 9500.0), (CommitKind::Asynchronous, 9900.0), (CommitKind::Fast, 10_000.0)];
         assert_eq!(names(&commits(&quick)), ["Nothing to gain here by other settings"]);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_busy_machine_hides_is_called_unknown_with_what_is_likely() {
+    fn busy_machine_makes_commit_finding_unknown_but_likely() {
         let equal = [CommitKind::Durable, CommitKind::Fast, CommitKind::FastInRam].map(|kind| (kind, 50.0));
         let mut noisy = commits(&equal);
         // The medians of all commits differ, but those of the rounds do not.

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pg_test_fsync_prints_is_read_in_its_order() {
+    fn pg_test_fsync_output_is_read_in_order() {
         let text = "1 second per test\nO_DIRECT supported on this platform for open_datasync and open_sync.\n\n\
             Compare file sync methods using one 8kB write:\n\
             (in wal_sync_method preference order, except fdatasync is Linux's default)\n        \

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn drives_are_told_from_hosts_and_caches_from_protection() {
+    fn keeping_distinguishes_drives_hosts_and_cache_protection() {
         let samsung = disk("nvme0n1", "Samsung SSD 990 PRO 2TB", "write back");
         let micron = disk("nvme1n1", "Micron_7400_MTFDKBA960TDZ", "write through");
         let optane = disk("nvme2n1", "INTEL SSDPED1D280GA", "write through");

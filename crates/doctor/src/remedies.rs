@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn remedies_take_turns_forwards_and_backwards_and_the_best_is_named() {
+    fn remedies_alternate_direction_and_best_is_named() {
         let order = RefCell::new(String::new());
         let remedies = Remedies::take_turns("a test", tries(&order), &idle(), &()).unwrap();
         assert_eq!(*order.borrow(), "ABCCBA".repeat(3));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_help_is_called_so() {
+    fn remedies_without_gain_are_reported_as_unhelpful() {
         let order = RefCell::new(String::new());
         let mut tries = tries(&order);
         tries.truncate(1);

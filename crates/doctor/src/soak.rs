@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_as_long_as_it_was_and_there_is_one_even_if_it_is_cancelled() {
+    fn soak_times_at_least_one_step_correctly() {
         let folder = tempfile::tempdir().unwrap();
         let target = Target::create(folder.path()).unwrap();
         let sensors = Sensors::of(&sys::Roots::default(), None);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cliff_is_blamed_on_what_came_with_it() {
+    fn cliff_cause_follows_from_temperature_readings() {
         let cliff = levels(&[(988.0, 10), (299.0, 20)]);
         assert!(
             matches!(soak(cliff.clone(), Some((40.0, 80.0))).story(), Story::Throttles(fall) if fall.at == 10)
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_says_that_it_throttles_is_believed() {
+    fn throttling_reported_by_the_drive_explains_cliff() {
         let counted = |from: u64| {
             move |steps: u64, readings: &mut Readings| {
                 let seconds = steps.saturating_sub(from);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_drive_says_of_its_heat_is_a_fact_and_evidence() {
+    fn drive_heat_readings_become_facts_and_evidence() {
         let device =
             Device { stack: sys::Stack { layers: Vec::new(), bottom: sys::Bottom::Memory }, cap: None };
         let fact = |soak: &Soak, name: &str| {
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_cliff_it_is_steady_noisy_or_disturbed() {
+    fn soak_without_cliff_is_steady_noisy_or_disturbed() {
         assert_eq!(soak(levels(&[(7000.0, 30)]), Some((40.0, 80.0))).story(), Story::Steady);
         let noise = (0..40).map(|i| if i % 2 == 0 { 150.0 } else { 300.0 + 30.0 * f64::from(i % 7) });
         assert_eq!(soak(noise.clone(), None).story(), Story::Noisy);
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_busy_processors_explain_is_blamed_on_nothing_else() {
+    fn cliff_under_busy_processors_is_called_disturbed() {
         // Busy from this step on.
         let busy = |from: u64| {
             move |steps: u64, readings: &mut Readings| {

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_good_is_not_believed() {
+    fn implausibly_fast_flushes_are_not_trusted() {
         let (samsung, hdd) = (device("nvme0n1", Some("Samsung"), false), device("sda", Some("ST4000"), true));
         let (virtio, micron) = (device("vda", None, false), device("nvme0n1", Some("Micron_7400_X"), false));
         for (device, seconds, flushes, begin) in [
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn every_method_has_a_line_and_a_refusal_is_one() {
+    fn every_sync_method_and_refusal_has_a_row() {
         let folder = tempfile::tempdir().unwrap();
         let target = Target::create(folder.path()).unwrap();
         let device = device("vda", None, false);

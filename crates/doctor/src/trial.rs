@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_counts_only_the_time_of_the_operations() {
+    fn rate_counts_only_operation_time() {
         let mut latencies = Latencies::new("test");
         assert_eq!(latencies.rate(), None);
         for milliseconds in [1.0, 1.0, 2.0] {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_is_done_at_least_once_and_its_failure_ends_it() {
+    fn operation_runs_at_least_once_until_failure() {
         let mut latencies = Latencies::new("test");
         latencies.measure::<()>(Duration::ZERO, || Ok(())).unwrap();
         assert_eq!(latencies.sample().len(), 1);

@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_nobody_reads_are_named_with_what_is_in_effect() {
+    fn unread_variables_are_named_with_effective_value() {
         let facts = Facts::read(TEXT);
         assert_eq!(names(&facts), ["POSTGRES_SHARED_BUFFERS does nothing", "--nosync is for initdb alone"]);
         let finding = &facts.findings()[0];
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_directory_is_called_ram_disk_or_unknown() {
+    fn data_directory_is_classified_ram_disk_or_unknown() {
         assert_eq!(Facts::read(TEXT).files().verdict(), "\"/var/lib/postgresql/data\" is in RAM (tmpfs).");
         // Version 18 has its data outside of the tmpfs in a configuration for 16.
         let moved = Facts::read(
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_between_timing_on_and_off_counts() {
+    fn only_statements_between_timing_switches_count() {
         let script = timed(&[(COMMIT, 2), (WAY, 1)]);
         assert_eq!(script.matches("pg_logical_emit_message").count(), 2);
         assert!(
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_done_depends_on_who_we_are() {
+    fn commit_remedy_depends_on_user_privileges() {
         let mut commits = Commits::default();
         for round in 0..12 {
             commits.durable.push(0.01 + f64::from(round) * 1e-5).unwrap();

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_reaches_its_backend_and_only_while_it_is_valid() {
+    async fn only_valid_cancel_key_reaches_its_backend() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();

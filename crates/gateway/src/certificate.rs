@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digest_is_that_of_the_certificates_own_signature() {
+    fn binding_digest_uses_hash_of_certificate_signature() {
         for (algorithm, length) in [
             (&rcgen::PKCS_ECDSA_P256_SHA256, Some(32)),
             (&rcgen::PKCS_ECDSA_P384_SHA384, Some(48)),
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn each_name_has_one_certificate_and_strangers_cannot_fill_the_memory() {
+    fn each_name_has_one_certificate_in_bounded_cache() {
         let ServerCertificate { provider, source } = ServerCertificate::generate().unwrap();
         let Source::Authority(authority) = source else { panic!("not our own") };
         let local = Ipv4Addr::LOCALHOST.into();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_counted() {
+    fn event_log_counts_lost_events() {
         let log = EventLog::default();
         let entry = SessionEvent {
             session: 1,

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_frequent_come_first_and_what_was_only_prepared_takes_time() {
+    fn record_sorts_by_frequency_and_times_preparation() {
         let mut record = StatementRecord::default();
         play(&mut record, "BEGIN", None, true);
         play(&mut record, "SELECT $1", None, false);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_is_one_that_may_be_reached_and_not_passed() {
+    fn budget_limits_allow_equality_but_not_excess() {
         let mut record = StatementRecord::default();
         for value in 0..6 {
             play(&mut record, "SELECT $1", Some(value), true);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_the_limits_and_the_most_frequent_statements() {
+    fn budget_message_lists_limits_and_most_frequent_statements() {
         let mut record = StatementRecord::default();
         for number in 0..12 {
             play(&mut record, &format!("SELECT * FROM t{number}"), None, true);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_counted_and_told_of() {
+    fn statements_beyond_record_limit_are_counted_as_incomplete() {
         let mut record = StatementRecord::default();
         for number in 0..2 * DIFFERENT {
             play(&mut record, &format!("SELECT * FROM t{number}"), None, true);

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_followed_only_where_that_is_wanted() {
+    fn session_is_tapped_only_with_a_consumer() {
         let now = Instant::now();
         assert!(Taps::default().tap("d", None, now, None).is_none());
         assert!(Taps::default().tap("d", None, now, Some(SharedRecord::default())).is_some());

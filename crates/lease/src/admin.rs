@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_does_not_wait_without_end_for_a_connection() {
+    fn admin_statement_times_out_without_free_connection() {
         let directory = tempfile::tempdir().unwrap();
         let pool = AdminPool::new(directory.path().to_owned(), 18, Arc::new(Full));
         let lent: Vec<_> = (0..LEAST_CONNECTIONS)

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_a_session_as_it_begins_is_understood() {
+    fn server_error_after_ready_is_a_refusal() {
         assert_eq!(greeting(READY).unwrap(), READY);
         let both = [READY, ENDS].concat();
         let Err(LeaseError::Refused(words)) = greeting(&both) else { panic!("it was let in") };

@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_worker_is_woken_for_what_comes_before_it_wakes_by_itself() {
+    fn idle_worker_wakes_for_work_before_its_timer() {
         let hour = Duration::from_hours(1);
         for (linger, needed) in [(hour, false), (Duration::from_millis(1), true)] {
             let (mut core, database) = leased(linger);
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_read_once_in_a_while_by_any_worker_as_long_as_anything_is_leased() {
+    fn log_reads_are_scheduled_only_while_leases_exist() {
         let (mut core, database) = leased(Duration::ZERO);
         let last = Instant::now();
         core.caught_up = Some(last);
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_database_that_was_dropped_by_sql_nothing_stays() {
+    fn core_forgets_database_dropped_by_sql() {
         let (mut core, database) = leased(Duration::ZERO);
         core.databases.insert(database, Held::default());
         core.raise_in_background(Event::Lost { database, leaving: false });
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_backends_wait_in_leases_the_last_one_stays_and_one_of_the_pool_costs_none() {
+    fn limit_on_waiting_backends_evicts_older_exempts_pool() {
         let mut core = Core::new(1000);
         core.table.add_source(Source::Template("app".to_owned()), true);
         let waiting = |core: &Core| core.databases.values().map(|held| held.waiting.len()).sum::<usize>();
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn of_those_that_wait_beyond_the_bound_the_ones_go_that_are_needed_last() {
+    fn trim_idle_closes_sessions_needed_last() {
         let mut core = Core::new(1000);
         core.table.add_source(Source::Template("app".to_owned()), true);
         let soon = lease(&mut core, "soon", Duration::from_mins(1));
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parameters_of_a_client_that_waits_are_known_however_many_others_come() {
+    fn waiting_client_keeps_its_params_among_many_others() {
         let mut core = Core::new(1);
         core.table.add_source(Source::Template("app".to_owned()), true);
         let mut ask = |number: u32| {
@@ -572,14 +572,14 @@ mod tests {
     }
 
     #[test]
-    fn what_leases_have_rolled_back_adds_up() {
+    fn rolled_back_rows_add_up_across_leases() {
         let mut held = Held::new("pgfresh_ready_1".to_owned(), None, Epoch::default());
         let leases = (0..100).take_while(|_| held.has_room_for(1000)).count();
         assert_eq!(leases, 10);
     }
 
     #[test]
-    fn what_an_idle_worker_is_woken_for_is_done_by_the_first_that_comes() {
+    fn first_free_worker_takes_work_of_woken_one() {
         let (mut core, database) = leased(Duration::ZERO);
         core.idle_workers = vec![Instant::now()];
         core.raise_in_background(Event::Disconnected { database, leaving: false });

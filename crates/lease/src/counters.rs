@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_said_once_however_often_it_makes_a_task_fail() {
+    fn repeated_task_failure_is_reported_once_per_cause() {
         let mut counters = Counters::default();
         let said = (0..10).filter(|_| counters.is_news("drop a database", "it is in use")).count();
         assert_eq!(said, 1);

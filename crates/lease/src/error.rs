@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_does_not_start_has_its_cause_in_the_error_and_its_kind_in_the_code() {
+    fn server_start_error_has_cause_and_matching_sqlstate() {
         for (kind, code) in
             [(io::ErrorKind::StorageFull, "53100"), (io::ErrorKind::PermissionDenied, "58000")]
         {

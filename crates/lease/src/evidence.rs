@@ -309,7 +309,7 @@ mod tests {
 
     /// New copies still go to clients, and no used database counts as fresh.
     #[test]
-    fn where_the_format_is_unknown_only_copies_are_fresh() {
+    fn unknown_log_format_leaves_only_copies_fresh() {
         let folder = log_with(0xD122);
         let evidence = evidence_of(&folder);
         assert!(!evidence.has_known_format());
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_without_a_mark_is_in_doubt() {
+    fn changes_read_without_log_mark_are_in_doubt() {
         let folder = log_with(0xD118);
         let evidence = evidence_of(&folder);
         assert_eq!(evidence.changes_up_to(Lsn(0x0100_0028), 5).doubt, None);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_lost_for_once_makes_all_stale() {
+    fn failed_log_read_makes_all_databases_stale() {
         let folder = log_with(0xD118);
         let evidence = evidence_of(&folder);
         assert!(evidence.has_known_format());

@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_noted_is_read(sets in prop::collection::vec((0x3_0000..0x4_0000_u32, any::<Vec<u8>>()), 0..=MOST)) {
+        fn expected_params_note_round_trips(sets in prop::collection::vec((0x3_0000..0x4_0000_u32, any::<Vec<u8>>()), 0..=MOST)) {
             let sets: Vec<_> =
                 sets.into_iter().map(|(version, parameters)| StartupParams::read(version, parameters)).collect();
             prop_assert_eq!(read(&write(&sets)), Some(sets));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_are_expected_and_the_first_that_are_new_are_noted() {
+    fn latest_params_are_expected_and_first_new_noted() {
         let mut expected = ExpectedParams::default();
         for user in ["a", "b", "a", "c", "d"] {
             expected.served(&of(user));
@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn a_session_of_replication_is_neither_expected_nor_noted() {
+    fn replication_session_is_neither_expected_nor_noted() {
         let mut expected = ExpectedParams::default();
         expected.served(&StartupParams::new([("user", "a"), ("replication", "database")]));
         assert!(expected.sets().is_empty() && expected.take_note().is_none());
     }
 
     #[test]
-    fn those_that_are_noted_already_are_not_noted_again() {
+    fn noted_params_are_not_noted_again() {
         let noted = vec![of("a"), of("b")];
         let mut expected = ExpectedParams { sets: noted.clone(), noted, ..ExpectedParams::default() };
         expected.served(&of("a"));

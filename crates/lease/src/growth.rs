@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_catalogs_add_up_until_the_database_is_dropped() {
+    fn catalog_rows_accumulate_until_growth_limit() {
         let mut growth = Growth::default();
         assert_eq!((0..1000).take_while(|_| growth.has_room_for(50)).count(), 400);
     }

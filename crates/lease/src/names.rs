@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_test_is_called_its_database_has_a_plain_name(test in any::<String>(), number in 0..10_u64.pow(10)) {
+        fn kept_database_name_is_plain_for_any_test(test in any::<String>(), number in 0..10_u64.pow(10)) {
             let name = name_of_kept("fresh_1", Some(&test), number);
             prop_assert!(name.len() <= LONGEST_NAME && check_name(&name).is_ok(), "{name}");
             prop_assert!(name.starts_with(|first: char| first.is_ascii_lowercase()), "{name}");

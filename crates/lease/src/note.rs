@@ -87,7 +87,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(rows: Vec<u8>, leaves_traces: bool) {
+        fn catalog_note_round_trips(rows: Vec<u8>, leaves_traces: bool) {
             for rows in [Seed::Empty, Seed::Rows(rows), Seed::Fixed(Reason::Large)] {
                 let catalog = catalog(rows);
                 let text = write(&catalog, leaves_traces, SUBJECT).unwrap();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catalog_that_is_too_large_leaves_no_note() {
+    fn oversized_catalog_writes_no_note() {
         assert!(write(&catalog(Seed::Rows(vec![0; LONGEST])), false, SUBJECT).is_none());
     }
 }

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_has_sessions_for_clients_and_for_pgfresh() {
+    fn server_sessions_split_into_client_and_work_shares() {
         for (sessions, clients, at_work) in
             [(320, 300, 18), (1000, 938, 60), (24, 18, 4), (14, 8, 4), (8, 4, 2), (1, 1, 0)]
         {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn one_waits_until_another_is_free_and_no_longer_than_its_patience() {
+    fn taking_a_seat_waits_until_free_or_timeout() {
         let seats = Seats::new(2);
         let (one, _other) = (seats.try_take().unwrap(), seats.try_take().unwrap());
         assert!(seats.try_take().is_none());

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_named_once_with_those_who_may_have_made_it() {
+    fn shared_change_is_counted_once_with_its_suspects() {
         let mut watch = SharedWatch { facts: facts("a"), ..SharedWatch::default() };
         watch.ended("early");
         let early = watch.take_ended();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_kind_one_is_kept_however_often_it_was_changed() {
+    fn shared_changes_merge_by_kind_with_limited_suspects() {
         let mut watch = SharedWatch { facts: facts("0"), ..SharedWatch::default() };
         for number in 1..=1000 {
             let ended = [format!("lease {number}"), "always".to_owned()].into();

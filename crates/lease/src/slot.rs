@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_had_once_before_or_after_its_thread_sleeps() {
+    fn slot_delivers_answer_before_or_after_thread_waits() {
         let slot = Slot::new(None);
         assert!(slot.wait(Duration::ZERO).is_none());
         slot.answer(Answer::Elsewhere);

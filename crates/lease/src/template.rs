@@ -411,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_lease_waits_no_longer_than_its_bound_for_a_copy_that_is_never_made() {
+    fn wait_for_coming_copy_ends_at_its_bound() {
         let coming = Arc::new(Coming::default());
         *lock(&coming.copies) += 1;
         let copy = ComingCopy(Arc::clone(&coming));

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_browser_has_its_arguments_and_the_address_in_its_place() {
+    fn browser_command_keeps_arguments_and_inserts_address() {
         let words = |text: &str| {
             split(OsStr::new(text), "http://x/").map(|(program, arguments)| {
                 let all = [program].into_iter().chain(arguments);

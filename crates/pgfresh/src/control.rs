@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_of_a_run_that_is_over_is_called_that() {
+    fn error_explains_control_variable_of_ended_run() {
         // No process listens at port 1.
         let control = Control { is_named: true, ..Control::at("http://:secret@127.0.0.1:1").unwrap() };
         let failure = control.call(&Method::GET, "/v1/status", &Value::Null).unwrap_err().to_string();

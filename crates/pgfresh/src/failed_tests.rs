@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_tests_are_found_in_the_output_of_runners() {
+    fn failed_tests_are_parsed_from_runner_output() {
         for (output, expected) in [
             (
                 "FAILED tests/test_a.py::test_b - assert 1 == 2\n1 failed, 3 passed",
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_failed_tests_the_first_are_listed() {
+    fn long_list_of_failed_tests_is_shortened() {
         let failed: BTreeSet<_> = (0..20).map(|number| format!("test_{number:02}")).collect();
         let text = describe(&failed).unwrap();
         assert!(text.contains("test_00, ") && text.contains("test_09, 10 more"), "{text}");

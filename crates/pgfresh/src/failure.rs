@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_comes_back_from_json_as_it_was() {
+    fn failure_round_trips_through_json() {
         let bare = Failure::new("no room");
         assert_eq!(bare.to_json().to_string(), r#"{"error":{"message":"no room"}}"#);
         let whole = bare.detail("One\n  two.".to_owned()).hint("Three.".to_owned());

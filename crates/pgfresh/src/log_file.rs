@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_exceeds_the_bound_and_only_the_oldest_lines_are_lost() {
+    fn log_stays_bounded_and_drops_only_oldest_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("some.log");
         let mut log = LogFile::open(&path, BOUND).unwrap();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_it_goes_on_where_it_was() {
+    fn reopened_log_continues_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("some.log");
         for number in 0..5 {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn both_files_are_private_and_a_record_longer_than_a_file_is_divided() {
+    fn log_files_are_private_and_split_long_records() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("some.log");
         let mut log = LogFile::open(&path, BOUND).unwrap();

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_level_nor_target_is_refused() {
+    fn unknown_log_level_or_target_is_refused() {
         for (text, why) in [
             ("debgu", "there is no level \"debgu\""),
             ("lease=loud", "there is no level \"loud\""),

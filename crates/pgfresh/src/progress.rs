@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hint_is_shown_whole_or_not_at_all() {
+    fn hint_is_shown_whole_or_omitted() {
         for (width, expected) in [(3, "3 s"), (8, "3 s left"), (15, "3 s left"), (16, "3 s left; Ctrl-C")] {
             assert_eq!(fitting("3 s\t left", "; Ctrl-C", width), expected, "{width}");
         }

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_goes_where_a_link_leads_and_the_link_stays() {
+    fn report_follows_link_and_keeps_it() {
         let folder = tempfile::tempdir().unwrap();
         let (link, target) = (folder.path().join("link.md"), folder.path().join("target"));
         symlink(&target, &link).unwrap();

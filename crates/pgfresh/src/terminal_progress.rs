@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_follows_from_what_was_taken() {
+    fn remaining_time_is_extrapolated_from_elapsed_time() {
         let text = |done, of| bar(done, of, Duration::from_secs(10));
         assert_eq!(text(5, 20), "████░░░░░░░░░░░░ 5 of 20 rounds, 30 s left");
         assert!(text(1, 61).ends_with("1 of 61 rounds, 10 min left"));

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_idle_when_every_answer_has_come() {
+    fn a_fully_answered_session_is_idle() {
         let mut talk = Conversation::new(false);
         assert!(talk.is_idle());
         talk.client_says(&encode(b'Q', b"SELECT 1\0"), |_| ());
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminate_is_one_only_where_a_message_begins() {
+    fn terminate_counts_only_at_message_boundaries() {
         let query = encode(b'Q', b"X\0\0\0\x04X");
         let mut talk = Conversation::new(false);
         assert_eq!(talk.client_says(&query, |_| ()), query.len());
@@ -191,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunks_of_any_size_tell_the_same(
+        fn chunk_sizes_do_not_matter(
             client in messages(b"QSPBEdcX"), server in messages(b"ZDEAN"), chunk in 1_usize..40
         ) {
             prop_assert_eq!(told(&client, &server, chunk), told(&client, &server, usize::MAX));

@@ -126,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_errors_are_read_back(
             message in "[^\0]{0,9}", detail in prop::option::of("[^\0]{0,9}"), hint in prop::option::of("[^\0]{0,9}")
         ) {
             let mut error = ErrorResponse::violation(message);

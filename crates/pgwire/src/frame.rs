@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_counts_not_even_itself_is_malformed() {
+    fn too_small_lengths_are_malformed() {
         let mut decoder = FrameDecoder::default();
         let bytes = b"Q\0\0\0\x03rest";
         assert_eq!(decoder.decode(bytes, |_| 0, |frame| panic!("{frame:?}")), bytes.len());

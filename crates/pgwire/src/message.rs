@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_what_lies_between_header_and_zero() {
+    fn a_password_ends_at_the_zero_byte() {
         assert_eq!(password(b"p\0\0\0\x08abc\0rest"), Ok(Some((5..8, 9))));
         assert_eq!(password(b"p\0\0\0\x05\0"), Ok(Some((5..5, 6))));
         for bytes in [&b"Q"[..], b"p\0\0\0\x04", b"p\xff\xff\xff\xff", b"p\0\x01\0\0", b"p\0\0\0\x06ab"] {

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn other_values_make_an_n_plus_one_and_the_same_ones_do_not() {
+    fn only_different_values_are_n_plus_one() {
         assert_eq!(runs(0..4).repeated(), None);
         assert_eq!(runs(0..5).repeated(), Some(RepeatedPart::Query));
         assert_eq!(runs([7; 4]).repeated(), None);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn another_secret_is_not_admitted_and_nonsense_is_refused() {
+    fn wrong_secrets_and_invalid_messages_are_refused() {
         let salt = [7; 16];
         let (right, wrong) = (Verifier::new("right", salt), Verifier::new("wrong", salt));
         let first = initial("y,,n=,r=abc");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_that_is_bound_holds_for_one_certificate() {
+    fn bound_proofs_hold_for_one_certificate() {
         let client = sign(b"salted", &[b"Client Key"]);
         let verifier = Verifier { salt: [7; 16], stored: Sha256::digest(client).into(), server: [0; 32] };
         let first = chosen(BOUND_MECHANISM, "p=tls-server-end-point,,n=,r=abc");

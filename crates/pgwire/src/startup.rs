@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_called_as_its_user_unless_told() {
+    fn the_default_database_is_the_user_name() {
         assert_eq!(started(b"user\0me\0\0").unwrap().database, "me");
         assert_eq!(started(b"user\0me\0database\0\0\0").unwrap().database, "me");
         assert!(started(b"user\0me\0replication\0database\0\0").unwrap().replication);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_refused() {
+    fn malformed_packets_are_refused() {
         for body in [&b""[..], b"\0", b"user\0", b"user\0me\0", b"user\0me\0\0x", b"user\0\0\0", b"x\0y\0\0"]
         {
             assert!(started(body).is_err(), "{body:?}");
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_without_a_session_are_told_apart() {
+    fn requests_without_a_session_are_distinguished() {
         assert_eq!(StartupPacket::read(&packet(SSL, b"")), Ok(Some((StartupPacket::SslRequest, 8))));
         assert_eq!(StartupPacket::read(&packet(GSS, b"")), Ok(Some((StartupPacket::GssRequest, 8))));
         for length in [8, 36, 260] {

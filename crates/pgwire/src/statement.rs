@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_rows_tell_one_run_from_the_next() {
+    fn runs_differ_by_values_and_rows() {
         let run = |values: &str, tag: &str| format!("> B:,s,{values} E:, S < 2 C:{tag} Z:I");
         let talk =
             ["> P:s,SELECT S < 1 Z:I", &run("1", "SELECT_3"), &run("2", "SELECT_1"), &run("1", "SELECT_3")];
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sync_commits_belongs_to_the_statement_before_it() {
+    fn a_syncs_commit_belongs_to_its_statement() {
         assert_eq!(
             told("> P:,INSERT B:, D:P E:,0000 S < 1 2 n C:INSERT < Z:I"),
             ["asked 0", "INSERT 0..2 idle"]
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_is_prepared_once_and_run_by_name() {
+    fn prepared_statements_run_by_name() {
         let talk = "> P:one,SELECT D:S S < 1 t n Z:I > B:p,one E:p,0 S < 2 C:S Z:I > C:Sone S < 3 Z:I";
         assert_eq!(
             told(talk),
@@ -425,13 +425,13 @@ mod tests {
     }
 
     #[test]
-    fn statements_in_one_go_come_one_after_the_other() {
+    fn pipelined_statements_are_sequential() {
         let talk = "> P:,a B:, E:, P:,b B:, E:, S Q:c < 1 2 C:a < 1 2 C:b < Z:I < C:c Z:I";
         assert_eq!(told(talk), ["asked 0", "a 0..1", "b 1..3", "c 3..4 idle"]);
     }
 
     #[test]
-    fn what_comes_behind_an_error_is_skipped_up_to_the_sync() {
+    fn messages_after_an_error_are_skipped() {
         assert_eq!(
             told("> P:,a B:, E:, B:, E:, S < 1 2 E:C42P01,Mno < Z:E > Q:ROLLBACK < C:R Z:I"),
             ["asked 0", "a 0..2 42P01 open", "asked 3", "ROLLBACK 3..4 idle"]
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_in_the_midst_of_a_copy_is_never_answered() {
+    fn a_sync_during_copy_is_unanswered() {
         let talk = "> P:,COPY B:, E:, S < 1 2 G:x > d:xxxx c S < C:COPY Z:I > Q:b < C:b Z:I";
         assert_eq!(told(talk), ["asked 0", "COPY 0..3 idle", "asked 4", "b 4..5 idle"]);
         // The client sends the data of the second statement before the server answers the first.
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_fetched_in_parts_are_one_run() {
+    fn rows_fetched_in_parts_are_one_run() {
         let talk = "> P:,a B:, E:, H < 1 2 s > E:, S < C:a Z:I";
         assert_eq!(told(talk), ["asked 0", "a 0..1 open", "asked 2", "-a 2..3 idle"]);
         assert_eq!(told("> P:,a B:, E:, S < 1 2 s Z:I"), ["asked 0", "a 0..1 idle"], "no more was wanted");

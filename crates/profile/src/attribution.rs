@@ -354,7 +354,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_commit_of_a_clean_up_belongs_to_it_and_no_other_commit() {
+    fn clean_up_includes_only_its_own_commit() {
         let recording = recording(&[
             &["b:COMMIT:sync"],
             &["a:DELETE FROM t:cpu"],
@@ -410,7 +410,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_one_prepares_for_many_is_saved_whole() {
+    fn syncing_time_of_lone_session_is_saved_whole() {
         let [alone, many]: [&[&str]; 2] =
             [&["a:COPY t:sync"], &["a:COMMIT:sync", "b:SELECT 1:cpu", "c:SELECT 1:cpu"]];
         let looks = |first: usize, second: usize| {
@@ -428,7 +428,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_off_by_chance_is_within_the_error() {
+    fn syncing_error_bounds_sampling_deviation() {
         // A sync takes 30 % of each 13 ms. A sample comes every 10 ms.
         let seen = |look: u32| f64::from(look * 10 % 13) < 0.3 * 13.0;
         let looks: Vec<&[&str]> =
@@ -442,7 +442,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_somebody_who_syncs_waits_for_the_sync() {
+    fn lock_wait_for_syncing_session_counts_as_syncing() {
         let recording = recording(&[
             &["a:COMMIT:sync", "b:UPDATE t SET a = 1:lock"],
             &["a:SELECT 1:cpu", "b:UPDATE t SET a = 1:lock"],

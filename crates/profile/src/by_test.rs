@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn one_query_for_each_row_of_another_is_found_with_either_protocol() {
+    fn n_plus_one_is_found_with_both_protocols() {
         for each in ["t:SELECT * FROM books WHERE author = $1|{}", "t:SELECT * FROM books WHERE author = {}"]
         {
             let books: Vec<String> = (0..7).map(|author| each.replace("{}", &author.to_string())).collect();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_query_with_the_same_values_is_repeated_work() {
+    fn equal_queries_of_one_test_are_identical_repetitions() {
         let (mut tests, _) = played(&[("t:SELECT * FROM settings WHERE name = $1|theme", 1); 6]);
         tests.ended("t", Some("t"));
         let records = tests.records();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_ends_a_test_and_the_next_one_begins() {
+    fn named_end_closes_one_test_and_begins_next() {
         let (mut tests, _) = played(&[("fresh:SELECT 1", 1), ("fresh:COMMIT", 0), ("other:SELECT 2", 1)]);
         tests.ended("fresh", Some("test_one"));
         tests.ended("unused", Some("test_two"));

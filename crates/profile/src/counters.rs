@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_fallen_is_not_known() {
+    fn decreased_counter_becomes_unknown() {
         let before = Counters { commits: Some(5.0), wal_syncs: Some(1.0), ..Counters::default() };
         let now = Counters { commits: Some(3.0), wal_syncs: Some(4.0), sessions: Some(1.0), ..before };
         let added = now.since(before);

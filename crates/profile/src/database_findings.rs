@@ -76,7 +76,7 @@ mod tests {
 
     /// CREATE and DROP DATABASE are below the threshold, and so are the sessions for them; together they are most of the time in the database.
     #[test]
-    fn databases_made_for_each_test_are_one_finding_before_a_pool() {
+    fn databases_per_test_are_one_finding_before_pool() {
         let of_database = looks(&["a:CREATE DATABASE d:cpu"], 6, &[], 100);
         let mut recording = recording(&of_database);
         let mut exact = Exact::new(Instant::now());

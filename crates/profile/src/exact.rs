@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn each_moment_is_divided_among_those_at_work_in_it() {
+    fn exact_time_is_divided_among_active_sessions() {
         let (seen, recording) = told(
             &[
                 "10 a asked",
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_what_looks_have_seen_of_each_kind() {
+    fn samples_divide_exact_time_by_wait_cause() {
         let looks: [&[&str]; 3] = [&["a:TRUNCATE t:sync"], &["a:TRUNCATE t:cpu"], &["a:SELECT 1:lock"]];
         let talk = [
             "0 a asked",

@@ -399,7 +399,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_divided_among_those_at_work_at_once() {
+    fn saved_time_is_divided_among_concurrent_sessions() {
         let serial = recording(&looks(&["a:COMMIT:sync"], 50, &[], 100));
         let findings = found(&serial, &Circumstances::default());
         assert_eq!(findings[0].name, "The server waits for the disk");
@@ -437,7 +437,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_prediction_on_a_busy_machine_is_called_uncertain() {
+    fn gain_is_uncertain_under_high_cpu_pressure() {
         let mut waiting = recording(&looks(&["a:COMMIT:sync"], 50, &[], 100));
         for (waited, uncertain) in [(0.1, false), (0.9, true)] {
             let cpu_pressure = Some(waited * waiting.seconds);
@@ -496,7 +496,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn little_is_no_finding_and_then_the_database_is_not_the_problem() {
+    fn small_shares_report_database_is_not_the_problem() {
         for word in ["a:TRUNCATE t:cpu", "a:COMMIT:sync", "a:CREATE TABLE t ():cpu", "a:SELECT 1:lock"] {
             let findings = found(&recording(&looks(&[word], 9, &[], 100)), &Circumstances::default());
             assert_eq!(findings.len(), 1, "{word}");
@@ -505,7 +505,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn where_no_client_came_it_is_said_how_they_get_there() {
+    fn unused_server_yields_no_client_finding() {
         let mut idle = recording(&looks(&[], 0, &[], 100));
         let name = |recording: &Recording| found(recording, &Circumstances::default())[0].name.clone();
         assert_eq!(name(&idle), "No client was seen on this server");
@@ -519,7 +519,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn whatever_was_seen_the_findings_can_be_read_again(
+        fn report_of_any_findings_can_be_read_back(
             kinds in prop::collection::vec(0_usize..WORDS.len(), 1..4),
             count in 0_usize..=20,
             cost in prop::option::of(0.0..200.0),

@@ -187,7 +187,7 @@ mod tests {
         }
 
         #[test]
-        fn the_mean_of_the_same_is_that_itself_but_for_its_uncertainty(looks in runs(), times in 1_usize..5) {
+        fn mean_of_equal_runs_equals_one_run(looks in runs(), times in 1_usize..5) {
             let looks: Vec<_> = looks[0].iter().map(Vec::as_slice).collect();
             let once = Attribution::of(&recording(&looks));
             let later = |run: usize| {

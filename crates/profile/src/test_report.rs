@@ -183,7 +183,7 @@ mod tests {
     use crate::time::Time;
 
     #[test]
-    fn tests_are_listed_and_a_query_for_each_row_is_found() {
+    fn test_report_lists_tests_and_n_plus_one() {
         let mut statements = Interner::default();
         let [all, each] = ["SELECT * FROM authors", "SELECT * FROM books WHERE author = 1"]
             .map(|sql| statements.put(NormalizedStatement::read(sql)));

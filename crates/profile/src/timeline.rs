@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_says_what_ran_and_shows_what_was_waited_for() {
+    fn timeline_labels_statements_and_colors_waits() {
         let one = recording(&[&["a:INSERT INTO \"<t>\" VALUES (1):sync"], &[], &["a:SELECT 1:open"]]);
         let svg = draw(&one);
         assert!(

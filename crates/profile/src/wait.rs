@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_may_wait_for_what_others_flush_and_who_reads_does_not() {
+    fn write_waits_may_await_other_flushes_unlike_reads() {
         let may = |kind, event| Cause::of(kind, event).may_wait_for_others(event);
         assert!(may(None, None));
         for event in

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_scheme_has_an_address_and_a_wrong_one_is_named() {
+    fn remote_address_parses_each_scheme_and_rejects_others() {
         for text in [
             "s3://bucket/prefix",
             "gs://bucket",

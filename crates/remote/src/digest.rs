@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_is_read_as_it_is_written_and_in_no_other_way() {
+    fn digest_parses_only_its_canonical_text() {
         let digest = BlobDigest::of(b"");
         let text = digest.to_string();
         assert_eq!(text, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

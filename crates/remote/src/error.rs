@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_server_says_becomes_one_short_line_without_urls(text in "(.|\n){0,400}", secret in "[a-z]{8}") {
+        fn server_error_becomes_short_line_without_urls(text in "(.|\n){0,400}", secret in "[a-z]{8}") {
             let said = plain(&format!("{text} https://x/y?sig={secret} {text}"));
             prop_assert!(!said.contains(&secret) || text.to_lowercase().contains(&secret));
             prop_assert!(!said.contains('\n') && said.chars().count() <= 2 * LONGEST);

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_is_read_as_it_was_signed_and_not_otherwise() {
+    fn notice_parses_only_its_signed_text() {
         let (key, trusted) = key();
         let notice = Notice::new("abc", 7, 3);
         let text = notice.to_signed_text(&key);
@@ -238,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_a_notice_that_goes_on_beating_makes_machines_wait(
+        fn only_a_beating_notice_makes_machines_wait(
             beats in prop::collection::vec((0_u64..3, 0_u64..5, 0_u64..6000, any::<bool>()), 1..30)
         ) {
             let (key, trusted) = key();

@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_process_has_removed_is_no_error() {
+    fn removal_of_missing_object_is_no_error() {
         let folder = tempfile::tempdir().unwrap();
         let address = format!("file://{}", folder.path().display()).parse().unwrap();
         let bucket = ObjectBucket::open(&address).unwrap();

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_is_given_up_once_the_rest_takes_longer_than_a_build() {
+    fn transfer_stops_when_rest_outlasts_a_build() {
         let second = Duration::from_secs(1);
         // 1 B/s. There is no estimate before a second has passed.
         let pace = Pace::new(1000, 1);

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_is_sent_to_the_registry_alone_and_by_no_other_scheme() {
+    fn login_is_sent_only_to_registry_over_https() {
         drop(rustls::crypto::ring::default_provider().install_default());
         let registry = OciRegistry::open(&"oci://registry.example/team/templates".parse().unwrap()).unwrap();
         for (location, may) in [

@@ -208,13 +208,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(document in trees()) {
+        fn tree_document_round_trips(document in trees()) {
             let bytes = document.to_bytes().unwrap();
             prop_assert_eq!(TreeDocument::parse(&bytes), Ok(document));
         }
 
         #[test]
-        fn what_is_no_tree_is_refused_or_one_whose_frames_lie_in_its_packs(
+        fn mutated_tree_is_refused_or_remains_consistent(
             document in trees(), at in any::<prop::sample::Index>(), letter in any::<char>(), raw in any::<bool>(),
         ) {
             let bytes = if raw {
@@ -239,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn a_small_tree_that_would_fill_the_memory_is_refused() {
+    fn tree_refuses_decompression_bomb() {
         let bomb = zstd::stream::encode_all(std::io::repeat(b'x').take(LONGEST_TEXT + 10), 1).unwrap();
         assert!(bomb.len() < 1 << 20);
         assert_eq!(TreeDocument::parse(&bomb), Err("it is too long"));
     }
 
     #[test]
-    fn a_tree_that_could_not_be_read_is_not_pushed() {
+    fn tree_too_long_to_read_is_not_pushed() {
         let manifest = |length| "x".repeat(usize::try_from(length).unwrap());
         let document = |manifest| TreeDocument { tree: FrameTree::default(), manifest, about: String::new() };
         let largest = document(manifest(LONGEST_TEXT - 100));

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_it_may_be_fails_and_the_words_of_an_error_are_cut() {
+    fn overlong_response_fails_and_error_text_is_cut() {
         for (left, is_cut, expected) in [
             (12, false, Some("abcabcabcabc")),
             (11, false, None),

@@ -68,7 +68,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_template_of_which_a_part_is_missing_is_pushed_again() {
+fn push_restores_template_with_missing_blob() {
     let ground = Ground::new();
     let whole = ground.push(&|_, _| ());
     assert!(whole > 0 && ground.is_fetched("first"));
@@ -87,7 +87,7 @@ fn a_template_of_which_a_part_is_missing_is_pushed_again() {
 }
 
 #[test]
-fn a_pack_that_is_removed_while_it_is_found_is_sent_again() {
+fn push_resends_pack_removed_during_lookup() {
     let ground = Ground::new();
     ground.push(&|_, _| ());
     fs::remove_file(ground.store().join("heads/abc")).unwrap();

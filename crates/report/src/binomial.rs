@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_coins_neither_vanish_nor_add_up_wrong() {
+    fn binomial_sums_stay_accurate_for_million_trials() {
         // By symmetry, at most 499 999 heads are as likely as at least 500 001.
         let mut sums = cumulative(1_000_000).skip(499_999);
         let (below, up_to) = (sums.next().unwrap(), sums.next().unwrap());

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn two_kinds_of_values_are_two_hills_as_far_apart_as_their_ratio() {
+    fn bimodal_distribution_shows_peaks_at_their_ratio() {
         let distribution = of([0.001].repeat(900).into_iter().chain([0.1].repeat(100)));
         let text = distribution.to_string();
         let hill = text.lines().nth(3).unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_value_far_off_does_not_squeeze_the_others() {
+    fn single_outlier_does_not_stretch_the_axis() {
         let (_, high) = of((0..9999).map(|_| 0.001).chain([60.0])).axis().unwrap().ends();
         assert!(high.value < 0.01, "{high}");
     }

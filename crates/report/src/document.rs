@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_has_no_heading() {
+    fn empty_report_sections_have_no_heading() {
         let report = Report::new("Nothing");
         assert_eq!(report.to_string(), "Nothing\n═══════\n");
         assert_eq!(report.to_markdown(), "# Nothing\n");

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_is_refused() {
+    fn invalid_report_is_refused() {
         for text in ["", "{}", "[1]", r#"{"title": 1, "layers": [], "findings": []}"#] {
             assert!(Earlier::read(text).is_err(), "{text}");
         }

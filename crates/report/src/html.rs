@@ -102,7 +102,7 @@ mod tests {
     use crate::table::tests::commits;
 
     #[test]
-    fn a_page_has_all_of_it_and_nothing_from_elsewhere() {
+    fn html_page_is_complete_and_self_contained() {
         let mut report = Report::new("<Settings>");
         report.add_environment("disk", "a & b");
         report.add_layer(disk());

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn it_covers_the_median_of_a_skewed_distribution_as_often_as_promised() {
+    fn median_interval_keeps_coverage_for_skewed_distribution() {
         // Exponential distribution with median ln 2. The 8th and 18th of 25 values enclose it with probability 0.9567.
         let (mut state, rounds) = (17, 20_000);
         let covered = (0..rounds)

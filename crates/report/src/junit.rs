@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_test_is_called_a_parser_reads_it_back(
+        fn junit_parser_reads_back_any_test_name(
             names in prop::collection::vec(any::<String>(), 0..5),
             note in any::<String>(),
             value in any::<String>(),

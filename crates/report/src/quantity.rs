@@ -189,7 +189,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_no_symbol_suits_is_still_readable() {
+    fn extreme_quantities_remain_readable() {
         assert_eq!(read(1.234e-20, Unit::Seconds), "1.23e-11 ns");
         assert_eq!(read(1e300, Unit::Ratio), "1.00e300 ×");
         assert_eq!(read(-0.0, Unit::Seconds), "0 s");
@@ -221,7 +221,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn what_is_read_is_off_by_half_a_percent_at_most(
+        fn printed_quantity_is_accurate_to_half_a_percent(
             value in prop::num::f64::POSITIVE | prop::num::f64::NEGATIVE | prop::num::f64::NORMAL,
             unit in unit(),
         ) {

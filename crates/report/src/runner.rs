@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_alternate_and_the_warm_up_is_not_kept() {
+    fn turns_alternate_and_warm_up_is_dropped() {
         let log = Log::default();
         let mut contenders = [log.contender("A", 10), log.contender("B", 20), log.contender("C", 30)];
         let (timed, end) = Rounds::new(1, 3).time(&mut contenders, &log, None);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn whenever_it_is_cancelled_whole_rounds_are_kept_and_nothing_is_begun() {
+    fn cancellation_keeps_whole_rounds_and_starts_no_turn() {
         for patience in 0..=7 {
             let log = Log { patience: Some(patience), ..Log::default() };
             let mut contenders = [log.contender("A", 1), log.contender("B", 1)];
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_turn_gives_is_kept_in_the_order_of_the_contenders() {
+    fn turn_results_keep_contender_order() {
         let serial = Cell::new(0);
         let next = || {
             serial.set(serial.get() + 1);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_there_after_each_round_until_one_fails() {
+    fn report_follows_each_round_until_failure() {
         let mut left = 3;
         let contender = Contender::new("A", move || {
             left -= 1;
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_longer_than_its_span_is_still_done_once() {
+    fn operation_longer_than_its_span_runs_once() {
         assert_eq!(cycles(ms(0), || Ok::<_, ()>(())).unwrap().0, 1);
     }
 }

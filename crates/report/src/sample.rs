@@ -248,7 +248,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_percentile_that_is_no_binary_fraction_costs_no_rank() {
+    fn percentile_rank_survives_inexact_binary_fraction() {
         // 16.1 × 1000 / 100 is greater than 161 in f64.
         assert!((value(sample((1..=1000).map(as_f64)).percentile(16.1)) - 161.0).abs() < 0.5);
     }
@@ -262,7 +262,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_is_refused_and_leaves_the_sample_alone() {
+    fn non_finite_value_is_refused_and_sample_unchanged() {
         let mut sample = sample([1.0]);
         assert_eq!(
             sample.push(f64::NAN).unwrap_err().to_string(),
@@ -273,7 +273,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn ratios_are_taken_pair_by_pair_or_not_at_all() {
+    fn ratios_are_pairwise_or_refused() {
         let (slow, fast) = (sample([6.0, 9.0]), sample([2.0, 1.0]));
         let ratios = slow.ratio_to(&fast).unwrap();
         assert_eq!((ratios.values(), ratios.unit()), ([3.0, 9.0].as_slice(), Unit::Ratio));
@@ -306,7 +306,7 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn a_percentile_has_the_rank_that_whole_numbers_give(n in 1_usize..3000, tenths in 0_usize..=1000) {
+        fn percentile_uses_the_exact_integer_rank(n in 1_usize..3000, tenths in 0_usize..=1000) {
             let sample = sample((1..=n).map(as_f64));
             let rank = (tenths * n).div_ceil(1000).max(1);
             let found = value(sample.percentile(as_f64(tenths) / 10.0));

@@ -270,7 +270,7 @@ default     11.8 ms       –  fsync, and wait
     }
 
     #[test]
-    fn csv_has_all_digits_and_the_unit_in_the_title() {
+    fn csv_keeps_all_digits_and_unit_in_title() {
         let expected = "\
 settings,median (seconds),gain (ratio),why
 default,0.0118,,\"fsync, and wait\"
@@ -280,7 +280,7 @@ default,0.0118,,\"fsync, and wait\"
     }
 
     #[test]
-    fn csv_has_units_beside_the_numbers_where_they_differ() {
+    fn csv_puts_differing_units_beside_numbers() {
         let mut table = Table::new("Disk", [Column::left("what"), Column::right("value")]);
         table.add_row(["flush".into(), Quantity::new(0.002, Unit::Seconds).into()]);
         table.add_row(["cache".into(), Quantity::new(4096.0, Unit::Bytes).into()]);
@@ -308,13 +308,13 @@ default,0.0118,,\"fsync, and wait\"
 
     #[test]
     #[should_panic(expected = "cells of a row of table \"Empty\"")]
-    fn a_row_of_the_wrong_length_is_a_mistake_in_the_program() {
+    fn row_of_wrong_length_panics() {
         Table::new("Empty", [Column::left("a")]).add_row([]);
     }
 
     #[test]
     #[should_panic(expected = "two columns of table \"t\" are \"95 %\"")]
-    fn two_columns_of_one_title_are_a_mistake_in_the_program() {
+    fn duplicate_column_titles_panic() {
         drop(Table::new("t", ["what", "95 %", "95 %"].map(Column::right)));
     }
 

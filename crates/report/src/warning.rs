@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outlier_is_what_scores_beyond_three_and_a_half() {
+    fn outlier_scores_beyond_three_and_a_half() {
         // The median is 0 and MAD is 1, so the limit is 3.5 / 0.6745 = 5.189.
         let values = |last| [-1.0, 1.0].repeat(4).into_iter().chain([-1.0, last]);
         assert_eq!(texts(values(5.18)), [""; 0]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warm_up_that_was_too_short_shows_as_drift() {
+    fn short_warm_up_is_reported_as_drift() {
         let values = steady(40).enumerate().map(|(i, value)| if i < 20 { value * 1.5 } else { value });
         assert_eq!(
             texts(values),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_that_nobody_would_act_upon_is_kept_quiet() {
+    fn negligible_drift_is_not_reported() {
         assert_eq!(texts((0..1000).map(|i| 1.0 + 1e-5 * f64::from(i))), [""; 0]);
     }
 

@@ -118,7 +118,7 @@ fn no_page_shows_where_two_versions_met() {
 }
 
 #[test]
-fn what_is_planted_is_found_with_its_line() {
+fn planted_words_are_found_with_line() {
     let page = "# A page\n\nIt helps whoever\nreads it, for it\nis short. `shall` is code.\n\n```sh\necho shall\n```\nAs\nnew.\n";
     let mut found = String::new();
     check(Path::new("page.md"), &tokens(&markdown(page)), &[Everywhere, Documentation], &mut found);
@@ -127,7 +127,7 @@ fn what_is_planted_is_found_with_its_line() {
 }
 
 #[test]
-fn of_a_source_comments_and_sentences_are_read() {
+fn comments_and_literals_of_sources_are_read() {
     let source = "/// Nobody waits.\nfn nobody() -> &'static str {\n    let c = '\"'; // as new as `shall`\n    \"nobody\"\n}\n\
                   const SAID: &str = r#\"the \"user\" shall\"#;\nconst X: &str = \"it \\\n  shall\";\n/* it shall */\n";
     let mut found = String::new();
@@ -137,7 +137,7 @@ fn of_a_source_comments_and_sentences_are_read() {
 }
 
 #[test]
-fn of_the_changelog_the_newest_section_counts() {
+fn only_the_newest_changelog_section_counts() {
     assert_eq!(newest_section("# Changes\n\n## [2]\nnew\n\n## [1]\nold\n"), "# Changes\n\n## [2]\nnew\n");
     assert!(newest_section("# Changes\n\n## [2]\nnew\n").contains("new"));
 }

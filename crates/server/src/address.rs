@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_meaning_in_a_url_is_escaped() {
+    fn url_characters_are_escaped() {
         let socket = address("/run/a b", None, "shop?é");
         assert_eq!(socket.url(), "postgresql:///shop%3F%C3%A9?host=%2Frun%2Fa%20b&port=5433&user=postgres");
         let network = address("127.0.0.1", Some("s:t/u"), "a/b@c");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_control_url_is_not_read() {
+    fn invalid_control_urls_are_refused() {
         for text in
             ["", "127.0.0.1:5433", "http://127.0.0.1:5433", "http://:a@host", "http://:%ff@127.0.0.1:1"]
         {
@@ -170,7 +170,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_control_url_is_read_as_it_was_written(password in "\\PC{1,20}", host in prop::sample::select(vec!["127.0.0.1", "::1"])) {
+        fn control_urls_are_read_back(password in "\\PC{1,20}", host in prop::sample::select(vec!["127.0.0.1", "::1"])) {
             let url = address(host, Some(&password), "").control_url();
             let socket = SocketAddr::new(host.parse().unwrap(), 5433);
             prop_assert_eq!(Address::parse_control_url(&url), Some((socket, password)));

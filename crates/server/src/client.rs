@@ -270,7 +270,7 @@ mod tests {
     use super::is_harmless;
 
     #[test]
-    fn only_what_says_how_a_registry_is_reached_stays() {
+    fn only_registry_access_variables_stay() {
         for name in [
             "PATH",
             "HOME",

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_taken_out_wherever_libpq_takes_one() {
+    fn passwords_are_removed_in_every_form() {
         for (text, open, password) in [
             ("postgresql://me@db/shop", "postgresql://me@db/shop", None),
             ("postgresql://me:s%2Fe@db:5432/shop", "postgresql://me@db:5432/shop", Some("s/e")),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_a_url_nor_a_name_is_refused() {
+    fn malformed_connection_strings_are_refused() {
         for text in ["127.0.0.1:5432", "db.example/shop", "me@db", "http://db/shop", "me:secret@db/shop"] {
             let error = ConnectionString::parse(text).expect_err(text).to_string();
             assert_eq!(error, "cannot read the connection string: it does not begin with \"postgresql://\"");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_show_a_secret_is_refused() {
+    fn other_secrets_are_refused() {
         for text in [
             "postgresql://me:s/ecret@db/shop",
             "postgresql://me:s%zz@db",

@@ -134,7 +134,7 @@ mod tests {
     use crate::stub::Stub;
 
     #[test]
-    fn an_installation_that_proved_broken_is_replaced() {
+    fn broken_installations_are_replaced() {
         let stub = Stub::new("serve");
         let cache = Cache::locate(Some(&stub.place.root().join("cache"))).unwrap();
         let folder = stub.place.root().join(FOLDER);

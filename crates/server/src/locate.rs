@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_is_a_known_major_or_a_path() {
+    fn a_request_is_a_major_or_path() {
         assert_eq!("17".parse(), Ok(VersionRequest::Major(17)));
         assert_eq!("/opt/pg/bin".parse(), Ok(VersionRequest::Bin("/opt/pg/bin".into())));
         assert_eq!("19".parse(), Ok(VersionRequest::Major(19)));

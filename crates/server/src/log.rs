@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reason_is_picked_not_its_consequences() {
+    fn reasons_are_preferred_to_consequences() {
         let log = "2026-01-01 00:00:00.000 UTC [7] LOG:  starting\n\
                    2026-01-01 00:00:00.000 UTC [7] FATAL:  could not create shared memory segment: No space left on device\n\
                    2026-01-01 00:00:00.000 UTC [8] FATAL:  the database system is starting up\n\
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_before_it_has_said_is_no_reason() {
+    fn earlier_servers_lines_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         assert_eq!((length(&log), last_words(&log, 0)), (0, None));

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_asked_for_nothing_that_it_does_not_know() {
+    fn each_major_gets_only_known_settings() {
         for (major, [triggers, transaction, idle]) in
             [(13, [false; 3]), (14, [false, false, true]), (16, [false, false, true]), (17, [true; 3])]
         {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_needs_besides_comes_last_and_spaces_are_escaped() {
+    fn further_settings_come_last_and_escaped() {
         let options = options(&own_params(18, &[("lock_timeout", "5s")]));
         assert!(options.ends_with(" -c lock_timeout=5s"), "{options}");
         assert!(options.contains("-c datestyle=ISO,\\ MDY -c timezone=UTC"), "{options}");

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_quoted_and_the_last_word_wins() {
+    fn values_are_quoted_and_the_last_wins() {
         let mut settings = Settings::default();
         settings.set("Work_Mem", "1MB").unwrap();
         settings.set("work_mem", "8MB").unwrap();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_a_server_private_cannot_be_set() {
+    fn private_settings_cannot_be_set() {
         let mut settings = Settings::default();
         let pairs = [
             ("Port", "5432"),

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_is_found_by_its_whole_name_and_never_is_root() {
+    fn account_lookup_needs_full_name_and_excludes_root() {
         let passwd = "root:x:0:0::/root:/bin/sh\npostgres2:x:7:7:::\npostgres:x:101:104::/x:/bin/sh\nnobody:x:0:0:::\n";
         assert_eq!(named(passwd, "postgres"), Some(Account { uid: 101, gid: 104, foreign: true }));
         assert_eq!(named(passwd, "nobody"), None);

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_published_is_copied_with_its_holes_and_without_what_was_left_out() {
+    fn cache_copy_keeps_holes_and_omits_excluded_files() {
         let fixture = fixture();
         assert!(fixture.cache.look_up("abc").unwrap().is_none());
         publish(&fixture);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn deferred_files_come_last_and_those_that_were_made_meanwhile_stay() {
+    fn deferred_files_are_copied_last_and_never_overwrite() {
         let fixture = fixture();
         for folder in ["", "base/1/"] {
             fs::write(fixture.tree.join(format!("{folder}last")), "old").unwrap();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_entry_is_noticed_and_can_be_discarded() {
+    fn damaged_entry_is_detected_and_can_be_discarded() {
         let fixture = fixture();
         let entry = publish(&fixture);
         let rows = entry.data().join("base/1/rows");
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_entry_that_was_replaced_meanwhile_is_not_discarded() {
+    fn discard_of_damaged_entry_keeps_its_replacement() {
         let fixture = fixture();
         let damaged = publish(&fixture);
         let other = damaged.clone();
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_cut_short_is_no_entry_and_a_link_is_not_published() {
+    fn cache_rejects_truncated_manifest_and_symlink_in_tree() {
         let fixture = fixture();
         let entry = publish(&fixture);
         let manifest = entry.directory().join("manifest");
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_in_use_is_not_removed_and_what_builders_left_is_tidied() {
+    fn cache_keeps_used_entry_and_tidies_build_leftovers() {
         let fixture = fixture();
         let entry = publish(&fixture);
         assert_eq!(entry.about(), "about it");
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn one_builds_and_the_other_waits_and_says_so() {
+    fn second_builder_waits_and_announces_it() {
         let fixture = fixture();
         let building = fixture.cache.building("abc", || panic!("no process builds it")).unwrap();
         let (said, hears) = std::sync::mpsc::channel();

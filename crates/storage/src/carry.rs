@@ -388,7 +388,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(100))]
         #[test]
-        fn whatever_happens_on_the_way_it_is_refused_or_exactly_what_was_sent(mishaps in prop::collection::vec(mishaps(), 0..3)) {
+        fn import_after_mishaps_is_refused_or_exact(mishaps in prop::collection::vec(mishaps(), 0..3)) {
             let directory = tempfile::tempdir().unwrap();
             let (tree, folder) = travelling(directory.path());
             for mishap in &mishaps {
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_that_ended_half_way_is_removed_by_the_next_and_one_at_work_is_not() {
+    fn export_removes_dead_staging_and_keeps_active_one() {
         let directory = tempfile::tempdir().unwrap();
         let (_, folder) = travelling(directory.path());
         let carrier = folder.parent().unwrap();
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_travels_and_a_damaged_one_is_turned_away() {
+    fn import_accepts_exported_entry_and_rejects_damaged_one() {
         let directory = tempfile::tempdir().unwrap();
         let cache = |name: &str| Cache::locate(Some(&directory.path().join(name))).unwrap();
         let tree = directory.path().join("tree");

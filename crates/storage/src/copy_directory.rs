@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_has_the_files_of_the_entry_whatever_was_made_of_the_first_one() {
+    fn copy_has_entry_files_despite_changed_first_copy() {
         let fixture = Fixture::new();
         fs::write(fixture.data.join("base/16384/rows"), "others").unwrap();
         assert!(fixture.copy("2", &|| true).unwrap());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn whenever_it_is_told_to_stop_nothing_is_left() {
+    fn cancelled_copy_leaves_nothing() {
         let fixture = Fixture::new();
         let asked = Cell::new(0_usize);
         let count = || {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_in_the_way_is_an_error_and_nothing_is_left_or_lost() {
+    fn copy_fails_cleanly_on_damage_or_occupied_target() {
         let fixture = Fixture::new();
         let taken = fixture.copy("1", &|| true).unwrap_err();
         assert!(!taken.is_damage(), "{taken}");

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_read_as_it_was_written_and_not_otherwise() {
+    fn head_parses_only_its_exact_text() {
         let head = Head::new("abc", "a manifest", "about it");
         let text = head.to_text();
         assert_eq!(Head::parse(&text), Some(head.clone()));

@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(manifest in manifests()) {
+        fn manifest_round_trips(manifest in manifests()) {
             prop_assert_eq!(Manifest::parse(&manifest.to_text()), Some(manifest));
         }
 

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_has_one_owner_and_what_is_remembered_outlives_the_data() {
+    fn owner_is_exclusive_and_record_outlives_cleared_data() {
         let folder = tempfile::tempdir().unwrap();
         let (root, account) = (folder.path().join("a/pgfresh"), Account::ours());
         let open = || PersistentData::open(&root, "dev", &account).unwrap();

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_never_fits_is_refused_with_every_candidate_named() {
+    fn oversized_request_is_refused_naming_every_candidate() {
         let directory = tempfile::tempdir().unwrap();
         let error = Place::choose(&PlaceRequest::Ram, u64::MAX / 4, directory.path(), &Account::ours())
             .unwrap_err()
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_directory_is_used_or_refused_but_never_replaced() {
+    fn explicit_place_is_used_or_refused_never_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let request: PlaceRequest = directory.path().to_str().unwrap().parse().unwrap();
         let place = Place::choose(&request, 1000, Path::new("/nowhere"), &Account::ours()).unwrap();

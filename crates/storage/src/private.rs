@@ -64,7 +64,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
-    fn a_file_or_a_link_in_its_place_is_an_error() {
+    fn private_directory_rejects_existing_file_or_link() {
         let directory = tempfile::tempdir().unwrap();
         let (file, link) = (directory.path().join("file"), directory.path().join("link"));
         fs::write(&file, "").unwrap();
@@ -77,14 +77,14 @@ mod tests {
 
     /// `/proc` reports `NotFound` for a new directory although its parent exists.
     #[test]
-    fn a_file_system_that_makes_no_directories_is_an_error() {
+    fn private_directory_fails_where_file_system_forbids_creation() {
         let error = ensure(Path::new("/proc/pgfresh"), 0o700).unwrap_err().to_string();
         assert!(error.starts_with(r#"could not create "/proc/pgfresh""#), "{error}");
     }
 
     #[test]
     #[expect(clippy::let_underscore_must_use, reason = "the other thread may have been quicker")]
-    fn whoever_removes_it_meanwhile_is_no_error() {
+    fn directory_removed_concurrently_is_no_error() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("root");
         let done = AtomicBool::new(false);

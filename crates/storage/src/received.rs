@@ -264,7 +264,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
-        fn what_comes_in_pieces_is_whole_or_refused(
+        fn received_pieces_form_whole_entry_or_are_refused(
             files in prop::collection::vec(prop::collection::vec(prop_oneof![Just(0_u8), any::<u8>()], 0..3000), 1..4),
             cut in 1_usize..1000,
             flipped in prop::option::of((any::<prop::sample::Index>(), any::<prop::sample::Index>())),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_beyond_the_end_that_was_signed() {
+    fn write_beyond_signed_end_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let (_, description, key) = entry(directory.path(), &[vec![1; 10]]);
         let announced = announced(&description, &key);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_that_of_one_entry_and_of_two_texts() {
+    fn trusted_head_accepts_only_its_entry_and_texts() {
         let directory = tempfile::tempdir().unwrap();
         let (_, description, key) = entry(directory.path(), &[]);
         let Description { head, signature, manifest, about } = &description;

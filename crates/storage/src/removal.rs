@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_one_level_below_go_and_nothing_else_does() {
+    fn removal_deletes_only_files_one_level_below() {
         let directory = tempfile::tempdir().unwrap();
         let root = &directory.path().join("root");
         fs::create_dir(root).unwrap();

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_announced_before_it_is_there_and_taken_after_its_owner() {
+    fn run_directory_announced_before_creation_removed_after_owner() {
         let (directory, place, account) = setting();
         let empty = || fs::read_dir(directory.path()).unwrap().count() == 0;
         let (mut run, announced) = RunDirectory::create(&place, &account, |path| {
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_directory_is_left_and_a_dead_one_is_removed_with_its_root() {
+    fn sweep_keeps_held_and_removes_abandoned_run_directory() {
         let (directory, place, account) = setting();
         let root = run_root(place.root());
         let held = create(&place, &account);
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_s_lock_is_waited_for_and_not_for_ever() {
+    fn server_lock_wait_ends_at_release_or_timeout() {
         let (_directory, place, account) = setting();
         let run = create(&place, &account);
         let lock = run.server_lock().unwrap();
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_path_gets_a_short_name_that_goes_with_it() {
+    fn long_path_gets_short_alias_removed_with_it() {
         let (directory, ..) = setting();
         let deep = directory.path().join("d".repeat(90));
         fs::create_dir(&deep).unwrap();

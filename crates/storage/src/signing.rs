@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_and_not_shown() {
+    fn invalid_key_is_refused_without_showing_it() {
         let secret = SigningKey::generate().unwrap().to_text();
         let line = secret.lines().nth(1).unwrap();
         for text in ["", "RWQ", "secret", line, &"A".repeat(56)] {
@@ -272,7 +272,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_minisign_made_is_read() {
+    fn minisign_keys_and_signature_are_accepted() {
         let key = SigningKey::parse(SECRET).unwrap();
         let public: TrustedKey = PUBLIC.parse().unwrap();
         assert_eq!(key.public(), public);
@@ -285,7 +285,7 @@ mod tests {
         // Ed25519 is slow in unoptimised builds.
         #![proptest_config(ProptestConfig::with_cases(10))]
         #[test]
-        fn one_of_the_trusted_keys_signs_and_no_other(data in any::<Vec<u8>>(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        fn only_trusted_keys_sign_unchanged_data(data in any::<Vec<u8>>(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
             let [one, two, other] = [(); 3].map(|()| SigningKey::generate().unwrap());
             let trusted = [one.public(), two.public()];
             for key in [&one, &two] {

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_taker_is_refused_until_the_first_lets_go() {
+    fn try_take_fails_until_first_lock_is_released() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let first = Lock::try_take(&path).unwrap().unwrap();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_a_lock_ends_with_its_holder_or_with_patience() {
+    fn lock_wait_ends_at_release_or_timeout() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let first = Lock::take(&path).unwrap();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn sharers_keep_a_taker_out_and_a_taker_keeps_sharers_out() {
+    fn shared_and_exclusive_locks_exclude_each_other() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         std::fs::write(&path, "").unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_keeps_the_lock_after_the_original_is_closed() {
+    fn duplicate_descriptor_keeps_lock_after_original_closes() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let lock = Lock::try_take(&path).unwrap().unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_a_removed_file_is_not_taken_for_one() {
+    fn lock_on_removed_file_blocks_no_new_lock() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let first = Lock::take(&path).unwrap();

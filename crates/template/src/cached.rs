@@ -97,7 +97,7 @@ mod tests {
     use crate::{FingerprintInputs, TemplateSpec};
 
     #[test]
-    fn who_was_not_used_for_longest_goes_first_and_base_images_last() {
+    fn eviction_removes_least_recently_used_before_base_images() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::locate(Some(&directory.path().join("cache"))).unwrap();
         let tree = directory.path().join("tree");

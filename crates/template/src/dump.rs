@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_a_file_that_cannot_be_written_or_named() {
+    fn failed_dump_leaves_no_file_behind() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("schema.sql");
         let file = DumpFile::for_schema(&directory).unwrap();

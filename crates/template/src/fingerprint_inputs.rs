@@ -156,7 +156,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_added_is_all_that_is_different(
+        fn added_files_are_the_only_difference(
             before in files(),
             after in files(),
             later in prop::sample::subsequence(vec!["dump", "setup command"], 0..2),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_added_after_all_that_have_run_or_the_reason_is_named() {
+    fn appended_files_are_found_or_rejected_with_reason() {
         let (sql, setup) = (&[][..], &["setup command"][..]);
         for (before, after, keys, expected) in [
             (&["a"][..], &["a", "b"][..], sql, Ok(&["b"][..])),

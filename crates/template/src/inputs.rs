@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_find_what_they_say_and_nothing_is_an_error() {
+    fn patterns_match_files_and_empty_match_is_error() {
         let project = project();
         let all = ["migrations/0001.sql", "migrations/notes.txt", "migrations/sub/0002.sql"];
         for pattern in ["migrations/**", "./migrations/**", "migrations", "migrations/", "m*/**"] {
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_remembered_only_of_what_has_settled_and_forgotten_at_any_change() {
+    fn digest_is_cached_once_settled_until_file_changes() {
         let project = project();
         let cache = Cache::locate(Some(&project.path().join("cache"))).unwrap();
         let file = ["top.ini".to_owned()];
@@ -403,7 +403,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_of_globs_does_not_change_what_goes_in(
+        fn glob_order_does_not_change_digest(
             patterns in prop::sample::subsequence(vec!["migrations/*.sql", "**/*.sql", "top.ini", "migrations"], 1..4)
                 .prop_shuffle(),
         ) {

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_fit_for_a_file_and_a_database() {
+    fn template_name_suits_files_and_databases() {
         for good in ["app", "Shop_2", "a-b"] {
             assert_eq!(check_name(good), Ok(()));
         }
@@ -184,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_of_several_is_made_once_after_what_it_goes_on_from(templates in some_templates()) {
+        fn each_template_is_built_once_after_its_parent(templates in some_templates()) {
             let first = &templates[0].name;
             let all = TemplateSpec::side_by_side(&templates).unwrap();
             let chain: Vec<_> = all.chain().into_iter().map(|spec| spec.name.clone()).collect();

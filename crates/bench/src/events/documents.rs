@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_not_touched() {
+    fn existing_collections_are_not_touched() {
         let server = Server::start();
         server.keep("something");
         let error = measure(&server.url()).unwrap_err();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_before_the_indexes_were_refused_is_removed() {
+    fn database_is_removed_after_refused_indexes() {
         let server = Server::start();
         server.refuse_indexes();
         let error = measure(&server.url()).unwrap_err();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_event_ends_it_and_the_database_is_still_removed() {
+    fn refused_event_ends_benchmark_and_database_is_removed() {
         let server = Server::start();
         server.refuse_after(10);
         let (report, failure) = measure(&server.url()).unwrap();

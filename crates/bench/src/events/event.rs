@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_are_alike_and_each_is_always_the_same() {
+    fn events_are_unique_and_deterministic() {
         let events: Vec<_> = (0..10_000).map(Event::new).collect();
         let ids: HashSet<_> = events.iter().flat_map(|event| [&event.id, &event.aggregate]).collect();
         assert_eq!(ids.len(), 20_000);

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_changed_is_reported_once_and_in_the_order_of_the_version() {
+    fn changed_parameters_are_reported_once_in_version_order() {
         let greeting = [said("TimeZone", "UTC"), said("DateStyle", "ISO"), encode(b'Z', b"I")].concat();
         for (major, names) in [(14, ["a", "DateStyle", "in"]), (16, ["in", "a", "DateStyle"])] {
             let mut parameters = Parameters::new(&greeting, major);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_back_is_reported_in_the_order_of_the_version() {
+    fn restored_parameters_are_reported_in_version_order() {
         let locals = ["timezone", "role", "datestyle"].map(|name| (name.to_owned(), None));
         for (major, names) in [
             (13, ["DateStyle", "is_superuser", "TimeZone"]),

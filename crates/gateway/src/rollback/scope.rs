@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_a_dot_are_read_wherever_they_stand() {
+    fn dotted_setting_names_are_found_in_string_literals() {
         let sql =
             b"DO $x$ BEGIN EXECUTE format('SELECT set_config(%L, %L, true)', 'App.name', 'v 1.5'); END $x$";
         assert_eq!(Changes::of_text(sql, true).names, ["app.name"]);

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_would_refuse_is_left_to_it() {
+    fn invalid_transaction_statements_are_plain() {
         for sql in ["BEGIN nonsense", "COMMIT x", "ROLLBACK AND", "BEGIN READ", "ABORT TO a", "START"] {
             assert_eq!(kinds(sql), [Kind::Plain], "{sql}");
         }

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_too_many_files_none_is_kept_and_the_database_is_in_doubt() {
+    fn too_many_changed_files_leave_database_in_doubt() {
         let mut untaken = UntakenChanges::default();
         let file = |number| RelationFile { tablespace: 1663, database: 5, number };
         let mut change = |number| {

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_wrong_is_told_in_words() {
+    fn invalid_argument_error_explains_expected_form() {
         let help = "\"pgfresh bench fresh --help\" lists what it accepts.";
         check(
             "bench fresh --rounds 1",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_without_its_subcommand_shows_what_there_is() {
+    fn command_without_subcommand_shows_its_help() {
         for (line, usage) in [
             ("", "Usage: pgfresh [OPTIONS]"),
             ("template", "Usage: pgfresh template"),
@@ -183,7 +183,7 @@ mod tests {
 
     /// Checks that any arguments in any order are valid, or give an error with one message and one hint.
     #[test]
-    fn no_line_is_answered_with_anything_but_one_message_and_one_hint() {
+    fn invalid_command_line_yields_one_message_and_hint() {
         let command = super::super::command();
         let mut known =
             vec!["--".to_owned(), "x".to_owned(), "1..=3".to_owned(), "\n".to_owned(), String::new()];

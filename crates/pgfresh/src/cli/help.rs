@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_help_of_every_command_fits_on_one_screen() {
+    fn short_help_of_every_command_fits_one_screen() {
         let mut lines = Vec::new();
         all(&mut command(), "", &mut |path, command| {
             lines.push((command.render_help().to_string().lines().count(), path.to_owned()));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_long_help_lists_the_global_options_that_have_an_effect_and_no_others() {
+    fn long_help_lists_exactly_the_effective_global_options() {
         let global = Cli::command();
         let global: Vec<_> = global.get_arguments().filter(|arg| arg.is_global_set()).collect();
         assert!(global.len() > 15);
@@ -155,7 +155,7 @@ mod tests {
 
     /// Parses the flag, instead of rendering the help itself, to test the printed text.
     #[test]
-    fn help_on_the_command_line_is_the_short_or_the_long_one() {
+    fn help_flag_prints_short_or_long_help() {
         let mut paths = Vec::new();
         all(&mut command(), "", &mut |path, _| paths.push(path.to_owned()));
         let printed = |path: &str, flag: &str| {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usage_line_has_no_option_that_is_not_required() {
+    fn usage_line_lists_only_required_options() {
         all(&mut command(), "", &mut |path, command| {
             let usage = command.render_usage().to_string();
             let name = format!("pgfresh {path}");

@@ -280,7 +280,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_place_is_filled_in_for_every_kind_of_project() {
+    fn ci_file_fills_all_placeholders_for_every_project() {
         for marker in MARKERS {
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join(marker), "").unwrap();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_remote_there_is_no_other_cache_and_each_secret_has_its_place() {
+    fn remote_excludes_other_caches_and_lists_each_secret() {
         for (&system, remote) in System::value_variants()
             .iter()
             .flat_map(|system| REMOTES.into_iter().flatten().map(move |r| (system, r)))
@@ -391,7 +391,7 @@ mod tests {
     /// Checks that other branches and pull requests run no step that names a secret for writing. The system itself
     /// must keep these secrets from a changed file, see `holders`.
     #[test]
-    fn what_may_write_is_for_the_branch_that_pushes() {
+    fn write_secrets_are_limited_to_pushing_branch() {
         for remote in REMOTES.into_iter().flatten() {
             for text in printed(System::Woodpecker, remote, Some("trunk")) {
                 let all = block(&text, "- name: test").join("\n");
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_must_be_mounted_and_no_other_remote() {
+    fn only_file_remotes_require_a_mounted_directory() {
         for (&system, remote) in System::value_variants()
             .iter()
             .flat_map(|system| REMOTES.into_iter().flatten().map(move |remote| (system, remote)))
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_tests_with_a_service_comes_a_place_for_migrations() {
+    fn service_tests_follow_a_place_for_migrations() {
         for &system in System::value_variants() {
             for text in printed(system, "s3://bucket", None).into_iter().chain([plain(system)]) {
                 let (mut lines, mut places) = (text.lines().map(str::trim), 0);
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn without_secrets_a_public_store_is_read_and_the_remote_stays_on() {
+    fn public_store_is_read_without_secrets_remote_on() {
         let left = |remote, word, variables| after_login(System::Github, remote, word, variables);
         let aws =
             |id| left("s3://bucket", "SKIP", [("AWS_ACCESS_KEY_ID", id), ("AWS_SECRET_ACCESS_KEY", id)]);
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_is_written_as_docker_writes_it_and_none_is_tried_without_a_password() {
+    fn login_matches_docker_format_and_requires_password() {
         for system in [System::Circleci, System::Woodpecker] {
             let shared = sharing("oci://registry.example:5000/a/b", Some("main"));
             for (password, expected) in [
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn pgfresh_comes_from_its_release_and_never_by_its_name_alone() {
+    fn ci_installs_pgfresh_from_verified_release_only() {
         for &system in System::value_variants() {
             let text = plain(system);
             assert!(text.contains(RELEASE) && text.contains("sha256sum -c -"), "{system:?}: {text}");

@@ -186,7 +186,7 @@ push = "main"
     }
 
     #[test]
-    fn a_whole_file_is_read_as_it_is_written() {
+    fn complete_config_file_is_read() {
         let config = parse_text(WHOLE).unwrap();
         assert_eq!(config.postgres.version, Some(VersionRequest::Major(15)));
         assert_eq!(config.postgres.preset, Some(server::Preset::Durable));
@@ -224,7 +224,7 @@ push = "main"
     }
 
     #[test]
-    fn of_names_that_differ_in_case_alone_the_last_one_written_counts() {
+    fn last_setting_wins_among_names_differing_in_case() {
         for (first, last) in [("work_mem", "Work_Mem"), ("WORK_MEM", "work_mem")] {
             let text = format!("[postgres.settings]\n{first} = \"1MB\"\njit = true\n{last} = \"2MB\"\n");
             let settings = settings_of(parse_text(&text).unwrap().postgres);
@@ -239,7 +239,7 @@ push = "main"
     }
 
     #[test]
-    fn the_keys_that_an_error_names_are_those_that_are_read() {
+    fn error_key_lists_match_parsed_keys() {
         fn keys<T: DeserializeOwned>() -> Vec<String> {
             // serde names the existing fields in its error about an unknown one.
             let error = toml::from_str::<T>("'?' = 1").err().unwrap().to_string();
@@ -267,7 +267,7 @@ push = "main"
 
     proptest! {
         #[test]
-        fn whatever_is_mistaken_in_a_file_it_is_read_or_the_error_names_a_line_of_it(
+        fn mistaken_config_is_read_or_error_names_line(
             mistakes in vec((0..WHOLE.len(), 0..30_usize, select(&PIECES[..]), any::<bool>()), 1..4),
         ) {
             let mut text = WHOLE.to_owned();

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_is_what_a_ci_system_runs_for_and_never_what_is_proposed_for_it() {
+    fn ci_branch_is_known_only_for_branch_pushes() {
         let github = |event, name| {
             branch_of(&[
                 ("GITHUB_ACTIONS", "true"),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_for_pushing_are_two_and_all_others_are_branches() {
+    fn push_policy_is_never_always_or_branch() {
         assert_eq!("never".parse(), Ok(PushPolicy::Never));
         assert_eq!("always".parse(), Ok(PushPolicy::Always));
         assert_eq!("main".parse(), Ok(PushPolicy::Branch("main".to_owned())));

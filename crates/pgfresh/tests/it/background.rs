@@ -77,7 +77,7 @@ fn slots(scene: &Scene) -> usize {
 }
 
 #[test]
-fn all_who_ask_at_once_share_one_server_and_have_a_database_each() {
+fn parallel_clients_share_one_server() {
     for &user in User::all() {
         let scene = project(user);
         let children: Vec<Child> = (0..20)
@@ -97,7 +97,7 @@ fn all_who_ask_at_once_share_one_server_and_have_a_database_each() {
 }
 
 #[test]
-fn a_name_stands_for_the_same_database_until_it_is_released() {
+fn a_name_keeps_its_database_until_release() {
     let scene = project(User::Ourselves);
     let first = url(&scene, &["orders"]);
     assert!(first.ends_with("/orders"), "{first}");
@@ -133,7 +133,7 @@ fn a_name_stands_for_the_same_database_until_it_is_released() {
 }
 
 #[test]
-fn psql_without_a_name_has_a_database_that_is_gone_afterwards() {
+fn psql_without_a_name_gets_a_temporary_database() {
     let scene = project(User::Ourselves);
     let outcome =
         scene.run(["psql", "--", "-XAtc", "SELECT current_database() ~ '^fresh_', count(*) FROM one"]);
@@ -144,7 +144,7 @@ fn psql_without_a_name_has_a_database_that_is_gone_afterwards() {
 }
 
 #[test]
-fn what_a_holder_has_leased_ends_with_it_by_whatever_signal() {
+fn leases_end_with_their_holder_by_any_signal() {
     let scene = project(User::Ourselves);
     for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
         let mut command = scene.pgfresh(["serve", "--shared", "--json"]);
@@ -166,7 +166,7 @@ fn what_a_holder_has_leased_ends_with_it_by_whatever_signal() {
 }
 
 #[test]
-fn a_holder_that_waits_for_a_template_ends_by_a_signal() {
+fn a_signal_ends_a_waiting_holder() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     scene.write("pgfresh.toml", WAITING);
     scene.write("input", "");
@@ -181,7 +181,7 @@ fn a_holder_that_waits_for_a_template_ends_by_a_signal() {
 }
 
 #[test]
-fn holders_whose_input_ends_while_they_build_or_wait_end_with_the_setup() {
+fn holders_without_input_end_with_the_setup() {
     // Without inputs, the background server itself runs the setup.
     for inputs in ["inputs = [\"input\"]", ""] {
         let scene = Scene::with_empty_cache(User::Ourselves);
@@ -214,7 +214,7 @@ fn holders_whose_input_ends_while_they_build_or_wait_end_with_the_setup() {
 }
 
 #[test]
-fn it_goes_by_itself_when_nobody_has_been_there_for_a_while() {
+fn an_idle_server_ends_by_itself() {
     let scene = project(User::Ourselves);
     url(&scene, &["--idle", "2s"]);
     assert_eq!(slots(&scene), 1);
@@ -228,7 +228,7 @@ fn it_goes_by_itself_when_nobody_has_been_there_for_a_while() {
 }
 
 #[test]
-fn one_whose_slot_is_removed_goes_once_it_is_unused_and_leaves_the_next_one_alone() {
+fn an_unused_server_without_slot_ends_alone() {
     let scene = with_template(Scene::with_empty_cache(User::Ourselves));
     let first = url(&scene, &["--idle", "2s"]);
     let slot = asked(&scene).pop_first().unwrap();
@@ -246,7 +246,7 @@ fn one_whose_slot_is_removed_goes_once_it_is_unused_and_leaves_the_next_one_alon
 
 /// Simulates a person at a debugger, who needs longer than the server's idle time.
 #[test]
-fn it_stays_as_long_as_a_session_is_open_however_idle_that_is() {
+fn an_idle_open_session_keeps_the_server() {
     let open = |isolation: &str| {
         let scene = project(User::Ourselves);
         let url = format!("{}/mine", server_of(&url(&scene, &["--idle", "1s"])));
@@ -272,7 +272,7 @@ fn it_stays_as_long_as_a_session_is_open_however_idle_that_is() {
 }
 
 #[test]
-fn a_changed_template_has_another_server_and_the_former_goes_once_it_is_unused() {
+fn a_changed_template_replaces_the_server() {
     let scene = project(User::Ourselves);
     let (mut holder, former) = holder(&scene);
     scene.write("schema.sql", OTHER_SCHEMA);
@@ -296,7 +296,7 @@ fn a_changed_template_has_another_server_and_the_former_goes_once_it_is_unused()
 }
 
 #[test]
-fn who_goes_back_to_a_former_one_joins_it_again() {
+fn a_former_template_joins_its_server_again() {
     let scene = project(User::Ourselves);
     let (mut holder, former) = holder(&scene);
     scene.write("schema.sql", OTHER_SCHEMA);
@@ -313,7 +313,7 @@ fn who_goes_back_to_a_former_one_joins_it_again() {
 
 /// A former server ends when it has no client. A new request may come at that moment.
 #[test]
-fn who_goes_to_and_fro_between_templates_always_has_a_server() {
+fn alternating_templates_always_have_a_server() {
     let scene = project(User::Ourselves);
     let mut random = Random::new();
     for round in 0..rounds(8) {
@@ -326,7 +326,7 @@ fn who_goes_to_and_fro_between_templates_always_has_a_server() {
 }
 
 #[test]
-fn a_former_one_that_still_has_clients_is_stopped_too() {
+fn stop_ends_former_servers_with_clients() {
     let scene = project(User::Ourselves);
     let (mut holder, _) = holder(&scene);
     scene.write("schema.sql", OTHER_SCHEMA);
@@ -338,7 +338,7 @@ fn a_former_one_that_still_has_clients_is_stopped_too() {
 }
 
 #[test]
-fn a_killed_one_leaves_nothing_and_the_next_takes_its_place() {
+fn a_killed_server_is_replaced_without_leftovers() {
     let scene = project(User::Ourselves);
     let first = url(&scene, &[]);
     let about = fs::read_dir(scene.cache.join("servers")).unwrap().flatten().find_map(|entry| {
@@ -355,7 +355,7 @@ fn a_killed_one_leaves_nothing_and_the_next_takes_its_place() {
 }
 
 #[test]
-fn the_database_of_a_failed_test_outlives_its_run_until_it_is_stopped() {
+fn a_failed_tests_database_outlives_its_run() {
     for &user in User::all() {
         let scene = project(user);
         let fill =
@@ -403,7 +403,7 @@ const TESTS: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn each_kept_database_is_listed_with_its_test_however_that_is_called() {
+fn kept_databases_are_listed_with_any_test_name() {
     let scene = project(User::Ourselves);
     let name = "é/".repeat(5_000);
     let encoded = "%C3%A9%2F".repeat(5_000);
@@ -488,7 +488,7 @@ fn asked(scene: &Scene) -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn after_all_were_stopped_none_is_there_that_was_asked_for_before() {
+fn stop_all_ends_servers_that_are_starting() {
     const PROJECTS: usize = 4;
     let scene = Scene::with_empty_cache(User::Ourselves);
     assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
@@ -526,7 +526,7 @@ fn after_all_were_stopped_none_is_there_that_was_asked_for_before() {
 }
 
 #[test]
-fn who_waits_for_a_template_hears_of_a_stop_and_starts_nothing() {
+fn stop_ends_the_wait_for_a_template() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     scene.write("input", "");
     scene.write("pgfresh.toml", WAITING);
@@ -543,7 +543,7 @@ fn who_waits_for_a_template_hears_of_a_stop_and_starts_nothing() {
 }
 
 #[test]
-fn a_starter_that_is_killed_leaves_a_server_that_can_be_stopped() {
+fn a_killed_starter_leaves_a_stoppable_server() {
     let mut random = Random::new();
     let scene = Scene::with_empty_cache(User::Ourselves);
     assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
@@ -562,7 +562,7 @@ fn a_starter_that_is_killed_leaves_a_server_that_can_be_stopped() {
 }
 
 #[test]
-fn what_keeps_it_from_starting_is_said() {
+fn a_failed_start_prints_its_reason() {
     let scene = project(User::Ourselves);
     let outcome = scene.run(["url", "--template", "none", "--set", "shared_buffers=none"]);
     assert_eq!(outcome.code, Some(1), "{outcome}");
@@ -572,7 +572,7 @@ fn what_keeps_it_from_starting_is_said() {
 }
 
 #[test]
-fn whoever_comes_while_it_goes_finds_it_or_the_next_one() {
+fn clients_during_an_end_get_a_server() {
     let scene = project(User::Ourselves);
     // The server ends as soon as it can, again and again, while new clients come.
     for round in 0..rounds(4) {

@@ -50,7 +50,7 @@ fn left_in(place: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn of_a_fleet_with_a_remote_one_shard_builds() {
+fn one_shard_of_a_fleet_builds() {
     let scene = Scene::new(User::Ourselves);
     // On a busy machine, the benchmark takes longer than other tests.
     let words = ["bench", "fleet", "--shards", "2", "--seconds", "1", "--json"];
@@ -71,7 +71,7 @@ fn of_a_fleet_with_a_remote_one_shard_builds() {
 }
 
 #[test]
-fn every_way_to_clean_up_is_timed_on_every_major() {
+fn clean_up_methods_are_timed_on_every_major() {
     for major in majors() {
         let scene = Scene::new(User::Ourselves);
         let (disk, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
@@ -95,7 +95,7 @@ fn every_way_to_clean_up_is_timed_on_every_major() {
 }
 
 #[test]
-fn transactions_are_counted_on_every_server_with_one_two_and_three_clients() {
+fn transactions_are_counted_by_number_of_clients() {
     // The majors run at once, because each takes a second for each of 42 turns.
     thread::scope(|scope| {
         for major in some_of([MAJORS[0], MAJORS[2]]) {
@@ -143,7 +143,7 @@ fn starts_are_timed_beside_those_by_hand() {
 }
 
 #[test]
-fn resets_are_timed_for_each_number_of_tables_and_each_that_was_written_to() {
+fn resets_are_timed_by_number_of_tables() {
     for major in majors() {
         let (scene, postgres) = (Scene::new(User::Ourselves), postgres(major));
         let words =
@@ -163,7 +163,7 @@ fn resets_are_timed_for_each_number_of_tables_and_each_that_was_written_to() {
 }
 
 #[test]
-fn events_are_timed_one_by_one_and_the_running_average_is_that_of_the_batches() {
+fn the_running_average_equals_that_of_batches() {
     for major in majors() {
         let scene = Scene::new(User::Ourselves);
         let (disk, postgres) = (scene.directory.to_str().unwrap(), postgres(major));
@@ -189,7 +189,7 @@ fn events_are_timed_one_by_one_and_the_running_average_is_that_of_the_batches() 
 }
 
 #[test]
-fn a_server_that_was_there_is_left_as_it_was_and_its_password_is_not_told() {
+fn foreign_servers_and_passwords_stay_untouched() {
     let scene = Scene::new(User::Ourselves);
     let script = "\"$0\" bench events --batches 2 --batch 5 --json --target \"$DATABASE_URL\" >told; cat told; \
                   ! grep -q \"$PGPASSWORD\" told; \"$1\" -XAtqc \"SELECT 'schemas', count(*) FROM pg_namespace \
@@ -206,7 +206,7 @@ fn a_server_that_was_there_is_left_as_it_was_and_its_password_is_not_told() {
 }
 
 #[test]
-fn a_server_that_refuses_the_table_keeps_no_schema_either() {
+fn a_refused_table_leaves_no_schema() {
     let scene = Scene::new(User::Ourselves);
     let refuse = "CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no'; END$$; \
                   CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE PROCEDURE refuse()";
@@ -219,7 +219,7 @@ fn a_server_that_refuses_the_table_keeps_no_schema_either() {
 }
 
 #[test]
-fn a_target_that_this_build_does_not_know_is_said_to_be_so() {
+fn an_unknown_target_is_an_error() {
     let scene = Scene::new(User::Ourselves);
     let mut unknown =
         vec![("mysql://localhost", "expected durable, async, fast, postgresql://… or mongodb://…")];
@@ -277,7 +277,7 @@ fn a_suite_runs_on_three_servers_in_turn() {
 }
 
 #[test]
-fn a_suite_that_fails_is_shown_and_its_exit_code_is_ours() {
+fn a_failing_suite_determines_the_exit_code() {
     let scene = Scene::new(User::Ourselves);
     let outcome = scene.run(["bench", "suite", "--rounds", "1", "--", "sh", "-c", "echo the reason; exit 7"]);
     assert_eq!(outcome.code, Some(7), "{outcome}");
@@ -288,7 +288,7 @@ fn a_suite_that_fails_is_shown_and_its_exit_code_is_ours() {
 }
 
 #[test]
-fn a_signal_between_two_runs_of_a_suite_ends_it() {
+fn a_signal_between_runs_ends_the_benchmark() {
     let scene = Scene::new(User::Ourselves);
     let mut command = scene.pgfresh(["bench", "suite", "--rounds", "2", "--", "sh", "-c", "echo >>turns"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -302,7 +302,7 @@ fn a_signal_between_two_runs_of_a_suite_ends_it() {
 }
 
 #[test]
-fn files_have_the_finished_rounds_and_an_interrupt_shows_them() {
+fn an_interrupt_writes_the_finished_rounds() {
     for &user in User::all() {
         let scene = Scene::new(user);
         let (page, values) = (scene.directory.join("page.html"), scene.directory.join("values.csv"));
@@ -331,7 +331,7 @@ fn files_have_the_finished_rounds_and_an_interrupt_shows_them() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_an_error_before_anything_is_measured() {
+fn unwritable_files_fail_before_measurements() {
     let scene = Scene::new(User::Ourselves);
     let page = scene.directory.join("missing/page.html");
     let outcome = scene.run(["bench", "truncate", "--html", page.to_str().unwrap()]);
@@ -340,7 +340,7 @@ fn a_file_that_cannot_be_written_is_an_error_before_anything_is_measured() {
 }
 
 #[test]
-fn what_ends_before_the_first_round_shows_no_tables() {
+fn an_end_before_results_prints_no_tables() {
     let scene = Scene::new(User::Ourselves);
     for words in [["bench", "start"], ["doctor", "--quick"]] {
         let mut command = scene.pgfresh(words);

@@ -94,7 +94,7 @@ fn files_of_postgres_are_named_from_server_on() {
 
 /// A check that finds nothing proves nothing until it has found something.
 #[test]
-fn what_is_planted_is_found() {
+fn planted_violations_are_found() {
     let planted = tempfile::tempdir().unwrap();
     let folder = planted.path().join("storage/src");
     fs::create_dir_all(&folder).unwrap();

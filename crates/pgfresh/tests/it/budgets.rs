@@ -6,7 +6,7 @@ use crate::common::gateway::Gateway;
 use crate::common::{Scene, User, ground, on_every_major};
 
 on_every_major! {
-    a_record_has_what_the_clients_of_a_lease_have_run
+    a_record_has_the_statements_of_its_lease
     pipelined_and_copied_rows_are_counted
     a_reset_begins_another_test
 }
@@ -52,7 +52,7 @@ fn limits(seen: &Value) -> Vec<(&str, u64, u64)> {
         .collect()
 }
 
-fn a_record_has_what_the_clients_of_a_lease_have_run(major: u32) {
+fn a_record_has_the_statements_of_its_lease(major: u32) {
     for isolation in ["clone", "rollback"] {
         let gateway = start(major, &["--isolation", isolation]);
         let leased = lease(&gateway, &json!({ "name": "orders", "record": true }));
@@ -146,7 +146,7 @@ fn pipelined_and_copied_rows_are_counted(major: u32) {
 
 /// A query has its values in its text. The extended protocol then binds no values.
 #[test]
-fn values_in_the_text_make_an_n_plus_one_in_both_protocols() {
+fn literal_values_count_as_n_plus_one() {
     let gateway = start(15, &[]);
     for name in ["simple", "extended"] {
         lease(&gateway, &json!({ "name": name, "record": true }));
@@ -209,7 +209,7 @@ fn a_reset_begins_another_test(major: u32) {
 }
 
 #[test]
-fn a_session_may_ask_for_the_record_of_its_lease() {
+fn a_session_option_records_its_lease() {
     let gateway = start(15, &[]);
     let mut before = gateway.connect("orders", "").unwrap();
     before.rows("SELECT 1").unwrap();
@@ -229,7 +229,7 @@ fn a_session_may_ask_for_the_record_of_its_lease() {
 }
 
 #[test]
-fn a_leased_server_is_measured_and_several_sessions_at_once_are_one_test() {
+fn parallel_sessions_count_for_one_test() {
     let gateway = start(15, &[]);
     lease(&gateway, &json!({ "name": "orders", "isolation": "server", "record": true }));
     for _ in 0..2 {
@@ -282,7 +282,7 @@ fn run(scene: &Scene, budget: &str, script: &str) -> crate::common::Outcome {
 }
 
 #[test]
-fn a_run_tells_of_the_tests_beyond_their_budget_and_fails() {
+fn a_run_fails_with_its_exceeded_budgets() {
     let scene = Scene::new(User::Ourselves);
     let each = (1..=6).map(|number| format!("-c 'SELECT {number} AS one'")).collect::<Vec<_>>().join(" ");
     let script = format!(
@@ -306,7 +306,7 @@ fn a_run_tells_of_the_tests_beyond_their_budget_and_fails() {
 }
 
 #[test]
-fn who_ends_a_test_by_its_name_hears_of_it_and_the_run_does_not_tell_again() {
+fn an_exceeded_budget_is_reported_once() {
     let scene = Scene::new(User::Ourselves);
     let script = "PGFRESH reset one --test 'suite > first' 2>&1; SQL one -c 'SELECT 1'
         PGFRESH reset one --test 'suite > one' >&2; echo $?
@@ -325,7 +325,7 @@ fn who_ends_a_test_by_its_name_hears_of_it_and_the_run_does_not_tell_again() {
 }
 
 #[test]
-fn wrong_values_in_the_file_give_one_clear_error() {
+fn invalid_budgets_give_one_clear_error() {
     let scene = Scene::new(User::Ourselves);
     for (budget, error) in [
         ("statements = -1", "bad value for \"statements\": expected a number from 0 on"),

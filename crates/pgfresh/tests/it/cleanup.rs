@@ -138,7 +138,7 @@ fn after_sigkill_of_the_postmaster_and_of_pgfresh() {
 
 /// No process is left that could clean up at once. The next start or a sweep does, when the killed processes have ended.
 #[test]
-fn after_sigkill_of_the_guard_and_of_pgfresh_at_the_next_start() {
+fn after_sigkill_of_guard_and_pgfresh() {
     kill_at_random(|life| {
         let hit = guard_of(life.child.id()).is_some_and(|guard| guard.kill());
         life.signal(Signal::KILL);
@@ -265,7 +265,7 @@ fn after_the_lifeline_of_serve_was_closed() {
 }
 
 #[test]
-fn what_is_not_there_is_not_swept_and_not_made() {
+fn a_sweep_creates_no_directories() {
     let scene = Scene::new(User::Ourselves);
     let outcome = scene.run(["sweep", "--place", "./nope"]);
     assert!(outcome.code == Some(1) && outcome.stdout.is_empty(), "{outcome}");
@@ -277,7 +277,7 @@ fn what_is_not_there_is_not_swept_and_not_made() {
 }
 
 #[test]
-fn the_check_by_hand_shows_run_directories_and_neither_a_cache_nor_its_notes() {
+fn the_manual_check_shows_only_run_directories() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let page = fs::read_to_string(root.join("docs/cleanup.md")).unwrap();
     let command = page.lines().find(|line| line.starts_with("find ")).unwrap();

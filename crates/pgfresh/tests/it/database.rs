@@ -44,7 +44,7 @@ fn one(session: &mut AdminConnection, sql: &str) -> String {
 const SETUP: &str = "CREATE TABLE item (id int PRIMARY KEY, name text); INSERT INTO item VALUES (1, 'one')";
 
 #[test]
-fn every_name_is_a_copy_of_its_own_and_stays_the_same_as_long_as_somebody_is_in_it() {
+fn each_name_keeps_its_copy_during_sessions() {
     let fixture = fixture(SETUP);
     let (mut one_session, one_guard) = fixture.connect("one").unwrap();
     let (mut other_session, _other) = fixture.connect("other").unwrap();
@@ -60,7 +60,7 @@ fn every_name_is_a_copy_of_its_own_and_stays_the_same_as_long_as_somebody_is_in_
 }
 
 #[test]
-fn settings_owner_grants_and_comment_of_the_template_hold_in_its_copies() {
+fn copies_have_the_templates_database_properties() {
     let fixture = fixture(
         "CREATE ROLE boss; ALTER DATABASE app OWNER TO boss; ALTER DATABASE app SET work_mem = '7MB'; \
          CREATE ROLE guest LOGIN; ALTER ROLE guest IN DATABASE app SET work_mem = '9MB'; \
@@ -81,7 +81,7 @@ fn settings_owner_grants_and_comment_of_the_template_hold_in_its_copies() {
 }
 
 #[test]
-fn databases_made_and_dropped_by_sql_are_what_plain_postgres_makes_of_them() {
+fn sql_creates_and_drops_plain_databases() {
     let fixture = fixture(SETUP);
     fixture.admin("CREATE DATABASE by_sql");
     let (mut session, guard) = fixture.connect("by_sql").unwrap();
@@ -97,7 +97,7 @@ fn databases_made_and_dropped_by_sql_are_what_plain_postgres_makes_of_them() {
 }
 
 #[test]
-fn a_release_with_sessions_in_it_is_no_reason_not_to_recycle() {
+fn a_release_with_sessions_permits_recycling() {
     let fixture = fixture(SETUP);
     // pgfresh has read the template when a copy is ready.
     while fixture.leases.status().ready[0].1 == 0 {
@@ -126,7 +126,7 @@ fn a_release_with_sessions_in_it_is_no_reason_not_to_recycle() {
 }
 
 #[test]
-fn many_at_once_get_one_each_and_the_same_name_only_once() {
+fn parallel_leases_get_one_database_per_name() {
     let fixture = fixture(SETUP);
     std::thread::scope(|scope| {
         for worker in 0..8 {
@@ -165,7 +165,7 @@ fn names_and_templates_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn what_a_test_changes_for_all_others_is_named_with_its_database() {
+fn changes_of_shared_objects_name_their_database() {
     let fixture = fixture(SETUP);
     let (mut session, guard) = fixture.connect("innocent").unwrap();
     session.query("INSERT INTO item VALUES (2)").unwrap();
@@ -194,7 +194,7 @@ fn what_a_test_changes_for_all_others_is_named_with_its_database() {
 }
 
 #[test]
-fn a_snapshot_is_a_template_of_what_a_database_holds_now() {
+fn a_snapshot_has_the_databases_current_content() {
     let fixture = fixture(SETUP);
     fixture.leases.lease(Isolation::Clone, Some("source"), None).unwrap();
     let (mut session, guard) = fixture.connect("source").unwrap();
@@ -210,7 +210,7 @@ fn a_snapshot_is_a_template_of_what_a_database_holds_now() {
 }
 
 #[test]
-fn a_snapshot_has_what_hangs_on_its_database_elsewhere() {
+fn a_snapshot_has_its_databases_shared_rows() {
     let fixture = fixture(SETUP);
     fixture.leases.lease(Isolation::Clone, Some("source"), None).unwrap();
     let (mut session, guard) = fixture.connect("source").unwrap();
@@ -238,7 +238,7 @@ fn a_snapshot_has_what_hangs_on_its_database_elsewhere() {
 }
 
 #[test]
-fn a_database_that_admits_nobody_and_has_a_prepared_transaction_is_dropped() {
+fn closed_databases_with_prepared_transactions_are_dropped() {
     let settings = vec![("max_prepared_transactions".to_owned(), "8".to_owned())];
     let options = ServerOptions { settings, ..ServerOptions::default() };
     let fixture = LeaseFixture::new(options, SETUP, Duration::ZERO, false);
@@ -255,7 +255,7 @@ fn a_database_that_admits_nobody_and_has_a_prepared_transaction_is_dropped() {
 }
 
 #[test]
-fn a_name_that_is_made_up_is_none_that_sql_has_taken() {
+fn generated_names_avoid_names_of_sql() {
     let fixture = fixture(SETUP);
     let next = |fixture: &LeaseFixture| {
         let (name, _) = fixture.leases.lease(Isolation::Clone, None, None).unwrap();

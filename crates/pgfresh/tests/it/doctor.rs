@@ -57,7 +57,7 @@ fn every_layer_is_told_with_its_evidence() {
 }
 
 #[test]
-fn the_report_has_any_format_and_is_refused_before_anything_is_measured() {
+fn invalid_report_formats_fail_before_measurements() {
     let scene = Scene::new(User::Ourselves);
     let here = scene.directory.to_str().unwrap();
     let outcome = scene
@@ -98,7 +98,7 @@ fn memory_is_called_memory() {
 }
 
 #[test]
-fn a_drive_that_gets_no_flush_lies_and_one_that_is_too_quick_is_not_believed() {
+fn drives_without_real_flushes_are_reported() {
     let scene = Scene::new(User::Ourselves);
     let root = scene.directory.join("machine");
     let drive = [
@@ -126,7 +126,7 @@ fn a_drive_that_gets_no_flush_lies_and_one_that_is_too_quick_is_not_believed() {
 }
 
 #[test]
-fn a_suite_is_watched_on_every_major_and_its_waits_are_named() {
+fn a_suites_waits_are_named_on_every_major() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     let naps = "SELECT pg_sleep(0.2) FROM generate_series(1, 10)";
@@ -151,7 +151,7 @@ fn a_suite_is_watched_on_every_major_and_its_waits_are_named() {
 }
 
 #[test]
-fn a_profile_that_was_made_before_stands_for_the_suite() {
+fn an_earlier_profile_replaces_the_suite() {
     let scene = Scene::new(User::Ourselves);
     let (place, file) = (scene.directory.to_str().unwrap(), scene.directory.join("profile.json"));
     let file = file.to_str().unwrap();
@@ -182,7 +182,7 @@ fn remedies_are_tried_in_turn() {
 }
 
 #[test]
-fn a_soak_is_drawn_with_the_temperature_below_and_ends_when_told() {
+fn a_soak_shows_temperatures_until_interrupted() {
     let scene = Scene::new(User::Ourselves);
     let root = scene.directory.join("machine");
     let drive = [("queue/write_cache", "write back"), ("device/hwmon/hwmon0/temp1_input", "41850")];
@@ -226,7 +226,7 @@ fn findings(diagnosis: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_server_that_is_not_ours_is_read_on_every_major() {
+fn foreign_servers_are_read_on_every_major() {
     let scene = Scene::new(User::Ourselves);
     for major in majors() {
         let postgres = postgres(major);
@@ -241,7 +241,7 @@ fn a_server_that_is_not_ours_is_read_on_every_major() {
 }
 
 #[test]
-fn a_server_that_is_not_ours_is_not_changed() {
+fn foreign_servers_stay_unchanged() {
     let scene = Scene::new(User::Ourselves);
     let (program, psql) = (ground::program().display(), ground::psql());
     // The list has every relation, function, setting and role.
@@ -257,7 +257,7 @@ fn a_server_that_is_not_ours_is_not_changed() {
 }
 
 #[test]
-fn somebody_who_may_little_is_told_what_he_may() {
+fn users_with_few_rights_get_a_report() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     let script = format!("{psql} -Xqc 'CREATE ROLE little' \"$URL\"\nexport PGOPTIONS='-c role=little'");
@@ -285,7 +285,7 @@ fn without_an_installation_the_disk_is_still_examined() {
 }
 
 #[test]
-fn a_suite_without_its_template_is_an_error_after_what_could_be_said() {
+fn a_missing_template_fails_after_the_report() {
     let scene = Scene::new(User::Ourselves);
     let place = scene.directory.to_str().unwrap();
     scene.write("pgfresh.toml", "[template]\nsetup = \"exit 3\"\ninputs = \"pgfresh.toml\"\n");
@@ -296,7 +296,7 @@ fn a_suite_without_its_template_is_an_error_after_what_could_be_said() {
 }
 
 #[test]
-fn what_cannot_be_written_to_is_an_error_that_says_so() {
+fn an_unwritable_place_is_an_error() {
     let scene = Scene::new(User::Ourselves);
     let missing = scene.directory.join("missing");
     let outcome = scene.run(["doctor", missing.to_str().unwrap()]);
@@ -308,7 +308,7 @@ fn what_cannot_be_written_to_is_an_error_that_says_so() {
 }
 
 #[test]
-fn a_suite_that_cannot_be_run_is_an_error_and_no_finding() {
+fn an_unrunnable_suite_is_an_error() {
     let scene = Scene::new(User::Ourselves);
     let place = scene.place.to_str().unwrap();
     let outcome = scene.run(["doctor", "--quick", "--suite", "pytst -q", place]);

@@ -50,7 +50,7 @@ fn nameless() -> [&'static str; 6] {
 }
 
 #[test]
-fn a_user_without_a_name_has_servers_of_every_major() {
+fn nameless_users_get_servers_of_every_major() {
     if !is_root() {
         eprintln!("Only root can be another user: not tested.");
         return;
@@ -72,7 +72,7 @@ fn a_user_without_a_name_has_servers_of_every_major() {
 }
 
 #[test]
-fn a_user_without_a_name_or_a_home_has_a_server_brought_by_npm() {
+fn nameless_homeless_users_get_npm_servers() {
     if !is_root() {
         eprintln!("Only root can be another user: not tested.");
         return;
@@ -106,7 +106,7 @@ fn a_missing_proc_is_named_with_a_remedy() {
 }
 
 /// Checks that a low limit gives a server, or one error that names the limit.
-fn assert_served_or_told(
+fn assert_server_or_error(
     scene: &Scene,
     user: &[&str],
     limit: &str,
@@ -137,7 +137,7 @@ fn assert_served_or_told(
 }
 
 #[test]
-fn however_few_processes_and_files_a_user_may_have_there_is_a_server_or_an_error() {
+fn low_limits_give_a_server_or_an_error() {
     if !is_root() {
         eprintln!("Only root can be another user: not tested.");
         return;
@@ -146,8 +146,8 @@ fn however_few_processes_and_files_a_user_may_have_there_is_a_server_or_an_error
     // All processes of this user belong to this test.
     let user = ["setpriv", "--reuid", LONELY, "--regid", LONELY, "--clear-groups"];
     assert_says(&shell(&scene, &user, "\"$PGFRESH\" run -- echo reached"), "reached");
-    assert_served_or_told(&scene, &user, "nproc", 1..=48, "ulimit -u");
-    assert_served_or_told(&scene, &user, "nofile", 3..=128, "ulimit -n");
+    assert_server_or_error(&scene, &user, "nproc", 1..=48, "ulimit -u");
+    assert_server_or_error(&scene, &user, "nofile", 3..=128, "ulimit -n");
 }
 
 /// Runs its arguments in a user namespace that forbids further ones, as in most containers.
@@ -164,7 +164,7 @@ exit $code
 "#;
 
 #[test]
-fn a_user_without_a_name_or_namespaces_is_told_what_to_do_until_there_is_an_image() {
+fn nameless_users_without_namespaces_get_a_hint() {
     if !is_root() {
         eprintln!("Only root can be another user: not tested.");
         return;
@@ -188,7 +188,7 @@ fn a_user_without_a_name_or_namespaces_is_told_what_to_do_until_there_is_an_imag
 }
 
 #[test]
-fn root_of_a_namespace_without_other_users_has_servers() {
+fn root_of_a_namespace_gets_servers() {
     let majors = if is_root() { majors() } else { vec![15] };
     for major in majors {
         let scene = open_scene();
@@ -223,7 +223,7 @@ fn odd_modes(root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn whatever_the_mask_files_have_modes_of_their_own_and_commands_have_the_mask() {
+fn only_commands_use_the_users_umask() {
     for &user in User::all() {
         for mask in some_of(["0000", "0022", "0077", "0777"]) {
             let scene = Scene::with_empty_cache(user);
@@ -254,7 +254,7 @@ fn whatever_the_mask_files_have_modes_of_their_own_and_commands_have_the_mask() 
 }
 
 #[test]
-fn whatever_the_mask_what_is_brought_is_written_by_its_owner_and_read_by_the_server() {
+fn downloads_are_readable_under_any_umask() {
     for &user in User::all() {
         for mask in some_of(["0000", "0277"]) {
             let scene = Scene::with_empty_cache(user);
@@ -269,7 +269,7 @@ fn whatever_the_mask_what_is_brought_is_written_by_its_owner_and_read_by_the_ser
 }
 
 #[test]
-fn a_low_soft_limit_of_open_files_is_raised_for_us_and_the_server_alone() {
+fn the_file_limit_rises_except_for_commands() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     let outcome = shell(&scene, &[], "ulimit -Sn 64; exec \"$PGFRESH\" run -- sh -c 'ulimit -n'");
     assert_says(&outcome, "64");
@@ -284,7 +284,7 @@ fn state_directory(scene: &Scene) -> PathBuf {
 }
 
 #[test]
-fn a_cache_that_can_only_be_read_is_enough_if_it_has_the_image() {
+fn a_read_only_cache_with_image_suffices() {
     for &user in User::all().iter().filter(|user| !is_root() || **user != User::Ourselves) {
         let scene = Scene::with_empty_cache(user);
         scene.write("input", "");
@@ -382,7 +382,7 @@ fn paths_need_not_be_text_but_the_place() {
 }
 
 #[test]
-fn what_is_called_as_the_configuration_and_cannot_be_read_is_an_error() {
+fn an_unreadable_configuration_is_an_error() {
     let make: [fn(&Path) -> std::io::Result<()>; 2] =
         [|path| fs::create_dir(path), |path| std::os::unix::fs::symlink("nowhere", path)];
     for make in make {
@@ -409,7 +409,7 @@ fn ps_calls_it_by_its_name() {
 }
 
 #[test]
-fn commands_and_setups_find_the_programs_of_the_server_behind_those_of_the_user() {
+fn path_ends_with_the_servers_programs() {
     let scene = Scene::new(User::Ourselves);
     let bin = postgres(18);
     let own = scene.write_program("own/pg_ctl", ":");
@@ -441,7 +441,7 @@ fn pages_of_a_statement(major: u32, variables: &[(&str, &str)]) -> u32 {
 }
 
 #[test]
-fn a_process_of_the_server_keeps_its_memory_for_the_next_statement_unless_told() {
+fn backends_keep_memory_between_statements() {
     for major in majors() {
         assert_eq!(pages_of_a_statement(major, &[]), 0, "PostgreSQL {major}");
     }
@@ -449,7 +449,7 @@ fn a_process_of_the_server_keeps_its_memory_for_the_next_statement_unless_told()
 }
 
 #[test]
-fn no_proxy_is_asked_for_a_server_on_this_machine() {
+fn local_servers_are_reached_without_a_proxy() {
     let scene = Scene::new(User::Ourselves);
     let ask = |arguments: &[&str]| {
         let mut command = scene.pgfresh(arguments);

@@ -109,7 +109,7 @@ fn a_command_that_cannot_be_run() {
 }
 
 #[test]
-fn a_psql_that_cannot_be_run_leaves_no_lease() {
+fn an_unrunnable_psql_leaves_no_lease() {
     let scene = Scene::new(User::Ourselves);
     let bin = installation(&scene, &format!("exec {}/postgres \"$@\"", real_bin().display()));
     let psql = scene.write("stub/psql", "#!/missing\n");
@@ -166,7 +166,7 @@ fn variables_that_cannot_be_filled_in() {
 
 /// The error names the variable that the user must correct.
 #[test]
-fn a_wrong_value_of_a_variable_is_called_that() {
+fn errors_name_variables_with_invalid_values() {
     let scene = Scene::new(User::Ourselves);
     let said = |variable: &str, value: &str, words: &[&str]| {
         let mut command = scene.pgfresh(words);
@@ -279,7 +279,7 @@ fn traitor(script: &str) -> String {
 }
 
 #[test]
-fn a_crash_at_boot_is_reported_with_the_servers_last_words() {
+fn a_crash_at_boot_shows_the_log() {
     check_installation(
         &traitor("echo 'LOG:  starting'; echo 'FATAL:  could not boot'; exit 1"),
         "pgfresh: could not start server: postmaster ended with exit status: 1
@@ -472,7 +472,7 @@ fn a_cache_that_others_can_write_in() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_told_of_and_the_command_goes_on() {
+fn a_commands_lost_server_is_reported() {
     let scene = Scene::new(User::Ourselves);
     let ask = format!("{} -XAtqc \"SELECT pg_read_file('postmaster.pid')\"", ground::psql());
     let script = format!("kill -9 $({ask} | head -n 1); cat; exit 5");
@@ -491,7 +491,7 @@ fn a_server_that_goes_away_is_told_of_and_the_command_goes_on() {
 }
 
 #[test]
-fn serve_ends_with_an_error_when_its_server_goes_away() {
+fn serve_fails_when_its_server_ends() {
     let scene = Scene::new(User::Ourselves);
     let mut command = scene.pgfresh(["serve", "--json"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -515,7 +515,7 @@ fn serve_ends_with_an_error_when_its_server_goes_away() {
 }
 
 #[test]
-fn what_failed_is_kept_when_asked_for_until_it_is_swept() {
+fn keep_leaves_failed_servers_until_a_sweep() {
     let scene = Scene::new(User::Ourselves);
     let outcome = scene.run(["run", "--quiet", "--keep", "--", "sh", "-c", "exit 3"]);
     let said = outcome.stderr.strip_prefix("pgfresh: kept log and data in \"").unwrap();
@@ -535,7 +535,7 @@ fn what_failed_is_kept_when_asked_for_until_it_is_swept() {
 }
 
 #[test]
-fn a_cache_where_no_directory_can_be_made_is_an_error() {
+fn an_unwritable_cache_is_an_error() {
     check(
         &["template", "list", "--cache", "/proc/x"],
         1,
@@ -545,7 +545,7 @@ fn a_cache_where_no_directory_can_be_made_is_an_error() {
 
 /// Both commands work in a shell as pgfresh prints them, with `--place` and `--cache` if necessary.
 #[test]
-fn what_was_kept_is_opened_and_removed_by_the_commands_that_are_named() {
+fn printed_commands_open_and_remove_kept_servers() {
     for &user in User::all() {
         let scene = Scene::new(user);
         let place = scene.directory.join("it's here");

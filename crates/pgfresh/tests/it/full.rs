@@ -7,7 +7,7 @@ use crate::common::gateway::Gateway;
 use crate::common::on_every_major;
 
 on_every_major! {
-    as_many_clients_as_promised_have_a_session_and_leases_can_be_changed_all_the_same
+    leases_can_change_on_a_full_server
     clients_in_any_isolation_leave_room_for_pgfresh
 }
 
@@ -41,7 +41,7 @@ fn assert_is_full(error: &SqlError, sessions: usize) {
     assert_eq!(error.message, "sorry, too many clients already", "of {sessions}");
 }
 
-fn as_many_clients_as_promised_have_a_session_and_leases_can_be_changed_all_the_same(major: u32) {
+fn leases_can_change_on_a_full_server(major: u32) {
     let gateway = Gateway::start(major, TEMPLATE, &["--linger", "60s"]);
     for name in ["empty", "source", "over"] {
         gateway.connect(name, "").unwrap().rows("INSERT INTO t VALUES (1)").unwrap();

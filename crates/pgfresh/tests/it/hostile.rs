@@ -250,7 +250,7 @@ impl Case {
 }
 
 #[test]
-fn whatever_sql_puts_in_the_place_of_a_servers_files_nobody_else_is_harmed() {
+fn replaced_server_files_harm_no_other_user() {
     if !is_root() {
         // For other users, the server runs as the user of pgfresh: SQL can do no more than that user.
         return;
@@ -276,7 +276,7 @@ fn whatever_sql_puts_in_the_place_of_a_servers_files_nobody_else_is_harmed() {
 
 /// Attacks that once succeeded, on the folder of databases, the log and the lock.
 #[test]
-fn the_folder_of_databases_the_log_and_the_lock_may_be_links() {
+fn links_in_place_of_files_are_harmless() {
     if !is_root() {
         return;
     }
@@ -297,7 +297,7 @@ fn the_folder_of_databases_the_log_and_the_lock_may_be_links() {
 }
 
 #[test]
-fn a_program_that_a_setup_leaves_running_keeps_nobody_waiting() {
+fn programs_left_by_setups_cause_no_wait() {
     for &user in User::all() {
         let scene = Scene::new(user);
         scene.write("setup.sql", "COPY (SELECT 1) TO PROGRAM 'cat >/dev/null; sleep 1000 >&- 2>&- &'");
@@ -308,7 +308,7 @@ fn a_program_that_a_setup_leaves_running_keeps_nobody_waiting() {
 }
 
 #[test]
-fn what_an_ordinary_user_takes_away_from_itself_is_removed_nevertheless() {
+fn directories_without_permissions_are_removed() {
     for &user in User::all() {
         let scene = Scene::new(user);
         let sql = "COPY (SELECT 1) TO PROGRAM 'mkdir -p global/x/y; chmod 0 global/x/y global/x base'";

@@ -107,7 +107,7 @@ fn psql(url: &str, sql: &str) -> String {
 }
 
 #[test]
-fn a_lease_may_be_a_whole_server_that_is_restarted_stopped_and_crashed() {
+fn leased_servers_restart_stop_and_crash() {
     let serve = start();
     let leased = serve.lease(&json!({ "name": "mine", "isolation": "server" }));
     let (url, socket) = (leased["url"].as_str().unwrap(), leased["socket_url"].as_str().unwrap());
@@ -176,7 +176,7 @@ fn a_database_is_leased_reset_kept_and_released() {
 }
 
 #[test]
-fn a_lease_that_was_released_is_no_longer_its_holders() {
+fn released_leases_leave_their_holder() {
     let serve = start();
     let (holding, holder) = serve.hold();
     for name in ["orders", "last"] {
@@ -194,7 +194,7 @@ fn a_lease_that_was_released_is_no_longer_its_holders() {
 
 /// Some clients close their sending direction, such as `printf … | nc -N`.
 #[test]
-fn a_client_that_says_nothing_more_gets_its_answers_and_holds_what_it_has() {
+fn half_closed_clients_keep_their_leases() {
     let serve = start();
     let token = format!("Authorization: Bearer {}", serve.secret());
     let rest = |mut stream: TcpStream| {
@@ -240,7 +240,7 @@ fn a_client_that_says_nothing_more_gets_its_answers_and_holds_what_it_has() {
 
 /// The lease of a client that has ended would take its room until the server ends.
 #[test]
-fn a_client_that_leaves_more_unread_than_one_request_is_seen_to_leave() {
+fn disconnects_with_unread_requests_are_noticed() {
     let serve = start();
     let (mut holding, holder) = serve.hold();
     serve.lease(&json!({ "name": "held", "holder": holder }));
@@ -252,7 +252,7 @@ fn a_client_that_leaves_more_unread_than_one_request_is_seen_to_leave() {
 }
 
 #[test]
-fn a_lease_whose_holder_ends_while_it_waits_is_released() {
+fn leases_of_ended_holders_are_released() {
     let serve = start();
     let (holding, holder) = serve.hold();
     let token = format!("Authorization: Bearer {}", serve.secret());
@@ -270,7 +270,7 @@ fn a_lease_whose_holder_ends_while_it_waits_is_released() {
 }
 
 #[test]
-fn a_database_tells_its_last_statements_where_those_of_failed_tests_are_kept() {
+fn keep_failed_records_last_statements() {
     let serve = Serve::at(Scene::new(User::Ourselves), ["--keep-failed"]);
     let look = |name: &str| serve.call(&format!("GET /v1/databases/{name}"), &Value::Null);
     let run = |answer: &Answer| -> Vec<String> {
@@ -314,7 +314,7 @@ fn a_database_tells_its_last_statements_where_those_of_failed_tests_are_kept() {
 }
 
 #[test]
-fn wrong_wishes_are_refused_in_words() {
+fn invalid_requests_get_clear_errors() {
     let serve = start();
     serve.lease(&json!({ "name": "leased" }));
     for (request, body, status, code) in [
@@ -421,7 +421,7 @@ fn integresql_is_spoken_as_its_clients_know_it() {
 
 /// A connection pool opens connections again, also after its test has returned the database.
 #[test]
-fn who_comes_late_to_a_database_of_integresql_gets_no_copy_of_another_template() {
+fn late_integresql_clients_get_the_same_template() {
     let serve = start();
     let ask = |request: &str, body: &str| serve.ask(&request.replace('~', "/api/v1/templates"), &[], body);
     let named =
@@ -458,7 +458,7 @@ fn who_comes_late_to_a_database_of_integresql_gets_no_copy_of_another_template()
 
 /// Only one of the requests ends the lease; the next client may have the database already when the others come.
 #[test]
-fn a_test_database_that_several_give_back_at_once_is_given_back_once() {
+fn parallel_returns_release_a_database_once() {
     let serve = start();
     let ask = |request: &str, body: &str| serve.ask(&request.replace('~', "/api/v1/templates"), &[], body);
     assert_eq!(ask("POST ~", r#"{"hash":"once"}"#).status, 200);
@@ -476,7 +476,7 @@ fn a_test_database_that_several_give_back_at_once_is_given_back_once() {
 }
 
 #[test]
-fn who_waits_for_an_integresql_template_hears_that_it_was_discarded() {
+fn discarding_an_integresql_template_ends_waits() {
     let serve = start();
     assert_eq!(serve.ask("POST /api/v1/templates", &[], r#"{"hash":"0c12"}"#).status, 200);
     thread::scope(|scope| {
@@ -489,7 +489,7 @@ fn who_waits_for_an_integresql_template_hears_that_it_was_discarded() {
 }
 
 #[test]
-fn the_status_comes_once_and_each_second_and_for_prometheus() {
+fn status_has_json_events_and_prometheus_metrics() {
     let serve = start();
     serve.lease(&json!({ "name": "shop" }));
     let status = serve.call("GET /v1/status", &Value::Null).json();
@@ -566,7 +566,7 @@ fn integresql_is_for_programs_of_the_same_user() {
 
 /// pgfresh reads a body that it ignores, because the next request follows on the same connection.
 #[test]
-fn a_connection_goes_on_after_a_body_that_integresql_has_no_use_for() {
+fn connections_survive_unused_request_bodies() {
     let serve = start();
     let mut stream = TcpStream::connect(serve.address()).unwrap();
     stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();

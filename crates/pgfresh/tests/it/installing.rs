@@ -35,7 +35,7 @@ fn run_with_own_programs(scene: &Scene, arguments: &[&str]) -> Outcome {
 }
 
 #[test]
-fn a_major_that_is_not_there_is_brought_once_and_used() {
+fn a_missing_major_is_downloaded_once() {
     for &user in User::all() {
         let scene = Scene::with_empty_cache(user);
         let version = || {
@@ -59,7 +59,7 @@ fn a_major_that_is_not_there_is_brought_once_and_used() {
 
 /// Each planted file appends its name to another file when a program runs or loads it.
 #[test]
-fn nothing_of_the_project_is_run_to_bring_one() {
+fn downloads_run_no_files_of_the_project() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     let traces = scene.directory.join("traces");
     let trap = |name: &str| format!("open({:?}, 'a').write('{name}\\n')\n", traces.to_str().unwrap());
@@ -94,7 +94,7 @@ fn nothing_of_the_project_is_run_to_bring_one() {
 }
 
 #[test]
-fn a_client_whose_pgfresh_is_killed_ends_with_it_and_leaves_nothing() {
+fn killed_downloads_leave_nothing() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     let download = "while [ \"$1\" != --pack-destination ]; do shift; done; touch \"$2/half\" \"$HOME/begun\"; sleep 600; exit 1";
     let answers = "[ \"$1\" = --version ] && exit 0";
@@ -111,7 +111,7 @@ fn a_client_whose_pgfresh_is_killed_ends_with_it_and_leaves_nothing() {
 }
 
 #[test]
-fn a_client_that_fails_is_quoted_and_leaves_nothing() {
+fn failed_downloads_quote_the_tool() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     scene.write_program("bin/npm", "[ \"$1\" = --version ] && exit 0; echo 'npm error: no line' >&2; exit 1");
     let outcome = run_with_own_programs(&scene, &["run", "--postgres", MAJOR, "--", "true"]);
@@ -132,7 +132,7 @@ fn a_client_that_fails_is_quoted_and_leaves_nothing() {
 
 /// The registry serves another file under the right name and version.
 #[test]
-fn another_file_than_the_pinned_one_is_neither_unpacked_nor_run() {
+fn files_with_another_digest_are_refused() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     scene.write_program(
         "bin/npm",

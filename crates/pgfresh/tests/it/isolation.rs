@@ -13,7 +13,7 @@ fn variables(text: &str) -> BTreeMap<&str, &str> {
 }
 
 #[test]
-fn the_command_finds_its_server_by_the_usual_variables_and_no_other() {
+fn the_command_gets_only_its_servers_variables() {
     for &user in User::all() {
         let scene = Scene::new(user);
         let mut command = scene.pgfresh(["run", "--", "env", "-0"]);
@@ -47,7 +47,7 @@ fn variables_and_url_lead_to_the_same_server() {
 }
 
 #[test]
-fn whatever_env_asks_for_is_filled_in() {
+fn env_placeholders_are_filled_in() {
     let scene = Scene::new(User::Ourselves);
     let options = [
         "run",
@@ -101,7 +101,7 @@ fn show(scene: &Scene, options: &[&str], names: &[&str]) -> String {
 }
 
 #[test]
-fn every_major_starts_and_is_fast_or_durable_as_asked() {
+fn every_major_starts_with_both_presets() {
     const NAMES: [&str; 6] =
         ["fsync", "synchronous_commit", "full_page_writes", "jit", "listen_addresses", "data_checksums"];
     for &user in User::all() {
@@ -141,7 +141,7 @@ fn the_last_word_on_a_setting_wins() {
 
 /// The server writes the name or the value of some in another way.
 #[test]
-fn a_setting_may_be_spelled_in_any_way_that_the_server_takes() {
+fn settings_accept_every_spelling_of_the_server() {
     for (asked, effective) in [
         ("timezone=utc", "UTC"),
         ("TimeZone=europe/berlin", "Europe/Berlin"),
@@ -159,7 +159,7 @@ fn a_setting_may_be_spelled_in_any_way_that_the_server_takes() {
 
 /// Sorting, case and words are equal for all users, whatever the machine's locale and time zone.
 #[test]
-fn locale_encoding_and_time_zone_are_the_same_everywhere() {
+fn locale_encoding_and_time_zone_are_fixed() {
     const SQL: &str = "SELECT concat_ws('|', current_setting('server_encoding'), current_setting('TimeZone'),
         current_setting('log_timezone'), current_setting('DateStyle'), current_setting('lc_messages'),
         current_setting('lc_monetary'), current_setting('lc_numeric'), current_setting('lc_time'),
@@ -206,7 +206,7 @@ fn unicode_works_in_names_and_values() {
 
 /// Each run writes its number, waits until all have written, and reads.
 #[test]
-fn runs_at_the_same_time_do_not_see_each_other() {
+fn parallel_runs_are_independent() {
     const RUNS: usize = 4;
     let scenes: Vec<_> = (0..RUNS).map(|run| Scene::new(User::all()[run % User::all().len()])).collect();
     let psql = ground::psql();
@@ -253,7 +253,7 @@ fn every_run_begins_afresh() {
 }
 
 #[test]
-fn the_server_is_in_a_private_directory_at_its_place() {
+fn servers_live_in_private_directories() {
     for &user in User::all() {
         let scene = Scene::new(user);
         let psql = ground::psql();
@@ -283,7 +283,7 @@ fn psql_opens_a_database_by_any_name() {
 }
 
 #[test]
-fn serve_says_where_it_is_in_one_line_and_ends_with_its_input() {
+fn serve_prints_its_url_and_ends_with_input() {
     for &user in User::all() {
         let scene = Scene::new(user);
         let mut command = scene.pgfresh(["serve", "--json"]);

@@ -44,7 +44,7 @@ fn kept(scene: &Scene) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_test_that_fails_again_and_again_leaves_one_database_and_the_oldest_make_room() {
+fn kept_databases_are_bounded() {
     let scene = project();
     scene.write("pgfresh.toml", "[template]\nsql = \"schema.sql\"\n[postgres]\nspace = \"150MB\"\n");
     for _ in 0..3 {
@@ -61,7 +61,7 @@ fn a_test_that_fails_again_and_again_leaves_one_database_and_the_oldest_make_roo
 
 /// The data of a rollback lease are in a transaction that ends with it, whatever other requests do with the name at that time.
 #[test]
-fn what_a_failed_test_has_in_a_transaction_is_released() {
+fn failed_rollback_leases_are_released() {
     let gateway = Gateway::start(15, "", &["--keep-failed"]);
     let lease = || {
         for _ in 0..60 {
@@ -85,7 +85,7 @@ fn what_a_failed_test_has_in_a_transaction_is_released() {
 }
 
 #[test]
-fn who_is_refused_for_databases_of_failed_tests_hears_of_them() {
+fn refusals_name_the_kept_databases() {
     let scene = project();
     scene.write("pgfresh.toml", "[template]\nsql = \"schema.sql\"\n[postgres]\nspace = \"64MB\"\n");
     fail(&scene, "one");
@@ -102,7 +102,7 @@ fn who_is_refused_for_databases_of_failed_tests_hears_of_them() {
 }
 
 #[test]
-fn a_kept_database_that_is_released_is_known_no_more() {
+fn released_kept_databases_are_forgotten() {
     let scene = project();
     fail(&scene, "one");
     fail(&scene, "two");
@@ -120,7 +120,7 @@ fn a_kept_database_that_is_released_is_known_no_more() {
 }
 
 #[test]
-fn a_test_that_left_databases_in_several_runs_has_them_named() {
+fn ambiguous_test_names_list_kept_databases() {
     let scene = project();
     let script = "\"$0\" url a >url; \"$0\" release a --failed --test 'a test'";
     for _ in 0..2 {
@@ -141,7 +141,7 @@ fn a_test_that_left_databases_in_several_runs_has_them_named() {
 }
 
 #[test]
-fn a_database_that_a_run_has_kept_is_found_by_the_name_that_the_run_has_said() {
+fn kept_databases_are_found_by_printed_name() {
     let scene = project();
     let script = "\"$0\" url a >url; \"$0\" psql a -- -qc 'INSERT INTO one VALUES (1)'; \"$0\" release a --failed --test 'a test'";
     // A server in the background has all other names.
@@ -165,7 +165,7 @@ fn a_database_that_a_run_has_kept_is_found_by_the_name_that_the_run_has_said() {
 }
 
 #[test]
-fn what_a_run_has_kept_ends_with_its_last_database() {
+fn kept_servers_end_with_their_last_database() {
     let scene = project();
     run_keeping(&scene, &["--idle", "0s"], "\"$0\" url a >url; \"$0\" release a --failed");
     let (_, name) = kept(&scene).remove(0);

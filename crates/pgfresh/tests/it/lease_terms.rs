@@ -16,14 +16,14 @@ use crate::common::serve::Serve;
 use crate::common::{Scene, User, on_every_major, postgres, wait_until};
 
 on_every_major! {
-    a_name_is_a_copy_of_the_template_that_is_asked_for_or_an_error
-    a_database_that_a_client_has_made_a_template_is_dropped
-    a_client_may_leave_while_its_session_is_closed
-    a_session_that_begins_while_the_others_are_closed_is_not_waited_for
-    a_client_that_is_busy_hears_that_its_session_is_closed
-    requests_that_close_the_sessions_of_a_lease_without_linger_are_served
-    a_name_is_free_for_any_isolation_once_its_client_has_gone
-    of_snapshots_with_one_name_one_is_made
+    a_name_gets_the_requested_template
+    databases_marked_as_template_are_dropped
+    clients_may_disconnect_during_a_close
+    new_sessions_do_not_delay_a_close
+    busy_clients_get_an_error_when_closed
+    closing_sessions_works_without_linger
+    names_of_ended_clients_allow_any_isolation
+    one_of_several_snapshots_per_name_succeeds
 }
 
 /// Starts a gateway with two templates, each with a table whose name has the template's name.
@@ -43,7 +43,7 @@ fn template_of(session: &mut Connection) -> String {
     session.value("SELECT relname FROM pg_class WHERE relname LIKE 'of\\__' AND relkind = 'r'").unwrap()
 }
 
-fn a_name_is_a_copy_of_the_template_that_is_asked_for_or_an_error(major: u32) {
+fn a_name_gets_the_requested_template(major: u32) {
     let gateway = with_two_templates(major, &["--linger", "60s"]);
     for isolation in ["clone", "rollback"] {
         let options = |words: &str| format!("-cpgfresh.isolation={isolation} {words}");
@@ -83,7 +83,7 @@ fn a_name_is_a_copy_of_the_template_that_is_asked_for_or_an_error(major: u32) {
 }
 
 /// The test repeats this more often than the server has space for such databases.
-fn a_database_that_a_client_has_made_a_template_is_dropped(major: u32) {
+fn databases_marked_as_template_are_dropped(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--space", "64MB", "--linger", "0"]);
     for number in 0..8 {
         let name = format!("test_{number}");
@@ -94,7 +94,7 @@ fn a_database_that_a_client_has_made_a_template_is_dropped(major: u32) {
     assert_eq!(gateway.status()["errors"], serde_json::json!({}), "{}", gateway.status());
 }
 
-fn a_client_may_leave_while_its_session_is_closed(major: u32) {
+fn clients_may_disconnect_during_a_close(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "60s"]);
     let mut random = Random::new();
     for round in 0..150 {
@@ -126,7 +126,7 @@ fn a_client_may_leave_while_its_session_is_closed(major: u32) {
 }
 
 /// A session may count in a lease before it has a backend that pgfresh can end.
-fn a_session_that_begins_while_the_others_are_closed_is_not_waited_for(major: u32) {
+fn new_sessions_do_not_delay_a_close(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "60s"]);
     let mut random = Random::new();
     for round in 0..20 {
@@ -160,7 +160,7 @@ fn a_session_that_begins_while_the_others_are_closed_is_not_waited_for(major: u3
 }
 
 /// The server may close the connection while it gets a statement. The client may then lose the error, as with any server.
-fn a_client_that_is_busy_hears_that_its_session_is_closed(major: u32) {
+fn busy_clients_get_an_error_when_closed(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "60s"]);
     for round in 0..20 {
         let isolation = ["clone", "rollback"][round % 2];
@@ -185,7 +185,7 @@ fn a_client_that_is_busy_hears_that_its_session_is_closed(major: u32) {
     }
 }
 
-fn requests_that_close_the_sessions_of_a_lease_without_linger_are_served(major: u32) {
+fn closing_sessions_works_without_linger(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "0"]);
     let requests = [
         ("DELETE", "", "", 204),
@@ -208,7 +208,7 @@ fn requests_that_close_the_sessions_of_a_lease_without_linger_are_served(major: 
 }
 
 /// Also where the session of the client goes on without it.
-fn a_name_is_free_for_any_isolation_once_its_client_has_gone(major: u32) {
+fn names_of_ended_clients_allow_any_isolation(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v text)", &["--linger", "0"]);
     for (first, next) in [("clone", "rollback"), ("rollback", "clone"), ("clone", "clone")] {
         for (statement, waits) in [("INSERT INTO t VALUES ('x')", true), ("SELECT pg_sleep(30)", false)] {
@@ -229,7 +229,7 @@ fn a_name_is_free_for_any_isolation_once_its_client_has_gone(major: u32) {
 }
 
 #[test]
-fn many_resets_of_a_name_in_use_are_refused_as_soon_as_one() {
+fn parallel_resets_of_used_names_fail_quickly() {
     let gateway = Gateway::start(15, "CREATE TABLE t (v text)", &[]);
     let _session = gateway.connect("busy", "").unwrap();
     let begun = Instant::now();
@@ -247,7 +247,7 @@ fn many_resets_of_a_name_in_use_are_refused_as_soon_as_one() {
 }
 
 /// Tries snapshots of one database and of several. One becomes the template, and the others get an error that it exists.
-fn of_snapshots_with_one_name_one_is_made(major: u32) {
+fn one_of_several_snapshots_per_name_succeeds(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (v int)", &["--linger", "60s"]);
     for number in 0..3 {
         let mut session = gateway.connect(&format!("source_{number}"), "").unwrap();
@@ -282,7 +282,7 @@ fn of_snapshots_with_one_name_one_is_made(major: u32) {
 
 /// A lease whose name no client knows would last until the server ends.
 #[test]
-fn clients_that_leave_before_their_answer_leave_no_lease() {
+fn clients_without_their_answer_leave_no_lease() {
     let serve = Serve::at(Scene::new(User::Ourselves), [""; 0]);
     let (address, secret) = (serve.address(), serve.secret());
     let request = format!(

@@ -16,8 +16,8 @@ use crate::common::{ground, mounts, on_every_major};
 
 on_every_major! {
     the_data_survive_however_the_server_has_ended
-    a_server_that_does_not_start_says_why_and_keeps_its_data
-    no_sql_that_shuts_pgfresh_out_keeps_the_server_from_a_restart
+    failed_restarts_print_reasons_and_keep_data
+    servers_restart_after_sql_excludes_pgfresh
 }
 
 /// SQL that ends a server, or one of its processes.
@@ -113,7 +113,7 @@ fn the_data_survive_however_the_server_has_ended(major: u32) {
     }
 }
 
-fn a_server_that_does_not_start_says_why_and_keeps_its_data(major: u32) {
+fn failed_restarts_print_reasons_and_keep_data(major: u32) {
     let gateway = lease(major);
     let data = data(&gateway);
     let (settings, access) = (data.join("postgresql.auto.conf"), data.join("pg_hba.conf"));
@@ -156,7 +156,7 @@ fn a_server_that_does_not_start_says_why_and_keeps_its_data(major: u32) {
     );
 }
 
-fn no_sql_that_shuts_pgfresh_out_keeps_the_server_from_a_restart(major: u32) {
+fn servers_restart_after_sql_excludes_pgfresh(major: u32) {
     let gateway = lease(major);
     let open = |user| Connection::open(&gateway.address(), "mine", &[("user", user)]);
     for (sql, refusal) in [
@@ -186,7 +186,7 @@ fn no_sql_that_shuts_pgfresh_out_keeps_the_server_from_a_restart(major: u32) {
 }
 
 #[test]
-fn an_error_says_how_a_server_has_ended_and_what_starts_it() {
+fn errors_name_the_end_and_the_restart() {
     let gateway = lease(15);
     run(&gateway, ENDS[1]);
     let refusal = refusal(&gateway);
@@ -228,7 +228,7 @@ fn processes_that_are_stopped_keep_no_request_waiting() {
 }
 
 #[test]
-fn a_place_without_room_for_another_server_is_the_cause_in_the_error() {
+fn a_full_place_is_the_errors_cause() {
     let Some(scene) = mounts::scene() else { return };
     let mount = "mount -t tmpfs -o mode=0711,size=140m none \"$MOUNTED\"; export PGFRESH_PLACE=\"$MOUNTED\"";
     let script = "for i in 1 2 3 4 5 6 7 8; do \"$0\" -XAtqc 'SELECT 1' dbname=s$i || exit 7; done";

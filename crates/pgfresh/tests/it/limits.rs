@@ -17,7 +17,7 @@ fn assert_clean(outcome: &Outcome) {
 }
 
 #[test]
-fn a_place_that_is_full_before_the_server_is_ready() {
+fn a_full_place_fails_at_boot() {
     let Some(scene) = mounts::scene() else { return };
     assert_eq!(scene.run(["run", "--", "true"]).code, Some(0));
     // The image has 737 files. The place is full at the first directory, during the copy, and while the server boots.
@@ -57,7 +57,7 @@ fn memory_with_few_inodes_is_passed_over() {
 }
 
 #[test]
-fn no_more_databases_are_leased_or_ready_than_the_space_has_room_for() {
+fn databases_stay_within_the_space() {
     for major in majors() {
         let gateway =
             Gateway::start(major, "CREATE TABLE t (v text)", &["--space", "64MB", "--linger", "60s"]);
@@ -80,7 +80,7 @@ fn no_more_databases_are_leased_or_ready_than_the_space_has_room_for() {
 }
 
 #[test]
-fn more_clients_than_databases_that_there_is_room_for_have_their_turn() {
+fn excess_clients_get_their_turn() {
     let gateway = Gateway::start(15, "CREATE TABLE t (v text)", &["--space", "64MB", "--linger", "0"]);
     thread::scope(|scope| {
         for worker in 0..12 {
@@ -99,7 +99,7 @@ fn more_clients_than_databases_that_there_is_room_for_have_their_turn() {
 
 /// All databases are in use, so these clients wait. They get an error and do not delay the shutdown.
 #[test]
-fn clients_that_wait_for_a_database_hear_at_once_that_pgfresh_is_shutting_down() {
+fn a_shutdown_ends_waits_for_databases() {
     let options = ["--space", "64MB", "--linger", "60s"];
     let mut gateway = Gateway::start(15, "CREATE TABLE t (v text)", &options);
     let _sessions: Vec<_> = (0..4).map(|at| gateway.connect(&format!("lease_{at}"), "").unwrap()).collect();
@@ -126,7 +126,7 @@ fn clients_that_wait_for_a_database_hear_at_once_that_pgfresh_is_shutting_down()
 }
 
 #[test]
-fn a_command_that_fills_the_place_gets_the_servers_error_and_nothing_stays() {
+fn a_full_place_gives_the_servers_error() {
     let Some(scene) = mounts::scene() else { return };
     let sql = "CREATE TABLE big AS SELECT md5(i::text) FROM generate_series(1, 1500000) i";
     let psql = [ground::psql(), "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql];
@@ -136,7 +136,7 @@ fn a_command_that_fills_the_place_gets_the_servers_error_and_nothing_stays() {
 }
 
 #[test]
-fn a_cache_without_room_is_no_half_made_image() {
+fn a_full_cache_gets_no_incomplete_image() {
     let Some(scene) = mounts::scene() else { return };
     let mount = "mount -t tmpfs -o mode=0711,size=15m none \"$MOUNTED\"; export PGFRESH_CACHE=\"$MOUNTED\"";
     let outcome = mounts::run(&scene, mount, &["run", "--", "true"]);
@@ -146,7 +146,7 @@ fn a_cache_without_room_is_no_half_made_image() {
 }
 
 #[test]
-fn a_cache_that_fills_up_before_the_background_server_is_there_is_named() {
+fn a_full_cache_is_named_by_psql() {
     let Some(scene) = mounts::scene() else { return };
     // The cache has space for the template only.
     let mount = "mount -t tmpfs -o mode=0711,size=200m none \"$MOUNTED\"; export PGFRESH_CACHE=\"$MOUNTED\"
@@ -188,7 +188,7 @@ fn blocks_are_shared_where_the_file_system_can() {
 
 /// The file system is smaller than all databases together. The setup freezes the rows, so that reads do not write to them.
 #[test]
-fn copies_within_a_server_share_blocks_where_18_and_the_file_system_can() {
+fn copies_share_blocks_on_18() {
     const SETUP: &str = "psql -XAtqc 'CREATE TABLE filler AS SELECT repeat(md5(id::text), 30) FROM generate_series(1, 60000) AS id' \
         -c 'VACUUM (FREEZE) filler'";
     const SUITE: &str = "for name in one two three four five six; do

@@ -99,7 +99,7 @@ fn leases_one_after_another_leave_nothing_in_pgfresh() {
 
 /// pgfresh's own sessions and the waiting backends leave enough for the clients.
 #[test]
-fn workers_for_a_quarter_of_the_servers_sessions_are_never_too_many() {
+fn workers_on_quarter_of_sessions_get_no_error() {
     let sessions = 8 + Random::new().below(17);
     let set = format!("max_connections={sessions}");
     let gateway = Gateway::start(15, TEMPLATE, &["--linger", "0", "--set", &set]);
@@ -241,7 +241,7 @@ fn idle_sessions_do_not_slow_busy_ones() {
 }
 
 #[test]
-fn clients_that_say_nothing_or_half_keep_nobody_waiting() {
+fn silent_clients_delay_no_other_client() {
     let gateway = Gateway::start(15, TEMPLATE, &["--linger", "0"]);
     let measure = |round: &str| -> Vec<Duration> {
         let count = size(60, 1000);

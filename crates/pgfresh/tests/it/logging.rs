@@ -23,7 +23,7 @@ fn session<'a>(options: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_filter_and_twice_verbose_show_what_happens_in_the_background() {
+fn filter_and_double_verbose_show_background_tasks() {
     let scene = Scene::new(User::Ourselves);
     let debug = ": lease::execute: task ended ";
     for (filter, options, shown) in [
@@ -47,7 +47,7 @@ fn the_filter_and_twice_verbose_show_what_happens_in_the_background() {
 }
 
 #[test]
-fn a_filter_that_cannot_be_read_is_an_error_before_anything_is_started() {
+fn invalid_filters_fail_before_the_start() {
     let scene = Scene::new(User::Ourselves);
     for (filter, why) in
         [("lease=loud", "there is no level \"loud\""), ("leese=debug", "there is no target \"leese\"")]
@@ -75,7 +75,7 @@ fn log_file(scene: &Scene) -> PathBuf {
 }
 
 #[test]
-fn the_background_server_keeps_a_private_log_and_status_says_where() {
+fn status_names_the_private_log() {
     for &user in User::all() {
         let scene = Scene::new(user);
         // A configuration file makes a new project, so that the test joins no server of another one.
@@ -100,7 +100,7 @@ fn the_background_server_keeps_a_private_log_and_status_says_where() {
 }
 
 #[test]
-fn after_a_kill_the_next_server_goes_on_in_the_same_file() {
+fn the_next_server_continues_the_log() {
     // The cache is new, because "stop" in another scene would remove the files of the killed server.
     let scene = Scene::with_empty_cache(User::Ourselves);
     ground::copy_base_cache(scene.user, &scene.cache);

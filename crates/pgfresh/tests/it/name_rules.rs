@@ -4,9 +4,9 @@ use crate::common::gateway::Gateway;
 use crate::common::{Scene, User, ground, on_every_major};
 
 on_every_major! {
-    a_name_that_is_not_created_does_not_exist
+    an_excluded_name_does_not_exist
     rules_hold_in_every_isolation
-    a_lease_by_http_of_an_excluded_name_is_refused
+    http_leases_of_excluded_names_are_refused
 }
 
 const TEMPLATE: &str = "CREATE TABLE item (id int)";
@@ -23,7 +23,7 @@ impl Gateway {
     }
 }
 
-fn a_name_that_is_not_created_does_not_exist(major: u32) {
+fn an_excluded_name_does_not_exist(major: u32) {
     let gateway = Gateway::start(major, TEMPLATE, &["--except", "does_not_exist*", "--except", "gone"]);
     for name in ["does_not_exist", "does_not_exist_7", "gone"] {
         gateway.assert_missing(name);
@@ -57,7 +57,7 @@ fn rules_hold_in_every_isolation(major: u32) {
     }
 }
 
-fn a_lease_by_http_of_an_excluded_name_is_refused(major: u32) {
+fn http_leases_of_excluded_names_are_refused(major: u32) {
     let gateway = Gateway::start(major, TEMPLATE, &["--except", "none"]);
     let (status, problem) = gateway.http("POST", "/v1/databases", r#"{"name": "none"}"#);
     assert_eq!((status, problem["error"]["code"].as_str()), (400, Some("42602")), "{problem}");
@@ -78,7 +78,7 @@ fn the_file_names_the_databases_that_are_created() {
 }
 
 #[test]
-fn a_comparison_names_the_test_that_fails_on_both_sides() {
+fn comparisons_name_tests_failing_on_both_sides() {
     let scene = Scene::new(User::Ourselves);
     let script =
         "if $0 -qc '' does_not_exist; then echo '--- FAIL: Test_Client_Start_Error (0.01s)'; exit 1; fi";

@@ -153,7 +153,7 @@ fn family(owner: u32) -> Vec<u32> {
 }
 
 #[test]
-fn after_kills_the_data_are_recovered_and_nothing_of_the_servers_stays() {
+fn kills_leave_recoverable_data_only() {
     for &user in User::all() {
         let scene = project(user);
         let first = Named::start(&scene, &[]);
@@ -190,7 +190,7 @@ fn after_kills_the_data_are_recovered_and_nothing_of_the_servers_stays() {
 }
 
 #[test]
-fn it_is_found_by_status_and_stop_all_and_by_nothing_that_removes_data() {
+fn status_and_stop_find_named_servers() {
     // The cache is new, because the test stops all servers of a cache.
     let scene = with_template(Scene::with_empty_cache(User::Ourselves));
     let server = Named::start(&scene, &[]);
@@ -257,7 +257,7 @@ impl Named {
 }
 
 #[test]
-fn what_is_in_the_way_is_named_with_what_to_do() {
+fn conflicts_are_named_with_a_hint() {
     let scene = project(User::Ourselves);
     let server = Named::start(&scene, &[]);
     let pid = server.child.id();
@@ -302,7 +302,7 @@ fn what_is_in_the_way_is_named_with_what_to_do() {
 }
 
 #[test]
-fn data_that_cannot_be_used_stay_and_names_have_bounds() {
+fn unusable_data_stay_and_names_are_checked() {
     let scene = project(User::Ourselves);
     Named::start(&scene, &[]).end(Signal::INT);
     let newer = postgres(18);

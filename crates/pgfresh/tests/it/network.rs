@@ -41,7 +41,7 @@ wait
 "#;
 
 #[test]
-fn whoever_knows_the_secret_comes_in_from_anywhere_and_nobody_else() {
+fn only_the_secret_admits_remote_clients() {
     if !is_root() {
         eprintln!("Only root can make a network: not tested.");
         return;
@@ -85,7 +85,7 @@ fn proofs_are_asked_beyond_loopback_and_by_tls() {
 }
 
 #[test]
-fn nobody_listens_beyond_loopback_with_a_password_that_clients_cannot_know() {
+fn listening_beyond_loopback_requires_a_password() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     let mut command = scene.pgfresh(["serve", "--listen", "0.0.0.0"]);
     command.env("PGFRESH_PASSWORD", "");
@@ -104,7 +104,7 @@ fn nobody_listens_beyond_loopback_with_a_password_that_clients_cannot_know() {
 }
 
 #[test]
-fn a_password_that_no_url_could_hold_is_refused() {
+fn passwords_unfit_for_urls_are_refused() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     for password in ["a b", "ü"] {
         let mut command = scene.pgfresh(["serve"]);
@@ -121,7 +121,7 @@ fn a_password_that_no_url_could_hold_is_refused() {
 
 /// Kubernetes sets the variable in all containers of a namespace that has a service of this name.
 #[test]
-fn the_address_of_a_service_that_is_called_pgfresh_is_no_port() {
+fn kubernetes_service_variables_are_ignored() {
     let scene = Scene::new(User::Ourselves);
     let with_port = |port: &str| {
         let mut command = scene.pgfresh(["serve"]);
@@ -147,7 +147,7 @@ fn an_empty_password_is_none() {
 
 /// The password has every printable character of ASCII, also those that have a meaning in URLs.
 #[test]
-fn any_password_and_any_name_work_in_every_address() {
+fn any_password_and_name_work_in_urls() {
     let scene = Scene::new(User::Ourselves);
     let password: String = ('!'..='~').collect();
     let name = "a/b @:?#%41 é&='\\";
@@ -184,7 +184,7 @@ psql -XAtqc 'SELECT 1' >answer
 "#;
 
 #[test]
-fn a_strangers_connections_cost_a_setup_next_to_nothing() {
+fn other_users_connections_cost_little() {
     if !is_root() {
         eprintln!("Only root can be a stranger: not tested.");
         return;

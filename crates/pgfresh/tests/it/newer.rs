@@ -42,7 +42,7 @@ fn check(outcome: &Outcome, stdout: &str) {
 }
 
 #[test]
-fn it_is_used_with_a_note_and_without_the_settings_that_it_refuses() {
+fn newer_servers_skip_refused_settings() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     let bin = newer(&scene);
     let script =

@@ -48,7 +48,7 @@ fn get(address: &str, user: u32) -> String {
 }
 
 #[test]
-fn a_browser_gets_the_page_and_neither_it_nor_another_user_the_secret() {
+fn the_browser_gets_no_secret() {
     let (scene, url) = project();
     let (secret, address) = parts(&url);
     // The browser's path has characters with a meaning in a shell.
@@ -99,7 +99,7 @@ fn without_a_browser_the_address_is_printed() {
 }
 
 #[test]
-fn it_is_the_page_of_this_run_or_else_of_this_project() {
+fn open_prefers_this_runs_page() {
     let (scene, url) = project();
     let within = scene.run([
         "run",

@@ -7,7 +7,7 @@ use crate::common::{Scene, User, collect, ground};
 use serde_json::Value;
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure_to_be_told() {
+fn a_closed_pipe_prints_no_error() {
     let scene = Scene::new(User::Ourselves);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -19,7 +19,7 @@ fn a_reader_that_has_seen_enough_is_no_failure_to_be_told() {
 
 /// Standard output is on a full disk. `url` releases the database whose URL it cannot print.
 #[test]
-fn what_cannot_be_printed_is_an_error() {
+fn failed_output_is_an_error() {
     let scene = Scene::new(User::Ourselves);
     scene.write("input", "");
     for words in [
@@ -44,7 +44,7 @@ fn what_cannot_be_printed_is_an_error() {
 
 /// pgfresh loses its notices, but does the requested work with the same exit code.
 #[test]
-fn what_cannot_be_said_changes_nothing() {
+fn failed_notices_change_nothing() {
     let crash =
         "kill -9 $(\"$0\" -XAtqc \"SELECT pg_read_file('postmaster.pid')\" | head -n 1); echo end; exit 5";
     let role = "\"$0\" -XAtqc 'CREATE ROLE left_behind' dbname=some && echo made";
@@ -83,7 +83,7 @@ fn what_cannot_be_said_changes_nothing() {
 
 /// A client gets the complete error in JSON, and people read it on standard error.
 #[test]
-fn a_program_is_told_in_its_line_why_there_is_no_server() {
+fn json_output_has_the_start_error() {
     for (words, variable, message) in [
         (&["--set", "shared_buffers=none"][..], None, "could not start server: "),
         (&["--setup", "echo why; exit 3"], None, "template \"app\""),

@@ -64,7 +64,7 @@ fn time_of_a_run() -> Duration {
 }
 
 #[test]
-fn whatever_a_command_waits_for_it_hears_of_the_end() {
+fn waiting_commands_get_the_servers_end() {
     let mut random = Random::new();
     for (request, stopped) in REQUESTS.iter().flat_map(|request| [(request, false), (request, true)]) {
         for _ in 0..3 {
@@ -91,7 +91,7 @@ fn whatever_a_command_waits_for_it_hears_of_the_end() {
 }
 
 #[test]
-fn a_server_that_is_stopped_is_ended_with_its_run() {
+fn stopped_servers_end_with_their_run() {
     for with_postmaster in [true, false] {
         let scene = Scene::new(User::Ourselves);
         let script = "\"$0\" -XAtqc 'CREATE ROLE seen' \"dbname=some\" && echo done && cat; exit 7";
@@ -115,7 +115,7 @@ fn a_server_that_is_stopped_is_ended_with_its_run() {
 }
 
 #[test]
-fn a_template_that_is_built_fails_with_its_server() {
+fn builds_fail_with_their_server() {
     let specs = [
         ("sql", "CREATE TABLE t AS SELECT generate_series(1, 100000); SELECT pg_sleep(600);"),
         ("setup", "sleep 600"),
@@ -143,7 +143,7 @@ fn a_template_that_is_built_fails_with_its_server() {
 }
 
 #[test]
-fn a_server_that_ends_while_it_boots_is_an_error_at_once() {
+fn an_end_at_boot_fails_at_once() {
     for stopped in [false, true] {
         let scene = Scene::new(User::Ourselves);
         let mut command = scene.pgfresh(["run", "--", "sleep", "0.5"]);
@@ -178,7 +178,7 @@ fn serve_ends_with_its_server() {
 }
 
 #[test]
-fn a_crash_that_the_server_survives_is_told_of_where_the_command_fails() {
+fn survived_crashes_are_reported_on_failure() {
     let scene = Scene::new(User::Ourselves);
     // The next session begins after the server has noticed the crash and recovered.
     let script = "\"$0\" -XAtqc \"COPY (SELECT 1) TO PROGRAM 'kill -9 \\$PPID'\" && exit 9

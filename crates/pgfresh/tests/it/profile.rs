@@ -68,7 +68,7 @@ fn looks(profile: &Value) -> f64 {
 }
 
 #[test]
-fn statements_and_what_they_wait_for_are_told_apart_on_every_major() {
+fn statements_and_waits_are_separated_on_every_major() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     // One session waits for a lock that a sleeping one holds, and a third computes.
@@ -116,7 +116,7 @@ fn is_exact(profile: &Value) -> bool {
 }
 
 #[test]
-fn each_statement_is_timed_as_it_comes_through_the_gateway() {
+fn statements_through_the_gateway_are_timed_exactly() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     scene.write("short.sql", &"SELECT 1;\n".repeat(123));
@@ -155,7 +155,7 @@ fn each_statement_is_timed_as_it_comes_through_the_gateway() {
 
 /// Two of the tests that a client names run a query for each row, with literal and with bound values.
 #[test]
-fn each_named_test_is_told_with_its_repeated_queries() {
+fn profile_lists_repeated_queries_of_each_test() {
     let scene = Scene::new(User::Ourselves);
     let (psql, all) = (ground::psql(), "SELECT * FROM generate_series(1, 12) authors");
     let pgfresh = ground::program().display();
@@ -212,7 +212,7 @@ fn each_named_test_is_told_with_its_repeated_queries() {
 }
 
 #[test]
-fn a_test_is_called_as_its_client_says_and_ends_when_it_says() {
+fn clients_name_and_end_tests() {
     let scene = Scene::new(User::Ourselves);
     let (psql, pgfresh) = (ground::psql(), ground::program().display());
     let ask = format!("{psql} -XAtq -d scratch -c 'SELECT 1'");
@@ -233,7 +233,7 @@ fn a_test_is_called_as_its_client_says_and_ends_when_it_says() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_ends_the_profile_and_not_the_patience() {
+fn a_hanging_server_ends_the_profile() {
     let scene = Scene::new(User::Ourselves);
     // The script stops the postmaster and all of its processes, and the guard ends them.
     let script = "server=$(pgrep -P $PPID -x postgres); kill -STOP $server; \
@@ -316,7 +316,7 @@ fn looks_count_where_sessions_go_past_the_gateway() {
 }
 
 #[test]
-fn time_is_split_between_the_database_and_the_rest() {
+fn time_is_split_by_database_and_rest() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     let script = format!("sleep {SPAN}; {psql} -XAtqc 'SELECT pg_sleep({SPAN})'");
@@ -328,7 +328,7 @@ fn time_is_split_between_the_database_and_the_rest() {
 }
 
 #[test]
-fn a_suite_that_computes_hears_that_the_database_is_not_the_problem() {
+fn computing_suites_are_not_database_bound() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     let script = format!(
@@ -342,7 +342,7 @@ fn a_suite_that_computes_hears_that_the_database_is_not_the_problem() {
 }
 
 #[test]
-fn cleaning_up_is_found_with_what_it_would_be_without() {
+fn clean_up_is_found_with_its_gain() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     let tables: Vec<String> = (0..40).map(|table| format!("t{table}")).collect();
@@ -375,7 +375,7 @@ fn cleaning_up_is_found_with_what_it_would_be_without() {
 }
 
 #[test]
-fn a_server_of_somebody_else_is_watched_and_not_changed() {
+fn foreign_servers_are_watched_unchanged() {
     let scene = Scene::new(User::Ourselves);
     let mut serve = scene.pgfresh(["serve"]);
     let mut owner =
@@ -429,7 +429,7 @@ fn a_server_of_somebody_else_is_watched_and_not_changed() {
 }
 
 #[test]
-fn what_the_server_counts_itself_is_told_where_it_does_on_every_major() {
+fn server_counters_are_shown_on_every_major() {
     for major in majors() {
         let preload =
             ["--postgres", &postgres(major), "--set", "shared_preload_libraries=pg_stat_statements"];
@@ -475,7 +475,7 @@ fn what_the_server_counts_itself_is_told_where_it_does_on_every_major() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_said_before_anything_is_run() {
+fn unwatchable_servers_fail_before_the_run() {
     let scene = Scene::new(User::Ourselves);
     for (url, expected) in [
         ("mysql://x", "cannot read the URL of the server"),
@@ -508,7 +508,7 @@ fn what_cannot_be_watched_is_said_before_anything_is_run() {
 }
 
 #[test]
-fn the_report_has_any_format_and_the_command_keeps_its_output_and_exit_code() {
+fn reports_keep_the_commands_output_and_code() {
     let scene = Scene::new(User::Ourselves);
     let names = ["out.json", "out.md", "out.csv", "out.txt", "out.html"];
     let reports = names.iter().flat_map(|name| ["--report", name]);
@@ -527,7 +527,7 @@ fn the_report_has_any_format_and_the_command_keeps_its_output_and_exit_code() {
 }
 
 #[test]
-fn a_comparison_takes_turns_and_says_whether_all_ended_alike() {
+fn comparisons_alternate_and_compare_outcomes() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     // The script runs a long statement, reads a setting that differs between the two servers, and prints a test runner's summary.
@@ -548,7 +548,7 @@ fn a_comparison_takes_turns_and_says_whether_all_ended_alike() {
 }
 
 #[test]
-fn a_comparison_times_no_copies_that_are_made_ahead() {
+fn comparisons_exclude_copies_made_ahead() {
     let scene = Scene::new(User::Ourselves);
     scene.write("schema.sql", "CREATE TABLE t (n int)");
     let script = "$0 status --json >>made; sleep 1; $0 status --json >>made";
@@ -566,7 +566,7 @@ fn a_comparison_times_no_copies_that_are_made_ahead() {
 
 /// Ctrl-C reaches pgfresh and the command, which may still succeed.
 #[test]
-fn a_comparison_that_is_interrupted_says_what_there_is_until_then() {
+fn interrupted_comparisons_show_partial_results() {
     let scene = Scene::new(User::Ourselves);
     let script = "trap 'exit 0' INT; echo x >>turns; while :; do sleep 0.01; done";
     let words = ["run", "--compare", "-n", "3", "--report", "out.json", "--", "sh", "-euc", script];
@@ -583,7 +583,7 @@ fn a_comparison_that_is_interrupted_says_what_there_is_until_then() {
 }
 
 #[test]
-fn a_comparison_shows_what_failed_on_one_side_only() {
+fn comparisons_show_failures_on_one_side() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     let script = format!("echo the reason; test $({psql} -XAtqc 'SHOW fsync') = on");

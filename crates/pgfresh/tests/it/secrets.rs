@@ -24,7 +24,7 @@ fn spies(scene: &Scene) -> String {
 }
 
 #[test]
-fn the_password_of_a_url_is_not_among_the_arguments_of_children() {
+fn url_passwords_are_in_no_arguments() {
     let scene = Scene::new(User::Ourselves);
     let bin = spies(&scene);
     let url = "postgresql://me:s3cr%2Ft@db.example:5433/shop?application_name=x";
@@ -49,7 +49,7 @@ fn the_password_of_a_url_is_not_among_the_arguments_of_children() {
 }
 
 #[test]
-fn a_connection_string_that_would_show_a_secret_is_refused() {
+fn connection_strings_with_other_secrets_are_refused() {
     let scene = Scene::new(User::Ourselves);
     let bin = spies(&scene);
     for target in ["postgresql://me:s3/cret@db/shop", "host=db sslpassword=s3/cret"] {
@@ -66,7 +66,7 @@ fn a_connection_string_that_would_show_a_secret_is_refused() {
 
 /// The gateway is a server that asks for a password.
 #[test]
-fn an_import_takes_the_password_from_where_libpq_does() {
+fn imports_find_passwords_like_libpq() {
     let scene = Scene::new(User::Ourselves);
     scene.write("app.sql", "CREATE TABLE imported (id int);");
     scene.write("service.conf", "");
@@ -90,7 +90,7 @@ fn an_import_takes_the_password_from_where_libpq_does() {
 
 /// The background server lives for minutes longer than the psql for which it was started.
 #[test]
-fn what_psql_is_told_is_not_among_the_arguments_of_the_background_server() {
+fn psql_arguments_stay_out_of_the_server() {
     let scene = Scene::new(User::Ourselves);
     let outcome = scene.run(["psql", "x", "--", "-XAtqc", "SELECT 's3cret'"]);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "s3cret\n"), "{outcome}");

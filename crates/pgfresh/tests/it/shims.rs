@@ -43,7 +43,7 @@ fn assert_path(outcome: &Outcome, major: u32) {
 }
 
 #[test]
-fn a_shim_is_asked_again_when_its_version_changes() {
+fn changed_versions_are_noticed() {
     let starts = ["exec \"$bin/$name\" \"$@\"", "\"$bin/$name\" \"$@\"; exit $?"];
     for (start, is_link) in [(starts[0], false), (starts[1], false), (starts[0], true)] {
         let scene = Scene::new(User::Ourselves);
@@ -62,7 +62,7 @@ fn a_shim_is_asked_again_when_its_version_changes() {
 }
 
 #[test]
-fn a_shim_starts_the_version_of_the_users_folder() {
+fn shims_start_the_folders_version() {
     let scene = Scene::new(User::Ourselves);
     put_shims(&scene, BY_FOLDER, "exec \"$bin/$name\" \"$@\"");
     for major in [15, 18] {

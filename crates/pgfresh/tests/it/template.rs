@@ -72,7 +72,7 @@ fn templates(scene: &Scene) -> Vec<String> {
 }
 
 #[test]
-fn what_the_setup_made_is_all_there_and_it_runs_once() {
+fn a_setup_runs_once_and_completely() {
     const EVERYTHING: &str = "
         CREATE ROLE shop LOGIN; CREATE ROLE reader;
         CREATE DATABASE second OWNER shop;
@@ -106,7 +106,7 @@ fn what_the_setup_made_is_all_there_and_it_runs_once() {
 
 /// Sessions in copies start with the relation cache that the template's last session has written.
 #[test]
-fn copies_have_the_relation_cache_of_catalogs_that_a_setup_has_rewritten() {
+fn copies_have_a_current_relation_cache() {
     // All catalogs get new files, and a table gets a column and statistics, after a session has written a relation cache.
     const REWRITES: &str = "
         CREATE TABLE orders (id int PRIMARY KEY);
@@ -146,7 +146,7 @@ fn extensions_are_in_the_template() {
 }
 
 #[test]
-fn each_change_is_a_reason_that_is_named_and_going_back_is_none() {
+fn each_change_is_named_as_reason() {
     let scene = project(User::Ourselves, &CONFIG.replace("inputs", "env = [\"FLAVOUR\"]\ninputs"));
     let build = |options: &[&str], environment: &[(&str, &str)]| {
         let mut command = scene.pgfresh([&["template", "build"], options].concat());
@@ -173,7 +173,7 @@ fn each_change_is_a_reason_that_is_named_and_going_back_is_none() {
 }
 
 #[test]
-fn a_setup_without_inputs_runs_each_time_and_says_so() {
+fn setups_without_inputs_run_each_time() {
     let config = "[template]\nsetup = \"echo ran >>runs; psql -qc 'CREATE TABLE orders ()'\"\n";
     let scene = project(User::Ourselves, config);
     for count in 1..=2 {
@@ -192,7 +192,7 @@ fn a_setup_without_inputs_runs_each_time_and_says_so() {
 }
 
 #[test]
-fn a_failed_setup_shows_its_last_lines_and_publishes_nothing() {
+fn failed_setups_show_output_and_publish_nothing() {
     for &user in User::all() {
         let scene = project(user, CONFIG);
         scene.write("migrations/0002.sql", "CREATE TABLE orders ();");
@@ -215,7 +215,7 @@ fn a_failed_setup_shows_its_last_lines_and_publishes_nothing() {
 }
 
 #[test]
-fn a_half_made_server_is_kept_and_opened_with_the_words_that_are_printed() {
+fn failed_builds_are_kept_with_a_command() {
     let scene = project(User::Ourselves, CONFIG);
     scene.write("migrations/0002.sql", "BROKEN");
     let outcome = scene.run(["template", "build", "--keep", "--postgres", "15"]);
@@ -235,7 +235,7 @@ fn a_half_made_server_is_kept_and_opened_with_the_words_that_are_printed() {
 }
 
 #[test]
-fn sql_files_run_in_order_with_what_psql_knows() {
+fn sql_files_run_in_order_in_psql() {
     let scene = project(
         User::Ourselves,
         "[template]\nsql = [\"schema.sql\", \"seeds/*.sql\"]\ninputs = [\"rows.csv\"]\n",
@@ -279,7 +279,7 @@ fn dumps_of_all_formats_are_restored() {
 }
 
 #[test]
-fn a_chain_shares_its_beginning_and_goes_on_from_it() {
+fn chained_templates_share_their_base() {
     let config = "
         [template.base]\nsetup = \"echo ran >>runs; psql -qf migrations/0001.sql\"\ninputs = \"migrations\"\n\
         [template.app]\nfrom = \"base\"\nsql = \"app.sql\"\n\
@@ -305,7 +305,7 @@ fn a_chain_shares_its_beginning_and_goes_on_from_it() {
 }
 
 #[test]
-fn flags_and_variables_describe_a_template_without_a_file() {
+fn flags_and_variables_can_define_a_template() {
     let scene = project(User::Ourselves, "");
     let flags = ["--setup", "echo ran >>runs; psql -qf migrations/0001.sql", "--inputs", "migrations/*.sql"];
     for _ in 0..2 {
@@ -323,7 +323,7 @@ fn flags_and_variables_describe_a_template_without_a_file() {
 }
 
 #[test]
-fn inputs_that_the_setup_changes_are_built_again_but_not_for_ever() {
+fn changing_inputs_are_rebuilt_a_bounded_time() {
     let config = "[template]\nsetup = \"echo ran >>runs; date >>DATE; echo made >schema.txt\"\ninputs = [\"schema.txt\"]\n";
     let scene = project(User::Ourselves, config);
     scene.write("schema.txt", "");
@@ -342,7 +342,7 @@ fn inputs_that_the_setup_changes_are_built_again_but_not_for_ever() {
 }
 
 #[test]
-fn two_who_need_the_same_build_it_once_and_the_second_takes_over_from_the_dead() {
+fn parallel_builds_run_once_and_survive_kills() {
     for kill in [false, true] {
         let scene = project(User::Ourselves, CONFIG);
         scene.run(["template", "build", "--sql", "migrations/0001.sql"]);
@@ -375,7 +375,7 @@ fn two_who_need_the_same_build_it_once_and_the_second_takes_over_from_the_dead()
 }
 
 #[test]
-fn a_build_that_is_ended_leaves_nothing() {
+fn interrupted_builds_leave_nothing() {
     for &user in User::all() {
         for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
             // The setup has a grandchild that ignores signals, and a process in another session.
@@ -466,7 +466,7 @@ fn a_template_travels_in_a_directory() {
 }
 
 #[test]
-fn a_template_whose_journey_is_ended_leaves_nothing() {
+fn interrupted_transfers_leave_nothing() {
     for &user in User::all() {
         let scene = project(user, CONFIG);
         scene.run(["template", "push", "carried"]);
@@ -512,7 +512,7 @@ fn a_template_whose_journey_is_ended_leaves_nothing() {
 }
 
 #[test]
-fn a_setup_reaches_its_server_by_a_port_that_is_closed_to_other_users() {
+fn setup_ports_refuse_other_users() {
     let scene = project(User::Ourselves, "");
     let setup = "echo \"$DATABASE_URL $PGHOST $PGPORT\" > seen && psql -c 'CREATE TABLE t AS SELECT 7 AS n' \
         && { [ \"$(id -u)\" != 0 ] || ! setpriv --reuid=65534 --clear-groups psql -c 'SELECT 1'; }";

@@ -77,7 +77,7 @@ fn is_encrypted(outcome: &Outcome) -> bool {
 }
 
 #[test]
-fn every_mode_of_a_client_is_served_as_a_server_would() {
+fn every_sslmode_works_as_with_servers() {
     let serve = serve(&["--tls"]);
     let root = serve.root().display();
     for (host, words, encrypted) in [
@@ -101,7 +101,7 @@ fn every_mode_of_a_client_is_served_as_a_server_would() {
 }
 
 #[test]
-fn a_variable_switches_it_on_by_any_word_but_a_no() {
+fn a_variable_enables_tls() {
     let scene = Scene::new(User::Ourselves);
     for (value, is_on) in [
         ("1", true),
@@ -119,7 +119,7 @@ fn a_variable_switches_it_on_by_any_word_but_a_no() {
 }
 
 #[test]
-fn without_it_who_insists_hears_that_there_is_none() {
+fn requiring_tls_fails_without_tls() {
     let serve = serve(&[]);
     assert!(serve.ready.get("root_certificate").is_none());
     let refused = serve.psql("127.0.0.1", "sslmode=require");
@@ -164,7 +164,7 @@ fn without_tls_such_a_setup_gets_a_hint() {
 }
 
 #[test]
-fn a_root_is_good_for_its_own_server_alone() {
+fn a_root_verifies_only_its_server() {
     let (one, other) = (serve(&["--tls"]), serve(&["--tls"]));
     let words = format!("sslmode=verify-ca sslrootcert={}", other.root().display());
     let refused = one.psql("127.0.0.1", &words);
@@ -241,7 +241,7 @@ fn proofs_are_bound_to_certificates_of_any_kind() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named_before_anything_is_built() {
+fn unusable_certificates_fail_before_the_build() {
     let scene = Scene::with_empty_cache(User::Ourselves);
     let [_, certificate, key] = made(&scene, &rcgen::PKCS_ECDSA_P256_SHA256);
     let other = KeyPair::generate().unwrap();
@@ -283,7 +283,7 @@ fn files_that_cannot_be_used_are_named_before_anything_is_built() {
 }
 
 #[test]
-fn tls_without_a_request_for_it_has_to_name_its_protocol() {
+fn direct_tls_requires_alpn() {
     let serve = serve(&["--tls"]);
     let first = |protocols: &[&[u8]]| {
         let mut stream = serve.direct(protocols);
@@ -323,7 +323,7 @@ fn http_comes_by_tls_too() {
 
 /// Bytes of a client in place of the handshake affect no other client.
 #[test]
-fn whatever_comes_in_place_of_a_handshake_harms_nobody_else() {
+fn invalid_handshakes_affect_no_other_client() {
     let serve = serve(&["--tls"]);
     let mut runner = TestRunner::new(Config { cases: 64, failure_persistence: None, ..Config::default() });
     let handshakes = (vec(any::<u8>(), 0..300), any::<bool>(), any::<bool>());
@@ -358,16 +358,16 @@ fn whatever_comes_in_place_of_a_handshake_harms_nobody_else() {
 
 /// A client that still reads earlier messages when pgfresh ends gets them complete, and the error at the end.
 #[test]
-fn the_last_words_come_after_all_that_was_said_before() {
+fn the_final_error_follows_all_messages() {
     for encrypted in [false, true] {
         // On a busy machine, the client may not read everything within its second.
-        assert!((0..5).any(|_| last_of_a_late_client(encrypted) == b'E'), "TLS: {encrypted}");
+        assert!((0..5).any(|_| last_message_of_slow_reader(encrypted) == b'E'), "TLS: {encrypted}");
     }
 }
 
 /// Returns the tag of the last message that such a client gets. Each message has 32 bytes, so that each piece that pgfresh reads ends
 /// with a message.
-fn last_of_a_late_client(encrypted: bool) -> u8 {
+fn last_message_of_slow_reader(encrypted: bool) -> u8 {
     let mut serve = serve(if encrypted { &["--tls"] } else { &[] });
     let mut watching = Client::open(&serve.address(), serve.secret(), &startup("postgres", &[])).unwrap();
     let mut stream: Box<dyn Late> = if encrypted {
@@ -420,7 +420,7 @@ impl Late for StreamOwned<ClientConnection, TcpStream> {
 }
 
 #[test]
-fn what_is_advertised_is_what_clients_are_told() {
+fn clients_get_the_advertised_address() {
     let serve = serve(&["--tls", "--advertise", "db.example:6000"]);
     let (url, port) = (serve.ready["url"].as_str().unwrap(), &serve.ready["port"]);
     assert!(url.ends_with("@db.example:6000/postgres") && *port == 6000, "{url} {port}");
@@ -430,7 +430,7 @@ fn what_is_advertised_is_what_clients_are_told() {
 }
 
 #[test]
-fn sessions_that_share_a_transaction_come_by_tls_as_well() {
+fn rollback_sessions_work_over_tls() {
     let scene = Scene::new(User::Ourselves);
     let psql = ground::psql();
     let script = format!(

@@ -27,7 +27,7 @@ const ELSEWHERE: &[&str] = &[
 ];
 
 #[test]
-fn every_message_on_the_page_is_in_the_source() {
+fn each_documented_message_is_in_the_source() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("it lies two below");
     let page = fs::read_to_string(root.join("docs/troubleshooting.md")).unwrap();
     let mut source = String::new();

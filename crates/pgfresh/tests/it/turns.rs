@@ -76,7 +76,7 @@ fn a_busy_template_leaves_room_to_another() {
 
 /// Copies for the busy templates wait until their clients have gone. A copy for the other template does not wait for those.
 #[test]
-fn copies_that_wait_for_busy_clients_keep_no_other_template_waiting() {
+fn busy_templates_delay_no_other_template() {
     let gateway = gateway_with(&["busy", "hot", "other"], &[]);
     let waits = beside_busy_ones(&gateway, &["busy", "hot"], 16, Duration::ZERO, "other");
     assert!(waits.iter().all(|wait| *wait < Duration::from_secs(10)), "{waits:?}");

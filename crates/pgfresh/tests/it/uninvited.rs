@@ -4,9 +4,9 @@
 use crate::common::{Scene, User, on_every_major, postgres};
 
 on_every_major! {
-    a_session_in_the_template_keeps_no_lease_from_beginning
-    a_session_in_a_lease_keeps_no_other_from_being_fresh
-    a_session_in_the_template_is_none_in_a_leased_server
+    sessions_in_templates_allow_leases
+    foreign_sessions_keep_later_leases_fresh
+    leased_servers_ignore_sessions_of_templates
 }
 
 /// Setup without inputs, so that it runs in the same server as the tests. It leaves a session in the template's database, by the
@@ -29,14 +29,14 @@ fn shell(major: u32, script: &str) -> String {
     Scene::new(User::Ourselves).shell(&options, &format!("{WORKS}\n{script}"))
 }
 
-fn a_session_in_the_template_keeps_no_lease_from_beginning(major: u32) {
+fn sessions_in_templates_allow_leases(major: u32) {
     let names = "for name in app first second third fourth; do
             psql -XAtqd $name -c 'INSERT INTO t VALUES (1)' -c 'SELECT count(*) FROM t'
         done";
     assert_eq!(shell(major, names), "1\n".repeat(5), "PostgreSQL {major}");
 }
 
-fn a_session_in_a_lease_keeps_no_other_from_being_fresh(major: u32) {
+fn foreign_sessions_keep_later_leases_fresh(major: u32) {
     let rounds = "for round in 1 2 3; do
             psql -XAtqd app -c 'INSERT INTO t VALUES (1)' -c 'SELECT count(*) FROM t'
             works
@@ -47,7 +47,7 @@ fn a_session_in_a_lease_keeps_no_other_from_being_fresh(major: u32) {
     assert_eq!(shell(major, &rounds), "1\n1\n1\n0\n", "PostgreSQL {major}");
 }
 
-fn a_session_in_the_template_is_none_in_a_leased_server(major: u32) {
+fn leased_servers_ignore_sessions_of_templates(major: u32) {
     let own = "for name in one two; do
             PGOPTIONS=-cpgfresh.isolation=server psql -XAtqd $name -c 'INSERT INTO t VALUES (1)' -c 'SELECT count(*) FROM t'
         done";

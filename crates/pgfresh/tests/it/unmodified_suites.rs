@@ -35,7 +35,7 @@ fn run_with_fixed_url(options: &[&str]) -> (Scene, Outcome) {
 }
 
 #[test]
-fn run_serves_at_the_port_of_a_fixed_url() {
+fn run_serves_at_a_fixed_port() {
     for options in [&[][..], &["--profile"], &["--tls"]] {
         let (_scene, outcome) = run_with_fixed_url(options);
         assert_eq!((outcome.code, &*outcome.stdout), (Some(0), "testdb\n"), "{options:?}: {outcome}");
@@ -44,7 +44,7 @@ fn run_serves_at_the_port_of_a_fixed_url() {
 }
 
 #[test]
-fn a_comparison_serves_at_the_port_of_a_fixed_url() {
+fn comparisons_serve_at_a_fixed_port() {
     let (_scene, outcome) = run_with_fixed_url(&["--compare", "-n", "2"]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
     assert!(outcome.stderr.contains("All 4 runs ended alike: exit code 0."), "{outcome}");
@@ -52,7 +52,7 @@ fn a_comparison_serves_at_the_port_of_a_fixed_url() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_an_error_of_run() {
+fn a_taken_port_is_an_error() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let scene = Scene::new(User::Ourselves);
@@ -122,7 +122,7 @@ fn finding(report: &Value, name: &str) -> Option<usize> {
 }
 
 #[test]
-fn tests_that_share_a_database_have_no_n_plus_one() {
+fn tests_sharing_database_cause_no_n_plus_one() {
     let each = "$0 -XAtqf lookups.sql test_app";
     let (outcome, report) = profile_of(&format!("$0 -qc 'SELECT 1' postgres; {each}"));
     assert_eq!(finding(&report, "One query for each row (N+1)"), None, "{report}");
@@ -138,7 +138,7 @@ fn tests_that_share_a_database_have_no_n_plus_one() {
 }
 
 #[test]
-fn databases_made_for_each_test_come_before_a_pool() {
+fn database_per_test_finding_precedes_pool_finding() {
     let (_, report) = profile_of(
         "for test in 1 2 3 4 5 6 7 8; do $0 -qc \"CREATE DATABASE own_$test\" postgres
          $0 -qc 'SELECT 1' own_$test; $0 -qc \"DROP DATABASE own_$test\" postgres; done",

@@ -9,8 +9,8 @@ use crate::common::gateway::Gateway;
 use crate::common::{ground, on_every_major, wait_until};
 
 on_every_major! {
-    a_session_is_closed_at_once_however_little_its_client_reads
-    a_client_that_reads_hears_why_its_session_was_closed
+    sessions_of_slow_readers_close_at_once
+    reading_clients_get_the_closing_reason
 }
 
 const TEMPLATE: &str = "CREATE TABLE t (n int)";
@@ -57,7 +57,7 @@ fn is_there(gateway: &Gateway, name: &str, condition: &str) -> bool {
     !gateway.direct("postgres", &sql).unwrap().is_empty()
 }
 
-fn a_session_is_closed_at_once_however_little_its_client_reads(major: u32) {
+fn sessions_of_slow_readers_close_at_once(major: u32) {
     let gateway = Gateway::start(major, TEMPLATE, &["--tls", "--linger", "60s"]);
     let rows = "SELECT repeat('x', 1000) FROM generate_series(1, 10000000)";
     let copy = format!("COPY ({rows}) TO STDOUT");
@@ -101,7 +101,7 @@ fn a_session_is_closed_at_once_however_little_its_client_reads(major: u32) {
     assert_eq!(gateway.status()["errors"], serde_json::json!({}));
 }
 
-fn a_client_that_reads_hears_why_its_session_was_closed(major: u32) {
+fn reading_clients_get_the_closing_reason(major: u32) {
     let gateway = Gateway::start(major, TEMPLATE, &["--linger", "60s"]);
     let mut idle = gateway.connect("heard", "").unwrap();
     idle.value("SELECT 1").unwrap();

@@ -44,7 +44,7 @@ fn lists_are_sorted_and_name_nothing_twice() {
 }
 
 #[test]
-fn a_message_is_judged_only_if_it_is_whole() {
+fn only_complete_messages_are_checked() {
     let query = b"SELECT 1\0";
     let parse = b"name\0SELECT $1\0\0\0";
     let large = [b"SELECT '", &vec![b'x'; LONGEST][..], b"'\0"].concat();
@@ -165,7 +165,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_call_that_leaves_something_is_seen_wherever_it_hides(
+    fn calls_that_leave_state_are_found_anywhere(
         around in prop::sample::select(AROUND),
         (name, arguments) in prop::sample::select(FORBIDDEN),
         spell in spelled(),

@@ -64,7 +64,7 @@ fn rows(values: &[&str]) -> Rows {
 }
 
 #[test]
-fn an_answer_is_understood_wherever_it_is_cut() {
+fn an_answer_may_be_cut_anywhere() {
     let null = encode(b'D', b"\0\x01\xff\xff\xff\xff");
     let notice = encode(b'N', b"SNOTICE\0\0");
     let answer = [&row(b"a")[..], &notice, &row(b"Z\0\0\0\x05I"), &null, READY].concat();
@@ -82,7 +82,7 @@ fn an_answer_is_understood_wherever_it_is_cut() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn rows_of_any_size_come_in_pieces_of_any_size(
+    fn rows_of_any_size_are_read(
         lengths in prop::collection::vec(prop_oneof![0_usize..40, 8_000_usize..8_400, 65_000_usize..66_000, Just(200_000_usize)], 1..12),
         piece in prop_oneof![100_usize..900, 8_000_usize..8_400, 60_000_usize..70_000],
     ) {
@@ -100,7 +100,7 @@ proptest! {
 }
 
 #[test]
-fn a_session_starts_with_the_password_that_is_asked_for_and_with_no_other_proof() {
+fn sessions_start_with_cleartext_passwords_only() {
     let params = StartupParams::new([("user", "me"), ("application_name", "x")]);
     let start = |server: &[&[u8]], password| {
         AdminConnection::start(Script::of(server.iter().copied()), &params, "db", password)
@@ -120,7 +120,7 @@ fn a_session_starts_with_the_password_that_is_asked_for_and_with_no_other_proof(
 }
 
 #[test]
-fn an_error_ends_a_query_and_a_fatal_one_the_session() {
+fn fatal_errors_end_the_session() {
     let mut session =
         Script::of([&row(b"1")[..], &error("ERROR"), READY, &row(b"2"), READY, &error("FATAL")]).session();
     let error = session.query("SELECT").unwrap_err();
@@ -136,7 +136,7 @@ fn an_error_ends_a_query_and_a_fatal_one_the_session() {
 }
 
 #[test]
-fn copies_are_passed_on_row_by_row_and_end_with_copy_done() {
+fn copies_end_with_copy_done() {
     let out =
         [encode(b'H', b"\0\0\0"), encode(b'd', b"1\n"), encode(b'd', b""), encode(b'd', b"2\n")].concat();
     let mut session = Script::of([&out[..], &encode(b'c', b""), READY, READY]).session();
@@ -161,7 +161,7 @@ fn nonsense_from_a_server_is_an_error() {
 }
 
 #[test]
-fn a_server_that_takes_nothing_is_not_waited_for_for_ever() {
+fn unread_requests_time_out() {
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let mut session = AdminConnection::adopt(ours, Duration::from_millis(50)).unwrap();
     let late = session.query(&"x".repeat(16 << 20)).unwrap_err();
@@ -172,7 +172,7 @@ fn a_server_that_takes_nothing_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn what_a_server_has_said_at_the_end_of_a_session_is_the_answer_to_what_it_does_not_take() {
+fn a_closed_session_returns_its_last_error() {
     for (words, expected) in [
         (
             ErrorResponse::fatal("57P01", "terminating connection").to_bytes(),

@@ -23,7 +23,7 @@ fn expect_exit(script: &str, code: Option<i32>, signal: Option<i32>, words: Opti
 }
 
 #[test]
-fn a_postmaster_that_ends_before_it_is_ready_is_an_error_with_its_status() {
+fn early_ends_are_errors_with_status() {
     for code in [0, 1, 2, 127] {
         expect_exit(&format!("exit {code}"), Some(code), None, None);
     }
@@ -33,7 +33,7 @@ fn a_postmaster_that_ends_before_it_is_ready_is_an_error_with_its_status() {
 }
 
 #[test]
-fn a_postmaster_may_end_after_any_line_of_its_pid_file() {
+fn incomplete_pid_files_are_errors() {
     for lines in 0..8 {
         let script = format!("pid_file {lines} 'starting'; log FATAL 'line {lines}'; exit 1");
         expect_exit(&script, Some(1), None, Some(&format!("FATAL:  line {lines}")));
@@ -44,7 +44,7 @@ fn a_postmaster_may_end_after_any_line_of_its_pid_file() {
 }
 
 #[test]
-fn the_log_says_why_and_the_hint_what_to_do() {
+fn start_errors_have_log_and_hint() {
     for (line, hint) in [
         ("could not create shared memory segment: No space left on device", Some("pgfresh sweep")),
         ("could not write lock file \"postmaster.pid\": No space left on device", Some("--place PATH")),
@@ -63,7 +63,7 @@ fn the_log_says_why_and_the_hint_what_to_do() {
 }
 
 #[test]
-fn a_postmaster_that_is_never_ready_is_ended_after_the_timeout() {
+fn a_start_timeout_ends_the_postmaster() {
     for script in [
         "serve",
         "trap '' INT QUIT TERM; pid_file 8 starting; log LOG 'still starting'; serve",
@@ -85,7 +85,7 @@ fn a_postmaster_that_is_never_ready_is_ended_after_the_timeout() {
 }
 
 #[test]
-fn what_a_postmaster_that_has_ended_leaves_behind_is_ended() {
+fn orphans_of_a_postmaster_are_ended() {
     for leave in ["backend", "grandchild", "trap '' INT QUIT TERM; backend; grandchild"] {
         expect_exit(&format!("{leave}; pid_file 5 ''; exit 1"), Some(1), None, None);
     }
@@ -93,7 +93,7 @@ fn what_a_postmaster_that_has_ended_leaves_behind_is_ended() {
 }
 
 #[test]
-fn a_server_is_ready_once_its_pid_file_says_so_however_it_is_written() {
+fn any_write_of_the_pid_file_counts() {
     for write in [
         "pid_file 8 ready",
         "pid_file 8 'ready   '",
@@ -117,7 +117,7 @@ fn a_server_is_ready_once_its_pid_file_says_so_however_it_is_written() {
 
 /// Only the complete word says that the server is ready, however much of the pid file is there.
 #[test]
-fn a_pid_file_that_is_half_written_does_not_say_ready() {
+fn partial_pid_files_are_not_ready() {
     let folder = tempfile::tempdir().unwrap();
     let data = Directory::open(folder.path()).unwrap();
     let whole = "4711\n/data\n1767225600\n5432\n/socket\n\n  5432001         7\nready   \n";
@@ -140,7 +140,7 @@ fn a_pid_file_that_is_half_written_does_not_say_ready() {
 }
 
 #[test]
-fn a_server_that_is_ready_and_does_not_answer_is_an_error() {
+fn a_silent_ready_server_is_an_error() {
     for script in [
         "pid_file 8 ready; serve",
         "pid_file 8 ready; exit 1",
@@ -162,7 +162,7 @@ fn a_server_that_is_ready_and_does_not_answer_is_an_error() {
 }
 
 #[test]
-fn a_setting_that_is_not_in_effect_is_an_error() {
+fn ineffective_settings_are_errors() {
     let script = "trap 'finish 0' INT; trap 'finish 1' QUIT; pid_file 8 ready; serve";
     let mut stub = Stub::new(script);
     stub.set("work_mem", "8MB");
@@ -178,7 +178,7 @@ fn a_setting_that_is_not_in_effect_is_an_error() {
 }
 
 #[test]
-fn a_postmaster_that_cannot_be_run_is_an_error_and_leaves_nothing() {
+fn an_unrunnable_postmaster_leaves_nothing() {
     let stub = Stub::new("serve");
     fs::remove_file(stub.installation().bin().join("postgres")).unwrap();
     let error = stub.start(&TIMEOUTS).unwrap_err();

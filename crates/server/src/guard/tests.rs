@@ -24,7 +24,7 @@ fn spawn(stub: &Stub, guard: &Guard, processes: usize) -> Child {
 }
 
 #[test]
-fn what_works_under_a_guard_ends_with_it() {
+fn guarded_programs_end_with_the_guard() {
     for script in ["serve", "trap '' INT QUIT TERM\nserve", "trap '' QUIT\nexec sleep 600"] {
         let stub = Stub::new(&format!("grandchild\n{script}"));
         let guard = stub.guard();
@@ -37,7 +37,7 @@ fn what_works_under_a_guard_ends_with_it() {
 }
 
 #[test]
-fn an_owner_whose_guard_was_killed_cleans_up_itself() {
+fn owners_without_a_guard_clean_up() {
     let stub = Stub::new("trap '' QUIT\nserve");
     let mut guard = stub.guard();
     let mut child = spawn(&stub, &guard, 1);
@@ -53,7 +53,7 @@ fn an_owner_whose_guard_was_killed_cleans_up_itself() {
 
 /// A cache may lie in a checkout, and test runners walk through that: files that vanish meanwhile make them fail.
 #[test]
-fn nothing_is_left_of_what_was_removed_however_long_that_takes() {
+fn removal_waits_until_all_is_gone() {
     let stub = Stub::new("trap '' QUIT\nserve");
     let guard = stub.guard();
     let mut child = spawn(&stub, &guard, 1);
@@ -63,7 +63,7 @@ fn nothing_is_left_of_what_was_removed_however_long_that_takes() {
 }
 
 #[test]
-fn a_guard_that_takes_longer_is_waited_for_once_and_leaves_no_zombie() {
+fn slow_guards_leave_no_zombie() {
     let stub = Stub::new("serve");
     let mut guard = stub.guard();
     let patience = Duration::from_secs(1);
@@ -96,7 +96,7 @@ fn a_guard_waits_for_the_owner_s_lock() {
 }
 
 #[test]
-fn a_sweep_takes_what_nobody_owns_and_leaves_the_rest() {
+fn a_sweep_removes_only_unowned_directories() {
     let stub = Stub::new("grandchild\nserve");
     let root = stub.place.root().join(format!("pgfresh-{}", sys::user()));
     let (owned, mut dead) = (stub.unguarded(), stub.unguarded());
@@ -123,7 +123,7 @@ fn a_sweep_takes_what_nobody_owns_and_leaves_the_rest() {
 }
 
 #[test]
-fn the_postmaster_is_the_first_line_of_the_pid_file() {
+fn the_pid_is_the_files_first_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(PID_FILE);
     for (text, pid) in [

@@ -18,7 +18,7 @@ fn up(traps: &str, timeouts: &Timeouts) -> (Stub, Server) {
 const ORDERLY: &str = "trap 'finish 0' INT; trap 'finish 1' QUIT";
 
 #[test]
-fn an_immediate_stop_leaves_nothing_whatever_the_postmaster_does() {
+fn immediate_stops_always_leave_nothing() {
     let short = Timeouts { immediate_stop: SHORT, ..TIMEOUTS };
     for (traps, timeouts) in [
         (ORDERLY, &TIMEOUTS),
@@ -59,7 +59,7 @@ fn a_clean_shutdown_leaves_the_data_under_guard() {
 }
 
 #[test]
-fn a_shutdown_that_is_not_clean_is_an_error_and_leaves_nothing() {
+fn unclean_shutdowns_are_errors() {
     for (traps, code, signal) in [
         ("trap 'log FATAL why; finish 1' INT", Some(1), None),
         ("trap 'log FATAL why; finish 2' INT", Some(2), None),
@@ -83,7 +83,7 @@ fn a_shutdown_that_is_not_clean_is_an_error_and_leaves_nothing() {
 }
 
 #[test]
-fn a_postmaster_that_does_not_shut_down_is_ended() {
+fn hanging_postmasters_are_ended() {
     // One ends on the next signal, the other on none.
     for traps in ["trap '' INT; trap 'finish 0' QUIT", "trap '' INT QUIT TERM"] {
         let (stub, server) = up(traps, &Timeouts { clean_stop: SHORT, ..TIMEOUTS });
@@ -96,7 +96,7 @@ fn a_postmaster_that_does_not_shut_down_is_ended() {
 }
 
 #[test]
-fn a_server_that_is_killed_meanwhile_or_was_before_is_no_clean_shutdown() {
+fn killed_servers_are_no_clean_shutdown() {
     for moment in ["before", "during"] {
         let (stub, server) = up("trap 'log LOG told' INT", &TIMEOUTS);
         let postmaster = sys::ProcessHandle::of_number(server.pid()).unwrap();
@@ -136,7 +136,7 @@ fn a_crash_keeps_the_data_as_they_are() {
 
 /// The thread that ends leftover processes has finished before another server can start on the same data.
 #[test]
-fn a_server_that_is_started_again_after_a_crash_is_let_be() {
+fn servers_restarted_after_crashes_stay() {
     let stub = Stub::new("trap 'kill -9 $$' QUIT\nbackend; grandchild; pid_file 8 ready; serve");
     let mut server = stub.start_up(&TIMEOUTS, &[]).unwrap();
     for _ in 0..10 {
@@ -150,7 +150,7 @@ fn a_server_that_is_started_again_after_a_crash_is_let_be() {
 }
 
 #[test]
-fn a_server_that_is_halted_keeps_its_data_whatever_it_does() {
+fn halted_servers_keep_their_data() {
     for traps in [
         ORDERLY,
         "trap 'finish 1' INT",
@@ -170,7 +170,7 @@ fn a_server_that_is_halted_keeps_its_data_whatever_it_does() {
 
 /// A stopped postmaster would neither act on the signal nor end.
 #[test]
-fn a_postmaster_that_is_stopped_goes_on_to_end() {
+fn stopped_postmasters_continue_and_end() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);
     sys::ProcessHandle::of_number(server.pid()).unwrap().signal(Signal::STOP).unwrap();
     let guard = server.halt().unwrap();
@@ -181,7 +181,7 @@ fn a_postmaster_that_is_stopped_goes_on_to_end() {
 
 /// The pid file of a killed server still says "ready".
 #[test]
-fn a_server_that_does_not_start_again_says_why_and_leaves_its_data_for_another_attempt() {
+fn failed_restarts_keep_their_data() {
     let stub = Stub::new(
         "[ -e \"$data/broken\" ] && { echo 'postgres: not so'; exit 1; }
          log PANIC 'of the first'; trap 'kill -9 $$' QUIT; pid_file 8 ready; serve",
@@ -206,7 +206,7 @@ fn a_server_that_does_not_start_again_says_why_and_leaves_its_data_for_another_a
 }
 
 #[test]
-fn a_server_that_is_kept_ends_and_its_directory_stays() {
+fn kept_servers_end_and_stay_on_disk() {
     for traps in [ORDERLY, "trap '' INT QUIT TERM"] {
         let (stub, server) = up(traps, &Timeouts { clean_stop: SHORT, ..TIMEOUTS });
         fs::write(server.run().data().join("table"), "rows").unwrap();
@@ -221,7 +221,7 @@ fn a_server_that_is_kept_ends_and_its_directory_stays() {
 }
 
 #[test]
-fn the_end_of_all_processes_is_told_once() {
+fn the_end_is_reported_once() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);
     let (sender, told) = mpsc::channel();
     server.when_gone(move || sender.send(()).unwrap()).unwrap();

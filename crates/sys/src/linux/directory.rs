@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_is_no_file_and_nobody_waits_for_it() {
+    fn opening_fifo_fails_without_blocking() {
         let (_directory, inside) = scene();
         rustix::fs::mkfifoat(&inside, "fifo", Mode::RWXU).unwrap();
         assert_eq!(inside.file("fifo").unwrap_err().kind(), io::ErrorKind::InvalidInput);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_as_far_as_was_asked() {
+    fn read_stops_at_the_given_length() {
         let (_directory, inside) = scene();
         io::Write::write_all(&mut inside.create_file("file").unwrap(), b"12345").unwrap();
         assert_eq!(inside.read("file", 3).unwrap(), b"123");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_without_modes_and_of_any_depth_is_removed() {
+    fn remove_tree_handles_inaccessible_and_deep_folders() {
         let (directory, inside) = scene();
         let path = directory.path().join("inside");
         fs::create_dir_all(path.join("shut/shut")).unwrap();

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_belongs_to_its_disk_and_the_disk_is_described() {
+    fn partition_resolves_to_its_described_disk() {
         let machine = Machine::new();
         let nvme = [
             ("queue/rotational", "0"),
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_logical_volume_on_encryption_on_a_mirror_ends_at_two_disks() {
+    fn lvm_luks_raid_stack_resolves_to_both_disks() {
         let machine = Machine::new();
         for (disk, number, part) in [("sda", "8:0", "8:1"), ("sdb", "8:16", "8:17")] {
             let files = [
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_is_followed_to_the_disk_of_its_file_and_never_for_ever() {
+    fn loop_device_resolves_to_disk_without_endless_recursion() {
         let machine = Machine::new();
         let file = machine.put("images/disk.img", "");
         machine.block("virtual/loop0", "7:0", &[("loop/backing_file", file.to_str().unwrap())]);
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn btrfs_tells_all_its_devices_though_its_own_number_is_none() {
+    fn btrfs_lists_its_devices_without_own_device_number() {
         let machine = Machine::new();
         for (disk, number) in [("sda", "8:0"), ("sdb", "8:16"), ("sdc", "8:32")] {
             machine.block(&format!("ata/{disk}"), number, &[]);
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlay_is_followed_on_its_host_and_guessed_in_a_container() {
+    fn overlay_resolves_on_host_and_guesses_in_container() {
         let machine = Machine::new();
         machine.block("pci0/vda", "254:0", &[]);
         let upper = machine.put("upper/file", "");
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edited_cache_mode_and_the_caps_of_both_kinds_of_groups_are_seen() {
+    fn edited_cache_mode_and_cgroup_caps_are_detected() {
         let machine = Machine::new();
         let files =
             [("queue/write_cache", "write through"), ("device/scsi_disk/0:0:0:0/cache_type", "write back")];

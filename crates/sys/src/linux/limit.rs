@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_has_the_limit_that_we_began_with() {
+    fn command_gets_the_original_open_file_limit() {
         let usual = getrlimit(Resource::Nofile);
         raise_files();
         raise_files();

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_v2_limit_of_any_ancestor_counts_and_page_cache_is_free() {
+    fn cgroup_v2_ancestor_limit_counts_except_page_cache() {
         let root = machine(&[
             MEMINFO,
             ("proc/self/cgroup", "0::/a/b\n"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_v1_limit_counts_also_where_the_container_sees_only_the_mount() {
+    fn cgroup_v1_limit_counts_inside_container_mount() {
         let root = machine(&[
             MEMINFO,
             ("proc/self/cgroup", "4:memory:/docker/abc\n1:cpu:/x\n"),

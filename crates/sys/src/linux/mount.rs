@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_with_its_optional_fields_and_escapes() {
+    fn mount_line_parses_optional_fields_and_escapes() {
         let line = r"36 35 98:0 /mnt\0401 /mnt/a\134b rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue";
         let mount = Mount::parse(line).unwrap();
         assert_eq!((mount.id, mount.device, mount.root), (36, (98, 0), "/mnt 1".into()));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_a_mount_for_its_own_paths() {
+    fn mount_is_found_for_real_system_paths() {
         for path in ["/", "/proc", "/proc/self/status", "/dev"] {
             let mount = Mount::of(&Roots::default(), Path::new(path)).unwrap();
             assert!(Path::new(path).canonicalize().unwrap().starts_with(&mount.point), "{path}: {mount:?}");

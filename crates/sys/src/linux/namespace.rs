@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_the_name_that_it_is_given() {
+    fn child_in_namespace_has_the_given_user_id() {
         let mut command = Command::new("id");
         command.arg("-u");
         call_ourselves(&mut command, 4711, 4712);

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_is_named_as_long_as_it_listens() {
+    fn listener_is_named_while_it_listens() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let (name, pid) = listener_at(port).unwrap();
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn the_table_names_the_owner_of_a_live_socket() {
+    fn socket_table_names_owner_of_live_socket() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
              \x20  0: 0100007F:1538 0100007F:8F34 01 00000000:00000000 00:00000000 00000000  1000        0 1 1\n\
              \x20  1: 0100007F:8F34 0100007F:1538 01 00000000:00000000 00:00000000 00000000  1001        0 2 1\n\

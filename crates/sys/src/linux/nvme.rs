@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_read_where_the_specification_has_its_fields() {
+    fn health_page_is_parsed_at_specified_offsets() {
         let mut page = [0; LENGTH];
         assert_eq!(Health::parse(&page), Health { temperature: None, alarm: false, heat: Heat::default() });
         page[0] = 0b0000_0010;
@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn the_command_has_the_kernels_size_and_what_is_no_drive_has_no_answer() {
+    fn nvme_command_matches_kernel_size_and_rejects_files() {
         assert_eq!((size_of::<Command>(), std::mem::offset_of!(Command, words_10_to_15)), (72, 40));
         let file = tempfile::tempfile().unwrap();
         assert_eq!(Nvme::from(file).health(), None);
     }
 
     #[test]
-    fn a_machine_made_of_files_has_no_drive_that_could_be_asked() {
+    fn nvme_open_refuses_alternative_roots() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("dev"), "259:0\n").unwrap();
         let disk = Disk { name: "nvme0n1".to_owned(), folder: root.path().to_owned(), ..Disk::default() };

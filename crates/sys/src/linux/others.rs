@@ -77,7 +77,7 @@ mod tests {
     use crate::{Signal, signal};
 
     #[test]
-    fn a_process_is_asleep_until_it_is_told_anything() {
+    fn process_is_asleep_until_signalled() {
         let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         while !is_asleep(cat.id()) {
             std::thread::yield_now();

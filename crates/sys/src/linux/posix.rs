@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shm_open_does_is_refused_and_other_new_files_are_not() {
+    fn seccomp_filter_refuses_only_shm_open() {
         let folder = tempfile::tempdir().unwrap();
         let open = |name: &str, more: i32| {
             let (path, flags) =

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inherited_lock_is_held_by_the_child_alone_and_its_holder_is_ended() {
+    fn end_holders_ends_child_with_inherited_lock() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap().join("lock");
         let lock = Lock::take(&path).unwrap();

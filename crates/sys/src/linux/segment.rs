@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     #[allow(unsafe_code)]
-    fn a_segment_goes_only_once_its_creator_is_gone() {
+    fn segment_removal_spares_segments_of_live_creator() {
         let ours = rustix::process::getpid();
         // SAFETY: shmget(2) has no memory preconditions.
         let id = unsafe { libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o600) };

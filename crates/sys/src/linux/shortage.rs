@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_waited_for_and_stolen_since_the_start_counts() {
+    fn shortage_counts_waited_and_stolen_time_since_start() {
         let folder = tempfile::tempdir().unwrap();
         let roots = machine(folder.path(), 5_000_000, "100 0 100 800 0 0 0 0");
         let watch = ProcessorWatch::start(&roots);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_does_not_tell_is_no_shortage() {
+    fn missing_kernel_data_is_no_shortage() {
         let folder = tempfile::tempdir().unwrap();
         let roots = Roots { procfs: folder.path().to_owned(), ..Roots::default() };
         let shortage = ProcessorWatch::start(&roots).shortage();

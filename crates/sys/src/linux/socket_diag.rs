@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_believed_only_for_the_socket_that_was_asked_for() {
+    fn socket_answer_counts_only_for_requested_socket() {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let (family, names) = names(at(4711), at(5432));
         assert_eq!(question(family, &names).len(), QUESTION);

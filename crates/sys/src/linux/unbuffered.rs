@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_for_data_is_less_than_waiting_for_all() {
+    fn open_flags_match_waiting_for_data_or_all() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let flags = |waiting| {
             let file = open_for_writes(file.path(), waiting, false).unwrap();

@@ -71,7 +71,7 @@ mod tests {
     use crate::wait_readable;
 
     #[test]
-    fn an_end_is_seen_before_the_process_is_reaped() {
+    fn process_end_is_seen_before_reaping() {
         let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = Pid::from_child(&cat);
         let watched = Watched::begin(pid).unwrap();

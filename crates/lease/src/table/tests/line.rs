@@ -23,7 +23,7 @@ fn with_two_templates() -> Example {
 
 /// A program hands such names out. A late client must not get a copy of another template under one.
 #[test]
-fn a_session_joins_a_lease_of_an_issued_name_and_begins_none() {
+fn session_joins_issued_name_but_starts_no_lease() {
     let mut example = Example::new();
     example.table.is_issued = Some(|name| name == "issued");
     let (ticket, actions) = example.session("issued", 0);
@@ -36,7 +36,7 @@ fn a_session_joins_a_lease_of_an_issued_name_and_begins_none() {
 }
 
 #[test]
-fn a_session_gets_no_copy_of_another_template_than_it_asks_for() {
+fn session_cannot_join_lease_of_another_template() {
     for isolation in [Isolation::Clone, Isolation::Rollback] {
         let mut example = with_two_templates();
         let database = leased(&mut example, "name", terms("app", isolation, 5000));
@@ -61,7 +61,7 @@ fn a_session_gets_no_copy_of_another_template_than_it_asks_for() {
 }
 
 #[test]
-fn a_session_that_resets_a_lease_gets_the_template_that_it_asks_for() {
+fn resetting_session_gets_its_requested_template() {
     for isolation in [Isolation::Clone, Isolation::Rollback] {
         let mut example = with_two_templates();
         let database = leased(&mut example, "name", terms("app", isolation, 5000));
@@ -76,7 +76,7 @@ fn a_session_that_resets_a_lease_gets_the_template_that_it_asks_for() {
 
 /// The lease began over HTTP, and has no database yet.
 #[test]
-fn a_lease_that_waits_for_its_first_session_has_its_template_already() {
+fn lease_without_database_already_holds_its_template() {
     let mut example = with_two_templates();
     let kept = Terms { retained: true, ..terms("app", Isolation::Rollback, 0) };
     example.ask("name", Want::Lease { params: None, terms: kept });
@@ -101,7 +101,7 @@ fn refused_of(actions: &[Action]) -> Vec<Ticket> {
 }
 
 #[test]
-fn all_who_came_at_once_are_refused_at_once() {
+fn simultaneous_resets_are_refused_at_the_same_time() {
     let mut example = Example::new();
     let database = leased(&mut example, "name", terms("app", Isolation::Clone, 5000));
     example.now += Duration::from_secs(5);
@@ -117,7 +117,7 @@ fn all_who_came_at_once_are_refused_at_once() {
 
 /// While the queue moves, each client has its turn.
 #[test]
-fn sessions_that_take_turns_are_not_refused_for_how_long_all_of_them_take() {
+fn sessions_taking_turns_are_never_refused() {
     let mut example = Example::new();
     let database = leased(&mut example, "name", terms("app", Isolation::Rollback, 5000));
     let lease = || terms("app", Isolation::Rollback, 5000);
@@ -132,7 +132,7 @@ fn sessions_that_take_turns_are_not_refused_for_how_long_all_of_them_take() {
 
 /// The sessions may end before the table hears of [`Event::Closed`], or after.
 #[test]
-fn a_lease_that_ends_with_its_sessions_lasts_until_those_who_close_them_are_served() {
+fn ending_lease_lasts_until_closing_request_is_served() {
     let wants = [
         (Want::Release, TaskKind::Unname),
         (Want::Reset { close: true }, TaskKind::Reset { in_place: true }),
@@ -167,7 +167,7 @@ fn a_lease_that_ends_with_its_sessions_lasts_until_those_who_close_them_are_serv
 
 /// The lease's only session belongs to the server, and ends with the lease.
 #[test]
-fn a_lease_in_rollback_isolation_that_is_lost_to_who_closes_it_is_released_or_reset() {
+fn closed_rollback_lease_completes_release_or_reset() {
     for want in [Want::Release, Want::Reset { close: true }] {
         let mut example = Example::new();
         let database = leased(&mut example, "name", terms("app", Isolation::Rollback, 0));
@@ -182,7 +182,7 @@ fn a_lease_in_rollback_isolation_that_is_lost_to_who_closes_it_is_released_or_re
 
 /// The request of the lease's client succeeds. A later request fails, because the lease no longer exists.
 #[test]
-fn who_releases_a_lease_that_is_just_ending_is_told_that_it_has_ended() {
+fn release_of_ending_lease_succeeds_once_it_ends() {
     for isolation in [Isolation::Clone, Isolation::Rollback] {
         let mut example = Example::new();
         let database = leased(&mut example, "name", terms("app", isolation, 0));
@@ -209,7 +209,7 @@ fn who_releases_a_lease_that_is_just_ending_is_told_that_it_has_ended() {
 }
 
 #[test]
-fn a_lease_that_is_over_is_waited_for_whatever_the_next_asks_for() {
+fn session_of_any_terms_awaits_ending_lease() {
     for (first, next) in [(Isolation::Clone, Isolation::Rollback), (Isolation::Rollback, Isolation::Clone)] {
         let mut example = with_two_templates();
         let database = leased(&mut example, "name", terms("app", first, 0));
@@ -224,7 +224,7 @@ fn a_lease_that_is_over_is_waited_for_whatever_the_next_asks_for() {
 
 /// The statement of a client that has gone may run for hours.
 #[test]
-fn a_session_without_a_client_keeps_a_name_whose_lease_is_over_for_a_moment() {
+fn abandoned_session_of_ended_lease_blocks_name_briefly() {
     for isolation in [Isolation::Clone, Isolation::Rollback] {
         let mut example = Example::new();
         let database = leased(&mut example, "name", terms("app", isolation, 0));
@@ -241,7 +241,7 @@ fn a_session_without_a_client_keeps_a_name_whose_lease_is_over_for_a_moment() {
 }
 
 #[test]
-fn a_database_that_cannot_be_dropped_keeps_nobody_waiting() {
+fn client_gets_full_error_when_drop_keeps_failing() {
     let mut example = Example::new();
     example.table.capacity = 1;
     let database = leased(&mut example, "name", terms("app", Isolation::Clone, 0));

@@ -4,7 +4,7 @@ use super::*;
 
 /// Copies of two busy templates take all workers, and pause until their clients have gone.
 #[test]
-fn a_copy_that_waits_gives_way_to_one_of_another_template() {
+fn paused_copy_yields_to_copy_of_another_template() {
     let mut example = Example::new();
     example.table.capacity = 100;
     for template in ["other", "third"] {
@@ -50,7 +50,7 @@ fn each_database_that_is_due_has_its_turn() {
 
 /// A copy for a client that has waited for a while comes first, however many leases end meanwhile.
 #[test]
-fn the_ends_of_leases_keep_no_client_waiting_for_a_copy() {
+fn overdue_copy_precedes_resets_of_ended_leases() {
     let mut example = Example::new();
     example.table.add_source(Source::Template("other".to_owned()), false);
     let database = leased(&mut example, "a", terms("app", Isolation::Clone, 0));

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn each_package_manager_of_python_has_its_own_steps() {
+    fn python_steps_depend_on_package_manager() {
         let pyproject = "[project]\nname = \"a\"\n";
         assert_eq!(seen(&[("pyproject.toml", pyproject), ("uv.lock", "")]).2, "uv run pytest");
         assert_eq!(seen(&[("pyproject.toml", "[tool.poetry]\n")]).2, "poetry run pytest");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn each_package_manager_of_node_has_its_own_steps() {
+    fn node_steps_depend_on_package_manager() {
         let with = |name| seen(&[("package.json", "{}"), (name, "")]);
         assert!(with("pnpm-lock.yaml").1.ends_with("pnpm install --frozen-lockfile"));
         assert!(with("yarn.lock").1.ends_with("yarn install --frozen-lockfile"));

@@ -14,12 +14,12 @@ const RETRIES: u32 = 100;
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 on_every_major! {
-    settings_of_roles_are_those_in_force_when_a_session_begins
-    a_new_session_has_nothing_of_an_earlier_one
+    sessions_begin_with_current_role_settings
+    a_new_session_shows_no_earlier_state
 }
 
 /// `ALTER ROLE ALL` is in force for each session that begins afterwards.
-fn settings_of_roles_are_those_in_force_when_a_session_begins(major: u32) {
+fn sessions_begin_with_current_role_settings(major: u32) {
     const WORK_MEM: &str = "SHOW work_mem";
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new("4MB");
@@ -98,7 +98,7 @@ impl Trace {
 }
 
 /// Tries a session with another name, one with the same name after a reset over HTTP, and one that asks for a reset.
-fn a_new_session_has_nothing_of_an_earlier_one(major: u32) {
+fn a_new_session_shows_no_earlier_state(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     gateway.direct("postgres", "CREATE ROLE guest").unwrap();
     let mut left = Vec::new();

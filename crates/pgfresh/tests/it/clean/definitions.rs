@@ -5,15 +5,15 @@ use crate::common::gateway::Gateway;
 use crate::common::on_every_major;
 
 on_every_major! {
-    an_index_or_a_check_over_a_function_is_that_of_the_template
-    what_built_in_functions_compute_is_what_it_was_in_the_template
-    text_search_as_initdb_has_made_it_keeps_no_table_from_being_reset
+    a_reset_restores_function_indexes_and_checks
+    a_reset_restores_values_of_builtin_functions
+    default_text_search_permits_resets
     a_clients_casts_hide_nothing
-    a_backend_that_ran_a_clients_function_is_not_the_next_clients
+    backends_with_client_functions_are_not_reused
 }
 
 /// The functions depend on the session's time zone and on other functions, although they are declared immutable.
-fn an_index_or_a_check_over_a_function_is_that_of_the_template(major: u32) {
+fn a_reset_restores_function_indexes_and_checks(major: u32) {
     let template = "ALTER DATABASE app SET timezone = 'Asia/Tokyo'; SET timezone = 'Asia/Tokyo'; \
         CREATE FUNCTION day_of(timestamptz) RETURNS date IMMUTABLE LANGUAGE sql AS 'SELECT $1::date'; \
         CREATE FUNCTION fold(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT lower($1)'; \
@@ -45,7 +45,7 @@ fn an_index_or_a_check_over_a_function_is_that_of_the_template(major: u32) {
 }
 
 /// The functions depend on settings and on the configuration of text search, although the server declares them immutable.
-fn what_built_in_functions_compute_is_what_it_was_in_the_template(major: u32) {
+fn a_reset_restores_values_of_builtin_functions(major: u32) {
     const NUMBER: &str = "'0.30000000000000004'::float8";
     let template = format!(
         "SET extra_float_digits = 0; SET bytea_output = escape; SET quote_all_identifiers = on; \
@@ -88,7 +88,7 @@ fn what_built_in_functions_compute_is_what_it_was_in_the_template(major: u32) {
 }
 
 /// Also tries casts to text that depend on nothing else.
-fn text_search_as_initdb_has_made_it_keeps_no_table_from_being_reset(major: u32) {
+fn default_text_search_permits_resets(major: u32) {
     let template = "CREATE TABLE words (v text, t tsvector GENERATED ALWAYS AS (to_tsvector('english', v)) STORED); \
         CREATE TABLE found (v jsonb); CREATE INDEX ON found ((v->>'a')); CREATE INDEX ON found (((v->>'b')::int)); \
         CREATE INDEX ON found USING gin (to_tsvector('simple', v->>'a')); \
@@ -131,7 +131,7 @@ fn a_clients_casts_hide_nothing(major: u32) {
 }
 
 /// Another session defines, uses and drops the function, so that only that session's memory still has it.
-fn a_backend_that_ran_a_clients_function_is_not_the_next_clients(major: u32) {
+fn backends_with_client_functions_are_not_reused(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (id int)", &[]);
     for early in ["a", "b", "c"] {
         gateway.connect(early, LASTING).unwrap().value("SELECT count(*) FROM t").unwrap();

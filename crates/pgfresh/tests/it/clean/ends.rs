@@ -13,14 +13,14 @@ use crate::common::random::Random;
 use crate::common::wait_until;
 
 on_every_major! {
-    a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database
+    a_reset_during_a_leases_end_cleans
     a_crashed_backend_hides_no_change
-    a_crash_empties_no_unlogged_table_of_a_later_database
-    a_crash_that_is_noticed_late_empties_no_unlogged_table
-    a_large_unlogged_table_is_whole_in_each_database
+    unlogged_tables_are_complete_after_a_crash
+    unlogged_tables_survive_a_late_noticed_crash
+    large_unlogged_tables_are_complete
     sessions_that_time_out_leave_no_data
     terminating_all_other_sessions_harms_no_later_one
-    a_name_whose_lease_does_not_linger_is_clean_with_each_session
+    without_linger_each_session_is_clean
 }
 
 /// Number of rounds in which a race may happen.
@@ -29,7 +29,7 @@ fn rounds() -> u32 {
 }
 
 /// Tries the reset by a connection and over HTTP.
-fn a_reset_that_meets_the_end_of_a_lease_gives_a_clean_database(major: u32) {
+fn a_reset_during_a_leases_end_cleans(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut findings = Findings::new(gateway.clean_state());
     for round in 0..rounds() {
@@ -151,7 +151,7 @@ fn terminating_all_other_sessions_harms_no_later_one(major: u32) {
 }
 
 /// A new session with the name of an ended lease is a new lease.
-fn a_name_whose_lease_does_not_linger_is_clean_with_each_session(major: u32) {
+fn without_linger_each_session_is_clean(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let expected = gateway.clean_state();
     let found: Vec<Findings> = thread::scope(|scope| {
@@ -185,7 +185,7 @@ fn a_name_whose_lease_does_not_linger_is_clean_with_each_session(major: u32) {
 }
 
 /// Recovery empties unlogged tables, also in the template and in ready databases.
-fn a_crash_empties_no_unlogged_table_of_a_later_database(major: u32) {
+fn unlogged_tables_are_complete_after_a_crash(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut session = gateway.connect_in_time("crash", BRIEF);
     let _ = session.rows("COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'");
@@ -198,7 +198,7 @@ fn a_crash_empties_no_unlogged_table_of_a_later_database(major: u32) {
 
 /// Names a database after a backend was killed, and before the postmaster notices that. The database's first session begins after
 /// the recovery.
-fn a_crash_that_is_noticed_late_empties_no_unlogged_table(major: u32) {
+fn unlogged_tables_survive_a_late_noticed_crash(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut witness = gateway.connect_in_time("witness", LASTING);
     let number =
@@ -224,7 +224,7 @@ fn a_crash_that_is_noticed_late_empties_no_unlogged_table(major: u32) {
 }
 
 /// The table has too many rows for a reset. Each database is a new copy, until a crash has emptied the template's table.
-fn a_large_unlogged_table_is_whole_in_each_database(major: u32) {
+fn large_unlogged_tables_are_complete(major: u32) {
     let template = "CREATE UNLOGGED TABLE large AS SELECT generate_series(1, 20000) id";
     let gateway = Gateway::start(major, template, &[]);
     for number in 0..4 {

@@ -8,8 +8,8 @@ use crate::common::gateway::Gateway;
 use crate::common::{depth, on_every_major, wait_until};
 
 on_every_major! {
-    a_backend_that_used_a_templates_object_serves_nobody_else
-    a_backend_that_used_a_leases_object_serves_nobody_else
+    backend_that_used_template_object_is_not_reused
+    backend_that_used_lease_object_is_not_reused
     a_template_that_leaves_nothing_keeps_its_backends
 }
 
@@ -118,7 +118,7 @@ fn is_nobodys(gateway: &Gateway, name: &str, pid: &str, why: &str) {
     assert_eq!(next.value("SELECT current_setting('app.x', true) IS NULL").unwrap(), "t", "{why}");
 }
 
-fn a_backend_that_used_a_templates_object_serves_nobody_else(major: u32) {
+fn backend_that_used_template_object_is_not_reused(major: u32) {
     for [create, _, used] in some_objects() {
         let gateway = Gateway::start(major, &format!("{PLAIN}{create}"), &[]);
         let mut user = in_known_template(&gateway, "used");
@@ -129,7 +129,7 @@ fn a_backend_that_used_a_templates_object_serves_nobody_else(major: u32) {
     }
 }
 
-fn a_backend_that_used_a_leases_object_serves_nobody_else(major: u32) {
+fn backend_that_used_lease_object_is_not_reused(major: u32) {
     let gateway = Gateway::start(major, PLAIN, &[]);
     for (round, [create, drop, used]) in some_objects().into_iter().enumerate() {
         let name = format!("made_{round}");

@@ -6,17 +6,17 @@ use crate::common::gateway::Gateway;
 use crate::common::on_every_major;
 
 on_every_major! {
-    a_rollback_lease_has_no_sequence_value_of_an_earlier_one
-    a_sequence_with_another_file_is_set_back_after_a_rollback_lease
-    a_held_cursor_in_the_way_is_an_error_with_a_hint_in_rollback_isolation
-    statements_of_pgfresh_are_not_seen_in_rollback_isolation
+    rollback_leases_share_no_sequence_values
+    rollback_leases_reset_rewritten_sequences
+    a_held_cursor_error_has_a_hint
+    rollback_isolation_hides_pgfresh_statements
     parameters_are_reported_where_a_server_reports_them
 }
 
 /// Options of a rollback lease that ends with its session.
 const ROLLBACK: &str = "-c pgfresh.isolation=rollback -c pgfresh.linger=0";
 
-fn a_rollback_lease_has_no_sequence_value_of_an_earlier_one(major: u32) {
+fn rollback_leases_share_no_sequence_values(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     for round in 0..5 {
         let mut session = gateway.connect_in_time("r", ROLLBACK);
@@ -31,7 +31,7 @@ fn a_rollback_lease_has_no_sequence_value_of_an_earlier_one(major: u32) {
 }
 
 /// TRUNCATE gives a sequence another file than in the template. The role is no superuser, so that pgfresh reads it in the log only.
-fn a_sequence_with_another_file_is_set_back_after_a_rollback_lease(major: u32) {
+fn rollback_leases_reset_rewritten_sequences(major: u32) {
     let template = "CREATE ROLE plain LOGIN; CREATE TABLE t (id serial); GRANT ALL ON t, t_id_seq TO plain";
     let gateway = Gateway::start(major, template, &[]);
     let names = ["one", "two", "three"];
@@ -54,7 +54,7 @@ fn a_sequence_with_another_file_is_set_back_after_a_rollback_lease(major: u32) {
 
 /// A plain server copies the rows of a cursor WITH HOLD at the end of its transaction, and rollback isolation cannot. The error is
 /// the server's own, with a hint, and docs/isolation.md describes it.
-fn a_held_cursor_in_the_way_is_an_error_with_a_hint_in_rollback_isolation(major: u32) {
+fn a_held_cursor_error_has_a_hint(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     let mut session = gateway.connect_in_time("cursor", ROLLBACK);
     session.rows("BEGIN; DECLARE c CURSOR WITH HOLD FOR SELECT id FROM seed ORDER BY id; COMMIT").unwrap();
@@ -68,7 +68,7 @@ fn a_held_cursor_in_the_way_is_an_error_with_a_hint_in_rollback_isolation(major:
     session.close();
 }
 
-fn statements_of_pgfresh_are_not_seen_in_rollback_isolation(major: u32) {
+fn rollback_isolation_hides_pgfresh_statements(major: u32) {
     let gateway = Gateway::clean(major, &[]);
     for round in 0..3 {
         let mut session = gateway.connect_in_time("r", ROLLBACK);

@@ -6,8 +6,8 @@ use crate::common::gateway::Gateway;
 use crate::common::on_every_major;
 
 on_every_major! {
-    each_column_of_a_databases_row_is_that_of_the_template
-    what_refreshing_a_collation_version_changes_does_not_stay
+    each_column_of_pg_database_is_restored
+    a_refreshed_collation_version_is_restored
 }
 
 /// Columns that differ between databases, or change by themselves.
@@ -37,7 +37,7 @@ fn other_value(column: &str) -> &'static str {
     }
 }
 
-fn each_column_of_a_databases_row_is_that_of_the_template(major: u32) {
+fn each_column_of_pg_database_is_restored(major: u32) {
     let gateway = Gateway::start(major, "CREATE TABLE t (id int)", &[]);
     let own = OWN.join(",");
     let row = format!(
@@ -67,7 +67,7 @@ fn each_column_of_a_databases_row_is_that_of_the_template(major: u32) {
 }
 
 /// Versions before 15 store no collation version.
-fn what_refreshing_a_collation_version_changes_does_not_stay(major: u32) {
+fn a_refreshed_collation_version_is_restored(major: u32) {
     if major < 15 {
         return;
     }

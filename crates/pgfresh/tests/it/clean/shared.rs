@@ -10,7 +10,7 @@ use crate::common::{Scene, User, ground, on_every_major, postgres, wait_until};
 on_every_major! {
     a_subscription_goes_with_its_lease
     a_logical_slot_goes_with_its_lease
-    a_role_made_in_a_runs_last_moment_is_reported
+    a_role_made_at_the_end_is_reported
     each_change_of_what_all_share_is_reported
 }
 
@@ -62,7 +62,7 @@ fn wait_until_gone(gateway: &Gateway) {
 }
 
 /// Tries the first moment of a lease, a lingering lease, and an ended one.
-fn a_role_made_in_a_runs_last_moment_is_reported(major: u32) {
+fn a_role_made_at_the_end_is_reported(major: u32) {
     let scene = Scene::new(User::Ourselves);
     let create = "CREATE ROLE left_behind";
     for linger in ["0", "5s", "60s"] {

@@ -21,7 +21,7 @@ struct Ground {
 fn ground() -> &'static Ground {
     static GROUND: OnceLock<Ground> = OnceLock::new();
     GROUND.get_or_init(|| {
-        say_why_at_once();
+        print_panics_at_once();
         let shared = Path::new("/dev/shm");
         let memory = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
         let (disk, memory) = (folder_in(Path::new("/var/tmp")), folder_in(&memory));
@@ -38,7 +38,7 @@ fn ground() -> &'static Ground {
 }
 
 /// Prints the message of each panic at once. The test runner prints it after all tests, where a log may have been cut.
-fn say_why_at_once() {
+fn print_panics_at_once() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |why| {
         // The test runner captures the output of `eprintln!`, but not this.

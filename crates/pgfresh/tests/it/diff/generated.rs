@@ -220,7 +220,7 @@ fn check(fixture: &LeaseFixture, edits: &[Edit]) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn whatever_is_edited_is_what_is_found() {
+fn the_difference_equals_the_edits() {
     let rows: Vec<_> = seed()
         .iter()
         .map(|(key, values)| {

@@ -110,7 +110,7 @@ Not compared
   ! public.far: it has partitions on other servers
 "#;
 
-fn what_was_done_is_what_is_printed(major: u32) {
+fn the_output_shows_each_change(major: u32) {
     let scene = project(TEMPLATE);
     let options = ["--postgres", &postgres(major)];
     let text = "in_database x -f edits.sql; pgfresh diff x; pgfresh diff x --json >json; pgfresh diff x >again; \
@@ -146,14 +146,14 @@ fn what_was_done_is_what_is_printed(major: u32) {
     let picture = &orders["rows"][2]["values"][4]["value"];
     assert_eq!((&picture["length"], &picture["bytes"]), (&600.into(), &true.into()));
 }
-on_every_major!(what_was_done_is_what_is_printed);
+on_every_major!(the_output_shows_each_change);
 
 fn line_with<'a>(text: &'a str, begin: &str) -> &'a str {
     text.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("no {begin:?} in\n{text}"))
 }
 
 #[test]
-fn a_kept_database_is_compared_after_its_run_by_its_name_and_by_that_of_its_test() {
+fn kept_databases_are_compared_by_any_name() {
     let scene = project("CREATE TABLE one (id int PRIMARY KEY); INSERT INTO one VALUES (1);");
     let text = "in_database x -c 'INSERT INTO one VALUES (42)'; pgfresh release x --failed --test 'a > b'; \
                 pgfresh url y >/dev/null; in_database y -c 'DELETE FROM one'; pgfresh snapshot y as gone; \
@@ -192,7 +192,7 @@ fn a_kept_database_is_compared_after_its_run_by_its_name_and_by_that_of_its_test
 }
 
 #[test]
-fn release_says_how_to_see_what_a_failed_test_did() {
+fn release_names_the_diff_command() {
     let scene = project("CREATE TABLE one (id int);");
     assert_eq!(scene.run(["url", "x"]).code, Some(0));
     let released = scene.run(["release", "x", "--failed"]);
@@ -209,7 +209,7 @@ fn release_says_how_to_see_what_a_failed_test_did() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said_in_one_line() {
+fn failed_comparisons_print_one_line() {
     let scene = project("CREATE TABLE one (id int PRIMARY KEY);");
     let said = |text: &str| {
         let outcome = script(&scene, &[], text);
@@ -239,7 +239,7 @@ fn what_cannot_be_compared_is_said_in_one_line() {
 }
 
 #[test]
-fn a_lease_is_read_while_its_client_is_at_work_and_lasts_as_it_would() {
+fn a_comparison_does_not_disturb_its_lease() {
     let scene = project(
         "CREATE TABLE one (id int PRIMARY KEY); CREATE TABLE two (id int PRIMARY KEY) PARTITION BY LIST (id); \
          CREATE TABLE two_1 PARTITION OF two FOR VALUES IN (1); CREATE VIEW all_ids AS SELECT id FROM one UNION TABLE two;",
@@ -263,7 +263,7 @@ fn a_lease_is_read_while_its_client_is_at_work_and_lasts_as_it_would() {
 }
 
 #[test]
-fn a_server_of_its_own_is_compared_with_what_it_started_from() {
+fn a_leased_server_is_compared_with_its_template() {
     let scene = project("CREATE TABLE one (id int PRIMARY KEY);");
     let text = "curl -fsS -H \"Authorization: Bearer $PGPASSWORD\" \"http://$PGHOST:$PGPORT/v1/databases\" \
         -d '{\"name\": \"own\", \"isolation\": \"server\"}' >answer; \
@@ -273,7 +273,7 @@ fn a_server_of_its_own_is_compared_with_what_it_started_from() {
 }
 
 #[test]
-fn of_many_tables_and_rows_some_are_shown_and_the_others_counted() {
+fn long_differences_are_shortened_and_counted() {
     let tables: Vec<_> = (0..30).map(|at| format!("CREATE TABLE t{at} (id int PRIMARY KEY);")).collect();
     let scene = project(&tables.concat());
     let fill: Vec<_> =
@@ -298,7 +298,7 @@ fn of_many_tables_and_rows_some_are_shown_and_the_others_counted() {
 const MANY: usize = 300_000;
 
 #[test]
-fn many_rows_are_compared_in_little_memory_and_others_lease_copies_meanwhile() {
+fn many_rows_are_compared_in_little_memory() {
     let scene = project(&format!(
         "CREATE TABLE keyed (id int PRIMARY KEY, v text); \
          INSERT INTO keyed SELECT i, 'value ' || i FROM generate_series(1, {MANY}) i; \

@@ -102,7 +102,7 @@ const TRACES: [(&str, &str); 20] = [
 ];
 
 #[test]
-fn databases_and_sessions_that_nobody_has_used_do_not_differ() {
+fn unused_databases_and_sessions_do_not_differ() {
     for major in majors() {
         let runner = Runner::new(start(major, &[]));
         let server = runner.gateway.server();
@@ -181,7 +181,7 @@ fn every_start_up_parameter_shows_in_a_session() {
 
 /// A statement that no server understands would test nothing.
 #[test]
-fn every_statement_succeeds_in_a_session_of_its_own_or_is_meant_to_fail() {
+fn every_statement_has_its_expected_outcome() {
     const FAIL: [&str; 9] = [
         "SELECT 1 / 0",
         "INSERT INTO orders (customer) VALUES (-1)",

@@ -84,7 +84,7 @@ fn assert_none(findings: &[String], seed: u64) {
     );
 }
 
-fn whatever_was_done_what_is_handed_out_is_new(major: u32, options: &[&str]) {
+fn leases_equal_unused_databases(major: u32, options: &[&str]) {
     let gateway = start(major, options);
     let seed = number("PGFRESH_DIFFERENTIAL_SEED").unwrap_or_else(|| Random::new().number());
     println!("PostgreSQL {major}: seed {seed}");
@@ -115,18 +115,18 @@ fn whatever_was_done_what_is_handed_out_is_new(major: u32, options: &[&str]) {
 }
 
 #[test]
-fn whatever_was_done_what_is_handed_out_is_new_on_postgres_15() {
-    whatever_was_done_what_is_handed_out_is_new(15, &[]);
+fn leases_equal_unused_databases_on_postgres_15() {
+    leases_equal_unused_databases(15, &[]);
 }
 
 #[test]
-fn whatever_was_done_what_is_handed_out_is_new_on_postgres_18() {
-    whatever_was_done_what_is_handed_out_is_new(18, &["--set", "wal_level=logical"]);
+fn leases_equal_unused_databases_on_postgres_18() {
+    leases_equal_unused_databases(18, &["--set", "wal_level=logical"]);
 }
 
 /// With `--paranoid` pgfresh compares each database itself. It drops and reports a database that differs, and no client gets it.
 #[test]
-fn paranoid_sees_whatever_this_test_sees() {
+fn paranoid_finds_all_differences() {
     let gateway = start(15, &["--paranoid"]);
     let seed = number("PGFRESH_DIFFERENTIAL_SEED").unwrap_or_else(|| Random::new().number());
     let (parameters, _) = Parameter::all(&gateway.server());
@@ -147,7 +147,7 @@ fn paranoid_sees_whatever_this_test_sees() {
 
 /// Tries each parameter: a session with it changes every table, pgfresh resets the database, and the test compares the database and
 /// its next session, with that parameter and without.
-fn no_start_up_parameter_changes_what_is_handed_out(major: u32) {
+fn startup_parameters_do_not_change_later_leases(major: u32) {
     let gateway = start(major, &[]);
     let (parameters, without) = Parameter::all(&gateway.server());
     let unknown: Vec<_> =
@@ -190,4 +190,4 @@ fn no_start_up_parameter_changes_what_is_handed_out(major: u32) {
     );
 }
 
-on_every_major!(no_start_up_parameter_changes_what_is_handed_out);
+on_every_major!(startup_parameters_do_not_change_later_leases);

@@ -319,7 +319,7 @@ fn report(count: u8, going: Going, (gone, ended): (Instant, Instant), seen: &See
 }
 
 #[test]
-fn of_two_replicas_one_goes_and_the_other_goes_on() {
+fn one_replica_continues_without_the_other() {
     if is_possible() {
         for going in depth::some_of(GOINGS) {
             in_a_network(|| play(2, going));
@@ -328,7 +328,7 @@ fn of_two_replicas_one_goes_and_the_other_goes_on() {
 }
 
 #[test]
-fn of_three_replicas_one_goes_and_the_others_go_on() {
+fn two_replicas_continue_without_the_third() {
     if is_possible() {
         for going in depth::some_of(GOINGS) {
             in_a_network(|| play(3, going));

@@ -96,7 +96,7 @@ fn read(stream: &mut dyn Connection) -> (u8, Vec<u8>) {
     (header[0], body)
 }
 
-pub(crate) fn another_protocol_is_refused_in_the_servers_own_words(major: u32) {
+pub(crate) fn other_protocols_get_the_servers_error(major: u32) {
     let serve = start(major);
     let versions = [1 << 16, 4 << 16, (4 << 16) + 7, 5679 << 16, 0x7fff_ffff, 0xffff_ffff, (1234 << 16) + 5];
     for version in versions.into_iter().chain((major >= 14).then_some(2 << 16)) {
@@ -113,7 +113,7 @@ pub(crate) fn another_protocol_is_refused_in_the_servers_own_words(major: u32) {
     assert!(words.starts_with(b"EFATAL:  unsupported frontend protocol 2.0: "), "{words:?}");
 }
 
-pub(crate) fn a_session_sees_a_local_client_and_its_own_parameters(major: u32) {
+pub(crate) fn sessions_see_local_clients_and_their_parameters(major: u32) {
     let serve = start(major);
     let mut session = serve.session_with("a", &[("application_name", "me")]).unwrap();
     for (sql, value) in [
@@ -135,7 +135,7 @@ pub(crate) fn a_session_sees_a_local_client_and_its_own_parameters(major: u32) {
     }
 }
 
-pub(crate) fn what_is_no_protocol_is_answered_as_the_server_does(major: u32) {
+pub(crate) fn invalid_bytes_get_the_servers_answer(major: u32) {
     let serve = start(major);
     let mut random = Random::new();
     let seed = random.number();

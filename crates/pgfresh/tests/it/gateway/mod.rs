@@ -16,8 +16,8 @@ use crate::common::client::{Client, Failure, failure, message, packet, query, st
 use crate::common::serve::Serve;
 use crate::common::{Scene, User, on_every_major, postgres, wait_until};
 use fidelity::{
-    a_session_sees_a_local_client_and_its_own_parameters,
-    another_protocol_is_refused_in_the_servers_own_words, what_is_no_protocol_is_answered_as_the_server_does,
+    invalid_bytes_get_the_servers_answer, other_protocols_get_the_servers_error,
+    sessions_see_local_clients_and_their_parameters,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -58,35 +58,35 @@ impl Serve {
 }
 
 on_every_major! {
-    any_name_is_a_database_and_sql_makes_and_drops_them_too
-    a_refusal_is_an_error_that_names_its_reason
-    settings_of_the_session_are_settings_of_the_database
+    any_name_connects_to_a_database
+    refused_sessions_get_the_reason
+    session_options_apply_to_the_lease
     a_dialogue_may_be_cut_anywhere
     bytes_behind_an_encryption_request_are_refused
     the_server_negotiates_the_protocol
-    a_key_interrupts_its_session_and_no_later_one
+    a_key_cancels_only_its_session
     a_session_finds_nothing_of_the_one_before
-    what_was_set_for_role_or_database_meanwhile_is_in_effect
-    a_database_that_nobody_is_in_can_be_dropped_from_any_other
-    those_who_wait_make_room_for_those_who_come
-    a_process_that_has_waited_too_long_is_not_missed
+    new_role_and_database_settings_apply
+    unused_databases_can_be_dropped
+    waiting_backends_make_room_for_clients
+    expired_waiting_processes_are_replaced
     large_values_pass_through_in_little_memory
     copies_go_both_ways
     notifications_come_unasked_and_pipelines_need_no_turns
     a_client_may_end_before_its_answer
     garbage_stalls_and_resets_harm_nobody
     a_session_hears_why_its_backend_is_gone
-    sessions_hear_of_the_end_of_server_and_gateway
-    another_protocol_is_refused_in_the_servers_own_words
-    what_is_no_protocol_is_answered_as_the_server_does
-    a_session_sees_a_local_client_and_its_own_parameters
+    sessions_get_errors_when_the_server_ends
+    other_protocols_get_the_servers_error
+    invalid_bytes_get_the_servers_answer
+    sessions_see_local_clients_and_their_parameters
 }
 
 fn sqlstate(result: Result<impl Sized, Failure>) -> String {
     result.err().expect("an error").sqlstate
 }
 
-fn any_name_is_a_database_and_sql_makes_and_drops_them_too(major: u32) {
+fn any_name_connects_to_a_database(major: u32) {
     let serve = start(major);
     let mut one = serve.session("orders 7");
     assert_eq!(one.value("SELECT current_database()").unwrap(), "orders 7");
@@ -113,7 +113,7 @@ fn any_name_is_a_database_and_sql_makes_and_drops_them_too(major: u32) {
     assert_eq!(sqlstate(serve.session("orders 7").value("SELECT n FROM t")), "42P01");
 }
 
-fn a_refusal_is_an_error_that_names_its_reason(major: u32) {
+fn refused_sessions_get_the_reason(major: u32) {
     let serve = start(major);
     let wrong = Client::open(&serve.address(), "guess", &startup("a", &[]));
     assert_eq!(sqlstate(wrong), "28P01");
@@ -138,7 +138,7 @@ fn a_refusal_is_an_error_that_names_its_reason(major: u32) {
     }
 }
 
-fn settings_of_the_session_are_settings_of_the_database(major: u32) {
+fn session_options_apply_to_the_lease(major: u32) {
     let serve = start(major);
     let parameters = [("options", "-c pgfresh.linger=0 -c work_mem=123kB"), ("application_name", "me")];
     let mut session = serve.session_with("brief", &parameters).unwrap();
@@ -227,7 +227,7 @@ fn the_server_negotiates_the_protocol(major: u32) {
     }
 }
 
-fn a_key_interrupts_its_session_and_no_later_one(major: u32) {
+fn a_key_cancels_only_its_session(major: u32) {
     let serve = start(major);
     let mut session = serve.session("slow");
     let key = session.key.clone();
@@ -302,7 +302,7 @@ fn a_session_finds_nothing_of_the_one_before(major: u32) {
     }
 }
 
-fn what_was_set_for_role_or_database_meanwhile_is_in_effect(major: u32) {
+fn new_role_and_database_settings_apply(major: u32) {
     let serve = start(major);
     let mut other = serve.session("other");
     for (number, set) in ["ALTER DATABASE kept SET", "ALTER ROLE postgres SET"].into_iter().enumerate() {
@@ -322,7 +322,7 @@ fn what_was_set_for_role_or_database_meanwhile_is_in_effect(major: u32) {
     assert_eq!(serve.session("new").value("SHOW work_mem").unwrap(), "117kB");
 }
 
-fn a_database_that_nobody_is_in_can_be_dropped_from_any_other(major: u32) {
+fn unused_databases_can_be_dropped(major: u32) {
     let serve = start(major);
     let mut one = serve.session("one");
     for drop in ["DROP DATABASE other", "/* tidy */ drop database other"] {
@@ -335,7 +335,7 @@ fn a_database_that_nobody_is_in_can_be_dropped_from_any_other(major: u32) {
     }
 }
 
-fn those_who_wait_make_room_for_those_who_come(major: u32) {
+fn waiting_backends_make_room_for_clients(major: u32) {
     let serve = start_with(major, &["--set", "max_connections=14"]);
     for name in 0..8 {
         let mut session = serve.session(&format!("crowd {name}"));
@@ -354,7 +354,7 @@ fn those_who_wait_make_room_for_those_who_come(major: u32) {
     assert_eq!(sqlstate(open(0)), "53300");
 }
 
-fn a_process_that_has_waited_too_long_is_not_missed(major: u32) {
+fn expired_waiting_processes_are_replaced(major: u32) {
     let serve = start_with(major, &["--set", "authentication_timeout=1"]);
     let mut watcher = serve.session("watcher");
     let backend: u32 = watcher.value("SELECT pg_backend_pid()").unwrap().parse().unwrap();
@@ -549,7 +549,7 @@ fn a_session_hears_why_its_backend_is_gone(major: u32) {
     }
 }
 
-fn sessions_hear_of_the_end_of_server_and_gateway(major: u32) {
+fn sessions_get_errors_when_the_server_ends(major: u32) {
     let mut serve = start(major);
     let mut session = serve.session("last");
     let postmaster = i32::try_from(serve.ready["pid"].as_i64().unwrap()).unwrap();

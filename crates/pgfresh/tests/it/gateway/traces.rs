@@ -10,7 +10,7 @@ fn backend(session: &mut Client) -> String {
 }
 
 #[test]
-fn a_backend_in_which_something_is_left_serves_nobody_else() {
+fn backends_with_leftover_state_are_not_reused() {
     for major in majors() {
         let serve = start(major);
         let mut watcher = serve.session("traces");

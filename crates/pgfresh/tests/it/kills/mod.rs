@@ -41,9 +41,9 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
-fn whatever_is_killed_at_whatever_moment_nothing_is_left() {
+fn kills_at_any_moment_leave_nothing() {
     if is_root() && !machine::is_private() {
-        return machine::run_privately("kills::whatever_is_killed_at_whatever_moment_nothing_is_left");
+        return machine::run_privately("kills::kills_at_any_moment_leave_nothing");
     }
     let kills = rounds(25) as usize;
     let seed = number("PGFRESH_KILLS_SEED").unwrap_or_else(|| Random::new().number() % 1_000_000);

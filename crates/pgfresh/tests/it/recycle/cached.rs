@@ -16,20 +16,20 @@ use crate::common::leases::LeaseFixture;
 use crate::common::{WAIT_TIMEOUT, depth, on_every_major, postgres, wait_until};
 
 on_every_major! {
-    it_is_what_create_database_makes
-    what_sql_has_made_of_the_template_is_in_no_copy
-    after_old_transactions_were_forgotten_the_server_makes_copies
-    another_database_with_the_name_of_a_template_is_not_copied
-    what_crashes_meanwhile_does_no_harm
-    a_copy_that_is_given_up_leaves_no_files
-    without_a_template_a_database_is_what_create_database_makes
-    what_sql_has_made_of_template1_is_in_later_databases
-    what_sql_says_of_a_template_is_in_no_copy
-    roles_with_other_names_are_still_those_of_the_template
-    what_a_test_does_to_all_that_a_role_has_is_in_no_other_database
-    no_copy_has_an_owner_that_is_gone
-    where_an_owner_is_gone_there_is_no_copy
-    where_the_log_is_replayed_elsewhere_the_server_makes_copies
+    copies_equal_create_database
+    changes_of_the_template_reach_no_copy
+    the_server_copies_after_frozen_horizons_move
+    impostors_of_a_template_are_not_copied
+    crashes_during_copies_are_harmless
+    abandoned_copies_leave_no_files
+    template1_copies_equal_create_database
+    changes_of_template1_are_in_later_databases
+    properties_set_on_a_template_reach_no_copy
+    renamed_roles_keep_the_templates_rights
+    role_wide_changes_reach_no_other_database
+    no_copy_has_a_dropped_owner
+    no_copy_is_made_without_its_owner
+    the_server_copies_with_standbys
 }
 
 /// Name of the template's database in pgfresh's servers.
@@ -103,7 +103,7 @@ impl Fixture {
     }
 }
 
-fn it_is_what_create_database_makes(major: u32) {
+fn copies_equal_create_database(major: u32) {
     let fixture = open(major);
     assert_eq!(fixture.made_by_sql(), 0);
     fixture.server.admin(&create_copy(TEMPLATE, "by_hand", major));
@@ -128,7 +128,7 @@ fn it_is_what_create_database_makes(major: u32) {
     assert!(dropped.to_string().contains("objects depend on it"), "{dropped}");
 }
 
-fn what_sql_has_made_of_the_template_is_in_no_copy(major: u32) {
+fn changes_of_the_template_reach_no_copy(major: u32) {
     let fixture = open(major);
     let described = fixture.described("pgfresh_ready_1");
     for (number, change) in [
@@ -153,7 +153,7 @@ fn what_sql_has_made_of_the_template_is_in_no_copy(major: u32) {
     assert_eq!(fixture.made_by_sql(), 0);
 }
 
-fn without_a_template_a_database_is_what_create_database_makes(major: u32) {
+fn template1_copies_equal_create_database(major: u32) {
     for sql in [
         "SELECT",
         "ALTER DATABASE template1 OWNER TO bob",
@@ -179,7 +179,7 @@ fn without_a_template_a_database_is_what_create_database_makes(major: u32) {
     }
 }
 
-fn what_sql_has_made_of_template1_is_in_later_databases(major: u32) {
+fn changes_of_template1_are_in_later_databases(major: u32) {
     // The server recycles WAL files that pgfresh has not read yet.
     let mut options = options(major);
     options.settings.push(("min_wal_size".to_owned(), "32MB".to_owned()));
@@ -209,7 +209,7 @@ fn what_sql_has_made_of_template1_is_in_later_databases(major: u32) {
     }
 }
 
-fn what_sql_says_of_a_template_is_in_no_copy(major: u32) {
+fn properties_set_on_a_template_reach_no_copy(major: u32) {
     let fixture = open(major);
     let described = fixture.described("pgfresh_ready_1");
     let folder = fixture.server.started.server.run().data().join("elsewhere").display().to_string();
@@ -226,7 +226,7 @@ fn what_sql_says_of_a_template_is_in_no_copy(major: u32) {
 }
 
 /// Some statements concern all databases of a role, wherever a client runs them. Others name the template.
-fn what_a_test_does_to_all_that_a_role_has_is_in_no_other_database(major: u32) {
+fn role_wide_changes_reach_no_other_database(major: u32) {
     let fixture = open(major);
     fixture.server.admin("CREATE ROLE other");
     let described = fixture.described("pgfresh_ready_1");
@@ -260,7 +260,7 @@ fn what_a_test_does_to_all_that_a_role_has_is_in_no_other_database(major: u32) {
 }
 
 /// A role with a setting for the database, or its owner, gets another name. The copies refer to the renamed roles.
-fn roles_with_other_names_are_still_those_of_the_template(major: u32) {
+fn renamed_roles_keep_the_templates_rights(major: u32) {
     let sql = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id int); ALTER DATABASE app OWNER TO keeper; \
         ALTER ROLE reader IN DATABASE app SET work_mem = '5MB'";
     let server =
@@ -283,7 +283,7 @@ fn roles_with_other_names_are_still_those_of_the_template(major: u32) {
 }
 
 /// A role that owned only the template's database is dropped, and another gets its name. No copy may belong to the dropped role.
-fn no_copy_has_an_owner_that_is_gone(major: u32) {
+fn no_copy_has_a_dropped_owner(major: u32) {
     let sql = "CREATE ROLE keeper; CREATE ROLE reader; CREATE TABLE base (id int); ALTER DATABASE app OWNER TO keeper; \
         ALTER ROLE reader IN DATABASE app SET work_mem = '5MB'";
     let server =
@@ -311,7 +311,7 @@ fn no_copy_has_an_owner_that_is_gone(major: u32) {
 }
 
 /// A replication slot is a sign of a standby. The server then makes the copies itself, also after the slot has gone.
-fn where_the_log_is_replayed_elsewhere_the_server_makes_copies(major: u32) {
+fn the_server_copies_with_standbys(major: u32) {
     let fixture = open(major);
     fixture.server.admin("SELECT pg_create_physical_replication_slot('standby')");
     for lease in 0..4 {
@@ -328,7 +328,7 @@ fn where_the_log_is_replayed_elsewhere_the_server_makes_copies(major: u32) {
 
 /// The server may remove its record of old transactions once no database needs it. Then it cannot interpret rows in files that it
 /// does not know.
-fn after_old_transactions_were_forgotten_the_server_makes_copies(major: u32) {
+fn the_server_copies_after_frozen_horizons_move(major: u32) {
     for column in ["datfrozenxid", "datminmxid"] {
         let fixture = open(major);
         let next = if column == "datminmxid" { "'100000'" } else { "pg_current_xact_id()::text" };
@@ -341,7 +341,7 @@ fn after_old_transactions_were_forgotten_the_server_makes_copies(major: u32) {
 }
 
 /// SQL cannot drop a role that owns an object in a copy, but it can delete the role's row.
-fn where_an_owner_is_gone_there_is_no_copy(major: u32) {
+fn no_copy_is_made_without_its_owner(major: u32) {
     let fixture = open(major);
     fixture.in_template("DROP TABLE base");
     fixture.server.admin("DELETE FROM pg_authid WHERE rolname = 'keeper'");
@@ -349,7 +349,7 @@ fn where_an_owner_is_gone_there_is_no_copy(major: u32) {
     assert!(matches!(leased, Some(LeaseError::Changed(_))), "{leased:?}");
 }
 
-fn another_database_with_the_name_of_a_template_is_not_copied(major: u32) {
+fn impostors_of_a_template_are_not_copied(major: u32) {
     let fixture = open(major);
     fixture.give_template_name_to_another();
     let leased = (0..4).find_map(|lease| fixture.expect_fresh(&format!("lease_{lease}")).err());
@@ -359,13 +359,13 @@ fn another_database_with_the_name_of_a_template_is_not_copied(major: u32) {
     drop(fixture.connect("own", "postgres"));
 }
 
-fn what_crashes_meanwhile_does_no_harm(major: u32) {
+fn crashes_during_copies_are_harmless(major: u32) {
     let fixture = open(major);
     // The server ends its own processes when one is killed.
     lease_while(&fixture, "COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'", Duration::from_millis(200));
 }
 
-fn a_copy_that_is_given_up_leaves_no_files(major: u32) {
+fn abandoned_copies_leave_no_files(major: u32) {
     let fixture = open(major);
     let end_all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
         WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
@@ -406,7 +406,7 @@ fn lease_while(fixture: &Fixture, sql: &str, every: Duration) {
 }
 
 #[test]
-fn where_the_cache_is_damaged_the_server_makes_copies() {
+fn the_server_copies_with_a_damaged_cache() {
     let fixture = open(15);
     let entry = fixture.server.started.entry.as_ref().unwrap();
     let oid =

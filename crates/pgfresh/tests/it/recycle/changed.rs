@@ -11,7 +11,7 @@ use crate::common::leases::LeaseFixture;
 use crate::common::{WAIT_TIMEOUT, on_every_major, postgres, wait_until};
 
 on_every_major! {
-    no_copy_is_made_of_a_template_that_sql_has_changed
+    changed_templates_are_not_copied
     another_database_with_the_name_of_a_template_is_not_copied
     vacuum_leaves_a_template_what_it_is
 }
@@ -70,7 +70,7 @@ impl Fixture {
     }
 }
 
-fn no_copy_is_made_of_a_template_that_sql_has_changed(major: u32) {
+fn changed_templates_are_not_copied(major: u32) {
     for change in [
         "INSERT INTO base VALUES (1)",
         "SELECT nextval('ticket')",

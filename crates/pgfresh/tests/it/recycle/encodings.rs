@@ -42,7 +42,7 @@ fn in_utf8() -> StartupParams {
 }
 
 #[test]
-fn a_template_in_latin1_is_recycled_whatever_its_tables_are_called() {
+fn latin1_templates_with_any_names_are_recycled() {
     let sql = "CREATE TABLE \"größe\" (id serial, name text); INSERT INTO \"größe\" (name) VALUES ('süß');
         CREATE TABLE \"leer\\é\"\"\" (id int)";
     let server = server_in("LATIN1", sql);
@@ -60,7 +60,7 @@ fn a_template_in_latin1_is_recycled_whatever_its_tables_are_called() {
 
 /// The encoding `SQL_ASCII` converts nothing, so names that are not UTF-8 cannot be written.
 #[test]
-fn a_template_whose_names_are_mere_bytes_gives_a_new_copy_each_time() {
+fn names_beyond_utf8_prevent_recycling() {
     let sql = r#"DO $$BEGIN EXECUTE 'CREATE TABLE "gr' || E'\xf6' || 'e" (id int)'; END$$; CREATE TABLE t (id int)"#;
     let server = server_in("SQL_ASCII", &sql.replace("DO", "\\encoding SQL_ASCII\nDO"));
     for _ in 0..3 {
@@ -75,7 +75,7 @@ fn a_template_whose_names_are_mere_bytes_gives_a_new_copy_each_time() {
 }
 
 #[test]
-fn a_template_whose_names_are_utf8_in_mere_bytes_is_recycled() {
+fn utf8_names_in_sql_ascii_are_recycled() {
     let server = server_in("SQL_ASCII", "CREATE TABLE \"größe\" (id int)");
     for _ in 0..3 {
         let rows = visit(
@@ -90,7 +90,7 @@ fn a_template_whose_names_are_utf8_in_mere_bytes_is_recycled() {
 
 /// The pool resets a database in a backend that waits for a client.
 #[test]
-fn a_reset_does_not_depend_on_what_the_waiting_client_has_set() {
+fn resets_ignore_settings_of_waiting_clients() {
     let sql = "CREATE TABLE \"größe\" (id serial, name text); CREATE SCHEMA own";
     let server = LeaseFixture::new(ServerOptions::default(), sql, Duration::from_mins(10), false);
     let latin1 = StartupParams::new([

@@ -31,7 +31,7 @@ fn query(connected: Connected, sql: &str) -> Vec<Vec<Option<String>>> {
 
 /// One of the clients had a role that a test had made, and that the next server does not have.
 #[test]
-fn backends_wait_for_first_clients_that_come_as_those_of_an_earlier_server() {
+fn noted_clients_find_waiting_backends() {
     let [usual, stranger] = [params("postgres"), params("stranger")];
     let options = ServerOptions::default();
     let server = LeaseFixture::noted(options, "SELECT", None, Duration::from_mins(10), |earlier| {
@@ -53,7 +53,7 @@ fn backends_wait_for_first_clients_that_come_as_those_of_an_earlier_server() {
 
 /// A user who can write into the cache can cause nothing worse than a slow start.
 #[test]
-fn whatever_is_noted_of_clients_a_server_starts_and_its_first_client_is_served() {
+fn any_note_of_clients_is_harmless() {
     let no_user = "00030000 YXBwbGljYXRpb25fbmFtZQB4AA==\n";
     let (replication, future) =
         ("00030000 dXNlcgBwb3N0Z3JlcwByZXBsaWNhdGlvbgB0cnVlAA==\n", "00030063 dXNlcgBwb3N0Z3JlcwA=\n");
@@ -74,7 +74,7 @@ fn whatever_is_noted_of_clients_a_server_starts_and_its_first_client_is_served()
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_note_holds_up_nobody() {
+fn a_pipe_as_note_delays_no_client() {
     let options = ServerOptions::default();
     let server = LeaseFixture::noted(options, "SELECT", None, Duration::from_mins(10), |earlier| {
         let data = earlier.started.entry.as_ref().unwrap().data();
@@ -85,7 +85,7 @@ fn a_pipe_in_the_place_of_a_note_holds_up_nobody() {
 }
 
 #[test]
-fn a_client_that_the_server_refuses_is_not_expected_again() {
+fn refused_clients_are_not_noted() {
     let refused = StartupParams::new([("user", "postgres"), ("options", "-c no_such_parameter=1")]);
     let options = ServerOptions::default();
     let server = LeaseFixture::noted(options, "SELECT", None, Duration::from_mins(10), |earlier| {
@@ -102,7 +102,7 @@ fn a_client_that_the_server_refuses_is_not_expected_again() {
 }
 
 #[test]
-fn who_may_not_come_any_more_finds_no_backend() {
+fn roles_without_login_find_no_backend() {
     let roles = "CREATE ROLE members; CREATE ROLE app LOGIN; GRANT members TO app";
     let params = StartupParams::new([("user", "app"), ("options", "-c role=members")]);
     let server = after_a_client(ServerOptions::default(), roles, &params);
@@ -112,7 +112,7 @@ fn who_may_not_come_any_more_finds_no_backend() {
 }
 
 #[test]
-fn who_may_not_set_a_parameter_any_more_finds_no_backend() {
+fn forbidden_parameters_find_no_backend() {
     let right = "CREATE ROLE app LOGIN; GRANT SET ON PARAMETER log_min_messages TO app";
     let params = StartupParams::new([("user", "app"), ("options", "-c log_min_messages=error")]);
     let installation: VersionRequest = postgres(18).parse().unwrap();
@@ -124,7 +124,7 @@ fn who_may_not_set_a_parameter_any_more_finds_no_backend() {
 
 /// Only the start of a session can set it.
 #[test]
-fn what_was_configured_meanwhile_is_in_effect() {
+fn later_configuration_is_in_effect() {
     let server = after_a_client(ServerOptions::default(), "SELECT", &params("postgres"));
     server.admin("ALTER SYSTEM SET log_disconnections = on");
     server.admin("SELECT pg_reload_conf()");
@@ -137,7 +137,7 @@ fn what_was_configured_meanwhile_is_in_effect() {
 }
 
 #[test]
-fn a_trigger_at_the_login_fires_for_each_client() {
+fn login_triggers_fire_for_each_client() {
     let trigger = "CREATE TABLE logins (number int); \
         CREATE FUNCTION enter() RETURNS event_trigger LANGUAGE plpgsql AS \
             $$BEGIN INSERT INTO logins VALUES (1); PERFORM set_config('my.login', 'yes', false); END$$; \
@@ -167,7 +167,7 @@ fn a_trigger_at_the_login_fires_for_each_client() {
 
 /// While such a backend waited, the server would have to make all copies itself.
 #[test]
-fn no_backend_waits_for_a_client_that_asks_for_replication() {
+fn no_backend_waits_for_replication_clients() {
     let replication = StartupParams::new([("user", "postgres"), ("replication", "database")]);
     let options = ServerOptions::default();
     let server = LeaseFixture::noted(options, "SELECT", None, Duration::from_mins(10), |earlier| {

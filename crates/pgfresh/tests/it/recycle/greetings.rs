@@ -34,7 +34,7 @@ fn open(major: u32) -> LeaseFixture {
 
 /// Versions before 15 store no collation version.
 #[test]
-fn a_client_is_warned_of_its_own_database_and_of_no_earlier_lease() {
+fn warnings_concern_the_clients_own_database() {
     for major in [15, 18] {
         let server = open(major);
         wait_until("a ready database", || server.leases.status().ready[0].1 > 0);

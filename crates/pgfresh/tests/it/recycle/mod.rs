@@ -169,12 +169,12 @@ fn cases() -> u32 {
 }
 
 #[test]
-fn whatever_was_done_the_database_that_comes_back_equals_one_that_nobody_has_used() {
+fn recycled_databases_equal_unused_ones() {
     comes_back_as_never_used(make_fixture());
 }
 
 #[test]
-fn the_same_holds_by_the_note_of_an_earlier_server() {
+fn recycled_databases_equal_unused_ones_by_note() {
     comes_back_as_never_used(make_noted_fixture());
 }
 
@@ -196,7 +196,7 @@ fn comes_back_as_never_used(fixture: Fixture) {
 
 /// The first client comes while pgfresh makes the first copies, in one of which it reads the template.
 #[test]
-fn whatever_the_first_client_of_a_server_did_is_undone() {
+fn changes_of_the_first_client_are_undone() {
     let config = ProptestConfig {
         cases: depth::rounds(8),
         max_shrink_iters: 0,
@@ -261,7 +261,7 @@ const HIDDEN: [&[&str]; 9] = [
 ];
 
 #[test]
-fn what_is_hidden_from_a_quick_look_is_seen() {
+fn hidden_changes_are_found() {
     for fixture in [make_fixture(), make_noted_fixture()] {
         expect_seen(&fixture);
     }
@@ -285,7 +285,7 @@ fn expect_seen(fixture: &Fixture) {
 
 /// The server parses statements on a stack, which has the smallest possible size here.
 #[test]
-fn a_template_of_thousands_of_sequences_is_read_and_recycled() {
+fn thousands_of_sequences_are_recycled() {
     for paranoid in [false, true] {
         let settings = vec![("max_stack_depth".to_owned(), "100kB".to_owned())];
         let options = ServerOptions { settings, ..ServerOptions::default() };
@@ -303,7 +303,7 @@ fn a_template_of_thousands_of_sequences_is_read_and_recycled() {
 /// The server's log shows how often pgfresh reads the template. A first server notes the result in the cache. A template outside the
 /// cache may have other content each time, like the row here, so each server reads it.
 #[test]
-fn a_template_is_read_once_for_all_servers_on_it() {
+fn servers_on_one_template_read_it_once() {
     let sql = "CREATE TABLE base (id int); INSERT INTO base VALUES (1); CREATE TABLE note (id int)";
     let setup = "psql -Atqc \"INSERT INTO base VALUES (floor(extract(epoch FROM clock_timestamp()) * 1000000) % 1000000000)\"";
     for (setup, reads) in [(None, 0), (Some(setup), 1)] {
@@ -329,7 +329,7 @@ fn a_template_is_read_once_for_all_servers_on_it() {
 
 /// pgfresh reads the template after the first client has written, and must not mistake the client's rows for the template's.
 #[test]
-fn what_is_changed_before_the_template_is_read_is_seen() {
+fn changes_before_the_template_is_read_are_found() {
     let setup = format!("{}; COMMENT ON TABLE t1 IS 'as in the template'", many_tables());
     let fixture = Fixture::untouched(ServerOptions::default(), &setup);
     // From now on, pgfresh makes the second copy, in which it reads the template.
@@ -346,7 +346,7 @@ fn what_is_changed_before_the_template_is_read_is_seen() {
 
 /// A superuser connects past the gateway to the copy in which pgfresh reads the template.
 #[test]
-fn a_copy_that_is_changed_while_it_is_read_is_not_believed() {
+fn copies_changed_during_reading_are_rejected() {
     let fixture = Fixture::untouched(ServerOptions::default(), &many_tables());
     wait_until("a ready database", || fixture.server.leases.status().ready[0].1 > 0);
     let mut hostile = None;
@@ -367,7 +367,7 @@ fn a_copy_that_is_changed_while_it_is_read_is_not_believed() {
 
 /// The server prints a number with as many digits as a setting says, which the template may have changed.
 #[test]
-fn no_setting_rounds_what_the_planner_is_told() {
+fn no_setting_rounds_planner_statistics() {
     let setup = "CREATE TABLE u AS SELECT generate_series(1, 1234) AS id; ANALYZE; \
         ALTER DATABASE app SET extra_float_digits = -15";
     let fixture = Fixture::untouched(ServerOptions::default(), setup);
@@ -383,7 +383,7 @@ fn no_setting_rounds_what_the_planner_is_told() {
 
 /// The server's log shows that the client has its answer before pgfresh has read all tables, and that the reset waits for that.
 #[test]
-fn the_first_client_does_not_wait_for_what_only_the_end_of_its_lease_needs() {
+fn the_first_client_waits_for_no_reset_preparation() {
     let settings = vec![("log_min_duration_statement".to_owned(), "0".to_owned())];
     let options = ServerOptions { settings, ..ServerOptions::default() };
     let fixture = Fixture::untouched(options, &many_tables());
@@ -403,7 +403,7 @@ fn the_first_client_does_not_wait_for_what_only_the_end_of_its_lease_needs() {
 }
 
 #[test]
-fn each_statement_alone_is_undone_and_what_is_cheap_to_undo_is_recycled() {
+fn each_single_statement_is_undone() {
     let fixture = make_fixture();
     for (line, cheap) in depth::some_of(statements()) {
         let statement = line.replace("{n}", "3");

@@ -10,7 +10,7 @@ use super::Fixture;
 use crate::common::{on_every_major, postgres, wait_until};
 
 on_every_major! {
-    a_reset_leaves_line_pointers_as_in_a_copy
+    reset_leaves_line_pointers_as_in_copy
 }
 
 /// One table of each kind that a reset empties or fills again.
@@ -64,7 +64,7 @@ fn line_pointers(page: &[u8]) -> Vec<u32> {
     pointers.map(|pointer| u32::from_ne_bytes(pointer.try_into().unwrap()) >> 15 & 3).collect()
 }
 
-fn a_reset_leaves_line_pointers_as_in_a_copy(major: u32) {
+fn reset_leaves_line_pointers_as_in_copy(major: u32) {
     let installation: VersionRequest = postgres(major).parse().unwrap();
     let fixture = Fixture::untouched(ServerOptions { installation, ..ServerOptions::default() }, SETUP);
     wait_until("two ready databases", || fixture.server.leases.status().ready[0].1 > 1);

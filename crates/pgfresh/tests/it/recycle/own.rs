@@ -16,7 +16,7 @@ const SET: &str = "CREATE ROLE guest; ALTER ROLE postgres SET role = guest; ALTE
     ALTER ROLE postgres SET datestyle = German; ALTER ROLE postgres SET default_tablespace = pg_default";
 
 #[test]
-fn they_begin_alike_in_each_major_whatever_is_set() {
+fn own_sessions_ignore_template_settings() {
     for major in [13, 15, 18] {
         let installation: VersionRequest = postgres(major).parse().unwrap();
         let unbounded =

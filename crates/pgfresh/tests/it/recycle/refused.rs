@@ -8,7 +8,7 @@ use crate::common::{on_every_major, postgres, wait_until};
 
 on_every_major! {
     a_published_table_without_a_key_is_reset
-    rows_that_a_constraint_would_refuse_are_no_failure
+    resets_restore_rows_despite_constraints
 }
 
 impl Fixture {
@@ -53,7 +53,7 @@ fn a_published_table_without_a_key_is_reset(major: u32) {
     assert_eq!(status.dropped, [(why, 3)], "PostgreSQL {major}");
 }
 
-fn rows_that_a_constraint_would_refuse_are_no_failure(major: u32) {
+fn resets_restore_rows_despite_constraints(major: u32) {
     let fixture = Fixture::of(
         major,
         "CREATE TABLE checked (id int); INSERT INTO checked VALUES (-1); \

@@ -51,7 +51,7 @@ fn end_sessions(server: &LeaseFixture, name: &str, pid: Pid, end: impl FnOnce() 
 }
 
 #[test]
-fn a_backend_that_was_told_to_end_is_not_the_next_clients() {
+fn terminated_backends_are_not_reused() {
     let params = params("postgres");
     // Such a server has read its template before, and therefore keeps backends.
     let server = after_a_client(ServerOptions::default(), "CREATE TABLE t (id int)", &params);
@@ -111,7 +111,7 @@ fn expect_service(gateway: &Gateway, name: &str, held_up: Pid, way: &str) {
 
 /// Tries several spellings, and several signals.
 #[test]
-fn a_backend_that_a_client_has_sent_a_signal_is_not_the_next_clients() {
+fn signalled_backends_are_not_reused() {
     let gateway = after_clients("CREATE TABLE t (id int)", &[]);
     let others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let ends = format!("SELECT count(PG_Terminate_Backend(pid)) {others}");
@@ -153,7 +153,7 @@ fn a_backend_that_a_client_has_sent_a_signal_is_not_the_next_clients() {
 
 /// Backends that wait in databases without a lease are backends like all others.
 #[test]
-fn a_backend_of_a_ready_database_that_a_client_has_told_to_end_is_not_the_next_clients() {
+fn terminated_backends_of_ready_databases_are_unused() {
     let gateway = after_clients("CREATE TABLE t (id int)", &[]);
     let ready =
         "FROM pg_stat_activity WHERE datname LIKE 'pgfresh\\_ready\\_%' AND application_name <> 'pgfresh'";
@@ -178,7 +178,7 @@ fn a_backend_of_a_ready_database_that_a_client_has_told_to_end_is_not_the_next_c
 
 /// The idle time of a waiting backend would count for its next client.
 #[test]
-fn no_backend_waits_where_idle_sessions_are_ended() {
+fn idle_timeouts_prevent_waiting_backends() {
     let table = "CREATE TABLE t (id int)";
     let in_template = format!("{table}; ALTER DATABASE app SET idle_session_timeout = '1h'");
     for (template, flags, options, reused) in [

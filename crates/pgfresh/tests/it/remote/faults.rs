@@ -51,7 +51,7 @@ fn faults(whole: u64, random: &mut Random) -> Vec<Fault> {
 const SERVERS: [Store; 5] = [Store::Http, Store::S3, Store::Gcs, Store::Azure, Store::Oci];
 
 #[test]
-fn a_remote_that_fails_while_it_is_read_costs_little_and_what_runs_is_right() {
+fn read_faults_cost_little() {
     let mut random = Random::new();
     for store in depth::some_of(SERVERS) {
         let fleet = Fleet::new();
@@ -86,7 +86,7 @@ fn a_remote_that_fails_while_it_is_read_costs_little_and_what_runs_is_right() {
 }
 
 #[test]
-fn a_download_goes_on_where_it_was_cut() {
+fn a_cut_download_resumes() {
     for store in depth::some_of([Store::S3, Store::Gcs, Store::Azure, Store::Oci]) {
         let fleet = Fleet::new();
         let running = store.start(&fleet.scene);
@@ -101,7 +101,7 @@ fn a_download_goes_on_where_it_was_cut() {
 }
 
 #[test]
-fn a_remote_that_fails_while_it_is_written_costs_little_and_no_one_reads_half() {
+fn write_faults_cost_little() {
     let mut random = Random::new();
     for store in depth::some_of([Store::S3, Store::Azure, Store::Oci]) {
         let fleet = Fleet::new();
@@ -144,7 +144,7 @@ fn a_remote_that_fails_while_it_is_written_costs_little_and_no_one_reads_half() 
 }
 
 #[test]
-fn no_secret_is_in_what_is_said_of_a_remote_that_fails() {
+fn errors_of_remotes_show_no_secret() {
     let fleet = Fleet::new();
     for fault in [Fault::Status(403), Fault::Refused, Fault::RedirectLoop] {
         let proxy = Proxy::start(1, fault);

@@ -143,7 +143,7 @@ fn warnings(outcome: &Outcome) -> Vec<&str> {
 }
 
 #[test]
-fn what_one_machine_has_built_another_fetches() {
+fn machines_fetch_templates_of_others() {
     for store in depth::some_of(ALL) {
         let context = format!("{store:?}");
         let fleet = Fleet::new();
@@ -204,7 +204,7 @@ fn collected(fleet: &Fleet, running: &RunningStore, context: &str) {
 }
 
 #[test]
-fn a_migration_on_top_costs_what_is_new() {
+fn only_new_parts_are_transferred() {
     let fleet = Fleet::with("[template]\nsql = [\"migrations/*.sql\"]\nsteps = \"append-only\"\n");
     let running = Store::File.start(&fleet.scene);
     let size = || {
@@ -240,7 +240,7 @@ fn a_migration_on_top_costs_what_is_new() {
 }
 
 #[test]
-fn something_else_among_the_heads_is_in_nobodys_way() {
+fn foreign_files_among_heads_are_ignored() {
     let fleet = Fleet::new();
     let running = Store::File.start(&fleet.scene);
     assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "build"));
@@ -259,7 +259,7 @@ fn something_else_among_the_heads_is_in_nobodys_way() {
 }
 
 #[test]
-fn what_is_in_the_cache_asks_no_remote() {
+fn cached_templates_need_no_remote() {
     let fleet = Fleet::new();
     let running = Store::Http.start(&fleet.scene);
     assert!(!assert_right(&finish(fleet.pusher("builder", &running, &ask())), "build"));
@@ -329,7 +329,7 @@ fn only_the_branch_that_is_named_pushes() {
 
 /// On a machine without the mount, each pgfresh would push to a local disk.
 #[test]
-fn a_directory_that_is_not_mounted_is_said_and_not_created() {
+fn missing_directories_are_reported_not_created() {
     let fleet = Fleet::new();
     let running = Store::File.start(&fleet.scene);
     fs::remove_dir(&running.folder).unwrap();
@@ -352,7 +352,7 @@ fn a_directory_that_is_not_mounted_is_said_and_not_created() {
 }
 
 #[test]
-fn a_configuration_for_ci_says_what_the_remote_lacks() {
+fn ci_output_names_missing_remote_settings() {
     let fleet = Fleet::new();
     let url = "file:///srv/templates";
     let untrusted = format!("no key is trusted, and pgfresh run refuses {url} without");
@@ -373,7 +373,7 @@ fn a_configuration_for_ci_says_what_the_remote_lacks() {
 }
 
 #[test]
-fn settings_that_cannot_be_meant_are_refused_in_one_line() {
+fn invalid_remote_settings_give_one_line() {
     let fleet = Fleet::new();
     let refused = |url: &str, words: &[&str], keys: &str, said: &str| {
         let mut command = fleet.pgfresh("any", url, &[], words);

@@ -27,7 +27,7 @@ fn two_that_push_at_once_do_no_harm() {
 }
 
 #[test]
-fn one_that_is_killed_while_it_pushes_leaves_nothing_half() {
+fn a_killed_pusher_leaves_no_incomplete_template() {
     let mut random = Random::new();
     for store in depth::some_of([Store::File, Store::S3, Store::Gcs, Store::Azure, Store::Oci]) {
         let fleet = Fleet::new();

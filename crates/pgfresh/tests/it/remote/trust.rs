@@ -22,7 +22,7 @@ fn assert_refused(fleet: &Fleet, running: &RunningStore, why: &str) {
 }
 
 #[test]
-fn a_head_that_no_trusted_key_has_signed_for_this_template_is_never_used() {
+fn heads_without_trusted_signature_are_unused() {
     let fleet = Fleet::new();
     let (running, head) = pushed(&fleet);
     let good = fs::read_to_string(&head).unwrap();
@@ -63,7 +63,7 @@ fn a_head_that_no_trusted_key_has_signed_for_this_template_is_never_used() {
 }
 
 #[test]
-fn a_head_that_was_set_back_is_never_used() {
+fn an_older_head_is_never_used() {
     let fleet = Fleet::new();
     let (running, head) = pushed(&fleet);
     let old = fs::read_to_string(&head).unwrap();
@@ -94,7 +94,7 @@ fn a_head_that_was_set_back_is_never_used() {
 }
 
 #[test]
-fn whatever_is_changed_in_a_store_it_is_the_right_template_or_a_build() {
+fn changed_stores_give_the_template_or_builds() {
     let mut random = Random::new();
     let fleet = Fleet::new();
     let (running, head) = pushed(&fleet);

@@ -32,7 +32,7 @@ fn prepared_statements_of_pgfresh_are_not_seen() {
 }
 
 #[test]
-fn settings_are_reported_where_a_plain_server_reports_them() {
+fn settings_are_reported_as_by_plain_servers() {
     assert_same_answers(&[
         "BEGIN",
         "SET timezone = 'Etc/GMT-7'",
@@ -51,7 +51,7 @@ fn settings_are_reported_where_a_plain_server_reports_them() {
 }
 
 #[test]
-fn a_sequence_of_the_lease_before_has_no_current_value() {
+fn earlier_leases_leave_no_currval() {
     for major in majors() {
         let serve = start(major);
         let mut first = serve.rollback("first");
@@ -64,7 +64,7 @@ fn a_sequence_of_the_lease_before_has_no_current_value() {
 }
 
 #[test]
-fn a_chain_stays_read_only_after_an_error_if_it_was_before() {
+fn read_only_chains_stay_so_after_errors() {
     assert_same_answers(&[
         "BEGIN; SET TRANSACTION READ ONLY; COMMIT AND CHAIN",
         "RELEASE none",
@@ -78,7 +78,7 @@ fn a_chain_stays_read_only_after_an_error_if_it_was_before() {
 }
 
 #[test]
-fn a_second_begin_may_change_modes_before_any_query() {
+fn second_begin_may_change_modes_before_queries() {
     assert_same_answers(&[
         "BEGIN READ ONLY",
         "START TRANSACTION READ WRITE",

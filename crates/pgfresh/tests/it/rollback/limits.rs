@@ -13,7 +13,7 @@ fn hint(answer: &[Message]) -> String {
 }
 
 #[test]
-fn what_no_transaction_allows_is_refused_with_a_hint() {
+fn statements_outside_transactions_get_a_hint() {
     for major in super::majors() {
         let serve = start(major);
         let mut session = serve.rollback("limits");
@@ -44,7 +44,7 @@ fn what_no_transaction_allows_is_refused_with_a_hint() {
 }
 
 #[test]
-fn a_cursor_that_outlives_its_transaction_keeps_its_table_in_use() {
+fn held_cursors_keep_their_table_in_use() {
     for major in super::majors() {
         let serve = start(major);
         let mut session = serve.rollback("held");
@@ -85,7 +85,7 @@ fn an_isolation_level_is_ignored_with_a_warning() {
 }
 
 #[test]
-fn an_idle_transaction_is_not_ended_by_a_timeout() {
+fn idle_leases_have_no_timeout() {
     let serve = start_with(15, &["--set", "idle_in_transaction_session_timeout=200ms"]);
     let mut session = serve.lingering("patient").unwrap();
     session.value("INSERT INTO seed VALUES (3)").unwrap();
@@ -98,7 +98,7 @@ fn an_idle_transaction_is_not_ended_by_a_timeout() {
 
 /// The timeout counts in the client's own transactions, as in a plain server, and `SHOW` returns the client's value.
 #[test]
-fn a_timeout_of_idle_transactions_counts_in_the_clients_own_alone() {
+fn idle_timeouts_count_in_client_transactions() {
     const NAME: &str = "idle_in_transaction_session_timeout";
     let pause = || std::thread::sleep(std::time::Duration::from_millis(500));
     for major in super::majors() {
@@ -142,7 +142,7 @@ fn a_timeout_of_idle_transactions_counts_in_the_clients_own_alone() {
 
 /// `transaction_timeout`, from 17 on, counts in the client's own transactions only.
 #[test]
-fn a_timeout_of_transactions_counts_in_the_clients_own_alone() {
+fn transaction_timeouts_count_in_client_transactions() {
     const SHOW: &str = "SHOW transaction_timeout";
     let pause = |millis| std::thread::sleep(std::time::Duration::from_millis(millis));
     let serve = start(18);
@@ -188,7 +188,7 @@ fn a_timeout_of_transactions_counts_in_the_clients_own_alone() {
 
 /// The server or a role has a timeout of idle transactions for all sessions.
 #[test]
-fn a_timeout_of_idle_transactions_is_shown_as_it_was_configured() {
+fn configured_idle_timeouts_are_shown() {
     let serve = start_with(15, &["--set", "idle_in_transaction_session_timeout=200ms"]);
     let mut session = serve.rollback("configured");
     let shown = session.value("SHOW idle_in_transaction_session_timeout").unwrap();
@@ -199,7 +199,7 @@ fn a_timeout_of_idle_transactions_is_shown_as_it_was_configured() {
 }
 
 #[test]
-fn a_copy_in_the_extended_protocol_swallows_a_sync() {
+fn extended_protocol_copies_swallow_a_sync() {
     let serve = start(15);
     let mut session = serve.rollback("copy");
     // libpq sends the Sync before the server has requested data.

@@ -134,7 +134,7 @@ fn a_lease_leaves_nothing_behind_on_every_major() {
 }
 
 #[test]
-fn sessions_one_after_another_share_data_and_nothing_else() {
+fn successive_sessions_share_only_data() {
     let serve = start(15);
     let mut one = serve.lingering("shared").unwrap();
     one.value("INSERT INTO item (word) VALUES ('kept')").unwrap();
@@ -195,7 +195,7 @@ fn deferred_constraints_are_checked_at_the_clients_commit() {
 }
 
 #[test]
-fn a_statement_is_interrupted_and_what_the_gateway_does_is_not() {
+fn cancel_requests_hit_only_client_statements() {
     let serve = start(15);
     let address = format!("127.0.0.1:{}", serve.ready["port"]);
     let mut session = serve.lingering("slow").unwrap();
@@ -240,7 +240,7 @@ fn a_statement_is_interrupted_and_what_the_gateway_does_is_not() {
 }
 
 #[test]
-fn a_lease_over_http_is_what_its_sessions_get() {
+fn sessions_use_their_lease_over_http() {
     let serve = start(15);
     let (code, leased) = serve.http("POST", "/v1/databases", r#"{"isolation": "rollback"}"#);
     assert_eq!(code, 201, "{leased}");

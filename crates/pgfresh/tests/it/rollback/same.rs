@@ -185,7 +185,7 @@ fn check(serve: &Serve, case: u32, steps: &[Step]) -> Result<(), TestCaseError> 
 }
 
 #[test]
-fn every_sequence_of_statements_gets_the_answers_of_a_plain_server() {
+fn generated_statements_get_a_plain_servers_answers() {
     for major in majors() {
         let serve = start(major);
         let config = ProptestConfig {

@@ -54,7 +54,7 @@ fn moved(random: &mut Random, sequences: &[&str]) -> String {
 }
 
 #[test]
-fn sequences_have_the_values_of_the_template_after_any_role_has_used_them() {
+fn sequences_are_reset_for_any_role() {
     for major in majors() {
         let scene = Scene::new(User::Ourselves);
         let mut sequences = vec!["cached", "down", "used", "item_id_seq", "item_number_seq"];

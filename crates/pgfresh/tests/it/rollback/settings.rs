@@ -192,7 +192,7 @@ fn is_limited(sql: &str) -> bool {
 }
 
 #[test]
-fn generated_changes_hold_as_long_as_on_a_plain_server() {
+fn generated_setting_changes_last_as_on_plain_server() {
     for major in majors() {
         let serve = start(major);
         for case in 0..depth::rounds(20) {

@@ -94,7 +94,7 @@ fn end(child: Child) -> (Option<i32>, String) {
 const WAITS: &str = "waiting for template \"app\", which another machine is building";
 
 #[test]
-fn of_many_machines_one_builds_and_all_get_that() {
+fn one_machine_builds_for_all() {
     let scene = project(User::Ourselves, PROJECT);
     let machines = Machines::new(&scene);
     let count = 4;
@@ -115,7 +115,7 @@ fn of_many_machines_one_builds_and_all_get_that() {
 }
 
 #[test]
-fn a_build_that_fails_elsewhere_is_not_waited_for_again() {
+fn failed_remote_builds_are_not_awaited_again() {
     let scene = project(User::Ourselves, PROJECT);
     let machines = Machines::new(&scene);
     scene.write("broken", "");
@@ -133,7 +133,7 @@ fn a_build_that_fails_elsewhere_is_not_waited_for_again() {
 }
 
 #[test]
-fn of_a_builder_that_is_killed_another_takes_the_place() {
+fn another_machine_replaces_a_killed_builder() {
     let scene = project(User::Ourselves, PROJECT);
     let machines = Machines::new(&scene);
     let mut first = machines.begin(0, true);
@@ -156,7 +156,7 @@ fn of_a_builder_that_is_killed_another_takes_the_place() {
 }
 
 #[test]
-fn a_notice_that_no_trusted_key_has_signed_makes_no_machine_wait() {
+fn untrusted_build_notices_are_ignored() {
     let scene = project(User::Ourselves, PROJECT);
     let machines = Machines::new(&scene);
     machines.go();

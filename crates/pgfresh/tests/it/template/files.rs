@@ -7,7 +7,7 @@ use super::{CONFIG, assert_fails, project};
 use crate::common::{Outcome, Scene, User, finish, ground};
 
 #[test]
-fn a_live_database_is_imported_with_its_roles_and_without_its_rows() {
+fn imports_have_roles_and_no_rows() {
     const EVERYTHING: &str = "
         CREATE ROLE shop; CREATE TABLE orders AS SELECT 1 AS id; ALTER TABLE orders OWNER TO shop;
         CREATE FUNCTION twice(int) RETURNS int LANGUAGE sql AS 'SELECT 2 * $1';";
@@ -37,7 +37,7 @@ fn a_live_database_is_imported_with_its_roles_and_without_its_rows() {
 }
 
 #[test]
-fn a_snapshot_is_saved_and_makes_the_template_of_later_runs() {
+fn saved_snapshots_make_templates() {
     let scene = project(User::Ourselves, "");
     let program = ground::program().display();
     let fill = "CREATE TABLE kept AS SELECT * FROM generate_series(1, 3); CREATE SEQUENCE number START 7";
@@ -103,7 +103,7 @@ fn an_import_keeps_the_properties_of_the_database() {
 }
 
 #[test]
-fn a_saved_snapshot_keeps_the_properties_of_its_database() {
+fn saved_snapshots_keep_database_properties() {
     let scene = project(User::Ourselves, "");
     scene.write("properties.sql", PROPERTIES);
     scene.write("roles.sql", "CREATE ROLE bob; CREATE ROLE \"Odd Role\"");
@@ -128,7 +128,7 @@ fn a_saved_snapshot_keeps_the_properties_of_its_database() {
 
 /// pgfresh makes the snapshot even if it cannot write the file, and reports that.
 #[test]
-fn a_snapshot_that_could_not_be_written_is_there_all_the_same() {
+fn unwritten_snapshots_exist_in_the_server() {
     let scene = project(User::Ourselves, "");
     let real = std::path::Path::new(ground::psql()).parent().unwrap();
     scene.write_program("bin/postgres", &format!("exec '{}/postgres' \"$@\"", real.display()));
@@ -157,7 +157,7 @@ fn a_snapshot_that_could_not_be_written_is_there_all_the_same() {
 }
 
 #[test]
-fn the_files_of_a_template_are_shown_under_one_another() {
+fn template_files_are_shown_one_per_line() {
     let scene = project(User::Ourselves, "[template]\nsql = 'migrations/*.sql'\n");
     scene.write("migrations/0002.sql", "");
     let shown = scene.run(["template", "show"]).stdout;
@@ -192,7 +192,7 @@ fn ignore_files_above_the_repository_hide_no_migration() {
 }
 
 #[test]
-fn unreadable_paths_refuse_no_run_unless_they_are_wanted() {
+fn only_used_unreadable_paths_are_errors() {
     let scene = project(User::Nobody, "");
     let shop = scene.directory.join("shop");
     let config = |inputs: &str| format!("[template]\nsetup = 'psql -Xqf db/1.sql'\ninputs = [{inputs}]\n");

@@ -73,7 +73,7 @@ fn damage(image: &Path) {
 }
 
 #[test]
-fn a_new_file_alone_runs_and_the_template_says_on_what() {
+fn only_new_files_run_on_the_parent() {
     for &user in User::all() {
         let scene = project(user, TOOL);
         scene.write("migrations/0001.sql", "CREATE ROLE shop; CREATE TABLE orders (id int PRIMARY KEY);");
@@ -118,7 +118,7 @@ fn a_new_file_alone_runs_and_the_template_says_on_what() {
 }
 
 #[test]
-fn whatever_else_changed_means_a_full_build_and_is_named() {
+fn other_changes_cause_a_full_build() {
     let scene = project(User::Ourselves, &TOOL.replace("steps", "env = \"STAGE\"\nsteps"));
     scene.write("migrations/0002.sql", "CREATE TABLE carts ();");
     build(&scene, &[]);
@@ -191,7 +191,7 @@ fn sql_files_are_added_at_the_end_only() {
 }
 
 #[test]
-fn a_setup_that_fails_on_an_earlier_template_says_so_and_leaves_the_cache_as_it_was() {
+fn failed_incremental_builds_leave_the_cache() {
     // This setup runs all files each time.
     let scene = project(User::Ourselves, &CONFIG.replace("setup", "steps = \"append-only\"\nsetup"));
     let (_, first) = build(&scene, &[]);
@@ -233,7 +233,7 @@ fn a_setup_that_fails_on_an_earlier_template_says_so_and_leaves_the_cache_as_it_
 }
 
 #[test]
-fn a_full_build_replaces_one_that_was_built_on_another() {
+fn full_builds_replace_incremental_ones() {
     let scene = project(User::Ourselves, TOOL);
     build(&scene, &[]);
     scene.write("migrations/0002.sql", "CREATE TABLE carts ();");
@@ -261,7 +261,7 @@ fn a_full_build_replaces_one_that_was_built_on_another() {
 }
 
 #[test]
-fn an_earlier_template_that_is_gone_damaged_or_forged_means_a_full_build() {
+fn unusable_parents_cause_a_full_build() {
     let scene = project(User::Ourselves, TOOL);
     let (_, first) = build(&scene, &[]);
     assert!(scene.run(["template", "rm", &first[..8]]).stdout.contains("removed app"));
@@ -289,7 +289,7 @@ fn an_earlier_template_that_is_gone_damaged_or_forged_means_a_full_build() {
 }
 
 #[test]
-fn two_builds_on_one_template_go_on_beside_each_other_and_it_may_be_removed_meanwhile() {
+fn parallel_builds_share_a_parent() {
     let scene = project(User::Ourselves, TOOL);
     let (_, first) = build(&scene, &[]);
     scene.write("wait", "");
@@ -322,7 +322,7 @@ fn two_builds_on_one_template_go_on_beside_each_other_and_it_may_be_removed_mean
 }
 
 #[test]
-fn a_build_on_another_that_is_ended_leaves_that_one_alone() {
+fn interrupted_incremental_builds_keep_the_parent() {
     for signal in [Signal::TERM, Signal::KILL] {
         let scene = project(User::Ourselves, TOOL);
         let (_, first) = build(&scene, &[]);
@@ -350,7 +350,7 @@ fn a_build_on_another_that_is_ended_leaves_that_one_alone() {
 }
 
 #[test]
-fn a_setup_that_writes_its_own_input_is_built_in_full() {
+fn setups_writing_inputs_are_built_in_full() {
     let config = TOOL
         .replace("inputs = [", "inputs = [\"schema.txt\", ")
         .replace("while test", "ls migrations >schema.txt\nwhile test");
@@ -367,7 +367,7 @@ fn a_setup_that_writes_its_own_input_is_built_in_full() {
 }
 
 #[test]
-fn a_template_with_from_is_built_anew_on_an_incremental_one_and_can_be_one_itself() {
+fn from_templates_build_on_incremental_ones() {
     let base = TOOL.replace("[template]", "[template.base]");
     let config =
         format!("{base}\n[template.app]\nfrom = \"base\"\nsql = \"seeds/*.sql\"\nsteps = \"append-only\"\n");
@@ -398,7 +398,7 @@ fn a_template_with_from_is_built_anew_on_an_incremental_one_and_can_be_one_itsel
 }
 
 #[test]
-fn a_template_that_was_pulled_is_one_to_build_on() {
+fn pulled_templates_can_be_parents() {
     let scene = project(User::Ourselves, TOOL);
     let (_, first) = build(&scene, &[]);
     let public = {
@@ -424,7 +424,7 @@ fn a_template_that_was_pulled_is_one_to_build_on() {
 }
 
 #[test]
-fn a_setup_without_inputs_runs_each_time_whatever_its_steps() {
+fn setups_without_inputs_ignore_steps() {
     let scene = project(User::Ourselves, &TOOL.replace("inputs = [\"migrations/*.sql\"]\n", ""));
     for _ in 0..2 {
         assert_eq!(scene.query(&[], "SELECT count(*) FROM orders"), "0");
@@ -434,7 +434,7 @@ fn a_setup_without_inputs_runs_each_time_whatever_its_steps() {
 }
 
 #[test]
-fn steps_are_given_by_flag_or_variable_and_mistakes_are_named() {
+fn steps_accept_flags_and_variables() {
     let scene = project(User::Ourselves, "");
     let flags = ["--sql", "migrations", "--steps", "append-only"];
     scene.run([&["template", "build"][..], &flags].concat());
@@ -573,7 +573,7 @@ fn play(config: &str, edits: &[Edit]) {
 }
 
 #[test]
-fn generated_edits_give_the_schema_and_rows_of_a_full_build() {
+fn generated_edits_equal_a_full_build() {
     let config = Config {
         cases: depth::rounds(2),
         failure_persistence: None,

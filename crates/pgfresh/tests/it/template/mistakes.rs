@@ -7,7 +7,7 @@ use super::{CONFIG, assert_fails, project};
 use crate::common::{User, finish};
 
 #[test]
-fn mistakes_in_the_file_are_named_with_their_line_and_what_was_meant() {
+fn mistakes_are_named_with_line_and_suggestion() {
     let scene = project(User::Ourselves, "");
     for (text, words) in [
         (
@@ -56,7 +56,7 @@ fn mistakes_in_the_file_are_named_with_their_line_and_what_was_meant() {
 }
 
 #[test]
-fn of_mistakes_that_are_often_made_the_remedy_is_named() {
+fn common_mistakes_get_a_remedy() {
     let scene = project(User::Ourselves, "");
     for (text, words) in [
         (
@@ -89,7 +89,7 @@ fn of_mistakes_that_are_often_made_the_remedy_is_named() {
 }
 
 #[test]
-fn of_a_path_that_was_given_no_other_place_is_suggested() {
+fn unwritable_given_paths_get_no_alternative() {
     // root can write everywhere.
     for &user in User::all().iter().filter(|user| user.uid() != 0) {
         let scene = project(user, "");
@@ -103,7 +103,7 @@ fn of_a_path_that_was_given_no_other_place_is_suggested() {
 }
 
 #[test]
-fn what_is_no_sql_and_no_directory_is_called_that() {
+fn paths_of_wrong_kind_are_named() {
     let scene = project(User::Ourselves, "");
     scene.write("data.dump", "PGDMP and more");
     fs::create_dir_all(scene.directory.join("empty/folder")).unwrap();
@@ -133,7 +133,7 @@ fn what_is_no_sql_and_no_directory_is_called_that() {
 }
 
 #[test]
-fn a_setting_that_cannot_be_is_an_error_before_a_template_is_built() {
+fn invalid_settings_fail_before_the_build() {
     let scene = project(User::Ourselves, CONFIG);
     let run = |setting: &str| scene.run(["run", "--set", setting, "--", "true"]);
     for (setting, error) in [

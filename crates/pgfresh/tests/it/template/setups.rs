@@ -11,7 +11,7 @@ const NOTHING: &str = "pgfresh: the setup of template \"app\" has made nothing i
     DATABASE_URL\n";
 
 #[test]
-fn a_setup_that_made_nothing_in_its_database_is_told_of_and_no_other_step_is() {
+fn only_setups_without_effect_are_reported() {
     let scene = project(User::Ourselves, "");
     scene.write("empty.sql", "-- Nothing yet.");
     let elsewhere = "createdb second && psql -Xqc 'CREATE TABLE orders ()' second && psql -Xqc 'CREATE TEMP TABLE orders ()'";
@@ -67,7 +67,7 @@ fn a_setup_cannot_move_the_servers_log() {
 }
 
 #[test]
-fn a_setup_whose_program_cannot_be_run_is_called_that() {
+fn unrunnable_setup_programs_are_named() {
     const MISSING: &str =
         "\nHINT:  Install the program that the setup runs, or write it with its path: sh does not find it.";
     const REFUSED: &str = "\nHINT:  Make what the setup runs executable (chmod +x), or name the program that runs it: sh cannot run it.";
@@ -138,7 +138,7 @@ fn compressed_sql_files_are_named_with_a_remedy() {
 }
 
 #[test]
-fn a_setup_for_another_database_is_told_its_name() {
+fn setup_for_another_database_gets_naming_hint() {
     let scene = project(User::Ourselves, "");
     let outcome = scene.run([
         "template",

@@ -55,7 +55,7 @@ fn ran(scene: &Scene) -> String {
 }
 
 #[test]
-fn each_of_several_is_what_it_is_alone_and_is_built_once() {
+fn each_of_several_is_built_once() {
     for &user in User::all() {
         let scene = several(user);
         let alone = ["schema", "demo", "other"].map(|name| dump(&scene, &["--template", name], name));
@@ -102,7 +102,7 @@ fn each_of_several_is_what_it_is_alone_and_is_built_once() {
 }
 
 #[test]
-fn leases_are_of_the_template_that_they_name() {
+fn leases_get_the_template_they_name() {
     let scene = several(User::Ourselves);
     let serve = Serve::at(scene, ["--template", "demo,other,schema"]);
     let gateway = Gateway { serve, major: 15 };
@@ -149,7 +149,7 @@ fn leases_are_of_the_template_that_they_name() {
 }
 
 #[test]
-fn one_of_several_that_fails_names_itself_and_leaves_the_others_in_the_cache() {
+fn a_failed_template_leaves_the_others_cached() {
     let scene = several(User::Ourselves);
     scene.write("demo.sql", "CREATE ROLE shop;");
     let outcome = scene.run(["template", "build", "schema,demo"]);
@@ -195,7 +195,7 @@ const SPOILERS: [(&str, &str); 8] = [
 ];
 
 #[test]
-fn a_template_that_spoils_its_server_is_refused_by_its_name() {
+fn templates_that_damage_the_server_are_refused() {
     let scene = several(User::Ourselves);
     let own = fs::read_to_string(scene.directory.join("pgfresh.toml")).unwrap();
     for (setup, complaint) in SPOILERS {
@@ -215,7 +215,7 @@ fn a_template_that_spoils_its_server_is_refused_by_its_name() {
 }
 
 #[test]
-fn builders_that_are_ended_at_any_moment_cost_at_most_the_part_that_they_were_at() {
+fn interrupted_builds_cost_one_template() {
     let scene = several(User::Ourselves);
     let names = ["schema", "demo", "other"];
     let mut random = Random::new();
@@ -257,7 +257,7 @@ fn builders_that_are_ended_at_any_moment_cost_at_most_the_part_that_they_were_at
 }
 
 #[test]
-fn one_of_several_may_run_each_time_or_only_what_is_new() {
+fn several_templates_mix_steps_and_inputs() {
     let config = "[template.app]\nsql = \"migrations/*.sql\"\nsteps = \"append-only\"\n\
         [template.each]\nsetup = \"echo each >>runs; psql -qc 'CREATE TABLE each_time ()'\"\n";
     let scene = project(User::Ourselves, config);

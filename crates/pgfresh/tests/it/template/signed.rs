@@ -92,7 +92,7 @@ fn a_forged_template_is_refused_and_built_instead() {
 }
 
 #[test]
-fn only_what_a_trusted_key_has_signed_is_taken_over() {
+fn only_trusted_signatures_are_accepted() {
     let scene = project(User::Ourselves, CONFIG);
     let (old, new) = (keygen(&scene, "old"), keygen(&scene, "new"));
     let pull = |keys: &[&str], more: &[&str]| {

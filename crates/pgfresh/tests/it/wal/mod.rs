@@ -357,7 +357,7 @@ fn every_change_is_named_on_18() {
 
 /// A crash loses statistics, but not the WAL.
 #[test]
-fn a_change_before_a_crash_is_named_after_it() {
+fn changes_before_a_crash_are_named() {
     for major in majors() {
         let mut fixture = Fixture::new(major, variants()[1]);
         let (oid, folder) = (fixture.oid("app"), fixture.started.server.run().socket_directory());
@@ -425,7 +425,7 @@ fn write_at_random(mut session: AdminConnection, seed: u64, stop: &AtomicBool) -
 }
 
 #[test]
-fn what_many_sessions_write_while_the_log_is_read_adds_up() {
+fn concurrent_writes_are_counted_completely() {
     for major in majors() {
         let mut fixture = Fixture::new(major, variants()[1]);
         let databases = ["one", "two", "three"];

@@ -74,7 +74,7 @@ impl Journey {
 }
 
 #[test]
-fn a_forged_entry_is_refused_where_keys_are_trusted() {
+fn trusted_keys_make_import_refuse_forged_entry() {
     let journey = Journey::begin();
     journey.arrive(&journey.trusted()).unwrap();
     journey.forge();
@@ -85,7 +85,7 @@ fn a_forged_entry_is_refused_where_keys_are_trusted() {
 }
 
 #[test]
-fn what_is_unsigned_or_signed_by_another_key_is_refused() {
+fn unsigned_or_foreign_signed_entry_is_refused() {
     let journey = Journey::begin();
     for name in ["head", "head.minisig"] {
         let text = fs::read(journey.folder.join(name)).unwrap();
@@ -120,7 +120,7 @@ fn keys_rotate() {
 }
 
 #[test]
-fn the_signature_of_one_template_is_none_of_another() {
+fn signature_is_invalid_for_another_template() {
     let journey = Journey::begin();
     // An attacker may serve an old signed entry under a newer fingerprint.
     let renamed = journey.folder.with_file_name("def");
@@ -133,7 +133,7 @@ fn the_signature_of_one_template_is_none_of_another() {
 }
 
 #[test]
-fn what_is_too_long_is_not_read() {
+fn import_does_not_read_overlong_files() {
     for (name, size) in
         [("head", 5 << 10), ("head.minisig", 1 << 40), ("manifest", 1 << 40), ("about", 1 << 40)]
     {
@@ -149,7 +149,7 @@ fn what_is_too_long_is_not_read() {
 }
 
 #[test]
-fn modes_that_no_data_file_has_are_refused_and_never_kept() {
+fn import_refuses_odd_modes_and_normalises_others() {
     let journey = Journey::begin();
     let set = |mode| {
         let path = journey.folder.join("data/top");
@@ -170,7 +170,7 @@ fn modes_that_no_data_file_has_are_refused_and_never_kept() {
 }
 
 #[test]
-fn nothing_is_signed_that_is_not_as_its_manifest_says() {
+fn signing_refuses_data_that_differs_from_manifest() {
     let journey = Journey::begin();
     fs::write(journey.folder.join("data/top"), "x").unwrap();
     assert!(sign(&journey.folder, &journey.key, &AtomicBool::new(false)).is_err());
@@ -187,7 +187,7 @@ fn nothing_is_signed_that_is_not_as_its_manifest_says() {
 }
 
 #[test]
-fn whatever_is_missing_it_is_refused() {
+fn entry_missing_any_file_or_folder_is_refused() {
     let count = Journey::begin().paths().len();
     assert_eq!(count, FILES.len() + FOLDERS.len() + 5);
     for at in 0..count {
@@ -224,7 +224,7 @@ fn every_byte_of_a_signature_counts() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn whatever_byte_is_changed_it_is_refused(file in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+    fn entry_with_any_changed_bit_is_refused(file in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
         let journey = Journey::begin();
         let mut files = journey.paths();
         files.retain(|path| path.is_file() && path.metadata().unwrap().len() > 0);
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happens_on_the_way_what_is_signed_is_refused_or_exactly_what_was_sent(mishaps in prop::collection::vec(mishaps(), 0..3)) {
+    fn signed_import_after_mishaps_is_refused_or_exact(mishaps in prop::collection::vec(mishaps(), 0..3)) {
         let journey = Journey::begin();
         for mishap in &mishaps {
             happen(mishap, &journey.folder);

@@ -51,7 +51,7 @@ fn any_cuts() -> impl Strategy<Value = Cuts> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn any_session_comes_to_the_same_in_any_pieces(
+    fn session_result_is_independent_of_chunk_boundaries(
         turns in prop::collection::vec(any_turn(), 1..10),
         up in any_cuts(),
         down in any_cuts(),
