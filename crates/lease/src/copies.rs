@@ -91,6 +91,10 @@ impl Inner {
         let (oid, from, to) = {
             let mut core = self.lock();
             let Some(held) = core.databases.get_mut(&id) else { return outcome };
+            if !held.names.contains(&held.own_name) {
+                // After a rollback, the database keeps the name of its lease for the next one.
+                return outcome;
+            }
             let to = ready(&held.own_name);
             // A lost connection leaves open which name the database has.
             held.names.insert(to.clone());
@@ -98,6 +102,7 @@ impl Inner {
         };
         let arguments = [&*oid.to_string(), &literal(&from), &literal(&to)];
         match self.admin.execute("hide a database", &HIDE, &arguments) {
+            Ok(rows) if rows.is_empty() => {}
             Ok(_) => {
                 if let Some(held) = self.lock().databases.get_mut(&id) {
                     held.names.retain(|name| *name == to);

@@ -371,7 +371,7 @@ macro_rules! name {
 pub(crate) const HIDE: Prepared = Prepared {
     name: "hide",
     types: &["oid", "name", "name"],
-    sql: "UPDATE pg_database SET datname = $3, datallowconn = false WHERE oid = $1 AND datname IN ($2, $3)",
+    sql: "UPDATE pg_database SET datname = $3, datallowconn = false WHERE oid = $1 AND datname IN ($2, $3) RETURNING oid",
 };
 
 /// Returns the statement that renames a database and returns its stamp, for a server of that major version.

@@ -13,7 +13,7 @@ echo 'SELECT 1;'"#;
 /// Returns a directory with a server, and with client programs that only note their arguments and passwords.
 fn spies(scene: &Scene) -> String {
     let real = std::path::Path::new(ground::psql()).parent().unwrap();
-    for program in ["pg_dump", "pg_dumpall", "psql"] {
+    for program in ["pg_dump", "pg_dumpall", "pg_restore", "psql"] {
         scene.write_program(&format!("spies/{program}"), SPY);
     }
     scene.write_program("spies/postgres", &format!("exec '{}/postgres' \"$@\"", real.display()));
