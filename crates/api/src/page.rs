@@ -32,7 +32,7 @@ fn render(access: &Access) -> Response {
     (headers, PAGE.replace(NONCE, &nonce)).into_response()
 }
 
-/// Returns a new nonce for each response. Nobody can guess it without the secret.
+/// Returns a new nonce for each response. A client without the secret cannot guess it.
 fn nonce(access: &Access) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let key = blake3::derive_key("pgfresh 2026 nonce of the live page", access.secret().as_bytes());

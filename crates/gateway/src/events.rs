@@ -15,7 +15,7 @@ const MOST: usize = 1 << 16;
 #[derive(Debug, Clone, Default)]
 pub struct EventLog(Arc<Mutex<State>>);
 
-/// Event log of one gateway, which begins when somebody follows it; clones share it.
+/// Event log of one gateway, which begins with its first reader; clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct EventSource(Arc<OnceLock<EventLog>>);
 

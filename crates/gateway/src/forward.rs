@@ -42,7 +42,7 @@ pub(crate) struct Forward {
     pub(crate) conversation: Conversation,
     traces: SessionTraces,
     vacate: Vacate,
-    /// Follows the statements of the session, if somebody wants them.
+    /// Follows the statements of the session, if a profile, a budget or the history needs them.
     tap: Option<Box<Tap>>,
     /// Bytes from the client that are not written yet.
     up: Kept,

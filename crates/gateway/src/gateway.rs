@@ -95,7 +95,7 @@ impl BoundGateway {
         Arc::clone(&self.access)
     }
 
-    /// Event log of the sessions, which stays empty until somebody follows it.
+    /// Event log of the sessions, which stays empty until it has a reader.
     #[must_use]
     pub fn events(&self) -> EventSource {
         self.events.clone()

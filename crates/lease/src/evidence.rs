@@ -113,7 +113,7 @@ impl Evidence {
         self.lock().is_untouched(database)
     }
 
-    /// Whether a database has no changes since the server started. Holds only for a database whose changes nobody takes.
+    /// Whether a database has no changes since the server started. Holds only for a database whose changes no caller has taken.
     pub(crate) fn is_as_at_start(&self, database: u32) -> bool {
         let state = self.lock();
         state.epoch == Epoch::default() && state.reader.is_some() && state.is_untouched(database)
@@ -128,7 +128,7 @@ impl Evidence {
         self.replayed.load(Ordering::Relaxed)
     }
 
-    /// Returns all changes of a database, as far as the log has been read. Holds only for a database whose changes nobody takes.
+    /// Returns all changes of a database, as far as the log has been read. Holds only for a database whose changes no caller has taken.
     pub(crate) fn changes(&self, database: u32) -> Changes {
         let state = self.lock();
         state.reader.as_ref().and_then(|reader| reader.peek(database)).cloned().unwrap_or_default()

@@ -139,15 +139,7 @@ impl Leases {
         for _ in 0..ATTEMPTS {
             let client = Arc::new(Client::new(request.client.clone()));
             let newcomer = Newcomer { client, params: request.params.clone() };
-            let answer = match inner.ask(name, want.clone(), Some(newcomer.clone())) {
-                Err(error @ (LeaseError::Closed | LeaseError::Gone)) => return Err(error),
-                // The table has no database for the name, but SQL may have created one that has it.
-                Err(error) if !matches!(inner.expect_free(name), Err(LeaseError::Leased(_))) => {
-                    return Err(error);
-                }
-                Err(_) => Answer::Elsewhere,
-                Ok(answer) => answer,
-            };
+            let answer = inner.ask_for_session(name, want.clone(), newcomer.clone())?;
             match answer {
                 Answer::Session(id) => match self.enter(id, name, newcomer) {
                     // SQL has dropped the database since, or has terminated the session. The next round begins a new lease,
@@ -203,6 +195,16 @@ impl Inner {
         let backend = self.start_backend(name, params)?;
         self.lock().counters.cold += 1;
         Ok(Entered::Plain(Connected { backend, guard: SessionGuard(None) }))
+    }
+
+    /// Asks the table for a session. Returns [`Answer::Elsewhere`] also if the table has no database for the name and SQL has created
+    /// one.
+    fn ask_for_session(&self, name: &str, want: Want, newcomer: Newcomer) -> Result<Answer, LeaseError> {
+        match self.ask(name, want, Some(newcomer)) {
+            Err(error @ (LeaseError::Closed | LeaseError::Gone)) => Err(error),
+            Err(_) if matches!(self.expect_free(name), Err(LeaseError::Leased(_))) => Ok(Answer::Elsewhere),
+            answer => answer,
+        }
     }
 
     /// Starts a session in a database that SQL has created.

@@ -212,7 +212,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Fa
     Ok(stopped)
 }
 
-/// Removes the slots of servers whose process somebody has killed.
+/// Removes the slots of servers whose process was killed.
 pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
     let mut removed = Vec::new();
     for slot in slots(cache)? {
@@ -394,7 +394,7 @@ fn inherit_start() -> Result<OwnedFd, Failure> {
 }
 
 /// Watch over the process that has started this one, and waits until it may join. If that process dies before, this
-/// one exits: nobody would use the result of the setup. The guard ends the setup, too.
+/// one exits: no client would use the result of the setup. The guard ends the setup, too.
 #[derive(Debug)]
 struct Starter(Arc<AtomicBool>);
 
@@ -447,7 +447,7 @@ enum ServerExit {
     Not,
     /// The server ends. No process can start another while this lock lives.
     Alone(Lock),
-    /// The server ends. Its slot is gone or another server's, because somebody has removed the cache.
+    /// The server ends. Its slot is gone or another server's, because the user has removed the cache.
     Orphaned,
 }
 

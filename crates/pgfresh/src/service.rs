@@ -177,7 +177,6 @@ impl Service {
         let secret = secret(serve_options.password)?;
         let Started { server, session, entry, place, database, templates: names, look_up } = started;
         let times = Times { template: look_up, boot: server.phases().total() };
-        let directory = server.run().socket_directory();
         // Beside the server's own socket, the server's account could replace this one.
         let socket = SocketFile { directory: server.run().address().to_owned(), port: SOCKET_PORT };
         // Persistent databases are the user's own, so there are no leases.
@@ -185,7 +184,7 @@ impl Service {
         let templates = if is_persistent { Vec::new() } else { templates(&names) };
         let inward = socket.path();
         let options = LeaseOptions {
-            directory: directory.clone(),
+            directory: server.run().socket_directory(),
             data: server.run().data(),
             major: provisioner.installation.version().major,
             budget: place.budget(),
@@ -198,7 +197,6 @@ impl Service {
             provisioner: (!is_persistent).then(|| provisioner.clone()),
         };
         let leases = Leases::open(options, session)?;
-        // Clients that wait for a database get an error at the server's end.
         server.when_gone({
             let leases = leases.clone();
             move || leases.server_gone()

@@ -28,7 +28,7 @@ pub fn trim(installation: &Installation, account: &Account, guard: &Guard) -> Re
 }
 
 /// Removes what the server, which was shut down cleanly, has counted of its databases. Autovacuum goes by these counts: a server on a
-/// copy of the data would work in databases that nobody has used.
+/// copy of the data would work in databases that no client has used.
 pub fn discard_statistics(guard: &Guard) -> Result<(), FileError> {
     let path = guard.run().data().join(STATISTICS);
     let remove = || -> io::Result<()> {

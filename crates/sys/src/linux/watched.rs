@@ -35,7 +35,7 @@ impl Watched {
         let (started, _) = look_at(pid).ok_or(rustix::io::Errno::SRCH)?;
         let (end, held) = io::pipe()?;
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
-            // The pipe breaks when nobody waits for the end any more.
+            // The pipe breaks when the last thread that waits for the end is gone.
             let is_dropped = || wait_for_any(&mut [PollFd::new(&held, PollFlags::empty())], PAUSE);
             while is_running(pid, started) && !is_dropped().unwrap_or(true) {}
         })?;

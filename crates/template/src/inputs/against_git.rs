@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// Lists the files in `folder` that git tracks or would show as new, and those of repositories in it.
+    /// Lists the files in `folder` that git tracks or would list as untracked, and those of repositories in it.
     fn listed(&self, folder: &Path) -> BTreeSet<PathBuf> {
         let words = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let (success, paths) = self.git(folder, &words);

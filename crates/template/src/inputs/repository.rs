@@ -34,7 +34,7 @@ pub(super) struct Rules {
 /// Treatment of a file or folder by git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Git tracks the item, or would show it as new.
+    /// Git tracks the item, or would list it as untracked.
     Kept,
     /// Git ignores the folder, except for tracked files in it.
     OnlyTracked,

@@ -245,7 +245,7 @@ fn full_builds_replace_incremental_ones() {
         (vec!["0001".into(), "0002".into()], &serde_json::Value::Null)
     );
     assert_eq!(incremental, full, "both are of the same inputs");
-    let again = build(&scene, &["--full"]).0 + &scene.run(["run", "--full", "--", "true"]).stderr;
+    let again = build(&scene, &["--full"]).0 + &scene.run(["run", "--quiet", "--full", "--", "true"]).stderr;
     assert_eq!((again.as_str(), ran(&scene).len()), ("", 0));
     // A failed build replaces nothing.
     scene.write("migrations/0003.sql", "CREATE TABLE items ();");

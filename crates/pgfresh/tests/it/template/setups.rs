@@ -40,7 +40,7 @@ fn only_setups_without_effect_are_reported() {
         assert_eq!((again.code, again.stderr.as_str()), (Some(0), ""), "{words}: {again}");
     }
     let bare = scene.run(["run", "--", "true"]);
-    assert_eq!((bare.code, bare.stderr.as_str()), (Some(0), ""), "{bare}");
+    assert!(bare.code == Some(0) && !bare.stderr.contains("has made nothing"), "{bare}");
 }
 
 #[test]
