@@ -93,7 +93,7 @@ fn measure(targets: &[&str]) -> Result<Measured, BenchError> {
 }
 
 #[test]
-fn it_is_timed_beside_the_postgres_that_it_runs_on_and_nothing_stays_in_either() {
+fn benchmark_measures_ferretdb_and_postgres_and_cleans_up() {
     let servers = Servers::start();
     let (report, failure) = measure(&[&servers.postgres, &servers.mongodb]).unwrap();
     assert!(failure.is_none(), "{failure:?}");
@@ -112,7 +112,7 @@ fn it_is_timed_beside_the_postgres_that_it_runs_on_and_nothing_stays_in_either()
 }
 
 #[test]
-fn every_event_arrives_as_it_was_and_none_twice() {
+fn ferretdb_stores_events_unchanged_and_refuses_duplicates() {
     let servers = Servers::start();
     // `FerretDB` does not support write concerns, and must ignore one.
     let options = options(&format!("{}?journal=true", servers.mongodb)).unwrap();

@@ -176,7 +176,7 @@ fn conversation() -> Vec<Said> {
 }
 
 #[test]
-fn what_is_said_arrives_wherever_it_is_cut_and_all_who_listen_hear_the_same() {
+fn forwarding_and_tracing_do_not_depend_on_chunks() {
     let conversation = conversation();
     let sent = (said(&conversation, Client), said(&conversation, Server));
     run(async {
@@ -196,7 +196,7 @@ fn what_is_said_arrives_wherever_it_is_cut_and_all_who_listen_hear_the_same() {
 }
 
 #[test]
-fn a_session_that_leaves_nothing_does_so_wherever_it_is_cut() {
+fn session_without_traces_is_recognized_at_any_split() {
     let conversation: Vec<Said> = conversation().into_iter().take(8).collect();
     let length = said(&conversation, Client).len();
     run(async {
@@ -316,7 +316,7 @@ fn floods_in_both_directions_pass_through_small_buffers() {
 }
 
 #[test]
-fn one_direction_that_is_stuck_does_not_stop_the_other() {
+fn stuck_direction_does_not_block_the_other() {
     let flood = flood(b'D', 1 << 20, 3);
     run(async {
         for stuck in [Client, Server] {
@@ -381,7 +381,7 @@ async fn end_of_client(up: &[u8], down: &[u8], farewell: &[u8]) -> End {
 }
 
 #[test]
-fn a_client_may_end_at_any_byte_and_hears_what_the_server_still_has_to_say() {
+fn client_ending_at_any_byte_gets_remaining_answers() {
     let conversation = conversation();
     let (up, down) = (said(&conversation, Client), said(&conversation, Server));
     run(async {
@@ -396,7 +396,7 @@ fn a_client_may_end_at_any_byte_and_hears_what_the_server_still_has_to_say() {
 }
 
 #[test]
-fn a_client_that_is_gone_does_not_keep_the_server_from_ending() {
+fn disconnected_client_does_not_interrupt_server_output() {
     run(async {
         let Fixture { mut forward, mut client, mut server, .. } = Fixture::new(Some(1));
         client.write_all(&query(b"SELECT 1")).await.unwrap();
@@ -416,7 +416,7 @@ fn a_client_that_is_gone_does_not_keep_the_server_from_ending() {
 }
 
 #[test]
-fn a_server_may_end_at_any_byte_and_all_before_arrives() {
+fn server_ending_at_any_byte_loses_no_output() {
     let down = said(&conversation(), Server);
     run(async {
         for at in 0..down.len() {
@@ -435,7 +435,7 @@ fn a_server_may_end_at_any_byte_and_all_before_arrives() {
 }
 
 #[test]
-fn a_session_that_is_to_be_closed_goes_on_only_while_its_client_reads() {
+fn closing_session_forwards_only_while_client_reads() {
     run(async {
         let Fixture { mut forward, mut client, mut server, .. } = Fixture::new(Some(4096));
         let words = flood(b'D', 1 << 16, 1);

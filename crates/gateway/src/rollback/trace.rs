@@ -85,7 +85,7 @@ fn begun() -> Play {
 }
 
 #[test]
-fn a_statement_alone_is_kept_and_released_together_with_the_next_one() {
+fn single_statement_is_released_together_with_next() {
     let mut play = begun();
     for _ in 0..2 {
         assert_eq!(play.ask("INSERT"), [RELEASE, SAVE, "INSERT", "[look]", "done INSERT", "ready I"]);
@@ -93,7 +93,7 @@ fn a_statement_alone_is_kept_and_released_together_with_the_next_one() {
 }
 
 #[test]
-fn a_statement_that_fails_alone_is_undone_before_the_client_hears_that_it_may_go_on() {
+fn failed_single_statement_is_undone_before_ready() {
     assert_eq!(begun().ask("fail"), [RELEASE, SAVE, "fail", "E 23503", UNDO, RELEASE, "ready I"]);
 }
 
@@ -118,7 +118,7 @@ fn a_rollback_is_done_before_it_is_told() {
 }
 
 #[test]
-fn a_failed_transaction_ends_in_a_rollback_whatever_ends_it() {
+fn failed_transaction_ends_in_rollback_even_on_commit() {
     let mut play = begun();
     play.ask("BEGIN");
     assert_eq!(play.ask("fail"), ["fail", "E 23503", "ready E"]);
@@ -126,7 +126,7 @@ fn a_failed_transaction_ends_in_a_rollback_whatever_ends_it() {
 }
 
 #[test]
-fn what_needs_a_transaction_is_refused_outside_of_one() {
+fn statements_needing_a_transaction_are_refused_outside_one() {
     let mut play = begun();
     for sql in ["SAVEPOINT a", "LOCK TABLE t", "DECLARE c CURSOR FOR SELECT 1"] {
         assert_eq!(play.ask(sql), ["E 25P01", "ready I"], "{sql}");
@@ -134,7 +134,7 @@ fn what_needs_a_transaction_is_refused_outside_of_one() {
 }
 
 #[test]
-fn deferred_constraints_are_checked_before_the_client_hears_of_its_commit() {
+fn deferred_constraints_are_checked_before_commit_is_answered() {
     let mut play = Play::new();
     play.server.deferrable = Some("public.fk");
     play.ask("BEGIN");
@@ -150,7 +150,7 @@ fn deferred_constraints_are_checked_before_the_client_hears_of_its_commit() {
 }
 
 #[test]
-fn settings_are_read_only_where_a_statement_may_change_them() {
+fn settings_are_read_only_for_statements_changing_them() {
     let mut play = begun();
     let [look, read] = ["[look]", "[settings]"];
     let alone = |sql| [RELEASE, SAVE, sql, look, "done SET", "ready I"];
@@ -167,7 +167,7 @@ fn settings_are_read_only_where_a_statement_may_change_them() {
 }
 
 #[test]
-fn cursors_end_with_the_transaction_that_they_were_made_in() {
+fn cursors_close_with_their_transaction() {
     let mut play = begun();
     play.ask("BEGIN");
     play.server.cursors = &["c", "\"d e\""];

@@ -30,7 +30,7 @@ async fn forgets_and_ends(words: &[u8]) -> bool {
 }
 
 #[test]
-fn a_backend_has_forgotten_its_session_when_it_says_so_in_whatever_pieces() {
+fn backend_discard_is_recognized_at_any_split() {
     let answer = [encode(b'C', b"DISCARD ALL\0"), encode(b'Z', b"I")].concat();
     run(async {
         for at in 1..=answer.len() {
@@ -42,7 +42,7 @@ fn a_backend_has_forgotten_its_session_when_it_says_so_in_whatever_pieces() {
 }
 
 #[test]
-fn a_backend_that_fails_or_says_more_serves_nobody_else() {
+fn failing_or_overtalking_backend_is_not_reused() {
     let error = encode(b'E', b"SERROR\0VERROR\0C57014\0Mcanceling statement due to statement timeout\0\0");
     let done = encode(b'C', b"DISCARD ALL\0");
     let ready = |status: u8| encode(b'Z', &[status]);
@@ -86,7 +86,7 @@ fn told_when(closing: bool, up: &[u8], down: &[u8], end: Option<End>) -> Option<
 }
 
 #[test]
-fn a_client_hears_of_the_end_once_and_never_within_a_message() {
+fn client_gets_end_error_once_between_messages() {
     let has = |words: Option<Vec<u8>>, code: &str| {
         words.is_some_and(|words| String::from_utf8_lossy(&words).contains(&format!("C{code}\0")))
     };

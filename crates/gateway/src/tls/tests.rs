@@ -110,7 +110,7 @@ fn socket_of(socket: &Socket) -> &TcpStream {
 }
 
 #[test]
-fn what_was_read_too_early_is_part_of_the_handshake() {
+fn early_read_bytes_belong_to_tls_handshake() {
     let certificate = Arc::new(ServerCertificate::generate().unwrap());
     let (near, far) = ends();
     let connection = client(&certificate, &[b"postgresql"]);

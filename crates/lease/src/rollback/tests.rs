@@ -68,7 +68,7 @@ fn state(fake: &FakeLeases, name: &str) -> (usize, bool) {
 }
 
 #[test]
-fn one_client_after_another_gets_the_session_with_its_transaction_and_nothing_of_the_one_before() {
+fn rollback_session_passes_to_next_client_clean() {
     let fake = FakeLeases::open(HOUR);
     let discard = DISCARD_ALL.join("; ");
     let first = lend(&fake, "db");
@@ -98,7 +98,7 @@ fn one_client_after_another_gets_the_session_with_its_transaction_and_nothing_of
 
 /// The end of a lease undoes everything, so pgfresh does not undo the last client's leftovers before that.
 #[test]
-fn a_lease_that_ends_with_its_session_is_undone_at_once() {
+fn lease_ending_with_session_rolls_back_once() {
     for (linger, queries) in [(Duration::ZERO, 1), (HOUR, 2)] {
         let fake = FakeLeases::open(linger);
         let lent = lend(&fake, "db");
@@ -118,7 +118,7 @@ fn a_lease_that_ends_with_its_session_is_undone_at_once() {
 }
 
 #[test]
-fn what_is_known_of_a_transaction_goes_on_with_it_and_ends_with_the_lease() {
+fn transaction_state_passes_to_clients_until_lease_ends() {
     let constraints = Constraints {
         seen: Some("0".to_owned()),
         deferrable: "a.b".to_owned(),
@@ -149,7 +149,7 @@ fn what_is_known_of_a_transaction_goes_on_with_it_and_ends_with_the_lease() {
 }
 
 #[test]
-fn a_timeout_that_would_end_the_transaction_is_switched_off_for_each_client() {
+fn transaction_timeout_is_disabled_for_each_client() {
     // Servers before PostgreSQL 17 return an empty value.
     for (value, set) in [("", ""), ("0", ""), ("1min", "SET LOCAL transaction_timeout = 0")] {
         let fake = FakeLeases::open(HOUR);
@@ -170,7 +170,7 @@ fn a_timeout_that_would_end_the_transaction_is_switched_off_for_each_client() {
 }
 
 #[test]
-fn a_session_that_was_not_given_back_whole_ends_with_its_lease() {
+fn incompletely_returned_session_ends_with_its_lease() {
     for how in ["dropped", "not lent", "terminated", "ended without a word", "refused"] {
         let fake = FakeLeases::open(HOUR);
         let lent = lend(&fake, "db");
@@ -202,7 +202,7 @@ fn a_session_that_was_not_given_back_whole_ends_with_its_lease() {
 }
 
 #[test]
-fn a_session_that_ends_between_two_clients_is_not_lent() {
+fn session_ending_between_clients_is_not_lent() {
     let fake = FakeLeases::open(HOUR);
     fake.server.set_timeout("5s");
     let Lent { guard, pid, stream, .. } = lend(&fake, "db");
@@ -216,7 +216,7 @@ fn a_session_that_ends_between_two_clients_is_not_lent() {
 }
 
 #[test]
-fn a_session_belongs_to_one_client_at_a_time_and_to_one_kind_of_clients() {
+fn session_is_exclusive_and_bound_to_startup_parameters() {
     let fake = FakeLeases::open(HOUR);
     let first = lend(&fake, "db");
     let pid = first.pid;
@@ -238,7 +238,7 @@ fn a_session_belongs_to_one_client_at_a_time_and_to_one_kind_of_clients() {
 }
 
 #[test]
-fn the_session_of_a_client_that_has_gone_is_waited_for_and_counted_out_once() {
+fn leaving_client_is_counted_once_and_awaited() {
     let fake = FakeLeases::open(HOUR);
     let mut guard = enter(&fake, "db", &params("a"), Some(Arc::new(Gone))).unwrap();
     let (stream, _, transaction) = guard.lend().unwrap();

@@ -80,7 +80,7 @@ impl FakeLeases {
 }
 
 #[test]
-fn a_backend_that_was_given_back_serves_the_next_client_and_only_one() {
+fn returned_backend_serves_one_next_client() {
     let fake = FakeLeases::open(HOUR);
     let params = params("a");
     let pid = fake.leave_waiting("db", &params);
@@ -98,7 +98,7 @@ fn a_backend_that_was_given_back_serves_the_next_client_and_only_one() {
 }
 
 #[test]
-fn a_backend_that_has_ended_or_spoken_while_it_waited_is_given_to_nobody() {
+fn ended_or_talking_idle_backend_is_not_reused() {
     let fake = FakeLeases::open(HOUR);
     let params = params("a");
     for what in ["terminated", "ended without a word", "notice", "half a message"] {
@@ -118,7 +118,7 @@ fn a_backend_that_has_ended_or_spoken_while_it_waited_is_given_to_nobody() {
 }
 
 #[test]
-fn of_those_that_wait_the_first_that_lives_is_given() {
+fn first_living_idle_backend_is_reused() {
     let fake = FakeLeases::open(HOUR);
     let params = params("a");
     let sessions: Vec<_> = (0..4).map(|_| fake.connect("db", &params)).collect();
@@ -138,7 +138,7 @@ fn more(params: &StartupParams, parameter: &[u8]) -> StartupParams {
 }
 
 #[test]
-fn a_backend_with_other_parameters_waits_for_its_own_client() {
+fn idle_backend_serves_only_clients_with_equal_parameters() {
     let fake = FakeLeases::open(HOUR);
     let (a, b) = (params("a"), params("b"));
     let pid = fake.leave_waiting("db", &a);
@@ -155,7 +155,7 @@ fn a_backend_with_other_parameters_waits_for_its_own_client() {
 }
 
 #[test]
-fn a_backend_that_started_under_other_settings_is_given_to_nobody() {
+fn backend_started_under_other_settings_is_not_reused() {
     let params = params("a");
     for what in ["catalogs", "log", "lost log"] {
         let fake = FakeLeases::open(HOUR);
@@ -171,7 +171,7 @@ fn a_backend_that_started_under_other_settings_is_given_to_nobody() {
 }
 
 #[test]
-fn of_a_database_that_is_gone_nothing_is_read() {
+fn stamp_of_missing_database_is_empty() {
     let fake = FakeLeases::open(HOUR);
     assert_eq!(
         &*fake.leases.0.read_stamp(&DatabaseAddress::new(5, "db")).unwrap().0,
@@ -182,7 +182,7 @@ fn of_a_database_that_is_gone_nothing_is_read() {
 }
 
 #[test]
-fn a_backend_that_may_keep_anything_of_its_client_is_closed() {
+fn backend_with_possible_client_traces_is_closed() {
     let usual = params("a");
     let compiling = more(&usual, b"options\0-c JIT=on\0");
     for (params, functions) in [(&compiling, false), (&usual, true)] {
@@ -213,7 +213,7 @@ fn only_so_many_backends_wait() {
 }
 
 #[test]
-fn clients_that_come_at_once_never_get_the_same_backend() {
+fn concurrent_clients_never_share_a_backend() {
     let fake = FakeLeases::open(HOUR);
     let params = params("a");
     for _ in 0..20 {
@@ -243,7 +243,7 @@ fn clients_that_come_at_once_never_get_the_same_backend() {
 }
 
 #[test]
-fn a_client_that_is_gone_at_any_moment_is_counted_out_once() {
+fn departed_client_is_counted_out_once() {
     let fake = FakeLeases::open(HOUR);
     let params = params("a");
     for moment in ["before", "after", "known", "known twice", "given back"] {
@@ -280,7 +280,7 @@ fn a_client_that_is_gone_at_any_moment_is_counted_out_once() {
 }
 
 #[test]
-fn who_comes_to_a_crowd_has_one_of_it_looked_at() {
+fn new_client_checks_only_one_existing_client() {
     let fake = FakeLeases::open(HOUR);
     let params = params("a");
     let link = Arc::new(FakeLink::default());
@@ -292,7 +292,7 @@ fn who_comes_to_a_crowd_has_one_of_it_looked_at() {
 }
 
 #[test]
-fn a_backend_that_is_given_back_after_the_end_of_its_lease_is_closed() {
+fn backend_returned_after_lease_end_is_closed() {
     let fake = FakeLeases::open(HOUR);
     let params = params("a");
     let Connected { backend, guard } = fake.connect("db", &params);
@@ -310,7 +310,7 @@ fn a_backend_that_is_given_back_after_the_end_of_its_lease_is_closed() {
 }
 
 #[test]
-fn a_database_that_is_gone_when_the_session_starts_is_replaced_and_the_client_hears_nothing() {
+fn missing_database_is_replaced_silently_at_session_start() {
     let fake = FakeLeases::open(HOUR);
     for gone in 1..ATTEMPTS {
         fake.server.refuse(&vec!["3D000"; gone]);
@@ -324,7 +324,7 @@ fn a_database_that_is_gone_when_the_session_starts_is_replaced_and_the_client_he
 }
 
 #[test]
-fn an_error_at_the_start_of_a_session_is_passed_on_and_the_session_counted_out() {
+fn session_start_error_is_forwarded_and_session_uncounted() {
     let fake = FakeLeases::open(HOUR);
     let usual = params("a");
     let stays = fake.connect("db", &usual);
@@ -340,7 +340,7 @@ fn an_error_at_the_start_of_a_session_is_passed_on_and_the_session_counted_out()
 }
 
 #[test]
-fn those_that_wait_make_room_for_one_that_is_needed() {
+fn idle_backends_make_room_for_client_session() {
     let fake = FakeLeases::open(HOUR);
     let (a, b) = (params("a"), params("b"));
     let pid = fake.leave_waiting("db", &a);
@@ -361,7 +361,7 @@ fn those_that_wait_make_room_for_one_that_is_needed() {
 }
 
 #[test]
-fn those_that_wait_make_room_for_a_session_of_ours() {
+fn idle_backends_make_room_for_admin_session() {
     let fake = FakeLeases::open(HOUR);
     let pid = fake.leave_waiting("db", &params("a"));
     fake.server.refuse(&["53300", "53300"]);
@@ -442,7 +442,7 @@ fn no_backend_is_given_twice_and_none_leaks() {
 }
 
 #[test]
-fn a_wait_has_its_bound_though_all_maintenance_workers_wait_for_the_server() {
+fn reset_wait_is_bounded_with_blocked_maintenance_workers() {
     let fake = FakeLeases::open(Duration::ZERO);
     let params = params("a");
     let _stays = fake.connect("db", &params);

@@ -193,7 +193,7 @@ fn play_rooms(leases: &Range<usize>, check: impl Fn(&Room, usize)) {
 
 /// While one database makes room for another, the others go from client to client. That takes no longer than a lease.
 #[test]
-fn no_client_is_passed_by_more_than_there_is_room_for_twice() {
+fn client_is_overtaken_at_most_twice_capacity() {
     play_rooms(&(50_000..250_000), |room, capacity| {
         assert!(room.most_passed <= 2 * capacity, "{} in a room for {capacity}", room.most_passed);
     });

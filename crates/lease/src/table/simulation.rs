@@ -568,7 +568,7 @@ fn a_missing_check_of_names_is_found() {
 
 /// Plays some hundred runs of some thousand events, so that a fault shows close to its cause.
 #[test]
-fn whatever_clients_servers_and_clocks_do_no_database_is_dirty_and_nobody_is_forgotten() {
+fn simulation_leaves_no_dirty_database_or_forgotten_client() {
     let (events, length) = (number("PGFRESH_SIMULATION_EVENTS").unwrap_or(1_000_000), 2_000);
     let first = number("PGFRESH_SIMULATION_SEED").unwrap_or(1);
     let mut answered = BTreeMap::<&str, u64>::new();

@@ -105,7 +105,7 @@ fn granted(actions: &[Action], to: Ticket) -> DatabaseId {
 }
 
 #[test]
-fn who_comes_first_gets_the_first_ready_database_and_the_next_the_next() {
+fn clients_get_ready_databases_in_order_of_arrival() {
     let mut example = Example::new();
     let (one, waits) = example.session("one", 0);
     let (two, waits_too) = example.session("two", 0);
@@ -120,7 +120,7 @@ fn who_comes_first_gets_the_first_ready_database_and_the_next_the_next() {
 /// A statement may run on in a database whose client has gone. The table waits for such a database no longer than it usually
 /// takes.
 #[test]
-fn no_copy_is_made_while_databases_are_about_to_return_but_for_a_moment() {
+fn copy_is_briefly_delayed_for_returning_databases() {
     let mut example = Example::new();
     for _ in 0..2 {
         example.work();
@@ -142,7 +142,7 @@ fn no_copy_is_made_while_databases_are_about_to_return_but_for_a_moment() {
 /// Clients get the only database one after the other, and the second copy pauses. It goes on once they pause, return the
 /// database late, or wait for the copy.
 #[test]
-fn a_copy_waits_for_clients_that_do_not_wait_for_it() {
+fn copy_pauses_for_clients_not_waiting_for_it() {
     let served = |linger| {
         let mut example = Example::new();
         example.work();
@@ -167,7 +167,7 @@ fn a_copy_waits_for_clients_that_do_not_wait_for_it() {
 
 /// While databases go from client to client, each client that finds no room has its turn. Afterwards the table refuses it.
 #[test]
-fn who_finds_no_room_waits_for_as_long_as_databases_come_back() {
+fn client_without_room_waits_while_databases_return() {
     let mut example = Example::new();
     let (_, first) = rest(&mut example, Vec::new());
     assert!(first.is_empty());
@@ -214,7 +214,7 @@ fn who_finds_no_room_waits_for_as_long_as_databases_come_back() {
 
 /// A client that waits for room gets the database of a lease that begins to linger, however long that would linger.
 #[test]
-fn a_lease_that_lingers_makes_room_for_who_waits_already() {
+fn lingering_lease_makes_room_for_waiting_client() {
     let mut example = Example::new();
     let ask = |example: &mut Example, name: &str| example.session(name, 60_000).1;
     let actions = ["a", "b", "c", "d"].into_iter().flat_map(|name| ask(&mut example, name)).collect();
@@ -228,7 +228,7 @@ fn a_lease_that_lingers_makes_room_for_who_waits_already() {
 
 /// A client that waits for room gets the room of a failed test's database: the oldest one without a session.
 #[test]
-fn the_oldest_kept_database_makes_room_for_who_waits() {
+fn oldest_kept_database_makes_room_for_waiting_client() {
     let mut example = Example::new();
     let names = ["a", "b", "c", "d"];
     for name in names {
@@ -251,7 +251,7 @@ fn the_oldest_kept_database_makes_room_for_who_waits() {
 
 /// The table expects databases to come back that have often done so, until they do not.
 #[test]
-fn databases_come_back_soon_where_they_have_done_so_for_a_while() {
+fn databases_are_expected_soon_after_repeated_returns() {
     let mut example = Example::new();
     example.work();
     let copy = example.table.next_task(example.now).unwrap().database;
@@ -280,7 +280,7 @@ fn databases_come_back_soon_where_they_have_done_so_for_a_while() {
 
 /// Databases of another template go from client to client meanwhile.
 #[test]
-fn a_client_of_one_template_does_not_wait_for_those_of_another() {
+fn client_does_not_wait_for_another_templates_databases() {
     let mut example = Example::new();
     example.table.capacity = 8;
     example.table.add_source(Source::Template("other".to_owned()), true);
@@ -312,7 +312,7 @@ fn a_client_of_one_template_does_not_wait_for_those_of_another() {
 }
 
 #[test]
-fn a_lease_whose_only_client_has_gone_is_not_joined_if_it_does_not_linger() {
+fn abandoned_lease_is_joined_only_while_it_lingers() {
     for (linger, joined) in [(0, false), (5000, true)] {
         let mut example = Example::new();
         let (first, _) = example.session("name", linger);
@@ -331,7 +331,7 @@ fn a_lease_whose_only_client_has_gone_is_not_joined_if_it_does_not_linger() {
 }
 
 #[test]
-fn a_name_that_could_not_be_taken_back_is_nobodys_until_it_was() {
+fn name_stays_taken_until_unnaming_succeeds() {
     let mut example = Example::new();
     let (first, _) = example.session("name", 0);
     let naming = task(&example.work().1);
@@ -350,7 +350,7 @@ fn a_name_that_could_not_be_taken_back_is_nobodys_until_it_was() {
 }
 
 #[test]
-fn a_reset_in_doubt_gives_the_name_another_database_and_is_answered_then() {
+fn doubtful_reset_replaces_database_before_it_answers() {
     let mut example = Example::new();
     let (first, _) = example.session("name", 5000);
     let naming = task(&example.work().1);
@@ -370,7 +370,7 @@ fn a_reset_in_doubt_gives_the_name_another_database_and_is_answered_then() {
 }
 
 #[test]
-fn sessions_are_told_to_end_before_their_database_is_of_another_lease() {
+fn sessions_close_before_database_gets_another_lease() {
     let mut example = Example::new();
     let (first, _) = example.session("orders", 0);
     let naming = task(&example.work().1);
@@ -388,7 +388,7 @@ fn sessions_are_told_to_end_before_their_database_is_of_another_lease() {
 }
 
 #[test]
-fn a_lease_can_end_while_as_many_databases_are_made_and_dropped_as_may_be() {
+fn lease_can_end_during_maximum_copies_and_drops() {
     let mut example = Example::new();
     let (first, _) = example.session("first", 0);
     let naming = task(&example.work().1);
@@ -419,7 +419,7 @@ fn terms(template: &str, isolation: Isolation, linger: u64) -> Terms {
 }
 
 #[test]
-fn a_database_that_was_rolled_back_stays_where_only_its_session_may_not_be_used_again() {
+fn rolled_back_database_survives_its_spent_session() {
     let mut example = Example::new();
     let database = leased(&mut example, "name", terms("app", Isolation::Rollback, 0));
     example.raise(Event::Disconnected { database, leaving: false });
@@ -435,7 +435,7 @@ fn a_database_that_was_rolled_back_stays_where_only_its_session_may_not_be_used_
 }
 
 #[test]
-fn after_a_copy_in_doubt_the_next_is_not_made_at_once() {
+fn copy_after_doubtful_copy_is_delayed() {
     let mut example = Example::new();
     example.session("name", 0);
     let Task { database, .. } = example.table.next_task(example.now).unwrap();
@@ -447,7 +447,7 @@ fn after_a_copy_in_doubt_the_next_is_not_made_at_once() {
 }
 
 #[test]
-fn a_template_that_goes_takes_no_name_with_it_that_has_a_database_of_another() {
+fn removing_template_keeps_names_moved_to_another_template() {
     let mut example = Example::new();
     let app = Source::Template("app".to_owned());
     example.table.add_source(Source::Template("other".to_owned()), false);
@@ -470,7 +470,7 @@ fn a_template_that_goes_takes_no_name_with_it_that_has_a_database_of_another() {
 }
 
 #[test]
-fn who_asks_for_a_name_while_a_database_is_kept_as_that_gets_an_answer() {
+fn request_for_name_being_kept_is_answered() {
     let mut example = Example::new();
     let database = leased(&mut example, "name", terms("app", Isolation::Clone, 5000));
     example.raise(Event::Disconnected { database, leaving: false });
@@ -483,7 +483,7 @@ fn who_asks_for_a_name_while_a_database_is_kept_as_that_gets_an_answer() {
 }
 
 #[test]
-fn a_task_that_fails_again_and_again_is_tried_ever_less_often() {
+fn repeatedly_failing_task_is_retried_less_often() {
     let mut example = Example::new();
     let database = leased(&mut example, "name", terms("app", Isolation::Clone, 0));
     let mut pauses = Vec::new();
@@ -501,7 +501,7 @@ fn a_task_that_fails_again_and_again_is_tried_ever_less_often() {
 
 /// The server cannot copy a database in either isolation, and each client gets its own error.
 #[test]
-fn what_cannot_be_copied_is_said_with_its_own_isolation() {
+fn copy_error_names_lease_isolation() {
     for isolation in [Isolation::Rollback, Isolation::Server] {
         let mut example = Example::new();
         example.table.add_source(Source::Server("app".to_owned()), false);
@@ -516,7 +516,7 @@ fn what_cannot_be_copied_is_said_with_its_own_isolation() {
 }
 
 #[test]
-fn a_copy_that_takes_too_long_answers_no_later_request() {
+fn late_copy_does_not_answer_later_request() {
     let mut example = Example::new();
     let database = leased(&mut example, "name", terms("app", Isolation::Clone, 5000));
     let copy = Want::Copy { to: "copy".to_owned(), close: true };
@@ -534,7 +534,7 @@ fn a_copy_that_takes_too_long_answers_no_later_request() {
 
 /// After any burst, the returned databases are enough for the clients that still work.
 #[test]
-fn what_comes_back_is_neither_made_anew_nor_dropped() {
+fn returned_databases_are_neither_recreated_nor_dropped() {
     for burst in [1, 2, 5, 16, 33, 64, 200] {
         for workers in [1, 2, 7, 16] {
             let mut example = Example::new();

@@ -180,7 +180,7 @@ fn positions_are_words_of_hexadecimal_digits() {
 }
 
 #[test]
-fn a_change_is_reported_once_and_its_commit_with_it() {
+fn change_and_its_commit_are_reported_once() {
     let mut log = Log::new();
     log.insert(700, 1);
     log.insert(700, 1);
@@ -198,7 +198,7 @@ fn a_change_is_reported_once_and_its_commit_with_it() {
 }
 
 #[test]
-fn a_commit_after_the_change_was_taken_is_doubt() {
+fn commit_after_taken_change_is_doubt() {
     let mut log = Log::new();
     log.insert(700, 1);
     let mut reader = log.read().unwrap();
@@ -228,7 +228,7 @@ fn a_record_across_pages_and_segments_is_one() {
 }
 
 #[test]
-fn reading_in_steps_gives_the_same_as_reading_at_once() {
+fn reading_wal_in_steps_equals_reading_at_once() {
     let mut log = Log::new();
     let mut reader = log.reader();
     for number in 0..400 {
@@ -244,7 +244,7 @@ fn reading_in_steps_gives_the_same_as_reading_at_once() {
 }
 
 #[test]
-fn a_switch_leaves_the_rest_of_its_segment_out() {
+fn wal_switch_skips_rest_of_segment() {
     let mut log = Log::new();
     log.insert(700, 1);
     let switch = log.append(XLOG, SWITCH, 0, &[]);
@@ -260,7 +260,7 @@ fn a_switch_leaves_the_rest_of_its_segment_out() {
 }
 
 #[test]
-fn an_end_at_the_start_of_a_page_is_the_same_before_and_behind_its_header() {
+fn wal_end_at_page_start_ignores_header() {
     let mut log = Log::new();
     log.insert(700, 1);
     log.fill_page(0);
@@ -279,7 +279,7 @@ fn an_end_at_the_start_of_a_page_is_the_same_before_and_behind_its_header() {
 }
 
 #[test]
-fn a_wrong_checksum_is_an_error_and_stays_one() {
+fn wrong_wal_checksum_is_a_lasting_error() {
     let mut log = Log::new();
     let at = log.insert(700, 1);
     let inside = usize::try_from(at - SEGMENT + 30).unwrap();
@@ -299,7 +299,7 @@ fn an_old_page_is_a_gap() {
 }
 
 #[test]
-fn a_record_after_another_one_than_the_last_is_an_error() {
+fn record_not_following_the_last_is_an_error() {
     let mut log = Log::new();
     log.insert(700, 1);
     log.previous -= 8;
@@ -335,7 +335,7 @@ fn an_incomplete_record_is_an_error() {
 }
 
 #[test]
-fn an_end_before_what_was_read_is_an_error() {
+fn wal_end_before_read_position_is_an_error() {
     let mut log = Log::new();
     log.insert(700, 1);
     let mut reader = log.read().unwrap();
@@ -344,7 +344,7 @@ fn an_end_before_what_was_read_is_an_error() {
 }
 
 #[test]
-fn the_lost_rest_of_a_record_is_an_error() {
+fn lost_rest_of_record_is_an_error() {
     let mut log = Log::new();
     log.message(20_000);
     log.bytes[usize::try_from(PAGE).unwrap() + 2] |= 0x08;
@@ -361,7 +361,7 @@ fn another_timeline_is_an_error() {
 }
 
 #[test]
-fn an_unknown_record_counts_as_a_change_of_all_that_it_names_or_of_everything() {
+fn unknown_record_changes_its_files_or_everything() {
     let mut log = Log::new();
     log.append(130, 0x50, 700, &block(file(1), &[], &[]));
     let mut reader = log.read().unwrap();
@@ -381,7 +381,7 @@ fn an_unknown_record_counts_as_a_change_of_all_that_it_names_or_of_everything() 
 }
 
 #[test]
-fn sequences_commit_nothing_and_shared_changes_wait_for_their_commit() {
+fn sequences_do_not_commit_and_shared_changes_wait() {
     let mut log = Log::new();
     let shared = RelationFile { tablespace: 1664, database: 0, number: 1260 };
     log.append(SEQ, 0x00, 700, &block(file(1), &[], &[1; 12]));

@@ -180,7 +180,7 @@ fn conversation() -> Vec<u8> {
 }
 
 #[test]
-fn what_the_conversation_comes_to() {
+fn example_conversation_has_expected_states_and_statements() {
     let Outcome { told, ran } = directly(&conversation());
     let states: Vec<u8> =
         frames(&told).filter(|frame| frame.tag == b'Z').map(|frame| frame.body[0]).collect();
@@ -208,7 +208,7 @@ fn what_the_conversation_comes_to() {
 }
 
 #[test]
-fn what_a_session_comes_to_does_not_depend_on_where_its_messages_are_cut() {
+fn rollback_session_does_not_depend_on_message_splits() {
     let said = conversation();
     let expected = directly(&said);
     let mut heard = None;
@@ -242,7 +242,7 @@ fn what_a_session_comes_to_does_not_depend_on_where_its_messages_are_cut() {
 }
 
 #[test]
-fn large_messages_pass_in_pieces_and_no_more_is_kept_than_there_is_room_for() {
+fn large_messages_are_streamed_with_bounded_buffers() {
     let value = 3 << 20;
     let said = [parse("", "INSERT"), bind("", "", value), execute(""), sync()].concat();
     let expected = directly(&said);
@@ -345,7 +345,7 @@ async fn leave_after(said: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec
 }
 
 #[test]
-fn a_client_may_leave_at_any_byte_and_the_session_can_be_gone_on_with() {
+fn session_survives_client_leaving_at_any_byte() {
     let said =
         [query(b"SELECT"), query(b"BEGIN"), query(b"INSERT"), query(b"COMMIT"), query(b"DELETE")].concat();
     let ends: Vec<usize> = frames(&said)
@@ -374,7 +374,7 @@ fn a_client_may_leave_at_any_byte_and_the_session_can_be_gone_on_with() {
 }
 
 #[test]
-fn a_client_that_leaves_during_a_statement_does_not_delay_the_next_one() {
+fn client_leaving_during_statement_does_not_delay_next() {
     let begin = [query(b"BEGIN"), query(b"INSERT")].concat();
     run(async {
         for (last, said) in [("COMMIT", &begin[..]), ("ROLLBACK", &begin), ("fail", &begin), ("DELETE", b"")]
@@ -388,7 +388,7 @@ fn a_client_that_leaves_during_a_statement_does_not_delay_the_next_one() {
 }
 
 #[test]
-fn a_session_whose_client_leaves_within_a_message_that_is_passed_on_is_over() {
+fn client_leaving_within_forwarded_message_ends_session() {
     let copy = [query(b"COPY t FROM STDIN"), encode(b'd', b"123456")].concat();
     let bound = [parse("", "INSERT"), bind("", "", 50)].concat();
     run(async {
@@ -444,7 +444,7 @@ async fn end_while_it_runs(last_words: &[u8], server_ends: bool) -> (u32, bool, 
 }
 
 #[test]
-fn a_client_that_says_goodbye_wanted_the_rest_to_be_done_and_one_that_vanishes_is_interrupted() {
+fn vanished_client_is_interrupted_but_terminating_client_finishes() {
     run(async {
         assert_eq!(end_while_it_runs(TERMINATE, false).await, (0, false, true));
         assert_eq!(end_while_it_runs(b"", false).await, (1, true, true));
@@ -456,7 +456,7 @@ fn a_client_that_says_goodbye_wanted_the_rest_to_be_done_and_one_that_vanishes_i
 }
 
 #[test]
-fn a_server_may_end_at_any_byte_and_its_client_hears_no_half_a_message_more() {
+fn server_ending_at_any_byte_leaves_complete_messages() {
     let said = query(b"ROWS 2 40");
     let mut stub = StubServer::new();
     let begun = directly(&said).ran.len();
@@ -484,7 +484,7 @@ fn a_server_may_end_at_any_byte_and_its_client_hears_no_half_a_message_more() {
 }
 
 #[test]
-fn what_no_message_begins_with_ends_the_session_on_either_side() {
+fn invalid_message_ends_rollback_session_on_either_side() {
     run(async {
         for (bytes, expected) in [
             (&b"Q\0\0\0\x03"[..], None),
@@ -520,7 +520,7 @@ fn what_no_message_begins_with_ends_the_session_on_either_side() {
 }
 
 #[test]
-fn a_cancel_request_passes_while_a_statement_of_the_clients_runs_and_at_no_other_time() {
+fn cancel_request_passes_only_during_client_statement() {
     run(async {
         let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
         let (gate, expected) = (Arc::clone(&drive.gate), directly(&query(b"SELECT")));
@@ -569,7 +569,7 @@ fn a_cancel_request_passes_while_a_statement_of_the_clients_runs_and_at_no_other
 }
 
 #[test]
-fn the_last_words_of_a_server_are_told_even_if_a_message_is_on_its_way_to_it() {
+fn last_server_error_arrives_during_incomplete_client_message() {
     let error = encode(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0");
     run(async {
         let Fixture { mut drive, mut client, mut server, near, far, .. } = Fixture::new(None);

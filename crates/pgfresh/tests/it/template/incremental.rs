@@ -367,7 +367,7 @@ fn setups_writing_inputs_are_built_in_full() {
 }
 
 #[test]
-fn from_templates_build_on_incremental_ones() {
+fn templates_extend_incremental_base_templates() {
     let base = TOOL.replace("[template]", "[template.base]");
     let config =
         format!("{base}\n[template.app]\nfrom = \"base\"\nsql = \"seeds/*.sql\"\nsteps = \"append-only\"\n");
