@@ -500,6 +500,15 @@ fn span(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected a time with its unit (ms, s, min or h), such as 5s".to_owned())
 }
 
+/// Parses a port. Kubernetes sets `PGFRESH_PORT=tcp://HOST:PORT` in every container beside a service that is called
+/// pgfresh: such a value counts as unset.
+fn port(text: &str) -> Result<u16, String> {
+    if text.starts_with("tcp://") {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| "expected a number from 0 to 65535".to_owned())
+}
+
 fn size(text: &str) -> Result<u64, String> {
     storage::parse_bytes(text).ok_or_else(|| "expected a size with a unit, such as 10GB".to_owned())
 }

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 
-use super::{number, serve};
+use super::{number, port};
 use crate::report_file::ReportFile;
 use crate::variable::Variable;
 
@@ -33,7 +33,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "NAME=TEMPLATE")]
     pub(crate) env: Vec<Variable>,
     /// The TCP port on 127.0.0.1, for tests with a fixed URL; PGFRESH_PASSWORD sets the password [default: any that is free]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = serve::port)]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = port)]
     #[arg(hide_short_help = true)]
     pub(crate) port: u16,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use gateway::Advertised;
 
-use super::ServiceArguments;
+use super::{ServiceArguments, port};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh serve --json\n  pgfresh serve --name dev --port 54321\n\n\
@@ -50,15 +50,6 @@ pub(crate) struct Serve {
     /// Print the server's address as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Parses a port. Kubernetes sets `PGFRESH_PORT=tcp://HOST:PORT` in every container beside a service that is called
-/// pgfresh: such a value counts as unset.
-pub(super) fn port(text: &str) -> Result<u16, String> {
-    if text.starts_with("tcp://") {
-        return Ok(0);
-    }
-    text.parse().map_err(|_| "expected a number from 0 to 65535".to_owned())
 }
 
 fn server_name(text: &str) -> Result<String, String> {
