@@ -1,4 +1,5 @@
-//! Account that owns a server's files and runs its processes: our own, or an unprivileged one when we are root.
+//! Chooses the account that owns a server's files and runs its processes. PostgreSQL refuses to run as root,
+//! so root needs an unprivileged account. All other users run the server as themselves.
 
 use std::fs;
 use std::io;
@@ -7,27 +8,29 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Accounts that run the servers of root, in order of preference.
+/// Accounts that root can run servers as, in order of preference.
 const ACCOUNTS: [&str; 2] = ["postgres", "nobody"];
 
-/// User and group that run the server and own its files.
+/// The user and group that run the server and own its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// User id.
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// Whether this is another account than ours, so that pgfresh must change the owner of its files.
+    /// Whether this account differs from ours. If it does, pgfresh must change the owner of the account's
+    /// files.
     pub foreign: bool,
 }
 
-/// Reasons why root finds no account for a server.
+/// Reasons why root can't find an account for a server.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     /// `/etc/passwd` has neither `postgres` nor `nobody`.
     #[error("cannot run a server as root: \"/etc/passwd\" has neither \"postgres\" nor \"nobody\"")]
     Absent,
-    /// The user namespace has no other user, and the kernel does not let us create another namespace.
+    /// Our user namespace maps no user other than root, and the kernel doesn't let us create another
+    /// namespace.
     #[error("cannot run a server as root: this user namespace has no other user")]
     Alone(#[source] io::Error),
 }
@@ -56,12 +59,14 @@ impl Account {
         Self { uid: sys::user(), gid: sys::group(), foreign: false }
     }
 
-    /// Returns our own account, or, for root, `postgres` or else `nobody`.
+    /// Returns the account that servers run as. This is our own account, unless we are root. Root uses
+    /// `postgres`, or `nobody` if that account doesn't exist.
     ///
-    /// Root keeps its own account in a user namespace that maps neither of the two. Servers there run under
-    /// [`Self::alias`].
+    /// Root keeps its own account in a user namespace that maps neither of the two. Servers in such a
+    /// namespace run under [`Self::alias`].
     ///
-    /// Reads `/etc/passwd` directly, because a static binary has no name service. Both accounts are local ones.
+    /// Reads `/etc/passwd` directly, because a static binary can't use the name service. Both accounts are
+    /// always local.
     pub fn for_server() -> Result<Self, AccountError> {
         if !sys::is_root() {
             return Ok(Self::ours());
@@ -79,33 +84,34 @@ impl Account {
         Ok(Self::ours())
     }
 
-    /// Returns the uid and gid under which programs that refuse to run as root see this account. `None` if the account
-    /// is not root. See [`sys::call_ourselves`].
+    /// Returns the uid and gid that this account must appear under in programs that refuse to run as root.
+    /// Returns `None` if the account is not root. See [`sys::call_ourselves`].
     #[must_use]
     pub fn alias(&self) -> Option<(u32, u32)> {
         if self.uid == 0 { Self::named_alias() } else { None }
     }
 
-    /// Returns the uid and gid of the first of `postgres` and `nobody` that `/etc/passwd` has, for programs that need
-    /// an account with a name. `None` if it has neither.
+    /// Returns the uid and gid of `postgres`, or of `nobody` if `/etc/passwd` has no `postgres`. Programs
+    /// that need an account with a name can run under them. Returns `None` if `/etc/passwd` has neither
+    /// account.
     #[must_use]
     pub fn named_alias() -> Option<(u32, u32)> {
         let passwd = passwd();
         ACCOUNTS.iter().find_map(|name| named(&passwd, name)).map(|account| (account.uid, account.gid))
     }
 
-    /// Whether `/etc/passwd` has a name for this uid.
+    /// Whether `/etc/passwd` has a name for this account's uid.
     #[must_use]
     pub fn has_name(&self) -> bool {
         let uid = self.uid.to_string();
         passwd().lines().any(|line| line.split(':').nth(2) == Some(&uid))
     }
 
-    /// Whether this account may enter `directory` and every directory above it.
+    /// Whether this account can enter `directory` and every directory above it.
     #[must_use]
     pub fn can_reach(&self, directory: &Path) -> bool {
-        // `access(2)` answers only for our own uid. For another account, and for root under an alias, only the modes
-        // tell.
+        // `access(2)` only checks permissions for our own uid. For another account, or for root under an
+        // alias, only the mode bits show who can enter a directory.
         if !self.foreign && !sys::is_root() {
             return sys::may_enter(directory);
         }
@@ -122,7 +128,7 @@ impl Account {
         })
     }
 
-    /// Makes this account the owner of `file`. Does nothing if the account is ours.
+    /// Makes this account the owner of `file`. Does nothing if it is our own account.
     pub(crate) fn give(&self, file: impl AsFd) -> io::Result<()> {
         if self.foreign {
             fchown(file, Some(self.uid), Some(self.gid))?;

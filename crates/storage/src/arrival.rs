@@ -1,8 +1,9 @@
-//! Import of an untrusted entry: checks every file, follows no link, and reads no more bytes than the manifest
+//! Imports an entry that comes from an untrusted source, for example a directory that a CI cache has
+//! restored. The import checks every file, follows no links, and stops reading at the size that the manifest
 //! announces.
 //!
-//! Each file is opened relative to its open parent directory. Another process therefore cannot exchange a file between
-//! the check and the read.
+//! Each file is opened relative to its open parent directory. This way, another process can't replace a file
+//! between the check and the read.
 
 use std::collections::HashSet;
 use std::fs;
@@ -22,30 +23,31 @@ use crate::publish;
 use crate::signing::{Signed, TrustedKey};
 use crate::tree::{self, Tree};
 
-/// Limit for a manifest or a description, in bytes. A manifest of some 300 000 files is that long.
+/// Maximum size of a manifest or a description, in bytes. A manifest of this size lists roughly 300,000
+/// files.
 const LONGEST_TEXT: u64 = 64 << 20;
-/// Limit for a head or a signature, in bytes.
+/// Maximum size of a head or a signature, in bytes.
 const LONGEST_HEAD: u64 = 4 << 10;
 /// File names of the signed head and of its signature.
 pub(crate) const HEAD: &str = "head";
 pub(crate) const SIGNATURE: &str = "head.minisig";
-/// Permission bits that a signed data file may have. Transports may change who can read and write, and the import chooses
-/// new modes.
+/// Permission bits that a signed data file may have. A transport tool can change who can read or write a
+/// file, so the import accepts any of these bits and then sets its own modes.
 const MODES: u32 = 0o666;
 
-/// Entry in a directory from elsewhere, not yet checked.
+/// An entry in a directory from elsewhere that has not been checked yet.
 pub(crate) struct Arrival<'a> {
     folder: &'a Path,
     root: Directory,
     fingerprint: &'a str,
 }
 
-/// Manifest and description of an arriving entry.
+/// The manifest and description of an arriving entry.
 pub(crate) struct Statement {
-    /// Announced files. They are unproven until each file has been compared with its digest.
+    /// The announced files. They can't be trusted until each file has been compared with its digest.
     pub(crate) said: Manifest,
     pub(crate) about: String,
-    /// Signer and time of the signature. `None` if the caller trusts no keys.
+    /// The signer of the entry and the time of the signature. `None` if the caller trusts no keys.
     pub(crate) signed: Option<Signed>,
 }
 
@@ -53,7 +55,7 @@ fn unfit(path: &Path, what: &'static str) -> CacheError {
     CacheError::Unfit { path: path.to_owned(), what }
 }
 
-/// Turns damage into [`CacheError::Unfit`]: this entry was not built here, so building it anew is no remedy.
+/// Turns damage into [`CacheError::Unfit`]. The entry was not built here, so rebuilding it would not help.
 fn refused(error: CopyError) -> CacheError {
     match error {
         CopyError::File(error) => error.into(),
@@ -66,7 +68,7 @@ fn untrusted(path: &Path, what: impl Into<String>) -> CacheError {
 }
 
 impl<'a> Arrival<'a> {
-    /// Opens the entry at `folder`. The name of the folder is the fingerprint.
+    /// Opens the entry at `folder`, whose name is the entry's fingerprint.
     pub(crate) fn open(folder: &'a Path) -> Result<Self, CacheError> {
         let fingerprint =
             folder.file_name().and_then(|name| name.to_str()).filter(|name| is_fingerprint(name));
@@ -79,9 +81,10 @@ impl<'a> Arrival<'a> {
         self.fingerprint
     }
 
-    /// Reads manifest and description. If `trusted` has keys, one of them must have signed both.
+    /// Reads the manifest and the description. If `trusted` contains keys, one of them must have signed both
+    /// texts.
     pub(crate) fn statement(&self, trusted: &[TrustedKey]) -> Result<Statement, CacheError> {
-        // The signature is checked first: the parsers below see only signed text.
+        // Check the signature first, so that the parsers below only see signed text.
         let head = if trusted.is_empty() { None } else { Some(self.head(trusted)?) };
         let path = self.folder.join("manifest");
         let manifest = self.text("manifest", LONGEST_TEXT)?;
@@ -111,14 +114,14 @@ impl<'a> Arrival<'a> {
             .map_err(|why| untrusted(self.folder, why))
     }
 
-    /// Compares every file with the manifest and returns a head for the caller to sign.
+    /// Compares every file with the manifest, and returns a head for the caller to sign.
     pub(crate) fn new_head(&self, cancelled: &AtomicBool) -> Result<Head, CacheError> {
         let Statement { said, about, .. } = self.statement(&[])?;
         self.check(&said, cancelled)?;
         Ok(Head::new(self.fingerprint, &said.to_text(), &about))
     }
 
-    /// Reads one of the entry's text files. A file longer than `most` bytes is an error.
+    /// Reads one of the entry's text files. Returns an error if the file is longer than `most` bytes.
     fn text(&self, name: &str, most: u64) -> Result<String, CacheError> {
         let path = self.folder.join(name);
         let mut text = String::new();
@@ -130,7 +133,8 @@ impl<'a> Arrival<'a> {
         Ok(text)
     }
 
-    /// Opens the directory tree. A file or directory that the manifest does not name is an error.
+    /// Opens the directory tree. Returns an error if the tree has a file or directory that the manifest
+    /// doesn't name.
     fn tree(&self, said: &Manifest) -> Result<Tree, CacheError> {
         let from = self.folder.join("data");
         let top = tree::reach(self.root.directory("data"), &from).map_err(refused)?;
@@ -139,7 +143,7 @@ impl<'a> Arrival<'a> {
         Ok(tree)
     }
 
-    /// Compares every file with the manifest `said`. Fails soon after `cancelled` is set.
+    /// Compares every file with the manifest `said`. Returns an error soon after `cancelled` is set.
     pub(crate) fn check(&self, said: &Manifest, cancelled: &AtomicBool) -> Result<(), CacheError> {
         let tree = self.tree(said)?;
         for file in &said.files {
@@ -154,8 +158,8 @@ impl<'a> Arrival<'a> {
         Ok(go_on(cancelled).attempt("read", self.folder)?)
     }
 
-    /// Copies all files to `staging` and compares each with the statement. Fails soon after `cancelled` is set, and on
-    /// any file that the manifest does not name.
+    /// Copies all files to `staging` and compares each of them with the statement. Returns an error soon
+    /// after `cancelled` is set, and for any file that the manifest doesn't name.
     pub(crate) fn stage(
         &self,
         statement: &Statement,
@@ -182,11 +186,11 @@ impl<'a> Arrival<'a> {
     }
 }
 
-/// Text of the error for a file that differs from its manifest line.
+/// Error text for a file that differs from its line in the manifest.
 const DIFFERENT: &str = "it is not as its manifest says";
 
-/// Opens a file of the tree for reading. The reader ends one byte after the announced size, which is enough to notice a
-/// longer file.
+/// Opens a file of the tree for reading. The reader stops one byte after the announced size. That byte is
+/// enough to detect a file that is too long.
 fn open_source<'a>(
     tree: &Tree,
     said: &Manifest,
@@ -199,28 +203,28 @@ fn open_source<'a>(
     Ok((Cancellable { source: source.take(file.size.saturating_add(1)), cancelled }, path))
 }
 
-/// Fails if a signed file is executable or has a setuid, setgid or sticky bit.
+/// Returns an error if a signed file is executable, or if it has a setuid, setgid or sticky bit.
 fn expect_plain(source: &Take<fs::File>, path: &Path) -> Result<(), CacheError> {
     let mode = source.get_ref().metadata().attempt("examine", path)?.mode() & 0o7777;
     if mode & !MODES == 0 { Ok(()) } else { Err(unfit(path, "its mode is not that of a data file")) }
 }
 
-/// Opens a regular file. Examines the kind first, because opening a pipe would block and opening a device may have
-/// effects.
+/// Opens a regular file. The kind is checked before the file is opened, because opening a pipe would block
+/// and opening a device can have side effects.
 fn open_file(folder: &Directory, name: &str, path: &Path) -> Result<fs::File, CacheError> {
     if folder.kind(name).attempt("open", path)? != FileKind::File {
         return Err(unfit(path, "it is no regular file"));
     }
-    // Another process may have replaced the file since then, so the opened file is checked again.
+    // Another process could have replaced the file after the first check, so check the opened file as well.
     tree::reach(folder.file(name), path).map_err(refused)
 }
 
-/// Whether `name` can be the name of an entry: only hex digits, and at least one.
+/// Whether `name` can be an entry's name. It must consist of one or more hex digits.
 pub(crate) fn is_fingerprint(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Fails if `tree` holds a name that the manifest does not have.
+/// Returns an error if `tree` contains a name that the manifest doesn't list.
 fn expect_no_other(said: &Manifest, tree: &Tree) -> Result<(), CacheError> {
     let paths = said.directories.iter().chain(said.files.iter().map(|file| &file.path));
     let known: HashSet<_> = paths.filter_map(|path| said.folder_of(path)).collect();

@@ -1,27 +1,29 @@
-//! I/O errors that name the attempted action and the path.
+//! I/O errors that say which action failed and on which path. A bare [`io::Error`] says neither.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Failed action on a file or directory.
+/// An action on a file or directory that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("could not {verb} \"{}\"", path.display())]
 pub struct FileError {
     verb: &'static str,
     path: PathBuf,
     source: io::Error,
-    /// Whether the path comes from the user. Advice about the places that pgfresh chooses would mislead then.
+    /// Whether the user chose the path. If so, advice about the locations that pgfresh chooses would be
+    /// misleading.
     is_given: bool,
 }
 
 impl FileError {
-    /// Returns the kind of the operating system's error.
+    /// Returns the kind of the underlying I/O error.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
 
-    /// Marks the path as the user's if it is `folder` or lies in it. [`Self::hint`] then suggests no other place.
+    /// Marks the path as chosen by the user if it is `folder` or lies inside it. [`Self::hint`] then doesn't
+    /// suggest a different location.
     #[must_use]
     pub fn given_in(mut self, folder: &Path) -> Self {
         self.is_given |= self.path.starts_with(folder);
@@ -59,12 +61,12 @@ impl FileError {
     }
 }
 
-/// Adds an action and a path to a bare [`io::Error`].
+/// Adds an action and a path to an [`io::Error`].
 pub trait Attempt<T> {
-    /// Names the action and the path for the message "could not `verb` `path`".
+    /// Names the action and the path, for the message "could not `verb` `path`".
     fn attempt(self, verb: &'static str, path: &Path) -> Result<T, FileError>;
 
-    /// Like [`Attempt::attempt`], for a path that the user gave.
+    /// Like [`Attempt::attempt`], for a path that the user has chosen.
     fn attempt_given(self, verb: &'static str, path: &Path) -> Result<T, FileError>
     where
         Self: Sized,

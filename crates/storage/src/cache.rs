@@ -1,5 +1,6 @@
-//! Cache on disk: immutable entries by fingerprint. A process builds an entry under a lock and publishes it with one
-//! rename.
+//! Stores immutable entries on disk, so that a template only has to be built once. Each entry has a
+//! fingerprint as its key. A process builds an entry while it holds a lock, and publishes the entry with a
+//! single rename.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,14 +18,14 @@ use crate::publish::Building;
 use crate::removal::remove_tree;
 use crate::replace::{replace, unless_read_only};
 
-/// Content of the file that tells backup programs to skip the directory. Source: bford.info/cachedir.
+/// Content of the file that tells backup programs to skip the cache directory. Source: bford.info/cachedir.
 const TAG: &str =
     "Signature: 8a477f597d28d172789f06886806bc55\n# Made by pgfresh; may be deleted at any time.\n";
 
-/// Age at which a log is removed.
+/// Age at which a saved log is removed.
 const OLD_LOG: Duration = Duration::from_hours(7 * 24);
 
-/// Cache directory of this user.
+/// The current user's cache directory.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
@@ -32,12 +33,14 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Opens the cache in `chosen`, which may be read-only, or else in the usual place. That is `/var/cache/pgfresh`
-    /// for root, and `$XDG_CACHE_HOME/pgfresh` or `~/.cache/pgfresh` for others. If it is not writable,
-    /// `/var/tmp/pgfresh-UID/cache` serves.
+    /// Opens the cache in `chosen`, which can be read-only.
+    ///
+    /// If `chosen` is `None`, opens the cache in its usual location. For root, this is `/var/cache/pgfresh`.
+    /// For other users, it is `$XDG_CACHE_HOME/pgfresh` or `~/.cache/pgfresh`. If that directory isn't
+    /// writable, `/var/tmp/pgfresh-UID/cache` is used instead.
     ///
     /// # Errors
-    /// The `chosen` directory, or every usual one, cannot be used.
+    /// Returns an error if the `chosen` directory, or every usual location, can't be used.
     pub fn locate(chosen: Option<&Path>) -> Result<Self, CacheError> {
         if let Some(chosen) = chosen {
             return Ok(Self { is_chosen: true, ..Self::open(chosen)? });
@@ -68,7 +71,7 @@ impl Cache {
         let images = cache.images();
         private::ensure(&images, 0o700)?;
         let tag = cache.root.join("CACHEDIR.TAG");
-        // A read-only cache either has entries already or has no use.
+        // A read-only cache either has entries already or is useless, so it needs no tag.
         if !tag.exists() && cache.expect_writable().is_ok() {
             fs::write(&tag, TAG).attempt("write", &tag)?;
         }
@@ -80,8 +83,8 @@ impl Cache {
         sys::expect_writable(&images).attempt("write in", &images)
     }
 
-    /// Returns the directory for the records of running servers: the cache itself, or a private directory in `/var/tmp`
-    /// if the cache is read-only.
+    /// Returns the directory for the records of running servers. This is the cache itself, or a private
+    /// directory in `/var/tmp` if the cache is read-only.
     pub fn state(&self) -> Result<PathBuf, FileError> {
         if self.expect_writable().is_ok() {
             return Ok(self.root.clone());
@@ -110,13 +113,13 @@ impl Cache {
         self.root.join("images")
     }
 
-    /// Returns the complete entry of `fingerprint` and marks it as used now. `None` if there is none, or if its
-    /// manifest is damaged or of another version.
+    /// Returns the complete entry for `fingerprint`, and marks it as used now. Returns `None` if there is no
+    /// such entry, or if the manifest is damaged or has a different version.
     pub fn look_up(&self, fingerprint: &str) -> Result<Option<Entry>, FileError> {
         self.open_entry(fingerprint, true)
     }
 
-    /// Like [`Self::look_up`], but leaves the time of the last use unchanged.
+    /// Like [`Self::look_up`], but doesn't change the time of the entry's last use.
     pub fn examine(&self, fingerprint: &str) -> Result<Option<Entry>, FileError> {
         self.open_entry(fingerprint, false)
     }
@@ -135,10 +138,10 @@ impl Cache {
             return Ok(None);
         };
         if use_it {
-            // A read-only cache evicts nothing, so the time of the last use does not matter.
+            // A read-only cache evicts nothing, so the time of the last use is irrelevant.
             unless_read_only(file.set_modified(SystemTime::now()).attempt("touch", &path))?;
         }
-        // A process with the exclusive lock is about to remove the entry.
+        // If a process holds the exclusive lock, it is about to remove the entry.
         let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
         Ok(in_use.map(|in_use| Entry::new(directory, manifest, in_use)))
     }
@@ -151,7 +154,7 @@ impl Cache {
         Ok(names.filter(|name| !name.contains('.')).collect())
     }
 
-    /// Removes an entry. Returns false if a process uses or builds it.
+    /// Removes an entry. Returns false if another process is using or building it.
     pub fn remove(&self, fingerprint: &str) -> Result<bool, FileError> {
         let Some(building) = self.try_building(fingerprint)? else { return Ok(false) };
         let manifest = self.images().join(fingerprint).join("manifest");
@@ -167,7 +170,8 @@ impl Cache {
         Ok(true)
     }
 
-    /// Removes incomplete entries and locks of builders that have died. Returns their paths.
+    /// Removes incomplete entries, and lock files whose builders have died. Returns the paths that were
+    /// removed.
     pub fn tidy(&self) -> Result<Vec<PathBuf>, FileError> {
         let images = self.images();
         let mut left = BTreeMap::<_, Vec<_>>::new();
@@ -190,9 +194,10 @@ impl Cache {
         Ok(removed)
     }
 
-    /// Acquires the right to build an entry. Calls `waiting` before it blocks on another process that has this right.
+    /// Acquires the right to build an entry. If another process has this right, calls `waiting` and then
+    /// blocks.
     ///
-    /// The caller must look the entry up again afterwards, because the other process may have published it.
+    /// The caller must look up the entry again afterwards, because the other process may have published it.
     pub fn building(&self, fingerprint: &str, waiting: impl FnOnce()) -> Result<Building, FileError> {
         if let Some(building) = self.try_building(fingerprint)? {
             return Ok(building);
@@ -220,13 +225,14 @@ impl Cache {
         self.images().join(format!("{fingerprint}.lock"))
     }
 
-    /// Returns the note that [`Self::remember`] saved under `name`, if any.
+    /// Returns the text that [`Self::remember`] saved under `name`, if any.
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.root.join("notes").join(name)).ok()
     }
 
-    /// Saves a copy of the file `log` under `name` for people to read, and removes saved logs older than a week.
+    /// Saves a copy of the file `log` under `name`, so that the user can read it later. Also removes saved
+    /// logs that are older than a week.
     pub fn keep_log(&self, name: &str, log: &Path) -> Result<PathBuf, FileError> {
         let folder = self.root.join("logs");
         private::ensure(&folder, 0o700)?;
@@ -244,7 +250,7 @@ impl Cache {
         Ok(path)
     }
 
-    /// Saves the note `text` under `name`, which must be a valid file name. Does nothing in a read-only cache.
+    /// Saves `text` under `name`, which must be a valid file name. Does nothing if the cache is read-only.
     pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
         unless_read_only(self.write_note(name, text))
     }
@@ -256,7 +262,7 @@ impl Cache {
     }
 }
 
-/// Private directory for a user who cannot write in the usual places.
+/// Returns a private directory for users who can't write to the usual locations.
 fn fallback() -> PathBuf {
     PathBuf::from(format!("/var/tmp/pgfresh-{}", sys::user()))
 }
@@ -291,7 +297,7 @@ mod tests {
         Fixture { _directory: directory, cache, tree, out }
     }
 
-    /// Defers all files below `base`.
+    /// Defers the copies of all files below `base`.
     const BASE: Deferred<'_> = Deferred { below: "base/", last: None };
 
     fn publish(fixture: &Fixture) -> Entry {

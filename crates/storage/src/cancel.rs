@@ -1,14 +1,15 @@
-//! Cancellation of a copy by a flag.
+//! Cancels a copy that is in progress, by means of a shared flag.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Fails once `cancelled` is set.
+/// Returns an error if `cancelled` is set.
 pub(crate) fn go_on(cancelled: &AtomicBool) -> io::Result<()> {
     if cancelled.load(Ordering::Relaxed) { Err(io::Error::other("cancelled")) } else { Ok(()) }
 }
 
-/// Reader that fails once `cancelled` is set. A long file on a slow network could otherwise delay the cancellation.
+/// A reader that returns an error once `cancelled` is set. Without it, a long file on a slow network would
+/// delay the cancellation.
 pub(crate) struct Cancellable<'a, R> {
     pub(crate) source: R,
     pub(crate) cancelled: &'a AtomicBool,

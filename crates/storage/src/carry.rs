@@ -1,7 +1,8 @@
-//! Export and import of entries through a directory that any tool may transport.
+//! Exports and imports entries, so that one machine can build a template and others can use it. An exported
+//! entry is a plain directory, which any tool can transport.
 //!
-//! An import reads every file and compares it with the manifest. The manifest shows that the entry is unchanged, and a
-//! signature shows its origin. Caches with trusted keys require a signature.
+//! An import reads every file and compares it with the manifest. The manifest shows that the entry is
+//! unchanged, and a signature shows who made it. A cache with trusted keys requires a signature.
 
 use std::fs;
 use std::io::{self, Write};
@@ -20,16 +21,16 @@ use crate::removal::remove_tree;
 use crate::signing::{Signed, SigningKey, TrustedKey};
 use crate::{Account, private};
 
-/// Prefix of the extension of an incomplete export. The exporter's pid follows.
+/// Prefix of the extension of an incomplete export. The pid of the exporting process follows.
 const STAGING: &str = "staging-";
-/// File in an incomplete export that the exporter has locked.
+/// Name of the file that the exporting process locks in an incomplete export.
 const LOCK: &str = "lock";
 
 impl Entry {
-    /// Copies this entry into `folder` under its fingerprint, and signs the copy if there is a `key`. Creates `folder`
-    /// if it does not exist.
+    /// Copies this entry into `folder` under its fingerprint. With a `key`, the export also signs the copy.
+    /// Creates `folder` if it doesn't exist.
     ///
-    /// Fails soon after `cancelled` is set. A failed export leaves no files.
+    /// Returns an error soon after `cancelled` is set. A failed export leaves no files behind.
     pub fn export(
         &self,
         folder: &Path,
@@ -104,7 +105,7 @@ fn write_signed(head: &Head, key: &SigningKey, folder: &Path) -> Result<(), File
     let signature = head.sign(key);
     for (name, text) in [(HEAD, text), (SIGNATURE, signature)] {
         let path = folder.join(name);
-        // Existing files are removed rather than overwritten, so that a link cannot redirect the write.
+        // Remove existing files instead of overwriting them, so that a link can't redirect the write.
         match fs::remove_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => other.attempt("remove", &path)?,
@@ -115,16 +116,17 @@ fn write_signed(head: &Head, key: &SigningKey, folder: &Path) -> Result<(), File
     Ok(())
 }
 
-/// Signs an exported entry at `folder`, after comparing its files with its manifest.
+/// Compares the files of the exported entry at `folder` with its manifest, and then signs the entry.
 pub fn sign(folder: &Path, key: &SigningKey, cancelled: &AtomicBool) -> Result<(), CacheError> {
     let head = Arrival::open(folder)?.new_head(cancelled)?;
     Ok(write_signed(&head, key, folder).map_err(|error| error.given_in(folder))?)
 }
 
-/// Checks the entry at `folder` against the signature of a trusted key.
+/// Checks that a trusted key has signed the entry at `folder`, and that the files match the signed manifest.
 ///
 /// # Errors
-/// The entry has no signature of a trusted key, or differs from its signed manifest.
+/// Returns an error if the entry has no signature from a trusted key, or if it differs from its signed
+/// manifest.
 pub fn verify(folder: &Path, trusted: &[TrustedKey], cancelled: &AtomicBool) -> Result<Signed, CacheError> {
     let arrival = Arrival::open(folder)?;
     let statement = arrival.statement(trusted)?;
@@ -135,7 +137,8 @@ pub fn verify(folder: &Path, trusted: &[TrustedKey], cancelled: &AtomicBool) -> 
     Ok(signed)
 }
 
-/// Removes unfinished exports from `folder` whose process has ended. Their names start with `prefix`.
+/// Removes unfinished exports from `folder` if the exporting process has ended. Their names start with
+/// `prefix`.
 fn remove_unfinished(folder: &Path, prefix: &str) -> Result<(), FileError> {
     for entry in fs::read_dir(folder).attempt("read", folder)?.flatten() {
         let path = entry.path();
@@ -148,15 +151,15 @@ fn remove_unfinished(folder: &Path, prefix: &str) -> Result<(), FileError> {
 }
 
 impl Cache {
-    /// Imports the entry at `folder`. The folder's name is the fingerprint. Returns false if the cache has the entry
-    /// already.
+    /// Imports the entry at `folder`, whose name is the entry's fingerprint. Returns false if the cache
+    /// already has the entry.
     ///
-    /// If `trusted` has keys, one of them must have signed the entry. Fails soon after `cancelled` is set. A failed
-    /// import leaves no files in the cache.
+    /// If `trusted` contains keys, one of them must have signed the entry. Returns an error soon after
+    /// `cancelled` is set. A failed import leaves no files in the cache.
     ///
     /// # Errors
-    /// The entry differs from its manifest: [`CacheError::Unfit`]. No trusted key has signed it:
-    /// [`CacheError::Untrusted`].
+    /// Returns [`CacheError::Unfit`] if the entry differs from its manifest, and [`CacheError::Untrusted`] if
+    /// no trusted key has signed it.
     pub fn import(
         &self,
         folder: &Path,
@@ -180,7 +183,8 @@ pub fn carried(folder: &Path) -> Result<Vec<std::path::PathBuf>, FileError> {
     let mut found: Vec<_> = found.map(|entry| entry.path()).collect();
     found.retain(|path| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(is_fingerprint)
-            // One of these files makes it an entry. If others are missing, the import must report the damage.
+            // A directory with any one of these files is an entry. If the others are missing, the import must
+            // report the damage.
             && ["manifest", "about", "data", HEAD, SIGNATURE].iter().any(|name| path.join(name).symlink_metadata().is_ok())
     });
     found.sort();
@@ -200,11 +204,11 @@ mod tests {
     use super::*;
     use crate::manifest::{File, Manifest};
 
-    /// Files and directories of the exported tree.
+    /// Files and directories in the exported tree.
     const FILES: [&str; 4] = ["base/1/rows", "base/1/holes", "top", "base/2/empty"];
     const FOLDERS: [&str; 4] = ["base", "base/1", "base/2", "nothing"];
 
-    /// Change to an exported entry on its way.
+    /// A change to an exported entry while it is in transit.
     #[derive(Debug, Clone)]
     enum Mishap {
         Longer(usize, u64),
@@ -225,7 +229,7 @@ mod tests {
         File,
     }
 
-    /// False line in a manifest whose digest is correct.
+    /// A false line in a manifest whose digest is correct.
     #[derive(Debug, Clone)]
     enum Saying {
         Path(&'static str),
@@ -239,7 +243,8 @@ mod tests {
         let thing = prop::sample::select(vec![Thing::Link, Thing::Pipe, Thing::Directory, Thing::File]);
         let path =
             prop::sample::select(vec!["../out", "/etc/passwd", "base/../top", "base/3/none", "top/under"]);
-        // Indexes everything that can be replaced: manifest, description, data directory, files and directories.
+        // An index for everything that can be replaced: the manifest, the description, the data directory,
+        // and its files and directories.
         let any = 0..3 + FILES.len() + FOLDERS.len();
         prop_oneof![
             (file.clone(), prop_oneof![Just(1), Just(70_000), Just(1 << 42)])
@@ -276,7 +281,7 @@ mod tests {
         }
     }
 
-    /// Applies `mishap` to the entry in `folder`. Does nothing if an earlier mishap has removed its target.
+    /// Applies `mishap` to the entry in `folder`. Does nothing if an earlier mishap has removed the target.
     fn happen(mishap: &Mishap, folder: &Path) {
         let data = folder.join("data");
         let open = |at: usize| fs::File::options().write(true).read(true).open(data.join(FILES[at])).ok();
@@ -349,7 +354,7 @@ mod tests {
         fs::write(path, said.to_text()).unwrap();
     }
 
-    /// Returns every path below `root`, with the content of files.
+    /// Returns every path below `root`, with the contents of each file.
     fn all(root: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
         let mut found = Vec::new();
         for entry in fs::read_dir(root).unwrap().flatten() {
@@ -366,7 +371,7 @@ mod tests {
         found
     }
 
-    /// Returns the tree of a cached entry and the folder of its export.
+    /// Returns the tree of a cached entry, and the directory that the entry was exported to.
     fn travelling(root: &Path) -> (PathBuf, PathBuf) {
         let tree = root.join("tree");
         for folder in FOLDERS {

@@ -1,7 +1,7 @@
-//! Copies an entry's files to a data directory. Shares blocks if the file system supports that; otherwise copies bytes
-//! on all cores.
+//! Copies an entry's files to a data directory. This is the largest part of a server's start, so it uses all
+//! cores. If the file system can share blocks between files, no bytes are copied.
 //!
-//! Files are never hard-linked, because a server writes in place.
+//! Files are never hard-linked, because a server modifies its files in place.
 
 use std::cell::Cell;
 use std::io;
@@ -21,34 +21,35 @@ use crate::error::CopyError;
 use crate::manifest::Manifest;
 use crate::tree::{self, Tree};
 
-/// Interval between progress reports.
+/// Minimum interval between two progress reports.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// Files that [`Copying::begin`] leaves to background threads or to [`Copying::finish`].
+/// Selects the files that [`Copying::begin`] leaves to background threads or to [`Copying::finish`].
 #[derive(Debug, Clone, Copy)]
 pub struct Deferred<'a> {
-    /// Path prefix of files for the background threads.
+    /// Files whose path starts with this prefix are copied by the background threads.
     pub below: &'a str,
-    /// Name of the files that are copied after all others. A file that the server has created meanwhile stays.
+    /// Files with this name are copied after all others. If the server has already created such a file, it
+    /// stays.
     pub last: Option<&'a str>,
 }
 
-/// Copy in progress. Dropping it cancels the copy and waits for its threads.
+/// A copy in progress. Dropping it cancels the copy and waits for its threads.
 #[derive(Debug)]
 pub struct Copying {
     job: Arc<Job>,
-    /// Indexes in the manifest of the files that are copied last.
+    /// Indexes (in the manifest) of the files that are copied last.
     last: Vec<usize>,
     threads: Vec<JoinHandle<Result<(), CopyError>>>,
-    /// Disconnects when all threads have ended.
+    /// Disconnected once all threads have ended.
     ended: Receiver<()>,
 }
 
-/// State that the threads of one copy share.
+/// The state shared by the threads of one copy.
 #[derive(Debug)]
 struct Job {
     manifest: Arc<Manifest>,
-    /// Indexes in the manifest of the files to copy.
+    /// Indexes (in the manifest) of the files to copy.
     files: Vec<usize>,
     from: Tree,
     to: Tree,
@@ -57,7 +58,8 @@ struct Job {
 }
 
 impl Copying {
-    /// Creates `to`, all its directories, and all files that are not deferred. Starts background threads for the rest.
+    /// Creates `to`, all its directories, and all files that aren't deferred. Starts background threads for
+    /// the remaining files.
     ///
     /// The threads leave one core to the caller.
     pub fn begin(
@@ -99,15 +101,15 @@ impl Copying {
                     let _running = running;
                     job.work(&|| ())
                 };
-                // `finish` copies as well, so a missing thread only costs time.
+                // `finish` also copies files, so a thread that fails to start only costs time.
                 std::thread::Builder::new().spawn(work).ok()
             })
             .collect();
         Ok(Self { job, last, threads, ended })
     }
 
-    /// Copies along with the threads until all files exist. Calls `watch` at most every 100 ms with the bytes copied so
-    /// far and the total, both of the deferred files.
+    /// Helps the threads to copy until all files exist. Calls `watch` at most every 100 ms, with the number
+    /// of bytes copied so far and the total. Both numbers only cover the deferred files.
     pub fn finish(mut self, watch: &dyn Fn(u64, u64)) -> Result<Copied, CopyError> {
         let size = |&index: &usize| self.job.manifest.files[index].size;
         let total = self.job.files.iter().chain(&self.last).map(size).sum();
@@ -150,7 +152,8 @@ impl Drop for Copying {
 }
 
 impl Job {
-    /// Copies the first file that has bytes, to learn whether source and target can share blocks.
+    /// Copies the first file that has any bytes, to find out whether the source and the target can share
+    /// blocks.
     fn prove_method(&mut self) -> Result<(), CopyError> {
         let with_bytes = |&index: &usize| self.manifest.files[index].size > 0;
         let Some(at) = self.files.iter().position(with_bytes) else { return Ok(()) };

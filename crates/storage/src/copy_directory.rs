@@ -1,4 +1,5 @@
-//! Copies one directory of an entry, under a new name, into the data directory of a running server.
+//! Copies one directory of an entry into the data directory of a running server, under a new name. Each
+//! database is such a directory, so this adds a database to the server.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -12,28 +13,28 @@ use crate::entry::Entry;
 use crate::error::CopyError;
 use crate::tree;
 
-/// Copier for one directory of an entry, into a data directory that is itself a copy of the entry.
+/// Copies a single directory of an entry into a data directory, which itself is a copy of the entry.
 #[derive(Debug)]
 pub struct DirectoryCopier<'a> {
-    /// Entry that has the source directory.
+    /// The entry that contains the source directory.
     pub entry: &'a Entry,
-    /// Parent of source and copy, relative to both data directories.
+    /// Parent directory of the source and of the copy, relative to both data directories.
     pub parent: &'a str,
-    /// Data directory of the server.
+    /// The server's data directory.
     pub data: &'a Path,
     /// Owner of the new files.
     pub account: &'a Account,
 }
 
 impl DirectoryCopier<'_> {
-    /// Copies the files of directory `from` to the new directory `to`, without subdirectories. Returns false if `go_on`
-    /// stopped it.
+    /// Copies the files in directory `from` to the new directory `to`, without subdirectories. Returns false
+    /// if `go_on` stopped the copy.
     ///
-    /// `go_on` is called before each file and after each chunk of a long one. It may block. An incomplete copy is
-    /// removed.
+    /// `go_on` is called before each file, and after each chunk of a long file. It can block. An incomplete
+    /// copy is removed.
     ///
     /// # Errors
-    /// The entry is damaged, `to` exists, or the operating system refuses.
+    /// Returns an error if the entry is damaged, if `to` already exists, or if a file operation fails.
     pub fn copy(&self, from: &str, to: &str, go_on: &dyn Fn() -> bool) -> Result<bool, CopyError> {
         let (source, source_path) = descend(&self.entry.data(), &[self.parent, from])?;
         let (parent, path) = descend(self.data, &[self.parent])?;
@@ -65,7 +66,7 @@ impl DirectoryCopier<'_> {
             }
             let (from, to) = ((source, source_path.join(name)), (target, path.join(name)));
             let method = copier.copy(file, name, from, to, &beat)?;
-            // After one refused clone, the remaining files are copied without another attempt.
+            // Once a clone has failed, the remaining files are copied without trying to clone them.
             if file.size > 0 {
                 copier.method = method;
             }
@@ -73,10 +74,10 @@ impl DirectoryCopier<'_> {
         Ok(!copier.stop.load(Ordering::Relaxed))
     }
 
-    /// Removes the copy `to`, if it exists.
+    /// Removes the copy `to` if it exists.
     ///
     /// # Errors
-    /// The operating system refuses.
+    /// Returns an error if a file operation fails.
     pub fn remove(&self, to: &str) -> Result<(), CopyError> {
         let (parent, path) = descend(self.data, &[self.parent])?;
         Ok(parent.remove_tree(to).attempt("remove", &path.join(to))?)

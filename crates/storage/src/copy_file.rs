@@ -1,5 +1,5 @@
-//! Copies one file of an entry. Shares its blocks if the file system can; otherwise the kernel copies its bytes and
-//! keeps its holes.
+//! Copies a single file of an entry. The copy shares the file's blocks if the file system supports that.
+//! Otherwise the kernel copies the bytes and keeps the holes.
 
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -17,47 +17,49 @@ use crate::manifest::{self, File};
 use crate::tree;
 use crate::verified::Verified;
 
-/// Bytes per copy call. Between calls the copier reports progress and checks for cancellation.
+/// Number of bytes in each copy call. Between two calls, the copier reports progress and checks for
+/// cancellation.
 const CHUNK: u64 = 32 << 20;
 
-/// Mechanism that copied the bytes.
+/// How the bytes were copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// The files share blocks until one of them is written (`FICLONE`).
+    /// The files share blocks until one of them is modified (`FICLONE`).
     Reflink,
-    /// The files share no blocks.
+    /// The bytes were copied, so the files share no blocks.
     Copy,
 }
 
-/// Result of a finished copy.
+/// The result of a complete copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Copied {
-    /// Mechanism that worked for the first file with bytes.
+    /// The method that worked for the first file with any bytes.
     pub method: Method,
     /// Number of files created, including empty ones.
     pub files: usize,
-    /// Bytes physically written. Reflinks and holes count as 0.
+    /// Number of bytes physically written. Reflinks and holes count as 0.
     pub bytes: u64,
 }
 
-/// Copies files of one entry and gives them to one account.
+/// Copies the files of one entry and changes their owner to one account.
 #[derive(Debug)]
 pub(crate) struct FileCopier {
     account: Account,
-    /// Mechanism to try first.
+    /// The method to try first.
     pub(crate) method: Method,
     verified: Verified,
-    /// Whether any file was compared with its digest.
+    /// Whether at least one file was compared with its digest.
     compared: AtomicBool,
-    /// Bytes physically written.
+    /// Number of bytes physically written.
     bytes: AtomicU64,
-    /// Bytes complete in the target, including holes and shared blocks. Lags behind by one chunk at most.
+    /// Number of bytes that are complete in the target, including holes and shared blocks. It lags behind by
+    /// at most one chunk.
     pub(crate) done: AtomicU64,
-    /// Makes the copy end after the current chunk.
+    /// If set, the copy ends after the current chunk.
     pub(crate) stop: AtomicBool,
 }
 
-/// Open directory of a file, and the file's full path for messages.
+/// An open directory that contains a file, and the file's full path for messages.
 pub(crate) type Location<'a> = (&'a Directory, PathBuf);
 
 impl FileCopier {
@@ -73,7 +75,7 @@ impl FileCopier {
         }
     }
 
-    /// Copies `file`, which is `name` in both directories. Calls `beat` after each chunk.
+    /// Copies `file`, which is called `name` in both directories. Calls `beat` after each chunk.
     pub(crate) fn copy(
         &self,
         file: &File,
@@ -103,19 +105,19 @@ impl FileCopier {
         Ok(Method::Copy)
     }
 
-    /// Records that the whole entry is undamaged. Call it after all files have been copied.
+    /// Records that the whole entry is undamaged. Must only be called after all files have been copied.
     pub(crate) fn note_comparison(&self) {
         if self.compared.load(Ordering::Relaxed) {
             self.verified.renew();
         }
     }
 
-    /// Returns the result of a copy of `files` files.
+    /// Returns the result of a copy that consists of `files` files.
     pub(crate) fn copied(&self, files: usize) -> Copied {
         Copied { method: self.method, files, bytes: self.bytes.load(Ordering::Relaxed) }
     }
 
-    /// Copies the data extents of a sparse file and keeps its holes.
+    /// Copies the data in a sparse file and keeps its holes.
     fn copy_extents(&self, from: &fs::File, to: &fs::File, size: u64, beat: &dyn Fn()) -> io::Result<()> {
         let mut at = 0;
         while at < size {
@@ -132,7 +134,7 @@ impl FileCopier {
         to.set_len(size)
     }
 
-    /// Copies `length` bytes. Stops earlier at the end of the file or when [`Self::stop`] is set.
+    /// Copies `length` bytes. Stops early at the end of the file, or when [`Self::stop`] is set.
     fn transfer(&self, from: &fs::File, to: &fs::File, length: u64, beat: &dyn Fn()) -> io::Result<()> {
         let mut left = length;
         while left > 0 && !self.stop.load(Ordering::Relaxed) {
@@ -149,10 +151,11 @@ impl FileCopier {
     }
 }
 
-/// Compares an open file with its manifest line. Returns the bytes that it occupies, and whether its content was read.
+/// Compares an open file with its line in the manifest. Returns the number of bytes that the file occupies,
+/// and whether its content was read.
 ///
-/// Content is compared if the modification time differs (an unpacked archive may have lost it), or if it was not
-/// compared since the file last changed.
+/// The content is compared if the modification time differs, e.g. because an unpacked archive has lost it.
+/// It is also compared if no copy has compared the file since its last change.
 fn check(file: &File, from: &fs::File, path: PathBuf, verified: &Verified) -> Result<(u64, bool), CopyError> {
     let meta = from.metadata().attempt("examine", &path)?;
     if meta.len() != file.size {

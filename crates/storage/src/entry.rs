@@ -1,4 +1,4 @@
-//! Cache entry: a complete, immutable directory.
+//! Provides read access to a cache entry. An entry is a complete, immutable directory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,11 +10,11 @@ use crate::attempt::{Attempt, FileError};
 use crate::manifest::{File, Manifest};
 use crate::replace::{replace, unless_read_only};
 
-/// Limit for a note, in bytes. A longer file does not count as a note.
+/// Maximum size of a saved text, in bytes. A longer file is ignored.
 const LONGEST_NOTE: u64 = 64 << 20;
 
-/// Complete, immutable directory in the cache. The cache does not evict it while any process holds a value of this
-/// type.
+/// A complete, immutable directory in the cache. While any process holds a value of this type, the cache
+/// doesn't evict the entry.
 #[derive(Debug, Clone)]
 pub struct Entry {
     directory: PathBuf,
@@ -27,13 +27,13 @@ impl Entry {
         Self { directory, manifest: Arc::new(manifest), in_use: Arc::new(in_use) }
     }
 
-    /// Returns the size of all files in bytes, including holes. A copy may grow to this size.
+    /// Returns the total size of all files in bytes, including holes. A copy can grow to this size.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.manifest.bytes()
     }
 
-    /// Returns the size in bytes of the files directly in `directory`, including holes.
+    /// Returns the total size of the files directly in `directory` in bytes, including holes.
     #[must_use]
     pub fn bytes_in(&self, directory: &str) -> u64 {
         self.files_in(directory).map(|(file, _)| file.size).sum()
@@ -59,34 +59,34 @@ impl Entry {
         self.manifest.directories.iter().any(is_below)
     }
 
-    /// Number of files.
+    /// Returns the number of files.
     #[must_use]
     pub fn files(&self) -> usize {
         self.manifest.files.len()
     }
 
-    /// Returns the path of the directory with the files. Callers must not write in it.
+    /// Returns the path of the directory with the files. Callers must not write to it.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.directory.join("data")
     }
 
-    /// Returns the builder's description; empty if there is none.
+    /// Returns the builder's description, or an empty string if the builder gave none.
     #[must_use]
     pub fn about(&self) -> String {
         fs::read_to_string(self.directory.join("about")).unwrap_or_default()
     }
 
-    /// Returns a digest that differs between any two entries, even between builds of one fingerprint.
+    /// Returns a digest that is different for any two entries, even for two builds with the same fingerprint.
     #[must_use]
     pub fn identity(&self) -> String {
         blake3::hash(self.manifest.to_text().as_bytes()).to_hex().to_string()
     }
 
-    /// Returns the note that a user of the entry left under `name`, if any.
+    /// Returns the text that [`Self::remember`] saved under `name`, if any.
     ///
-    /// A rebuilt entry may have replaced this one, and the note may be about that. Notes about one build must include
-    /// its [`Self::identity`].
+    /// If the entry has been rebuilt, the text can be about the newer entry. A text about one specific build
+    /// must therefore include its [`Self::identity`].
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<String> {
         let path = self.directory.join(name);
@@ -94,8 +94,8 @@ impl Entry {
         if is_one { fs::read_to_string(path).ok() } else { None }
     }
 
-    /// Saves a note for the next process that uses the entry. Does nothing in a read-only cache. `name` must be a valid
-    /// file name other than `data`, `about`, `manifest` and `verified`.
+    /// Saves `text` for the next process that uses the entry. Does nothing if the cache is read-only. `name`
+    /// must be a valid file name other than `data`, `about`, `manifest` and `verified`.
     pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
         unless_read_only(replace(&self.directory.join(name), text))
     }
@@ -106,8 +106,8 @@ impl Entry {
         path.metadata().and_then(|meta| meta.modified()).attempt("examine", &path)
     }
 
-    /// Returns the bytes that the files occupy on disk, including blocks shared with other files. Examines each file.
-    /// Missing files count as 0.
+    /// Returns the number of bytes that the files occupy on disk, including blocks that they share with other
+    /// files. Missing files count as 0. This has to examine each file.
     pub fn occupied(&self) -> Result<u64, FileError> {
         let data = self.data();
         self.manifest.files.iter().try_fold(0, |sum, file| {
@@ -129,7 +129,7 @@ impl Entry {
         self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Whether the cache still has this entry, rather than a newer one of the same fingerprint.
+    /// Whether the cache still has this entry, and not a newer entry with the same fingerprint.
     pub(crate) fn is_current(&self) -> bool {
         self.in_use.is_at(&self.directory.join("manifest"))
     }

@@ -1,4 +1,5 @@
-//! Signed part of an exported entry: its fingerprint and the digests of its texts.
+//! The signed part of an exported entry, called its head. It contains the fingerprint and the digests of the
+//! entry's texts, so that one small signature covers all files.
 //!
 //! ```text
 //! pgfresh template 1
@@ -7,8 +8,8 @@
 //! about DIGEST
 //! signed 1700000000
 //! ```
-//! Digests are BLAKE3 in hex, of the files with these names. The manifest holds the digests of all other files. The
-//! last line is the time in seconds since 1970.
+//! The digests are BLAKE3 digests in hex of the files with these names. The manifest in turn contains the
+//! digests of all data files. The last line is the time of the signature, in seconds since 1970.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,18 +18,18 @@ use crate::signing::{self, Signed, SigningKey, TrustedKey};
 /// First line.
 const HEADER: &str = "pgfresh template 1";
 
-/// Content that a signature covers.
+/// The content that a signature covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) fingerprint: String,
     manifest: blake3::Hash,
     about: blake3::Hash,
-    /// Seconds since 1970.
+    /// When the entry was signed, in seconds since 1970.
     pub(crate) signed: u64,
 }
 
 impl Head {
-    /// Creates a head for the two texts, with the current time.
+    /// Creates a head for the manifest and the description, with the current time.
     pub(crate) fn new(fingerprint: &str, manifest: &str, about: &str) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -49,7 +50,7 @@ impl Head {
         key.sign(self.to_text().as_bytes(), &format!("template {}", self.fingerprint))
     }
 
-    /// Parses the output of [`Self::to_text`]. `None` for any other text.
+    /// Parses the output of [`Self::to_text`]. Returns `None` for any other text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix(HEADER)?.strip_prefix("\nfingerprint ")?;
         let (fingerprint, rest) = rest.split_once("\nmanifest ")?;
@@ -64,7 +65,7 @@ impl Head {
         (head.to_text() == text).then_some(head)
     }
 
-    /// Returns the name of the text that differs from the signed one, if any.
+    /// Returns the name of the text that differs from the signed one, if there is one.
     pub(crate) fn differs(&self, manifest: &str, about: &str) -> Option<&'static str> {
         let other = |text: &str, digest| blake3::hash(text.as_bytes()) != digest;
         if other(manifest, self.manifest) {
@@ -74,7 +75,8 @@ impl Head {
     }
 }
 
-/// Returns the head of the entry `fingerprint` if a `trusted` key has signed it, or the reason for distrust.
+/// Returns the head of the entry `fingerprint` if a `trusted` key has signed it. Otherwise returns the reason
+/// why the head can't be trusted.
 pub(crate) fn verify(
     fingerprint: &str,
     (text, signature): (&str, &str),

@@ -1,17 +1,20 @@
-//! Data directories, their copies, and the cache that they come from.
+//! Stores data directories: the cache of templates, and the copies of them that servers run on. Making such a
+//! copy has to be fast, and no copy may outlive its owner.
 //!
-//! A [`Place`] is a directory in RAM or on disk with enough free space. A [`RunDirectory`] in it is private and locked,
-//! and is swept once its owner is gone. Its files are copies of an [`Entry`] of the [`Cache`], which is immutable and
-//! was published by one rename. This crate knows nothing of PostgreSQL: a data directory is a tree of regular files.
+//! A [`Place`] is a directory in RAM or on disk with enough free space. A place contains one [`RunDirectory`]
+//! for each server. A run directory is private and locked, and a sweep removes it once its owner is gone. Its
+//! files are copies of an [`Entry`] in the [`Cache`]. Entries are immutable, and each is published with a
+//! single rename. This crate knows nothing about PostgreSQL, so to this crate a data directory is just a tree
+//! of regular files.
 //!
 //! ```text
-//! CACHE/images/FINGERPRINT/manifest      list of files; written last; its mtime is the time of the last use
+//! CACHE/images/FINGERPRINT/manifest      list of files, written last (its mtime is the time of the last use)
 //! CACHE/images/FINGERPRINT/about         the builder's description
 //! CACHE/images/FINGERPRINT/data/…        the files
 //! CACHE/images/FINGERPRINT/verified      time of the last comparison with the manifest
-//! CACHE/images/FINGERPRINT/NOTE          notes of its users for the next one
+//! CACHE/images/FINGERPRINT/NAME          text that one process has saved for the next
 //! CACHE/images/FINGERPRINT.lock          locked by the builder
-//! CACHE/images/FINGERPRINT.staging/      incomplete; the holder of the lock removes it
+//! CACHE/images/FINGERPRINT.staging/      incomplete entry, which the process with the lock removes
 //! PLACE/pgfresh-UID/ID/owner.lock        locked by the owner
 //! PLACE/pgfresh-UID/ID/server.lock       locked by the server's processes
 //! PLACE/pgfresh-UID/ID/helper.lock       locked by other processes that work for the owner
@@ -61,7 +64,7 @@ pub use removal::Removing;
 pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};
 pub use signing::{KeyError, Signed, SigningKey, TrustedKey, signer};
 
-/// Formats a number of bytes with two or three digits and a decimal unit, as in "1.5 GB".
+/// Formats a number of bytes with two or three digits and a decimal unit, e.g. "1.5 GB".
 #[must_use]
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
@@ -79,7 +82,8 @@ pub fn human_bytes(bytes: u64) -> String {
     }
 }
 
-/// Parses a size with a unit: "500 MB", "1.5GB", "10GiB", "4096B". `None` for a bare number or an unknown unit.
+/// Parses a size with a unit, e.g. "500 MB", "1.5GB", "10GiB" or "4096B". Returns `None` for a bare number or
+/// an unknown unit.
 #[must_use]
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let text = text.trim();
@@ -97,7 +101,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
         _ => return None,
     };
     let bytes = number.parse::<f64>().ok()? * factor;
-    // f64 holds whole numbers up to 2^53 exactly, and no cache is larger.
+    // An f64 represents whole numbers up to 2^53 exactly, and no cache is larger than that.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     (bytes < 9e15).then_some(bytes as u64)
 }

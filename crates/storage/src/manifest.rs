@@ -1,4 +1,5 @@
-//! Manifest of a cache entry: its directories, and its files with size, time and digest.
+//! The manifest of a cache entry. It lists the entry's directories, and its files with their size, time and
+//! digest, so that a damaged entry can be detected.
 //!
 //! ```text
 //! pgfresh manifest 1
@@ -6,43 +7,46 @@
 //! f 8192 1700000000123456789 DIGEST base/1/1259
 //! end DIGEST
 //! ```
-//! A directory comes before its content. `f` lines give bytes, modification time in ns since 1970, and BLAKE3 in hex.
-//! The last line is the digest of all lines before it, so a truncated manifest is invalid.
+//! A directory is listed before its contents. Each `f` line has a file's size in bytes, its modification time
+//! in nanoseconds since 1970, and its BLAKE3 digest in hex. The last line is the digest of all preceding
+//! lines, so a truncated manifest is invalid.
 
 use std::collections::HashSet;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// First line. A manifest of another version does not parse.
+/// The first line. A manifest with a different version can't be parsed.
 const HEADER: &str = "pgfresh manifest 1\n";
 
-/// Tree of an entry. Paths are relative, use `/`, and have no `.` or `..` components.
+/// The directory tree of an entry. Paths are relative, use `/` as the separator, and have no `.` or `..`
+/// components.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// Paths, sorted by name, so that a parent comes before its children.
+    /// Paths of all directories. They are sorted by name, so that a parent comes before its children.
     pub(crate) directories: Vec<String>,
     pub(crate) files: Vec<File>,
 }
 
-/// Regular file of an entry.
+/// A regular file in an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct File {
     pub(crate) path: String,
     /// Size in bytes.
     pub(crate) size: u64,
-    /// Modification time in nanoseconds since 1970. A copy trusts a file with this time and size if it was compared
-    /// before.
+    /// Modification time in nanoseconds since 1970. If an earlier copy has compared a file, later copies
+    /// trust the file while its time and size stay the same.
     pub(crate) modified: i64,
     pub(crate) digest: blake3::Hash,
 }
 
 impl Manifest {
-    /// Returns the size of all files in bytes, including holes.
+    /// Returns the total size of all files in bytes, including holes.
     pub(crate) fn bytes(&self) -> u64 {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
     }
 
-    /// Whether no path occurs twice and every parent is a directory. Manifests from elsewhere may violate this.
+    /// Whether no path occurs twice and every parent is a directory. A manifest from elsewhere might violate
+    /// this.
     pub(crate) fn names_each_path_once(&self) -> bool {
         let mut seen = HashSet::new();
         let paths = self.directories.iter().chain(self.files.iter().map(|file| &file.path));
@@ -63,7 +67,7 @@ impl Manifest {
         text
     }
 
-    /// Parses the output of [`Self::to_text`]. `None` for any other text.
+    /// Parses the output of [`Self::to_text`]. Returns `None` for any other text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (lines, digest) = text.strip_suffix('\n')?.rsplit_once("\nend ")?;
         let lines = &text[..=lines.len()];
@@ -90,8 +94,8 @@ impl Manifest {
             .then_some(manifest)
     }
 
-    /// Returns the index of the directory that holds `path`, and the name in it. The root's index is one past the last.
-    /// `None` if no directory of the manifest holds it.
+    /// Returns the index of the directory that contains `path`, and the name inside that directory. The index
+    /// of the root is one past the last directory. Returns `None` if the manifest has no such directory.
     pub(crate) fn folder_of<'a>(&self, path: &'a str) -> Option<(usize, &'a str)> {
         let Some((folder, name)) = path.rsplit_once('/') else { return Some((self.directories.len(), path)) };
         let at = self.directories.binary_search_by(|other| other.as_str().cmp(folder)).ok()?;

@@ -1,12 +1,14 @@
-//! Data of a server with a name. They outlive the server.
+//! Stores the data of named servers. Unlike other data, they stay when the server stops, so that the next
+//! server with this name can use them.
 //!
 //! ```text
 //! ROOT/NAME/lock     locked by the owner, and by all processes of the server
-//! ROOT/NAME/about    the owner's note, which also says whether the data are complete
+//! ROOT/NAME/about    the owner's record, which also says whether the data are complete
 //! ROOT/NAME/data/    owned by the server's account
 //! ```
-//! Everything but `data` belongs to us. Once [`PersistentData::remember`] has returned, `about` and `data` survive a
-//! crash of the operating system.
+//! Everything except `data` belongs to our own user. The contents of `about` are called the owner's record.
+//! Once [`PersistentData::remember`] has returned, `about` and `data` survive a crash of the operating
+//! system.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -21,10 +23,10 @@ use crate::attempt::{Attempt, FileError};
 use crate::removal::remove_tree;
 use crate::{Account, private};
 
-/// Timeout for the processes of an earlier server to end after its owner was killed.
+/// How long to wait for the processes of an earlier server to end after its owner was killed.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Data directory of a named server, locked by its owner.
+/// The data directory of a named server, locked by its owner.
 #[derive(Debug)]
 pub struct PersistentData {
     path: PathBuf,
@@ -32,8 +34,9 @@ pub struct PersistentData {
 }
 
 impl PersistentData {
-    /// Returns the parent directory of all named data: `$XDG_DATA_HOME/pgfresh`, or else `/var/lib/pgfresh` for root
-    /// and `~/.local/share/pgfresh` for others.
+    /// Returns the directory that contains the data of all named servers. This is `$XDG_DATA_HOME/pgfresh`.
+    /// If that variable is unset, it is `/var/lib/pgfresh` for root and `~/.local/share/pgfresh` for other
+    /// users.
     pub fn root() -> Result<PathBuf, FileError> {
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let folder = absolute("XDG_DATA_HOME").or_else(|| {
@@ -47,9 +50,11 @@ impl PersistentData {
         Ok(folder.attempt("find", Path::new("~/.local/share"))?.join("pgfresh"))
     }
 
-    /// Opens the data called `name` below `root`, for a server that runs as `account`. New data are empty.
+    /// Opens the data called `name` below `root`, for a server that runs as `account`. If there are no such
+    /// data yet, they start out empty.
     ///
-    /// Waits up to 10 seconds for an earlier server to end. `None` if a process still holds the data after that.
+    /// Waits up to 10 seconds for an earlier server to end. Returns `None` if another process still uses the
+    /// data after that.
     pub fn open(root: &Path, name: &str, account: &Account) -> Result<Option<Self>, FileError> {
         let parent = root.parent().unwrap_or(root);
         if !parent.exists() {
@@ -69,19 +74,19 @@ impl PersistentData {
         Ok(taken.map(|lock| Self { path, lock }))
     }
 
-    /// Returns the directory that holds lock, note and data.
+    /// Returns the directory that contains the lock, the owner's record and the data.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the path of the data directory, which need not exist.
+    /// Returns the path of the data directory, which might not exist yet.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.path.join("data")
     }
 
-    /// Duplicates the lock for the server's processes to inherit.
+    /// Duplicates the lock, so that the server's processes can inherit it.
     pub(crate) fn lock(&self) -> Result<OwnedFd, FileError> {
         self.lock.descriptor().attempt("duplicate", &self.path)
     }
@@ -90,7 +95,7 @@ impl PersistentData {
         self.path.join("about")
     }
 
-    /// Returns the owner's note; `None` if there is none.
+    /// Returns the owner's record, or `None` if no owner has saved one.
     pub fn recall(&self) -> Result<Option<String>, FileError> {
         match fs::read_to_string(self.about()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -98,7 +103,7 @@ impl PersistentData {
         }
     }
 
-    /// Saves `text` as the owner's note, and makes note and data durable.
+    /// Saves `text` as the owner's record. Flushes the record and the data to disk.
     pub fn remember(&self, text: &str) -> Result<(), FileError> {
         let staging = self.path.join("about.new");
         let mut open = File::options();
@@ -110,7 +115,7 @@ impl PersistentData {
         File::open(&self.path).and_then(|folder| folder.sync_all()).attempt("sync", &self.path)
     }
 
-    /// Removes the data. The owner's note stays.
+    /// Removes the data. The owner's record stays.
     pub fn clear(&self) -> Result<(), FileError> {
         if self.data().exists() { remove_tree(&self.data()) } else { Ok(()) }
     }

@@ -1,4 +1,5 @@
-//! Choice of the directory for run directories: RAM if the data fit, else disk, with the reason.
+//! Chooses where a server's files go: into RAM if the data fit, otherwise to disk. Also records the reason
+//! for the choice, which pgfresh shows to the user.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,25 +11,27 @@ use sys::{Filesystem, FilesystemKind};
 use crate::attempt::{Attempt, FileError};
 use crate::{Account, human_bytes, private};
 
-/// Bytes reserved for the server's own files: WAL, temporary files and a few databases.
+/// Number of bytes reserved for the server's own files, e.g. WAL, temporary files and a few databases.
 const HEADROOM: u64 = 256 << 20;
 
-/// Bytes to count for each file that a file system has left. A new cluster has 26 MB in 740 files, and a copy of its database 7 MB in 300.
+/// Number of bytes to budget for each file that the file system has room for. For comparison, a new cluster
+/// has 740 files with 26 MB, and a copy of its database has 300 files with 7 MB.
 const BYTES_PER_FILE: u64 = 16 << 10;
 
-/// Longest path of a file of a server, in bytes: `MAXPGPATH` without its final zero. PostgreSQL truncates longer paths
-/// and then opens another file. Source: `src/include/pg_config_manual.h`.
+/// Maximum length of the path of a server's file, in bytes. This is `MAXPGPATH` without the terminating zero.
+/// PostgreSQL truncates a longer path, and then opens the wrong file. Source:
+/// `src/include/pg_config_manual.h`.
 const LONGEST: usize = 1023;
-/// Longest path of such a file below our directory in a place. The eight digits stand for a random name.
+/// The longest path of a server's file, relative to our directory. The eight digits stand for a random name.
 const DEEPEST: &str = "/01234567/data/postgresql.auto.conf";
 
-/// User's request for a place.
+/// The user's choice of a place.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PlaceRequest {
-    /// RAM if the data fit, else disk.
+    /// RAM if the data fit, otherwise disk.
     #[default]
     Auto,
-    /// RAM, or an error.
+    /// RAM, or an error if the data don't fit.
     Ram,
     /// Disk.
     Disk,
@@ -37,7 +40,7 @@ pub enum PlaceRequest {
 }
 
 impl PlaceRequest {
-    /// Like [`FromStr::from_str`], but also accepts paths that are not UTF-8.
+    /// Like [`FromStr::from_str`], but also accepts paths that aren't valid UTF-8.
     pub fn from_os(text: &OsStr) -> Result<Self, String> {
         match text.to_str() {
             None if text.as_encoded_bytes().contains(&b'/') => Ok(Self::At(text.into())),
@@ -60,7 +63,7 @@ impl FromStr for PlaceRequest {
     }
 }
 
-/// Directory that may hold run directories.
+/// A directory that can contain run directories.
 #[derive(Debug, Clone)]
 pub struct Place {
     root: PathBuf,
@@ -69,36 +72,36 @@ pub struct Place {
     why: String,
 }
 
-/// Reasons why no place was found.
+/// Reasons why no place could be found.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// The user requested RAM, and the data do not fit.
+    /// The user asked for RAM, but the data don't fit.
     #[error("cannot place {} in RAM: {why}", human_bytes(*.need))]
     NoRam {
-        /// Bytes needed.
+        /// Number of bytes needed.
         need: u64,
-        /// Reason for each candidate.
+        /// Why each candidate was rejected.
         why: String,
     },
     /// No directory on disk is suitable.
     #[error("cannot place {} on disk: {why}", human_bytes(*.need))]
     NoDisk {
-        /// Bytes needed.
+        /// Number of bytes needed.
         need: u64,
-        /// Reason for each candidate.
+        /// Why each candidate was rejected.
         why: String,
     },
-    /// The user's directory is not suitable.
+    /// The directory that the user has chosen is not suitable.
     #[error("cannot place {} in \"{}\": {why}", human_bytes(*.need), path.display())]
     Unfit {
-        /// Bytes needed.
+        /// Number of bytes needed.
         need: u64,
         /// The directory.
         path: PathBuf,
-        /// Reason.
+        /// Why the directory was rejected.
         why: String,
     },
-    /// The operating system refused.
+    /// A file operation failed.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -124,11 +127,12 @@ impl PlaceError {
 }
 
 impl Place {
-    /// Chooses a place for copies of a template of `bytes` bytes that `account` can reach. On disk, `disk` is the first
-    /// candidate: a directory beside the cache can share its blocks.
+    /// Chooses a place that `account` can access, for copies of a template with `bytes` bytes. If the data
+    /// have to go to disk, `disk` is the first candidate. A directory next to the cache can share blocks with
+    /// it.
     ///
-    /// RAM must have room for twice the template and 256 MiB. The limits are those of the file system, the machine and
-    /// our control groups.
+    /// RAM must have room for twice the template's size, plus 256 MiB. This takes into account the limits of
+    /// the file system, of the machine, and of our control groups.
     pub fn choose(
         request: &PlaceRequest,
         bytes: u64,
@@ -158,26 +162,26 @@ impl Place {
         &self.root
     }
 
-    /// Memory or disk.
+    /// Returns whether the place is in memory or on disk.
     #[must_use]
     pub fn kind(&self) -> FilesystemKind {
         self.kind
     }
 
-    /// Limits the budget to `most` bytes. `None` leaves it unchanged.
+    /// Limits the budget to `most` bytes. `None` leaves the budget unchanged.
     #[must_use]
     pub fn with_at_most(mut self, most: Option<u64>) -> Self {
         self.budget = most.map_or(self.budget, |most| most.min(self.budget));
         self
     }
 
-    /// Number of bytes that may be written there.
+    /// Returns the number of bytes that a server can write in this place.
     #[must_use]
     pub fn budget(&self) -> u64 {
         self.budget
     }
 
-    /// Describes the place and the reason for the choice in one line.
+    /// Returns a one-line description of the place, with the reason why it was chosen.
     #[must_use]
     pub fn why(&self) -> String {
         let kind = match self.kind {
@@ -188,13 +192,13 @@ impl Place {
     }
 }
 
-/// Directories that usually are a tmpfs.
+/// Returns the directories that usually are on a tmpfs.
 fn ram_candidates() -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     ["/dev/shm".into()].into_iter().chain(runtime).chain(["/tmp".into()]).collect()
 }
 
-/// Returns all directories that [`Place::choose`] may have chosen, for sweeps.
+/// Returns every directory that [`Place::choose`] might have chosen. A sweep has to look at all of them.
 pub(crate) fn candidates(disk: &Path) -> Vec<PathBuf> {
     let mut all = ram_candidates();
     all.extend([disk.to_owned(), "/var/tmp".into()]);
@@ -242,20 +246,20 @@ fn on_disk(need: u64, disk: &Path, account: &Account, why_not_ram: String) -> Re
     Err(PlaceError::NoDisk { need, why: reasons.join("; ") })
 }
 
-/// Room in a directory.
+/// The free space in a directory.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     kind: FilesystemKind,
-    /// Bytes that may be written there.
+    /// Number of bytes that can be written to the directory.
     bytes: u64,
     /// Number of files that the file system has room for.
     files: u64,
 }
 
 impl Room {
-    /// Looks at `root`; or says why it cannot be used.
+    /// Examines `root`. Returns the reason if the directory can't be used.
     fn in_directory(root: &Path, account: &Account) -> Result<Self, String> {
-        // PostgreSQL's settings and the clients' URLs contain this path.
+        // The path has to be UTF-8, because it appears in PostgreSQL's settings and in the clients' URLs.
         root.to_str().ok_or("its path is not UTF-8")?;
         let filesystem = Filesystem::of(root).map_err(|error| error.to_string())?;
         if !root.is_dir() {
@@ -271,7 +275,8 @@ impl Room {
         if length(root) > most {
             return Err(format!("its path has {} bytes, and PostgreSQL takes at most {most}", length(root)));
         }
-        // Our directory is only checked, not created: a process that dies now must not leave it behind.
+        // Our directory is checked here, but not created yet. Otherwise a process that dies now would leave
+        // it behind.
         private::ensure_existing(&ours).map_err(|error| error.to_string())?;
         let bytes = match filesystem.kind {
             FilesystemKind::Disk => filesystem.free,
@@ -282,7 +287,8 @@ impl Room {
         Ok(Self { kind: filesystem.kind, bytes, files: filesystem.free_files })
     }
 
-    /// Says what is left where that is too little for `need` bytes in files of a usual size.
+    /// Returns a description of the free space if it is too little for `need` bytes in files of an average
+    /// size.
     fn shortage(&self, need: u64) -> Option<String> {
         let files = need / BYTES_PER_FILE;
         if self.bytes < need {
@@ -291,7 +297,7 @@ impl Room {
         (self.files < files).then(|| format!("inodes for {} files left, {files} wanted", self.files))
     }
 
-    /// Makes a place of that directory. Its budget allows for the files that it has room for.
+    /// Turns `root` into a place. The budget takes into account how many files the file system has room for.
     fn into_place(self, root: PathBuf, why: String) -> Place {
         let budget = self.bytes.min(self.files.saturating_mul(BYTES_PER_FILE));
         Place { root, kind: self.kind, budget, why }

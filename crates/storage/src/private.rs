@@ -1,4 +1,5 @@
-//! Directories in which only our user can write.
+//! Creates and checks directories that only our own user can write to. Other users could otherwise replace a
+//! server's files.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -9,8 +10,8 @@ use sys::Directory;
 
 use crate::attempt::{Attempt, FileError};
 
-/// Creates `path` with `mode` if it does not exist, and fails if it is not our directory or if other users can write in
-/// it. In a shared directory such as `/tmp`, another user may have created it first.
+/// Creates `path` with `mode` if it doesn't exist. Returns an error if the directory isn't ours, or if other
+/// users can write to it. In a shared directory such as `/tmp`, another user could have created it first.
 pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
     loop {
         let created = match DirBuilder::new().mode(mode).create(path) {
@@ -19,14 +20,14 @@ pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
             Err(error) => return Err(error).attempt("create", path),
         };
         match created.and_then(|()| path.symlink_metadata()) {
-            // A sweep may remove the empty directory between the two steps.
+            // A sweep can remove the empty directory between the two calls.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             meta => return check(path, &meta.attempt("use", path)?),
         }
     }
 }
 
-/// Sets the mode of a new directory, because the umask may have removed bits.
+/// Sets the mode of a new directory explicitly, because the umask can have removed bits.
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     Directory::open(path)?.set_mode(mode)
 }
@@ -44,13 +45,13 @@ fn check(path: &Path, meta: &Metadata) -> Result<(), FileError> {
     }
 }
 
-/// Returns the mode of a directory that holds run directories. If we are root, the server's account must be able to
-/// pass through.
+/// Returns the mode for a directory that contains run directories. If we are root, the server's account must
+/// be able to pass through this directory.
 pub(crate) fn passable() -> u32 {
     if sys::is_root() { 0o711 } else { 0o700 }
 }
 
-/// Whether `path` exists. An existing path must satisfy the conditions of [`ensure`].
+/// Whether `path` exists. If it does, it must satisfy the conditions of [`ensure`].
 pub(crate) fn ensure_existing(path: &Path) -> Result<bool, FileError> {
     let Ok(meta) = path.symlink_metadata() else { return Ok(false) };
     check(path, &meta)?;
@@ -75,7 +76,7 @@ mod tests {
         }
     }
 
-    /// `/proc` reports `NotFound` for a new directory although its parent exists.
+    /// `/proc` returns `NotFound` for a new directory even though the parent exists.
     #[test]
     fn private_directory_fails_where_file_system_forbids_creation() {
         let error = ensure(Path::new("/proc/pgfresh"), 0o700).unwrap_err().to_string();

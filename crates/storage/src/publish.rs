@@ -1,4 +1,5 @@
-//! Publication of an entry: copies a tree, writes its manifest, makes both durable, and renames them into place.
+//! Publishes an entry in the cache. The tree is copied, its manifest is written, and both are flushed to
+//! disk. A rename then puts them in place, so that no process ever sees an incomplete entry.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -13,10 +14,10 @@ use crate::error::CacheError;
 use crate::manifest::{self, Manifest};
 use crate::removal::remove_tree;
 
-/// Unit in which zeros become holes, in bytes.
+/// Size in bytes of the blocks that are checked for zeros. A block of zeros becomes a hole.
 const CHUNK: u64 = 64 << 10;
 
-/// Exclusive right to build one entry, held until dropped.
+/// The exclusive right to build one entry. It is held until this value is dropped.
 #[derive(Debug)]
 pub struct Building {
     pub(crate) entry: PathBuf,
@@ -25,12 +26,13 @@ pub struct Building {
 }
 
 impl Building {
-    /// Removes the entry, which proved `damaged`. Does nothing if another process has replaced it.
+    /// Removes the entry, which turned out to be `damaged`. Does nothing if another process has already
+    /// replaced it.
     pub fn discard(&self, damaged: &Entry) -> Result<(), FileError> {
         if damaged.is_current() { self.remove() } else { Ok(()) }
     }
 
-    /// Removes the entry, if it exists.
+    /// Removes the entry if it exists.
     pub(crate) fn remove(&self) -> Result<(), FileError> {
         let staging = self.staging();
         match fs::rename(&self.entry, &staging) {
@@ -40,16 +42,16 @@ impl Building {
         remove_tree(&staging)
     }
 
-    /// Publishes the directory tree `from` as the entry, with the description `about`. Leaves out the files at the top
-    /// that `without` names.
+    /// Publishes the directory tree `from` as the entry, with the description `about`. Skips the top-level
+    /// files listed in `without`.
     ///
-    /// Long runs of zeros become holes. All files are durable before the rename, so the entry is either complete or
-    /// absent, even after a crash. A failed publication leaves no entry.
+    /// Long runs of zeros become holes. All files are flushed to disk before the rename, so even after a
+    /// crash the entry is either complete or absent. A failed publication leaves no entry behind.
     pub fn publish(self, from: &Path, without: &[&str], about: &str) -> Result<Entry, CacheError> {
         self.publish_staged(about, |staging| stage(from, without, staging))
     }
 
-    /// Publishes the files that `stage` writes into the staging directory.
+    /// Publishes the files that `stage` writes to the staging directory.
     pub(crate) fn publish_staged<E: From<CacheError>>(
         &self,
         about: &str,
@@ -80,11 +82,11 @@ impl Building {
         fs::write(&path, manifest.to_text()).attempt("write", &path)?;
         let root = File::open(staging).attempt("open", staging)?;
         sys::sync_filesystem(&root).attempt("sync", staging)?;
-        // Locked before the rename, so that no process can evict the entry before its first use.
+        // Lock the manifest before the rename, so that no process can evict the entry before its first use.
         let file = File::open(&path).attempt("open", &path)?;
         let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
         let in_use = in_use.ok_or(io::ErrorKind::NotFound).attempt("lock", &path)?;
-        // An existing entry is damaged, or the caller wants to replace it.
+        // If there is an entry already, it is damaged or the caller wants to replace it.
         remove_tree(&self.entry)?;
         fs::rename(staging, &self.entry).attempt("publish", &self.entry)?;
         Ok(Entry::new(self.entry.clone(), manifest, in_use))
@@ -97,7 +99,8 @@ impl Building {
 
 impl Drop for Building {
     fn drop(&mut self) {
-        // The lock is still held. A process that waits for this file notices that its name is gone and opens a new one.
+        // The lock is still held here. A process that waits for this lock file will notice that its name is
+        // gone, and will open a new file.
         if let Err(error) = fs::remove_file(&self.lock) {
             tracing::debug!(%error, path = %self.lock.display(), "could not remove a lock");
         }
@@ -115,8 +118,8 @@ fn stage(from: &Path, without: &[&str], staging: &Path) -> Result<Manifest, Cach
     Ok(manifest)
 }
 
-/// Creates the data directory and all directories of `manifest` in `staging`, and returns the former. Fails, naming
-/// `entry`, if the file system has no room for the files.
+/// Creates the data directory in `staging`, with all directories in `manifest`, and returns the data
+/// directory. Returns an error that names `entry` if the file system has no room for the files.
 pub(crate) fn make_directories(
     manifest: &Manifest,
     staging: &Path,
@@ -136,17 +139,17 @@ pub(crate) fn make_directories(
     Ok(data)
 }
 
-/// Directory of the tree to publish.
+/// A directory in the tree that is being published.
 struct Source<'a> {
-    /// Open directory. A user who can write in it cannot redirect us to another one.
+    /// The open directory. A user who can write to it can't redirect us to a different directory.
     folder: &'a Directory,
-    /// Path for error messages.
+    /// The path, for error messages.
     path: &'a Path,
-    /// Path below the top; empty for the top.
+    /// The path relative to the top, or an empty string for the top itself.
     relative: &'a str,
 }
 
-/// Copies the content of a directory to `to` and adds it to the manifest.
+/// Copies the contents of a directory to `to`, and adds them to the manifest.
 fn add_folder(
     from: &Source<'_>,
     without: &[&str],
@@ -187,7 +190,8 @@ fn add_folder(
     Ok(())
 }
 
-/// Copies the bytes of `source`, whose path is `from`, in one pass that also computes the digest. Zeros become holes.
+/// Copies the bytes of `source`, whose path is `from`, and computes the digest in the same pass. Zeros become
+/// holes.
 pub(crate) fn take_in(
     source: &mut impl Read,
     from: &Path,

@@ -1,5 +1,5 @@
-//! Download of an entry from an untrusted store. The signed description comes first, then the files in any order. Each
-//! file is compared with its digest before the entry is published.
+//! Downloads an entry from a store that isn't trusted. The signed description arrives first, followed by the
+//! files in any order. Each file is compared with its digest before the entry is published.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -14,23 +14,23 @@ use crate::manifest::{self, Manifest};
 use crate::publish::{self, Building};
 use crate::signing::{Signed, SigningKey, TrustedKey};
 
-/// Signed texts of an entry, without its files.
+/// The signed texts of an entry, without the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// Head: the fingerprint and the digests of manifest and description.
+    /// The head: the fingerprint, and the digests of the manifest and the description.
     pub head: String,
-    /// Signature of the head.
+    /// The signature of the head.
     pub signature: String,
-    /// Manifest.
+    /// The manifest.
     pub manifest: String,
-    /// Builder's description.
+    /// The builder's description.
     pub about: String,
 }
 
-/// File of an entry.
+/// A file in an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileDescription {
-    /// Path below the data directory.
+    /// Path relative to the data directory.
     pub path: String,
     /// Size in bytes.
     pub size: u64,
@@ -58,14 +58,14 @@ impl Entry {
         Ok(Description { head: text, signature, manifest, about })
     }
 
-    /// Returns the files in the manifest's order.
+    /// Returns the files in the order of the manifest.
     #[must_use]
     pub fn contents(&self) -> Vec<FileDescription> {
         self.manifest().files.iter().map(FileDescription::of).collect()
     }
 }
 
-/// Head with the signature of a trusted key.
+/// A head that was signed with a trusted key.
 #[derive(Debug)]
 pub struct TrustedHead {
     head: Head,
@@ -73,10 +73,11 @@ pub struct TrustedHead {
 }
 
 impl TrustedHead {
-    /// Checks the signature of a head for the entry `fingerprint`.
+    /// Checks that a trusted key has signed a head for the entry `fingerprint`.
     ///
     /// # Errors
-    /// The reason for distrust, such as "it is signed with key 0123, which is not trusted".
+    /// Returns the reason why the head can't be trusted, e.g. "it is signed with key 0123, which is not
+    /// trusted".
     pub fn verify(
         fingerprint: &str,
         (head, signature): (&str, &str),
@@ -86,16 +87,16 @@ impl TrustedHead {
         Ok(Self { head, signed })
     }
 
-    /// Returns the signer and the time of the signature.
+    /// Returns the signer of the entry and the time of the signature.
     #[must_use]
     pub fn signed(&self) -> &Signed {
         &self.signed
     }
 
-    /// Returns the entry if the head covers these two texts.
+    /// Returns the entry if the head's digests match these two texts.
     ///
     /// # Errors
-    /// The name of the text that differs, or the damage in it.
+    /// Returns an error that names the text that differs, or that describes the damage in it.
     pub fn describes(self, manifest: &str, about: String) -> Result<Announced, String> {
         if let Some(name) = self.head.differs(manifest, &about) {
             return Err(format!("its {name} is not the one that was signed"));
@@ -108,7 +109,7 @@ impl TrustedHead {
     }
 }
 
-/// Entry with a signed manifest whose files are still to be downloaded.
+/// An entry with a signed manifest, whose files have yet to be downloaded.
 #[derive(Debug)]
 pub struct Announced {
     manifest: Manifest,
@@ -116,7 +117,7 @@ pub struct Announced {
 }
 
 impl Announced {
-    /// Returns the size of all files in bytes, including holes.
+    /// Returns the total size of all files in bytes, including holes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.manifest.bytes()
@@ -128,24 +129,24 @@ impl Announced {
         &self.about
     }
 
-    /// Returns the files in the manifest's order.
+    /// Returns the files in the order of the manifest.
     #[must_use]
     pub fn files(&self) -> Vec<FileDescription> {
         self.manifest.files.iter().map(FileDescription::of).collect()
     }
 }
 
-/// Files of an entry during a download.
+/// The files of an entry that is being downloaded.
 #[derive(Debug)]
 pub struct Receiving<'a> {
     announced: &'a Announced,
     data: PathBuf,
-    /// Whether each file is complete and matches its digest.
+    /// For each file, whether it is complete and matches its digest.
     complete: Vec<AtomicBool>,
 }
 
 impl<'a> Receiving<'a> {
-    /// Creates all files, each as one hole of its size.
+    /// Creates all files with their final sizes. At first, each file is one hole.
     fn begin(announced: &'a Announced, staging: &Path) -> Result<Self, CacheError> {
         let data = publish::make_directories(&announced.manifest, staging, staging)?;
         for file in &announced.manifest.files {
@@ -157,10 +158,10 @@ impl<'a> Receiving<'a> {
         Ok(Self { announced, data, complete })
     }
 
-    /// Writes `bytes` at `offset` of file `number`. Skips zeros, because the new file reads as zeros already.
+    /// Writes `bytes` at `offset` in file `number`. Skips zeros, because a new file already reads as zeros.
     ///
     /// # Panics
-    /// There is no file `number`.
+    /// Panics if there is no file `number`.
     pub fn write(&self, number: usize, offset: u64, bytes: &[u8]) -> Result<(), CacheError> {
         let path = self.path(number);
         let unfit = || CacheError::Unfit { path: path.clone(), what: DIFFERENT };
@@ -175,13 +176,13 @@ impl<'a> Receiving<'a> {
         Ok(file.write_all_at(bytes, offset).attempt("write", &path)?)
     }
 
-    /// Compares file `number`, after all writes to it, with its digest.
+    /// Compares file `number` with its digest. Must be called after all writes to the file.
     ///
     /// # Panics
-    /// There is no file `number`.
+    /// Panics if there is no file `number`.
     ///
     /// # Errors
-    /// [`CacheError::Unfit`] if the file differs.
+    /// Returns [`CacheError::Unfit`] if the file differs from its digest.
     pub fn finish(&self, number: usize) -> Result<(), CacheError> {
         let (path, said) = (self.path(number), &self.announced.manifest.files[number]);
         let file = fs::File::open(&path).attempt("open", &path)?;
@@ -198,7 +199,7 @@ impl<'a> Receiving<'a> {
         self.data.join(&self.announced.manifest.files[number].path)
     }
 
-    /// Returns the manifest of the received files. Fails if a file has not been finished.
+    /// Returns the manifest of the received files. Returns an error if any file has not been finished.
     fn into_manifest(self) -> Result<Manifest, CacheError> {
         let said = &self.announced.manifest;
         let mut found = Manifest { directories: said.directories.clone(), files: Vec::new() };
@@ -215,12 +216,12 @@ impl<'a> Receiving<'a> {
     }
 }
 
-/// Text of the error for a file that differs from its manifest line.
+/// Error text for a file that differs from its line in the manifest.
 const DIFFERENT: &str = "it is not as its manifest says";
 
 impl Building {
-    /// Publishes an entry whose files `fill` downloads. `fill` must call [`Receiving::finish`] for each of them. A
-    /// failure leaves no files, and the caller may try again.
+    /// Publishes an entry whose files `fill` downloads. `fill` must call [`Receiving::finish`] for each file.
+    /// A failure leaves no files behind, and the caller can try again.
     pub fn receive<E: From<CacheError>>(
         &self,
         announced: &Announced,

@@ -1,4 +1,5 @@
-//! Fast removal of many files on all cores, within a time limit.
+//! Removes many files quickly, on all cores and within a time limit. Without this, a test run would have to
+//! wait for its server's files to be removed.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,8 +13,8 @@ use sys::{Directory, FileKind};
 
 use crate::attempt::{Attempt, FileError};
 
-/// Removal in progress of the files in each subdirectory of a directory. It only speeds up the later removal of the
-/// whole tree, so its failures do not matter.
+/// A removal in progress of the files in each subdirectory of a directory. It only speeds up the removal of
+/// the whole tree, which comes later, so its errors can be ignored.
 ///
 /// The threads leave one core to the caller. Dropping the value stops the threads and waits for them.
 #[derive(Debug)]
@@ -25,14 +26,14 @@ pub struct Removing {
 #[derive(Debug, Default)]
 struct Job {
     folders: Vec<Directory>,
-    /// Index of the directory, and the file's name in it.
+    /// Index of the directory, and the name of the file inside it.
     files: Vec<(usize, OsString)>,
     next: AtomicUsize,
     stop: AtomicBool,
 }
 
 impl Removing {
-    /// Starts removing the files in each subdirectory of `root`/`name`. Follows no link below `root`.
+    /// Starts to remove the files in each subdirectory of `root`/`name`. Doesn't follow links below `root`.
     #[must_use]
     pub fn begin(root: &Path, name: &str) -> Self {
         let job = Arc::new(Job::list(root, name).unwrap_or_default());
@@ -40,14 +41,14 @@ impl Removing {
         let threads = (0..cores.saturating_sub(1).clamp(1, 4))
             .filter_map(|_| {
                 let job = Arc::clone(&job);
-                // `finish` removes as well, so a missing thread only costs time.
+                // `finish` also removes files, so a thread that fails to start only costs time.
                 std::thread::Builder::new().spawn(move || job.work(None)).ok()
             })
             .collect();
         Self { job, threads }
     }
 
-    /// Removes along with the threads until all files are gone or `patience` has passed.
+    /// Helps the threads to remove files, until all files are gone or `patience` has passed.
     pub fn finish(self, patience: Duration) {
         self.job.work(Some(Instant::now() + patience));
     }
@@ -78,7 +79,7 @@ impl Job {
             places.extend(files.enumerate().map(|(place, (name, _))| (place, job.folders.len(), name)));
             job.folders.push(folder);
         }
-        // Files of different directories alternate, because removals in one directory wait for its lock.
+        // Alternate between directories, because removals in the same directory wait for one lock.
         places.sort_unstable_by_key(|(place, folder, _)| (*place, *folder));
         job.files = places.into_iter().map(|(_, folder, name)| (folder, name)).collect();
         Ok(job)
@@ -98,10 +99,11 @@ impl Job {
     }
 }
 
-/// Removes a directory tree. A tree that does not exist, or that another process removes meanwhile, is no error.
+/// Removes a directory tree. It is not an error if the tree doesn't exist, or if another process removes it
+/// in the meantime.
 pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    // The `.` follows a link in the parent's path. Links inside the tree are not followed.
+    // The `.` follows a link in the path of the parent directory. Links inside the tree are not followed.
     match Directory::open(&folder.join(".")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.and_then(|folder| folder.remove_tree(name)).attempt("remove", path),

@@ -1,4 +1,4 @@
-//! Atomic replacement of a file: a reader sees the old text or the new one, never a part.
+//! Replaces a file atomically. A reader sees either the old text or the new one, never a partial file.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::attempt::{Attempt, FileError};
 
-/// Writes `text` to a file with a random name and renames it to `path`.
+/// Writes `text` to a file with a random name, and renames that file to `path`.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), FileError> {
     let staging = path.with_added_extension(random_name()?);
     let written = fs::write(&staging, text).attempt("write", &staging);
@@ -25,7 +25,7 @@ pub(crate) fn random_name() -> Result<String, FileError> {
     Ok(format!("{:08x}", u32::from_ne_bytes(bytes)))
 }
 
-/// Ignores errors that come from a read-only cache.
+/// Ignores errors that are due to a read-only cache.
 pub(crate) fn unless_read_only(tried: Result<(), FileError>) -> Result<(), FileError> {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match tried {

@@ -1,4 +1,6 @@
-//! Run directories: one for each server, private, locked by its processes, and swept afterwards.
+//! Run directories, which contain everything that a server needs while it runs. Each server has its own
+//! private directory. The server's processes lock it, so that a sweep can tell when it is abandoned and
+//! remove it.
 //!
 //! ```text
 //! pgfresh-UID/1a2b3c4d/   ours: no other user can write here
@@ -22,36 +24,36 @@ use crate::removal::remove_tree;
 use crate::replace::random_name;
 use crate::{Account, PersistentData, Place, place, private};
 
-/// Longest path of a run directory, in bytes. A socket's path may have 107 bytes, of which `/socket` and a name of 14
-/// bytes come behind this one. Source: unix(7).
+/// Maximum length of a run directory's path, in bytes. The path of a socket is limited to 107 bytes, and it
+/// ends with `/socket` and a name of up to 14 bytes. Source: unix(7).
 const LONGEST: usize = 107 - "/socket".len() - 14;
 
-/// Directory of the server's files.
+/// The directory with the server's files.
 const DATA: &str = "data";
-/// Directory of the server's socket.
+/// The directory with the server's socket.
 const SOCKET: &str = "socket";
 
-/// Lock file of the owner.
+/// The owner's lock file.
 const OWNER_LOCK: &str = "owner.lock";
-/// Lock file of the server's processes.
+/// The lock file of the server's processes.
 const SERVER_LOCK: &str = "server.lock";
-/// Lock file of other processes that work for the owner.
+/// The lock file of other processes that work for the owner.
 const HELPER_LOCK: &str = "helper.lock";
 
-/// Timeout for processes of an earlier server in the same directory to end.
+/// How long to wait for the processes of an earlier server in the same directory to end.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
-/// Link to persistent data.
+/// A link to the persistent data.
 const PERSISTENT: &str = "persistent";
 
-/// Prefix of the name of a directory that people want to inspect.
+/// Name prefix of a directory that pgfresh keeps for the user to inspect.
 const KEPT: &str = "kept-";
-/// Extension of the name of a directory during its removal.
+/// Name extension of a directory that is being removed.
 const DEAD: &str = "dead";
 
-/// Directory of one server, held by its owner.
+/// The directory of a single server, locked by its owner.
 ///
-/// Dropping it releases the lock. The guard or the next sweep then removes the directory.
+/// Dropping this value releases the lock. The guard, or else the next sweep, then removes the directory.
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,
@@ -63,8 +65,8 @@ pub struct RunDirectory {
 impl RunDirectory {
     /// Creates and locks a new directory in `place`, for a server that runs as `account`.
     ///
-    /// Calls `announce` with the path before anything exists there, so that a guard can clean up whenever we die.
-    /// Returns the result of the call for the final path.
+    /// Calls `announce` with the path before anything exists at that path, so that a guard can clean up
+    /// whenever we die. Returns the value that `announce` returned for the final path.
     pub fn create<T>(
         place: &Place,
         account: &Account,
@@ -76,7 +78,8 @@ impl RunDirectory {
             let announced = announce(&path)?;
             private::ensure(&root, private::passable())?;
             match DirBuilder::new().mode(0o700).create(&path) {
-                // A sweep removed the empty root between the two steps, or another process chose this name.
+                // A sweep has removed the empty root between the two calls, or another process has chosen
+                // this name.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) =>
                 {
@@ -94,7 +97,7 @@ impl RunDirectory {
                     run.shorten_address()?;
                     return Ok((run, announced));
                 }
-                // A sweep took the new directory before the lock, and will remove it.
+                // A sweep locked the new directory before we did, and will remove it.
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
@@ -105,8 +108,8 @@ impl RunDirectory {
         }
     }
 
-    /// Creates a short link to the directory if a socket's path in it would be too long or has a comma, which libpq takes for a
-    /// separator of hosts.
+    /// Creates a short link to the directory if the path is unsuitable for a socket. The path can be too
+    /// long, or it can contain a comma. libpq treats a comma as a separator between hosts.
     fn shorten_address(&mut self) -> Result<(), FileError> {
         let path = self.path.as_os_str();
         if path.len() <= LONGEST && !path.as_encoded_bytes().contains(&b',') {
@@ -117,7 +120,7 @@ impl RunDirectory {
         loop {
             private::ensure(&root, private::passable())?;
             match symlink(&self.path, &short) {
-                // A sweep removed the empty root between the two steps.
+                // A sweep has removed the empty root between the two calls.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 made => {
                     made.attempt("create", &short)?;
@@ -134,13 +137,13 @@ impl RunDirectory {
         &self.path
     }
 
-    /// Returns a path of the directory that is short enough for a socket in it.
+    /// Returns a path to the directory that is short enough for a socket inside it.
     #[must_use]
     pub fn address(&self) -> &Path {
         &self.address
     }
 
-    /// Returns the path of the socket's directory, short enough for a socket in it.
+    /// Returns the path of the socket's directory. It is short enough for a socket inside it.
     #[must_use]
     pub fn socket_directory(&self) -> PathBuf {
         self.address.join(SOCKET)
@@ -152,13 +155,14 @@ impl RunDirectory {
         self.persistent.as_ref().map_or_else(|| self.path.join(DATA), PersistentData::data)
     }
 
-    /// Returns the path of the data directory of the run directory at `path`, for processes that do not own it.
+    /// Returns the path of the data directory inside the run directory at `path`. This is for processes that
+    /// don't own the run directory.
     #[must_use]
     pub fn data_at(path: &Path) -> PathBuf {
         fs::read_link(path.join(PERSISTENT)).unwrap_or_else(|_| path.join(DATA))
     }
 
-    /// Makes the server use persistent data, which outlive the run directory.
+    /// Makes the server use persistent data, which stay when the run directory is removed.
     pub fn use_persistent(&mut self, data: PersistentData) -> Result<(), FileError> {
         let link = self.path.join(PERSISTENT);
         symlink(data.data(), &link).attempt("create", &link)?;
@@ -172,13 +176,13 @@ impl RunDirectory {
         self.persistent.as_ref()
     }
 
-    /// Returns the lock of the persistent data for the server's processes to inherit. It keeps other owners away until
-    /// the last process has ended. `None` without persistent data.
+    /// Returns the lock of the persistent data, so that the server's processes can inherit it. It keeps other
+    /// owners out until the last of these processes has ended. Returns `None` if the data aren't persistent.
     pub fn data_lock(&self) -> Result<Option<OwnedFd>, FileError> {
         self.persistent.as_ref().map(PersistentData::lock).transpose()
     }
 
-    /// Creates an empty data directory for `account`, if there is none.
+    /// Creates an empty data directory for `account` if it doesn't exist yet.
     pub fn create_data(&self, account: &Account) -> Result<(), FileError> {
         if self.data().is_dir() { Ok(()) } else { self.create_directory(DATA, account) }
     }
@@ -191,8 +195,8 @@ impl RunDirectory {
         account.give(&directory).attempt("change the owner of", &path)
     }
 
-    /// Writes a file of the data directory anew and gives it to `account`. An existing file or link is removed first,
-    /// so that no link is followed.
+    /// Writes a new file in the data directory and makes `account` its owner. An existing file or link is
+    /// removed first, so that no link is followed.
     pub fn rewrite(&self, name: &str, text: &str, account: &Account) -> Result<(), FileError> {
         let path = self.data().join(name);
         let data = Directory::open(&self.data()).attempt("open", &self.data())?;
@@ -208,7 +212,7 @@ impl RunDirectory {
         self.path.join("log")
     }
 
-    /// Renames the directory so that no sweep removes it and people can inspect it. Returns its new path.
+    /// Renames the directory so that sweeps leave it alone and the user can inspect it. Returns the new path.
     pub fn keep(&self) -> Result<PathBuf, FileError> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let kept = self.path.with_file_name(format!("{KEPT}{name}"));
@@ -216,27 +220,28 @@ impl RunDirectory {
         Ok(kept)
     }
 
-    /// Releases the owner's lock and the persistent data. Any process may then remove the directory.
+    /// Releases the owner's lock and the persistent data. After this call, any process can remove the
+    /// directory.
     pub fn let_go(&mut self) {
         self.owner = None;
         self.persistent = None;
     }
 
-    /// Returns the path of the server's lock.
+    /// Returns the path of the server's lock file.
     #[must_use]
     pub fn server_lock_path(&self) -> PathBuf {
         self.path.join(SERVER_LOCK)
     }
 
-    /// Acquires the server's lock for its processes to inherit. The caller must release it once they have. Waits up to
-    /// 10 seconds for an earlier server.
+    /// Acquires the server's lock, so that its processes can inherit it. The caller must release the lock
+    /// once they have inherited it. Waits up to 10 seconds for an earlier server to end.
     pub fn server_lock(&self) -> Result<Lock, FileError> {
         let path = self.server_lock_path();
         let lock = Lock::take_within(&path, LOCK_TIMEOUT).attempt("lock", &path)?;
         lock.ok_or(io::ErrorKind::TimedOut).attempt("lock", &path)
     }
 
-    /// Acquires a shared lock for the other processes that work for the owner, which they inherit.
+    /// Acquires a shared lock, which the other processes that work for the owner inherit.
     pub fn helper_lock(&self) -> Result<Lock, FileError> {
         let path = self.path.join(HELPER_LOCK);
         let file =
@@ -245,7 +250,8 @@ impl RunDirectory {
         shared.ok_or(io::ErrorKind::WouldBlock).attempt("lock", &path)
     }
 
-    /// Opens the file `name` for appending and gives it to `account`. Creates it if it does not exist.
+    /// Opens the file `name` for appending, and makes `account` its owner. Creates the file if it doesn't
+    /// exist.
     pub fn create_file(&self, name: &str, account: &Account) -> Result<File, FileError> {
         let path = self.path.join(name);
         let file =
@@ -255,13 +261,13 @@ impl RunDirectory {
     }
 }
 
-/// Returns the directory in `place` that holds our user's run directories.
+/// Returns the directory in `place` that contains our user's run directories.
 fn run_root(place: &Path) -> PathBuf {
     place.join(format!("pgfresh-{}", sys::user()))
 }
 
-/// Returns all directories that may hold our run directories. `disk` is that of [`Place::choose`]; `named` is the
-/// user's own place.
+/// Returns all directories that can contain our run directories. `disk` is the argument of [`Place::choose`]
+/// with the same name, and `named` is the place that the user has chosen.
 #[must_use]
 pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
     let mut roots: Vec<_> =
@@ -271,8 +277,8 @@ pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
     roots
 }
 
-/// Run directory without an owner, locked by us. End the processes that hold [`Abandoned::locks`], then
-/// [`Abandoned::remove`] it.
+/// A run directory without an owner, locked by us. The caller must first end the processes that hold
+/// [`Abandoned::locks`], and can then [`Abandoned::remove`] it.
 #[derive(Debug)]
 pub struct Abandoned {
     path: PathBuf,
@@ -287,7 +293,7 @@ impl Abandoned {
             let path = entry.path();
             let kind = entry.file_type().attempt("examine", &path)?;
             if kind.is_symlink() {
-                // The link is a short name whose directory is gone.
+                // This is a short link whose directory is gone.
                 if !path.exists()
                     && let Err(error) = fs::remove_file(&path)
                 {
@@ -301,18 +307,18 @@ impl Abandoned {
         Ok(found)
     }
 
-    /// Locks the directory at `path`. `None` if it does not exist or has an owner.
+    /// Locks the directory at `path`. Returns `None` if it doesn't exist or has an owner.
     pub fn at(path: &Path) -> Result<Option<Self>, FileError> {
         Self::of(path, Lock::try_take)
     }
 
-    /// Waits until the directory at `path` has no owner, and locks it. `None` if it does not exist.
+    /// Waits until the directory at `path` has no owner, and locks it. Returns `None` if it doesn't exist.
     pub fn after_its_owner(path: &Path) -> Result<Option<Self>, FileError> {
         Self::of(path, |lock| Lock::take(lock).map(Some))
     }
 
     fn of(path: &Path, take: impl Fn(&Path) -> io::Result<Option<Lock>>) -> Result<Option<Self>, FileError> {
-        // An earlier removal may have died after its rename.
+        // The process that was removing the directory might have died after the rename.
         let dead = path.with_extension(DEAD);
         for path in [path, &dead] {
             let lock = path.join(OWNER_LOCK);
@@ -322,7 +328,7 @@ impl Abandoned {
                 Err(error) => return Err(error).attempt("lock", &lock),
             }
         }
-        // The owner may have died when only the root existed.
+        // The owner might have died when only the root existed.
         path.parent().into_iter().for_each(remove_if_empty);
         Ok(None)
     }
@@ -333,16 +339,18 @@ impl Abandoned {
         &self.path
     }
 
-    /// Returns the paths of the helpers' and the server's lock. A locked file means that a process is alive.
+    /// Returns the paths of the helpers' lock and the server's lock. If a file is locked, at least one such
+    /// process is alive.
     #[must_use]
     pub fn locks(&self) -> [PathBuf; 2] {
         [HELPER_LOCK, SERVER_LOCK].map(|name| self.path.join(name))
     }
 
-    /// Removes the directory, its short name, and the parent if it is empty then.
+    /// Removes the directory and its short link. Also removes the parent if it is empty afterwards.
     pub fn remove(self) -> Result<(), FileError> {
         let (Some(root), Some(name)) = (self.path.parent(), self.path.file_stem()) else { return Ok(()) };
-        // After the rename, a process that chooses this name or waits for its lock gets a new directory.
+        // After the rename, a process that chooses this name or waits for its lock will create a new
+        // directory.
         let dead = self.path.with_extension(DEAD);
         match fs::rename(&self.path, &dead) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -360,7 +368,7 @@ impl Abandoned {
     }
 }
 
-/// Removes the directories that [`RunDirectory::keep`] left in `root`. Returns their paths.
+/// Removes the directories that [`RunDirectory::keep`] has left in `root`. Returns their paths.
 pub fn remove_kept(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut removed = Vec::new();
     for entry in entries(root)? {
@@ -383,7 +391,7 @@ fn remove_if_empty(folder: &Path) {
     }
 }
 
-/// Lists `root`. The list is empty if `root` does not exist or a sweep has just removed it.
+/// Lists `root`. The list is empty if `root` doesn't exist or if a sweep has just removed it.
 fn entries(root: &Path) -> Result<Vec<fs::DirEntry>, FileError> {
     if !private::ensure_existing(root)? {
         return Ok(Vec::new());
@@ -394,7 +402,8 @@ fn entries(root: &Path) -> Result<Vec<fs::DirEntry>, FileError> {
     }
 }
 
-/// Whether the name is that of a run directory: eight hex digits, possibly with the extension of a removal.
+/// Whether this is the name of a run directory: eight hex digits, possibly followed by the extension for
+/// removals.
 fn is_run_name(path: &Path) -> bool {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let extension = path.extension();

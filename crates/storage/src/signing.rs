@@ -1,7 +1,9 @@
-//! Keys and signatures in the format of minisign, which can create and check them as well.
+//! Keys and signatures for templates. They use the format of minisign, so users can also create and check
+//! them with that tool.
 //!
-//! Secret keys have no password, because they are meant for a CI system's secrets. Errors and `Debug` never show a
-//! secret. Source: jedisct1.github.io/minisign, sections "Signature format" and "Secret key format".
+//! Secret keys have no password, because they are meant to be stored as secrets in a CI system. Errors and
+//! `Debug` output never show a secret. Source: jedisct1.github.io/minisign, sections "Signature format" and
+//! "Secret key format".
 
 use std::fmt;
 use std::io;
@@ -14,18 +16,18 @@ use blake2::{Blake2b, Blake2b512, Digest};
 use ed25519_dalek::Signer;
 use minisign_verify::{PublicKey, Signature};
 
-/// First line of a signature. The signature does not cover it, so pgfresh accepts no other text.
+/// The first line of a signature. The signature doesn't cover this line, so pgfresh accepts no other text.
 const COMMENT: &str = "untrusted comment: signature of a pgfresh template";
-/// First bytes of a public or secret key.
+/// The first bytes of a public or secret key.
 const ED25519: [u8; 2] = *b"Ed";
-/// First bytes of a signature of a digest.
+/// The first bytes of a signature over a digest.
 const PREHASHED: [u8; 2] = *b"ED";
-/// Next bytes of a secret key without a password and with a `BLAKE2b` checksum.
+/// The next bytes of a secret key that has no password but a `BLAKE2b` checksum.
 const PLAIN: [u8; 4] = [0, 0, b'B', b'2'];
-/// Offsets in a secret key: parameters of the password, key id, key pair, checksum, end.
+/// Offsets in a secret key: password parameters, key id, key pair, checksum, end.
 const PARTS: [usize; 5] = [6, 54, 62, 126, 158];
 
-/// Public key whose signatures are trusted.
+/// A public key whose signatures are trusted.
 #[derive(Clone)]
 pub struct TrustedKey {
     id: [u8; 8],
@@ -37,7 +39,7 @@ impl FromStr for TrustedKey {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // The user may pass the secret key by mistake, so the error does not show the text.
+        // The user might have passed the secret key by mistake, so the error must not show the text.
         let expected =
             || "expected a public key such as \"RWQ…\", as \"pgfresh template keygen\" prints it".to_owned();
         let base64 = text.trim();
@@ -51,7 +53,7 @@ impl FromStr for TrustedKey {
 }
 
 impl TrustedKey {
-    /// Returns the content of a minisign public key file.
+    /// Returns the contents of a minisign public key file.
     #[must_use]
     pub fn to_text(&self) -> String {
         format!("untrusted comment: minisign public key {}\n{self}\n", name(self.id))
@@ -76,28 +78,28 @@ impl fmt::Debug for TrustedKey {
     }
 }
 
-/// Signer of an entry and time of the signature.
+/// The signer of an entry and the time of the signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed {
-    /// Key id in minisign's notation.
+    /// The key id in minisign's notation.
     pub key: String,
-    /// Seconds since 1970.
+    /// The time of the signature, in seconds since 1970.
     pub time: u64,
 }
 
-/// Secret key.
+/// A secret key.
 pub struct SigningKey {
     id: [u8; 8],
     key: ed25519_dalek::SigningKey,
 }
 
-/// Reasons why a text is not a usable secret key.
+/// Reasons why a text can't be used as a secret key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The text is not a secret key, or is truncated.
+    /// The text is not a secret key, or it was truncated.
     #[error("it is no secret key")]
     Foreign,
-    /// The key has a password. pgfresh does not ask for one.
+    /// The key has a password, which pgfresh doesn't ask for.
     #[error("it has a password")]
     Locked,
 }
@@ -123,7 +125,8 @@ impl SigningKey {
         Ok(Self { id, key: ed25519_dalek::SigningKey::from_bytes(&seed) })
     }
 
-    /// Parses the file that [`Self::to_text`] or minisign wrote, or its last line alone.
+    /// Parses a file written by [`Self::to_text`] or by minisign. The last line of such a file is also
+    /// accepted.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let line = text.trim().lines().next_back().unwrap_or_default();
         let bytes = BASE64_STANDARD.decode(line.trim()).map_err(|_| KeyError::Foreign)?;
@@ -138,14 +141,14 @@ impl SigningKey {
         let id: [u8; 8] = bytes[number..key].try_into().map_err(foreign)?;
         let pair: [u8; 64] = bytes[key..sum].try_into().map_err(foreign)?;
         let pair = ed25519_dalek::SigningKey::from_keypair_bytes(&pair).map_err(|_| KeyError::Foreign)?;
-        // minisign writes zeros instead of a checksum if the key has no password.
+        // If the key has no password, minisign writes zeros in place of a checksum.
         if bytes[sum..] != [0; 32] && bytes[sum..] != checksum(id, &pair) {
             return Err(KeyError::Foreign);
         }
         Ok(Self { id, key: pair })
     }
 
-    /// Returns the content of a minisign secret key file. It includes the secret.
+    /// Returns the contents of a minisign secret key file, including the secret.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut bytes = ED25519.to_vec();
@@ -161,7 +164,7 @@ impl SigningKey {
     /// Returns the public key.
     ///
     /// # Panics
-    /// Never, because the encoded key always parses.
+    /// Never panics, because the encoded key can always be parsed.
     #[must_use]
     pub fn public(&self) -> TrustedKey {
         let public = self.key.verifying_key();
@@ -169,7 +172,7 @@ impl SigningKey {
         BASE64_STANDARD.encode(bytes).parse().expect("a public key of a pair is one")
     }
 
-    /// Signs `data` and the one-line `comment`, and returns the content of a minisign signature file.
+    /// Signs `data` and the one-line `comment`. Returns the contents of a minisign signature file.
     #[must_use]
     pub fn sign(&self, data: &[u8], comment: &str) -> String {
         let signature = self.key.sign(&Blake2b512::digest(data)).to_bytes();
@@ -196,7 +199,8 @@ fn name(id: [u8; 8]) -> String {
     format!("{:016X}", u64::from_le_bytes(id))
 }
 
-/// Returns the id of the trusted key that has signed `data`, or the reason for distrust.
+/// Returns the id of the trusted key that has signed `data`, or the reason why the signature can't be
+/// trusted.
 pub fn signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<String, String> {
     let wrong = || "its signature is damaged".to_owned();
     let parsed = Signature::decode(signature).ok().filter(|_| is_as_written(signature)).ok_or_else(wrong)?;
@@ -213,8 +217,8 @@ pub fn signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<St
     Err("its signature is not that of what is there".to_owned())
 }
 
-/// Whether the text has exactly the form that pgfresh writes. This also rejects changes to the bytes that the signature
-/// does not cover.
+/// Whether the text has exactly the format that pgfresh writes. This check also rejects changes to bytes that
+/// the signature doesn't cover.
 fn is_as_written(text: &str) -> bool {
     let lines: Vec<_> = text.split('\n').collect();
     let decodes = |line: &str| BASE64_STANDARD.decode(line).is_ok();
@@ -261,8 +265,8 @@ mod tests {
         assert_eq!(SigningKey::parse("").unwrap_err(), KeyError::Foreign);
     }
 
-    /// Output of minisign 0.11 for `minisign -G -W` and `minisign -S -W -m data -t "a comment"`, where `data` holds one
-    /// line "data".
+    /// The output of minisign 0.11 for `minisign -G -W` and `minisign -S -W -m data -t "a comment"`. The file
+    /// `data` consists of the line "data".
     const SECRET: &str = "RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAHJGPq2Ah4AUm984IyQ4oVwd6rjsj\
         ZcjzOoAQu74sddG4qzK1ReUGSf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUHAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
     const PUBLIC: &str = "RWQckY+rYCHgBf+cnBSdpzrjFIT8C78UlFKQgLrvPpXVWp+fAnCNohUH";

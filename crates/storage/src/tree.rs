@@ -1,4 +1,4 @@
-//! Directory tree of an entry, with all directories held open.
+//! Keeps all directories of an entry open, so that opening a file is fast and can't be redirected by a link.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,22 +11,23 @@ use crate::attempt::{Attempt, FileError};
 use crate::error::CopyError;
 use crate::manifest::Manifest;
 
-/// Directory tree whose directories are all held open. Opening a file neither walks the path from the root nor follows
-/// a link.
+/// A directory tree whose directories are all open. A file can be opened without walking the path from the
+/// root, and without following any link.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) root: PathBuf,
-    /// Open directories in the order of [`Manifest::directories`]; the root is the last one.
+    /// Open directories in the order of [`Manifest::directories`]. The last one is the root.
     pub(crate) directories: Vec<Directory>,
 }
 
 impl Tree {
-    /// Opens the directories of `manifest` below `top`, whose path is `root`.
+    /// Opens the directories in `manifest` below `top`, whose path is `root`.
     pub(crate) fn open(root: &Path, top: Directory, manifest: &Manifest) -> Result<Self, CopyError> {
         Self::walk(root, top, manifest, |parent, name, path| reach(parent.directory(name), path))
     }
 
-    /// Creates the directory `root` and the directories of `manifest` in it, all owned by `account`.
+    /// Creates the directory `root`, with the directories in `manifest` inside it. All of them are owned by
+    /// `account`.
     pub(crate) fn make(root: &Path, manifest: &Manifest, account: &Account) -> Result<Self, CopyError> {
         let make = |parent: &Directory, name: &OsStr, path: &Path| -> Result<Directory, FileError> {
             let directory = parent.create_directory(name).attempt("create", path)?;
@@ -39,7 +40,8 @@ impl Tree {
         Self::walk(root, top, manifest, |parent, name, path| Ok(make(parent, name, path)?))
     }
 
-    /// Visits the directories from the top down. Calls `step` with the open parent, the name and the path of each.
+    /// Visits the directories from the top down. For each one, calls `step` with the open parent directory,
+    /// the name and the path.
     fn walk(
         root: &Path,
         top: Directory,
@@ -63,7 +65,8 @@ impl Tree {
     }
 }
 
-/// Adds the path to an error of opening it. A missing file or one of another kind means that the entry is damaged.
+/// Adds the path to an error that occurred while opening it. If the file is missing or isn't a regular file
+/// or directory as expected, the entry is damaged.
 pub(crate) fn reach<T>(opened: io::Result<T>, path: &Path) -> Result<T, CopyError> {
     let damaged = |what| Err(CopyError::Damaged { path: path.to_owned(), what });
     match opened {

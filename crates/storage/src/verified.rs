@@ -1,10 +1,12 @@
-//! Time of the last comparison of an entry with its manifest. It spares most copies a comparison of all bytes.
+//! Remembers when an entry was last compared with its manifest. Thanks to this record, most copies don't have
+//! to read and compare all bytes of the entry.
 //!
 //! ```text
 //! CACHE/images/FINGERPRINT/verified: BOOT NANOSECONDS
 //! ```
-//! A copy compares a file again if its ctime is later than the note. No process can set a ctime back, unlike the
-//! modification time. After a boot the note no longer counts, because a disk may lose bits over time.
+//! If a file's ctime is later than this record, a copy compares the file again. Unlike the modification time,
+//! a ctime can't be set back by any process. The record is only valid until the next boot, because a disk can
+//! lose bits over time.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -13,22 +15,23 @@ use std::time::{Duration, SystemTime};
 
 use crate::replace::replace;
 
-/// Time subtracted from the start of a comparison, because the file system's clock is coarse and may differ from ours.
+/// How much earlier than the start of a comparison the recorded time is. The file system's clock is coarse,
+/// and it can differ from ours.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// Note about one entry, as read when a copy begins.
+/// The `verified` record of one entry, as it was at the start of a copy.
 #[derive(Debug)]
 pub(crate) struct Verified {
     note: PathBuf,
     boot: String,
-    /// Files with an earlier ctime were compared; in ns since 1970.
+    /// Files with an earlier ctime have been compared. In nanoseconds since 1970.
     before: i64,
-    /// Time for the next note.
+    /// The time to write into the next record.
     begun: i64,
 }
 
 impl Verified {
-    /// Reads the note of the entry at `directory`.
+    /// Reads the record of the entry at `directory`.
     pub(crate) fn of(directory: &Path) -> Self {
         let note = directory.join("verified");
         let boot = sys::boot_id();
@@ -42,13 +45,13 @@ impl Verified {
         Self { note, boot, before, begun }
     }
 
-    /// Whether the file with metadata `meta` was compared since its last change.
+    /// Whether the file with the metadata `meta` has been compared since its last change.
     pub(crate) fn covers(&self, meta: &Metadata) -> bool {
         let changed = meta.ctime().saturating_mul(1_000_000_000).saturating_add(meta.ctime_nsec());
         changed < self.before
     }
 
-    /// Records that all files match their digests. If this fails, the next copy compares them again.
+    /// Records that all files match their digests. If this fails, the next copy compares the files again.
     pub(crate) fn renew(&self) {
         if let Err(error) = replace(&self.note, &format!("{} {}\n", self.boot, self.begun)) {
             tracing::debug!(%error, "could not note that a template is undamaged");

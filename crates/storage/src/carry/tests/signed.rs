@@ -1,10 +1,10 @@
-//! Signed entries, and changes to them between export and import.
+//! Tests for signed entries that are changed between export and import.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use super::*;
 
-/// Signed entry on its way between two caches.
+/// A signed entry in transit between two caches.
 struct Journey {
     directory: tempfile::TempDir,
     key: SigningKey,
@@ -25,7 +25,8 @@ impl Journey {
         [self.key.public()]
     }
 
-    /// Imports the entry into a new cache with those trusted keys, and checks that the cache has all of it or nothing.
+    /// Imports the entry into a new cache with the given trusted keys. Checks that the cache then contains
+    /// either the whole entry or nothing.
     fn arrive(&self, trusted: &[TrustedKey]) -> Result<(), CacheError> {
         let root = tempfile::tempdir_in(self.directory.path()).unwrap();
         let there = Cache::locate(Some(root.path())).unwrap();
@@ -56,7 +57,7 @@ impl Journey {
         assert!(error.contains(words), "{error}");
     }
 
-    /// Changes a file and its manifest line, without a new signature.
+    /// Changes a file and its line in the manifest, but leaves the signature as it was.
     fn forge(&self) {
         fs::write(self.folder.join("data/top"), "archive_command = 'anything'").unwrap();
         let path = self.folder.join("manifest");
@@ -79,7 +80,7 @@ fn trusted_keys_make_import_refuse_forged_entry() {
     journey.arrive(&journey.trusted()).unwrap();
     journey.forge();
     journey.refused("manifest\": it is not the one that was signed");
-    // Without trusted keys, a consistent manifest is enough.
+    // A consistent manifest is sufficient if there are no trusted keys.
     let there = Cache::locate(Some(&journey.directory.path().join("there"))).unwrap();
     assert!(there.import(&journey.folder, &[], &AtomicBool::new(false)).unwrap());
 }
@@ -97,7 +98,7 @@ fn unsigned_or_foreign_signed_entry_is_refused() {
     let other = SigningKey::generate().unwrap();
     sign(&journey.folder, &other, &AtomicBool::new(false)).unwrap();
     journey.refused("which is not trusted");
-    // Another key with the same id is still another key.
+    // A different key with an identical id is still a different key.
     let mut words = other.public().to_string();
     words.replace_range(3..13, &journey.key.public().to_string()[3..13]);
     if let Ok(alike) = words.parse() {
@@ -122,7 +123,7 @@ fn keys_rotate() {
 #[test]
 fn signature_is_invalid_for_another_template() {
     let journey = Journey::begin();
-    // An attacker may serve an old signed entry under a newer fingerprint.
+    // An attacker could serve an old signed entry under a newer fingerprint.
     let renamed = journey.folder.with_file_name("def");
     fs::rename(&journey.folder, &renamed).unwrap();
     let error = verify(&renamed, &journey.trusted(), &AtomicBool::new(false)).unwrap_err().to_string();
@@ -159,7 +160,7 @@ fn import_refuses_odd_modes_and_normalises_others() {
         set(mode);
         journey.refused("its mode is not that of a data file");
     }
-    // Transports may leave files with these modes.
+    // A transport tool can leave files with any of these modes.
     for mode in [0o600, 0o640, 0o644, 0o666] {
         set(mode);
         let there = Cache::locate(Some(&journey.directory.path().join(format!("there-{mode}")))).unwrap();
@@ -174,7 +175,7 @@ fn signing_refuses_data_that_differs_from_manifest() {
     let journey = Journey::begin();
     fs::write(journey.folder.join("data/top"), "x").unwrap();
     assert!(sign(&journey.folder, &journey.key, &AtomicBool::new(false)).is_err());
-    // Signing replaces a link in the place of a signature and does not follow it.
+    // If there is a link in place of the signature, signing replaces the link instead of following it.
     let journey = Journey::begin();
     let outside = journey.directory.path().join("outside");
     fs::write(&outside, "precious").unwrap();
