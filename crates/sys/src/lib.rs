@@ -1,9 +1,10 @@
-//! Safe wrappers for operating system calls that the standard library lacks: advisory locks, directory handles,
-//! reflinks, process handles, memory limits, System V segments, owners of loopback connections, user namespaces, and
-//! the disks below a path.
+//! Safe wrappers for operating system calls that the standard library lacks. Examples are advisory locks,
+//! directory handles, reflinks, process handles, memory limits, System V segments, user namespaces, and the
+//! disks below a path.
 //!
-//! No other crate may contain `unsafe` or depend on the operating system. Each system has one folder behind the same
-//! interface. This crate knows nothing of PostgreSQL.
+//! This is the only crate that can contain `unsafe` or depend on the operating system. There is one folder
+//! for each operating system, and all of them provide the same interface. This crate knows nothing about
+//! PostgreSQL.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(

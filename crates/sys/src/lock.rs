@@ -1,4 +1,5 @@
-//! Advisory locks on files. pgfresh accepts no other evidence that a process is alive.
+//! Advisory locks on files. A held lock proves that its process is alive, and pgfresh accepts no other
+//! evidence for that. For example, a pid in a file could belong to a different process by now.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,14 +12,17 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// `flock(2)` on an existing file, exclusive or shared. It is held until every copy of its descriptor is closed.
+/// An exclusive or shared `flock(2)` on an existing file. The lock is held until all copies of its descriptor
+/// are closed.
 ///
-/// The descriptor is close-on-exec. A child that must keep the lock after us inherits it through [`crate::inherit`].
+/// The descriptor is close-on-exec. A child that must keep the lock after we have ended inherits it through
+/// [`crate::inherit`].
 #[derive(Debug)]
 pub struct Lock(File);
 
 impl Lock {
-    /// Acquires the exclusive lock on `path`, creating the file. `None` if another process holds it.
+    /// Acquires the exclusive lock on `path`, and creates the file if necessary. Returns `None` if another
+    /// process holds the lock.
     pub fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let file = open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -28,9 +32,10 @@ impl Lock {
         }
     }
 
-    /// Acquires the exclusive lock on `path`, creating the file. Blocks while another process holds it.
+    /// Acquires the exclusive lock on `path`, and creates the file if necessary. Blocks while another process
+    /// holds the lock.
     ///
-    /// The kernel wakes us when the holder releases the lock or dies, so there is no polling.
+    /// There is no polling. The kernel wakes us when the holder releases the lock or dies.
     pub fn take(path: &Path) -> io::Result<Self> {
         loop {
             let file = open(path)?;
@@ -41,20 +46,21 @@ impl Lock {
         }
     }
 
-    /// Like [`Self::take`], but `None` if another process still holds the lock after `patience`.
+    /// Like [`Self::take`], but returns `None` if another process still holds the lock after `patience`.
     pub fn take_within(path: &Path, patience: Duration) -> io::Result<Option<Self>> {
         if let Some(lock) = Self::try_take(path)? {
             return Ok(Some(lock));
         }
         let (sender, receiver) = channel();
         let path = path.to_owned();
-        // A thread that acquires the lock after the timeout drops it at once, because the receiver is gone.
+        // If the thread acquires the lock after the timeout, it drops it immediately, because the receiver is
+        // gone.
         thread::Builder::new().spawn(move || sender.send(Self::take(&path)))?;
         receiver.recv_timeout(patience).ok().transpose()
     }
 
-    /// Shares the lock on `file`, which was opened at `path`. `None` if a process holds it exclusively or has removed
-    /// the file.
+    /// Acquires a shared lock on `file`, which was opened at `path`. Returns `None` if another process holds
+    /// the lock exclusively or has removed the file.
     pub fn share(file: File, path: &Path) -> io::Result<Option<Self>> {
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) if is_still_at(&file, path) => Ok(Some(Self(file))),
@@ -63,7 +69,7 @@ impl Lock {
         }
     }
 
-    /// Whether a process holds the lock on `path` now. False if the file does not exist.
+    /// Whether any process currently holds the lock on `path`. Returns false if the file doesn't exist.
     pub fn is_held(path: &Path) -> io::Result<bool> {
         match File::open(path) {
             Ok(file) => match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -76,13 +82,13 @@ impl Lock {
         }
     }
 
-    /// Whether the locked file is the one at `path`.
+    /// Whether the file at `path` is the one that is locked.
     #[must_use]
     pub fn is_at(&self, path: &Path) -> bool {
         is_still_at(&self.0, path)
     }
 
-    /// Duplicates the descriptor for [`crate::inherit`]. The duplicate keeps the lock.
+    /// Duplicates the descriptor for [`crate::inherit`]. The duplicate also keeps the lock.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         self.0.as_fd().try_clone_to_owned()
     }
@@ -92,8 +98,8 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// The previous holder may have removed the file while we waited, and a lock on a file without a name excludes no
-/// process.
+/// Whether `file` is still at `path`. The previous holder could have removed the file while we were waiting.
+/// A lock on a file without a name doesn't exclude any process.
 fn is_still_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), std::fs::metadata(path)) {
         (Ok(ours), Ok(named)) => ours.dev() == named.dev() && ours.ino() == named.ino(),

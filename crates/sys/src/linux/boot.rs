@@ -1,8 +1,9 @@
-//! Identity of the current boot.
+//! Identifies the current boot, so that pgfresh can tell whether a record is from before a reboot.
 
 use std::fs;
 
-/// Returns a random id that changes with each boot; empty if the kernel has none. Source: random(4).
+/// Returns a random id that changes with each boot. Returns an empty string if the kernel doesn't provide
+/// one. Source: random(4).
 #[must_use]
 pub fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Open directories, whose files are opened without following links.
+//! Directory handles, which open files without following links. They protect pgfresh from users who replace a
+//! file with a link.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -10,19 +11,20 @@ use std::path::{Component, Path};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-/// Depth to which `remove_tree` recurses. It moves deeper directories up first.
+/// Maximum depth to which `remove_tree` recurses. It moves deeper directories to the top first.
 const DEEP: usize = 64;
-/// Attempts to remove a directory into which a process still writes.
+/// Maximum number of attempts to remove a directory that another process is still writing to.
 const TIMES: usize = 1000;
 
-/// Open directory.
+/// An open directory.
 ///
-/// Its methods take single names and never follow a symbolic link, so that a user who can write in the directory cannot
-/// redirect us. A name that is a link, or of an unexpected kind, is an error.
+/// Methods take a single name and never follow a symbolic link. This way, a user who can write to the
+/// directory can't redirect us. Methods return an error if the name is a link or refers to an unexpected kind
+/// of file.
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
 
-/// Kind of a directory entry.
+/// The kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -47,8 +49,8 @@ impl From<FileType> for FileKind {
 }
 
 impl Directory {
-    /// Opens the directory at `path`. Links in the directories above it are followed, but `path` itself must not be a
-    /// link.
+    /// Opens the directory at `path`. Links in the parent directories are followed, but `path` itself must
+    /// not be a link.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(rustix::fs::open(path, Self::flags(), Mode::empty())?))
     }
@@ -57,12 +59,12 @@ impl Directory {
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
     }
 
-    /// Sets the mode, regardless of the umask.
+    /// Sets the directory's mode, regardless of the umask.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         Ok(rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode))?)
     }
 
-    /// Returns the owner's uid.
+    /// Returns the uid of the directory's owner.
     pub fn owner(&self) -> io::Result<u32> {
         Ok(fstat(&self.0)?.st_uid)
     }
@@ -79,14 +81,14 @@ impl Directory {
         self.directory(name)
     }
 
-    /// Returns the kind of the entry `name` without opening it.
+    /// Returns the kind of the entry `name`, without opening it.
     pub fn kind(&self, name: impl AsRef<OsStr>) -> io::Result<FileKind> {
         let stat = statat(&self.0, single(name.as_ref())?, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileType::from_raw_mode(stat.st_mode).into())
     }
 
-    /// Opens the regular file `name` for reading. Does not block on a FIFO, and does not acquire a controlling
-    /// terminal.
+    /// Opens the regular file `name` for reading. If it is a FIFO or a terminal, opening it neither blocks
+    /// nor acquires a controlling terminal.
     pub fn file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = openat(&self.0, single(name.as_ref())?, flags, Mode::empty())?;
@@ -96,7 +98,7 @@ impl Directory {
         }
     }
 
-    /// Returns at most the first `most` bytes of the regular file `name`.
+    /// Returns the contents of the regular file `name`, up to `most` bytes.
     pub fn read(&self, name: impl AsRef<OsStr>, most: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.file(name)?.take(most).read_to_end(&mut bytes)?;
@@ -131,14 +133,15 @@ impl Directory {
         Ok(found)
     }
 
-    /// Removes the entry `name` unless it is a directory. A missing entry is no error.
+    /// Removes the entry `name` unless it is a directory. It is not an error if the entry doesn't exist.
     pub fn remove_file(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         gone(unlinkat(&self.0, single(name.as_ref())?, AtFlags::empty()))
     }
 
-    /// Removes the entry `name`, recursively if it is a directory. A missing entry is no error.
+    /// Removes the entry `name`, including its contents if it is a directory. It is not an error if the entry
+    /// doesn't exist.
     ///
-    /// Changes the modes of our own directories where they deny access. The depth of the tree is unlimited.
+    /// If the modes of our own directories deny access, they are changed. The tree can have any depth.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         let name = single(name.as_ref())?;
         for _ in 0..TIMES {
@@ -149,7 +152,8 @@ impl Directory {
                 Ok(folder) => folder.empty(&folder, 0)?,
             }
             match unlinkat(&self.0, name, AtFlags::REMOVEDIR) {
-                // A deep directory was moved here, or another process has written here meanwhile.
+                // A deep directory was moved here, or another process has written to the directory in the
+                // meantime.
                 Err(Errno::NOTEMPTY) => {}
                 other => return gone(other),
             }
@@ -157,13 +161,13 @@ impl Directory {
         Err(io::Error::other("another process still writes in it"))
     }
 
-    /// Removes all entries. Moves directories below depth [`DEEP`] into `top` instead.
+    /// Removes all entries, except that directories below depth [`DEEP`] are moved to `top`.
     fn empty(&self, top: &Self, depth: usize) -> io::Result<()> {
         for (name, kind) in self.entries()? {
             if kind != FileKind::Directory {
                 match unlinkat(&self.0, &name, AtFlags::empty()) {
-                    // Another process has just replaced the file by a directory, so the next pass of the caller handles
-                    // it.
+                    // Another process has just replaced the file with a directory. The caller's next pass
+                    // handles it.
                     Err(Errno::ISDIR) => {}
                     other => gone(other)?,
                 }
@@ -186,7 +190,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Moves the directory `name` into `top` under a free name.
+    /// Moves the directory `name` into `top`, under a name that isn't in use.
     fn move_up(&self, name: &OsStr, top: &Self) -> io::Result<()> {
         for number in 0..TIMES {
             let free = format!("deep-{number}");
@@ -198,7 +202,8 @@ impl Directory {
         Err(io::Error::other("its tree is too deep to be removed"))
     }
 
-    /// Opens a subdirectory for the removal of its content, after adding the owner's permissions if they are missing.
+    /// Opens a subdirectory so that its contents can be removed. Adds the owner's permissions first if they
+    /// are missing.
     fn enter(&self, name: &OsStr) -> Result<Self, Errno> {
         let folder = match openat(&self.0, name, Self::flags(), Mode::empty()) {
             Err(Errno::ACCESS) => {
@@ -223,14 +228,15 @@ impl AsFd for Directory {
     }
 }
 
-/// Whether the error means that the path does not exist, or is a link, or has a file in place of a directory.
+/// Whether the error means that the path doesn't exist. This includes links, and files in place of
+/// directories.
 #[must_use]
 pub fn is_absent(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-/// Treats a missing file as removed.
+/// Treats a missing file as already removed.
 fn gone(result: Result<(), Errno>) -> io::Result<()> {
     match result {
         Err(Errno::NOENT) => Ok(()),

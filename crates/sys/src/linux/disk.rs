@@ -1,40 +1,41 @@
-//! Disks below a mount, found through partitions, device mappers, RAID arrays and loop devices.
+//! Finds the disks below a mount, because a measurement means little without the disk that it was made on.
+//! The search looks through partitions, device mappers, RAID arrays and loop devices.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::mount::{Mount, Roots};
 
-/// Limit for the depth of stacked devices. No real stack is that deep.
+/// Maximum depth of stacked devices. No real stack is this deep.
 const DEEPEST: usize = 16;
 
-/// Layers from a mount down to the storage of its bytes.
+/// The layers from a mount down to the storage that contains its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stack {
-    /// Layers from the top, such as `"overlay"`, `"partition sda1"`, `"LVM vg-root"`.
+    /// The layers from top to bottom, e.g. `"overlay"`, `"partition sda1"`, `"LVM vg-root"`.
     pub layers: Vec<String>,
-    /// Storage at the bottom.
+    /// The storage at the bottom of the stack.
     pub bottom: Bottom,
 }
 
-/// Storage at the bottom of a [`Stack`].
+/// The storage at the bottom of a [`Stack`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bottom {
-    /// These disks, each once; at least one.
+    /// One or more disks, each listed once.
     Disks(Vec<Disk>),
-    /// Memory of this machine.
+    /// The memory of this machine.
     Memory,
-    /// File system on another machine or on the host of this one, with its type and source.
+    /// A file system on a different machine or on this machine's host, with its type and source.
     Network(String),
-    /// Unknown storage, with the reason.
+    /// Unknown storage, and why it is unknown.
     Unknown(String),
 }
 
-/// Block device that is not a partition, mapping or image of another visible one. `None` means that the kernel does not
-/// report the value. Source: Linux, Documentation/ABI/stable/sysfs-block.
+/// A block device that isn't a partition, mapping or image of another visible device. Fields are `None` if
+/// the kernel doesn't report the value. Source: Linux, Documentation/ABI/stable/sysfs-block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Disk {
-    /// Name in `/dev`, such as `nvme0n1`.
+    /// Name in `/dev`, e.g. `nvme0n1`.
     pub name: String,
     /// Vendor and model.
     pub model: Option<String>,
@@ -42,28 +43,29 @@ pub struct Disk {
     pub firmware: Option<String>,
     /// Size in bytes.
     pub bytes: Option<u64>,
-    /// Whether the device reports that it rotates. Virtual disks often do.
+    /// Whether the device reports that it is a rotating disk. Virtual disks often report this.
     pub rotational: Option<bool>,
-    /// I/O scheduler in use.
+    /// The I/O scheduler in use.
     pub scheduler: Option<String>,
-    /// Number of commands that the device accepts at once.
+    /// Maximum number of commands that the device accepts at once.
     pub queue_depth: Option<u32>,
-    /// Number of requests that the kernel queues.
+    /// Maximum number of requests that the kernel queues.
     pub requests: Option<u32>,
-    /// Kernel's view of the write cache: `write back` (the kernel sends flushes) or `write through`.
+    /// The write cache mode that the kernel assumes. With `write back` the kernel sends flushes, and with
+    /// `write through` it doesn't.
     pub write_cache: Option<String>,
-    /// Cache mode that a SCSI drive itself reports. If an administrator has overridden it, `write_cache` differs and
-    /// the kernel sends no flushes.
+    /// The cache mode that a SCSI drive itself reports. It differs from `write_cache` if an administrator has
+    /// overridden the mode, in which case the kernel sends no flushes.
     pub drive_cache: Option<String>,
     /// Whether the device supports writes with forced unit access.
     pub fua: Option<bool>,
-    /// Logical and physical sector size, in bytes.
+    /// Logical and physical sector sizes, in bytes.
     pub sectors: Option<(u32, u32)>,
-    /// Directory of the device in sysfs.
+    /// The device's directory in sysfs.
     pub folder: PathBuf,
 }
 
-/// State of the descent from a mount.
+/// The state of the search down from a mount.
 struct Walk<'a> {
     roots: &'a Roots,
     layers: Vec<String>,
@@ -85,7 +87,7 @@ impl Stack {
 }
 
 impl Walk<'_> {
-    /// Descends from `mount`. Returns a bottom that is not a disk; adds disks to [`Self::disks`].
+    /// Descends from `mount`. Disks are added to [`Self::disks`]. A bottom that isn't a disk is returned.
     fn mount(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
         if depth > DEEPEST {
             return Some(Bottom::Unknown("devices are stacked too deep to follow".to_owned()));
@@ -110,9 +112,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Descends from an overlay to the file system of its upper directory. A container cannot see that directory,
-    /// because its path is one of the host's. The engine mounts files such as /etc/hosts into the container, and they
-    /// usually lie on the same file system.
+    /// Descends from an overlay to the file system of its upper directory. A container can't see that
+    /// directory, because its path is one on the host. However, the container engine mounts files such as
+    /// /etc/hosts into the container, and these are usually on the same file system.
     fn overlay(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
         self.layers.push(mount.kind.clone());
         let outside = |found: &Mount| found.kind != mount.kind;
@@ -172,7 +174,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Descends from the block device with the sysfs directory `folder`.
+    /// Descends from the block device whose sysfs directory is `folder`.
     fn folder(&mut self, folder: &Path, depth: usize) -> Option<Bottom> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if depth > DEEPEST {
@@ -203,7 +205,8 @@ impl Walk<'_> {
     }
 }
 
-/// Describes a device that lies on others. Source of the prefixes: lvm2, cryptsetup, multipath-tools and kpartx.
+/// Describes a device that is built on top of other devices. Source of the prefixes: lvm2, cryptsetup,
+/// multipath-tools and kpartx.
 fn mapping(folder: &Path, name: &str, members: usize) -> String {
     if let Some(level) = text(&folder.join("md/level")) {
         return format!("RAID {name} ({level}, {members} members)");
@@ -228,7 +231,7 @@ impl Disk {
         let device = folder.join("device");
         let told = |file: &str| text(&device.join(file)).filter(|text| !text.is_empty());
         let model = match (told("vendor"), told("model")) {
-            // "ATA" is not a vendor, and virtio reports a number.
+            // "ATA" is not a vendor name, and virtio reports a number.
             (Some(vendor), Some(model)) if vendor != "ATA" && !vendor.starts_with("0x") => {
                 Some(format!("{vendor} {model}"))
             }
@@ -260,8 +263,8 @@ impl Disk {
         }
     }
 
-    /// Returns the number of flushes that the kernel has sent and the device has completed since the boot. Source:
-    /// Linux, Documentation/admin-guide/iostats.rst, field 16, since 5.5.
+    /// Returns the number of flushes that the device has completed since the boot, on request of the kernel.
+    /// Source: Linux, Documentation/admin-guide/iostats.rst, field 16, since 5.5.
     #[must_use]
     pub fn flushes(&self, roots: &Roots) -> Option<u64> {
         let table = fs::read_to_string(roots.procfs.join("diskstats")).ok()?;
@@ -269,7 +272,8 @@ impl Disk {
         line.split_whitespace().nth(18)?.parse().ok()
     }
 
-    /// Returns the limit on writes per second for this process's control group. `None` if there is no limit.
+    /// Returns the limit on write operations per second for this process's control group, or `None` if there
+    /// is no limit.
     ///
     /// Source: Linux, Documentation/admin-guide/cgroup-v2.rst (`io.max`) and cgroup-v1/blkio-controller.rst.
     #[must_use]
@@ -297,12 +301,12 @@ impl Disk {
     }
 }
 
-/// Reads a file and trims it. `None` if it cannot be read.
+/// Reads a file and trims its text. Returns `None` if the file can't be read.
 pub(crate) fn text(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// Returns the sorted paths of a directory's entries; empty if the directory cannot be read.
+/// Returns the paths of a directory's entries, sorted. Returns an empty list if the directory can't be read.
 pub(crate) fn children(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
@@ -317,7 +321,7 @@ mod tests {
     use super::super::readings::Sensors;
     use super::*;
 
-    /// Fake machine: copies of sysfs and procfs in a temporary directory.
+    /// A fake machine, which consists of copies of sysfs and procfs in a temporary directory.
     struct Machine {
         root: tempfile::TempDir,
         roots: Roots,
@@ -343,7 +347,7 @@ mod tests {
             symlink(target, path).unwrap();
         }
 
-        /// Creates the block device with the sysfs directory `sys/devices/PATH`.
+        /// Creates a block device whose sysfs directory is `sys/devices/PATH`.
         fn block(&self, path: &str, number: &str, files: &[(&str, &str)]) {
             let folder = self.root.path().join("sys/devices").join(path);
             let name = folder.file_name().unwrap().to_str().unwrap();
@@ -362,7 +366,8 @@ mod tests {
             );
         }
 
-        /// Returns the stack below a root mount of this device and kind. `more` are further lines of mountinfo.
+        /// Returns the stack below a root mount with this device and file system type. `more` contains
+        /// additional lines for mountinfo.
         fn below(&self, device: &str, kind: &str, source: &str, options: &str, more: &str) -> Stack {
             let line = format!("30 1 {device} / / rw - {kind} {source} {options}\n{more}");
             self.put("proc/self/mountinfo", &line);
@@ -461,7 +466,7 @@ mod tests {
         let more = format!("31 1 254:0 / {} rw - ext4 /dev/vda rw", machine.root.path().display());
         let stack = machine.below("7:0", "ext4", "/dev/loop0", "rw", &more);
         assert_eq!((stack.layers.len(), names(&stack)), (1, vec!["vda"]));
-        // The backing file lies on the loop device's own mount.
+        // The backing file is on the mount of the loop device itself.
         let stack = machine.below("7:0", "ext4", "/dev/loop0", "rw", "");
         assert!(matches!(stack.bottom, Bottom::Unknown(_)), "{stack:?}");
     }

@@ -1,12 +1,14 @@
-//! Polling for resources that a dying process releases, because the kernel sends no notification.
+//! Waits for a dying process to release its resources. The kernel sends no notification for this, so the wait
+//! has to poll.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Timeout for a killed process to disappear on a busy machine, and interval between checks.
+/// How long to wait for a killed process to disappear on a busy machine, and how long to pause between
+/// checks.
 const DYING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
 
-/// Polls `condition` until it holds. Returns false after the timeout for a dying process.
+/// Polls `condition` until it holds. Returns false if it doesn't hold before the timeout.
 pub(crate) fn wait_until(mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
     let (patience, pause) = DYING;
     let end = Instant::now() + patience;

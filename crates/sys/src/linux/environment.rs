@@ -1,19 +1,20 @@
-//! Environment variables that children must not inherit.
+//! Removes environment variables that child processes must not inherit, e.g. secrets.
 
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 
-/// Returns a variable and removes it from our environment, so that children do not inherit it.
+/// Returns an environment variable and removes it from our environment, so that child processes don't inherit
+/// it.
 ///
-/// Call it at the start of `main`. The variable stays if other threads run or if `/proc` is not readable. Our user and
-/// root can still see the initial environment in `/proc`.
+/// Call this at the start of `main`. The variable is not removed if other threads are running or if `/proc`
+/// can't be read. Our own user and root can still read the initial environment in `/proc`.
 #[must_use]
 pub fn take_variable(name: &str) -> Option<OsString> {
     let value = env::var_os(name)?;
     let alone = fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
     if alone {
-        // SAFETY: no other thread exists that could read or write the environment at the same time.
+        // SAFETY: no other thread exists that could read or modify the environment at the same time.
         #[allow(unsafe_code)]
         unsafe {
             env::remove_var(name);

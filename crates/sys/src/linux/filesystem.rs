@@ -1,11 +1,11 @@
-//! Kind and free space of a file system.
+//! The kind and the free space of a file system.
 
 use std::io;
 use std::path::Path;
 
-/// `f_type` of tmpfs. Source: statfs(2).
+/// The `f_type` of tmpfs. Source: statfs(2).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
-/// `f_type` of ramfs, which has no size limit.
+/// The `f_type` of ramfs, which has no size limit.
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
 /// Whether a file system keeps its files in memory.
@@ -17,21 +17,21 @@ pub enum FilesystemKind {
     Disk,
 }
 
-/// File system as `statfs(2)` describes it.
+/// A file system, as described by `statfs(2)`.
 #[derive(Debug, Clone, Copy)]
 pub struct Filesystem {
     /// Memory or disk.
     pub kind: FilesystemKind,
-    /// Size in bytes; `u64::MAX` for a tmpfs without a size limit.
+    /// Size in bytes, or `u64::MAX` for a tmpfs without a size limit.
     pub total: u64,
-    /// Bytes that an unprivileged process may still write; `u64::MAX` without a size limit.
+    /// Number of bytes that an unprivileged process can still write, or `u64::MAX` without a size limit.
     pub free: u64,
-    /// Number of files that may still be made; `u64::MAX` without a bound.
+    /// Number of files that can still be created, or `u64::MAX` without a limit.
     pub free_files: u64,
 }
 
 impl Filesystem {
-    /// Returns the file system of `path`.
+    /// Returns the file system that contains `path`.
     pub fn of(path: &Path) -> io::Result<Self> {
         let stat = rustix::fs::statfs(path)?;
         let magic = u64::try_from(stat.f_type).unwrap_or(0) & 0xffff_ffff;

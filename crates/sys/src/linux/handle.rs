@@ -1,4 +1,5 @@
-//! Process handles: waiting for the end of a process, and signals.
+//! Process handles, which can wait for a process to end and send signals to it. Unlike a pid, a handle never
+//! refers to the wrong process.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +15,8 @@ use rustix::process::{
 use super::poll::wait_readable;
 use super::watched::Watched;
 
-/// Handle of a process. It becomes readable when the process ends, and never refers to another process with a reused pid.
+/// A handle to a process. It becomes readable when the process ends. It never refers to a different process
+/// that reuses the pid.
 #[derive(Debug)]
 pub struct ProcessHandle {
     pid: Pid,
@@ -23,9 +25,9 @@ pub struct ProcessHandle {
 
 #[derive(Debug)]
 enum Kind {
-    /// The kernel's own handle.
+    /// The kernel's own process handle.
     Pidfd(OwnedFd),
-    /// A substitute, where those are refused.
+    /// A substitute for systems where the kernel's process handles aren't available.
     Watched(Watched),
 }
 
@@ -35,7 +37,8 @@ impl ProcessHandle {
         Self::of_pid(Pid::from_child(child))
     }
 
-    /// Opens a handle for the process that has the pid `number` now. `None` if there is none.
+    /// Opens a handle for the process that currently has the pid `number`. Returns `None` if there is no such
+    /// process.
     #[must_use]
     pub fn of_number(number: u32) -> Option<Self> {
         let pid = i32::try_from(number).ok().and_then(Pid::from_raw)?;
@@ -61,12 +64,12 @@ impl ProcessHandle {
                 sent => Ok(sent?),
             },
             Kind::Watched(watched) if watched.has_ended() => Err(Errno::SRCH.into()),
-            // We have looked just now: the number is still its own.
+            // The check above has just succeeded, so the pid still belongs to this process.
             Kind::Watched(_) => Ok(kill_process(self.pid, signal)?),
         }
     }
 
-    /// Returns the exit status of a child without reaping it. `None` if it still runs.
+    /// Returns the exit status of a child without reaping it. Returns `None` if the child is still running.
     pub fn exit_status(&self) -> io::Result<Option<ExitStatus>> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let ended = waitid(WaitId::Pid(self.pid), look)?;
@@ -76,15 +79,16 @@ impl ProcessHandle {
         }))
     }
 
-    /// Kills the process. A process that has ended already is no error.
+    /// Kills the process. It is not an error if the process has already ended.
     #[expect(clippy::let_underscore_must_use, reason = "one that has ended already is no error")]
     pub fn kill(&self) {
         let _ = self.signal(Signal::KILL);
     }
 }
 
-/// Whether an error says that the kernel has no process handles, or that a filter of system calls refuses them. A kernel with
-/// them never answers `EPERM` to `pidfd_open`. Source: the manual pages `pidfd_open` and `seccomp`.
+/// Whether an error means that the kernel has no process handles, or that a system call filter refuses them.
+/// A kernel that supports process handles never returns `EPERM` for `pidfd_open`. Source: the manual pages
+/// `pidfd_open` and `seccomp`.
 fn is_refused(error: Errno) -> bool {
     matches!(error, Errno::NOSYS | Errno::PERM)
 }
@@ -98,7 +102,7 @@ impl AsFd for ProcessHandle {
     }
 }
 
-/// Sends a signal to a child that has not been reaped, so that its pid cannot belong to another process.
+/// Sends a signal to a child that hasn't been reaped, so its pid can't belong to a different process.
 pub fn signal(child: &Child, signal: Signal) -> io::Result<()> {
     Ok(kill_process(Pid::from_child(child), signal)?)
 }

@@ -1,4 +1,4 @@
-//! Data and holes of sparse files. Source: lseek(2).
+//! Finds the data and the holes in sparse files. Source: lseek(2).
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// Returns the offset of the next data at or after `at`. `None` if only a hole follows.
+/// Returns the offset of the next data at or after `at`, or `None` if the rest of the file is a hole.
 pub fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     match seek(file, SeekFrom::Data(at)) {
         Ok(start) => Ok(Some(start)),
@@ -15,7 +15,8 @@ pub fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// Returns the offset of the next hole at or after `at`, or the end of the file.
+/// Returns the offset of the next hole at or after `at`. If there is no further hole, this is the end of the
+/// file.
 pub fn next_hole(file: &File, at: u64) -> io::Result<u64> {
     Ok(seek(file, SeekFrom::Hole(at))?)
 }

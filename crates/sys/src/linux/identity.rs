@@ -1,4 +1,4 @@
-//! Identity of this process.
+//! Identifies this process: its user, its group and its executable.
 
 use std::ffi::CStr;
 use std::path::Path;
@@ -15,14 +15,14 @@ pub fn group() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// Returns a path to our own executable that works even after its file was replaced or removed.
+/// Returns a path to our own executable. The path works even if the file has been replaced or removed.
 #[must_use]
 pub fn this_program() -> &'static Path {
     Path::new("/proc/self/exe")
 }
 
-/// Sets the process name that `ps` shows, truncated to 15 bytes. Without it, a start by [`this_program`] would show as
-/// "exe".
+/// Sets the process name that `ps` shows, truncated to 15 bytes. A process that was started through
+/// [`this_program`] would otherwise be called "exe".
 #[expect(clippy::let_underscore_must_use, reason = "a name that is not set is no reason to stop")]
 pub fn set_process_name(name: &CStr) {
     let _ = rustix::thread::set_name(name);

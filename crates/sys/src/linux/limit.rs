@@ -1,4 +1,4 @@
-//! Limits on open files, and advice for errors that come from a user's limits.
+//! Raises the limit on open files, and gives advice on errors that are due to a user's limits.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -8,29 +8,31 @@ use std::sync::OnceLock;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Limit before [`raise_files`]; empty until then.
+/// The limit before [`raise_files`]. Empty until that function is called.
 static USUAL: OnceLock<Rlimit> = OnceLock::new();
 
-/// Raises our limit of open files to the maximum, because many systems start with 1024. Ignores failures.
+/// Raises our limit on open files to the maximum, because on many systems it starts at 1024. Failures are
+/// ignored.
 #[expect(clippy::let_underscore_must_use, reason = "the call that needs more files fails then")]
 pub fn raise_files() {
     let usual = *USUAL.get_or_init(|| getrlimit(Resource::Nofile));
     let _ = setrlimit(Resource::Nofile, Rlimit { current: usual.maximum, ..usual });
 }
 
-/// Gives the child of `command` the original limit. Programs that use `select` fail with a higher one, and some
-/// programs close every possible descriptor.
+/// Restores the original limit in the child of `command`. With a higher limit, programs that use `select`
+/// fail, and some programs close every possible descriptor.
 #[allow(unsafe_code)]
 pub fn leave_usual_files(command: &mut Command) {
     let Some(usual) = USUAL.get().copied() else { return };
-    // SAFETY: setrlimit(2) is a system call without state in this process, and the closure does nothing else.
+    // SAFETY: setrlimit(2) is a system call without any state in this process, and the closure does nothing
+    // else.
     unsafe {
         command.pre_exec(move || setrlimit(Resource::Nofile, usual).map_err(Into::into));
     }
 }
 
-/// Returns advice for an error that comes from a limit on files, processes or threads. Do not use it for errors of
-/// calls with a timeout, because those have the same number.
+/// Returns advice for an error that is due to a limit on files, processes or threads. Don't call it for
+/// errors from calls with a timeout, because a timeout has the same error number.
 #[must_use]
 pub fn remedy(error: &io::Error) -> Option<&'static str> {
     match Errno::from_io_error(error)? {

@@ -1,4 +1,5 @@
-//! Description and load of the machine. `None` means that the kernel does not report the value. Source: proc(5).
+//! Describes the machine and its load, for example in benchmark reports. Functions return `None` if the
+//! kernel doesn't report the value. Source: proc(5).
 
 use std::fs;
 
@@ -16,14 +17,14 @@ pub fn host_name() -> Option<String> {
     first_line("/proc/sys/kernel/hostname")
 }
 
-/// Returns the load averages over 1, 5 and 15 minutes, separated by blanks.
+/// Returns the load averages over 1, 5 and 15 minutes, separated by spaces.
 #[must_use]
 pub fn load_average() -> Option<String> {
     Some(first_line("/proc/loadavg")?.split(' ').take(3).collect::<Vec<_>>().join(" "))
 }
 
-/// Returns the number of tasks that run or wait for a processor now. Source: proc(5), the fourth field of
-/// `/proc/loadavg`.
+/// Returns the number of tasks that are running or waiting for a processor. Source: proc(5), the fourth field
+/// of `/proc/loadavg`.
 #[must_use]
 pub fn runnable_tasks() -> Option<usize> {
     first_line("/proc/loadavg")?.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
@@ -37,13 +38,13 @@ pub fn processor() -> Option<String> {
     Some(model?.1.trim().to_owned())
 }
 
-/// Returns the size of the memory in bytes.
+/// Returns the total memory in bytes.
 #[must_use]
 pub fn total_memory() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal")
 }
 
-/// Returns the number of clock ticks per second, the unit of processor times in `/proc`.
+/// Returns the number of clock ticks per second. `/proc` reports processor times in clock ticks.
 #[must_use]
 pub fn clock_ticks() -> u64 {
     rustix::param::clock_ticks_per_second()

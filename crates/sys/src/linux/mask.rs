@@ -1,4 +1,4 @@
-//! File mode creation mask.
+//! Sets the file mode creation mask (umask) of this process and of its children.
 
 use std::fs::File;
 use std::io;
@@ -9,23 +9,24 @@ use std::sync::OnceLock;
 use rustix::fs::{Mode, fchmod};
 use rustix::process::umask;
 
-/// Mask before [`make_private`]; empty until then.
+/// The mask before [`make_private`]. Empty until that function is called.
 static USUAL: OnceLock<Mode> = OnceLock::new();
 
-/// Sets a mask that makes new files private. Code that creates files for other users must set their modes.
+/// Makes new files private by changing the mask. Code that creates files for other users must set their modes
+/// explicitly.
 pub fn make_private() {
     let before = umask(Mode::RWXG | Mode::RWXO);
     USUAL.get_or_init(|| before);
 }
 
-/// Gives the child of `command` the original mask.
+/// Restores the original mask in the child of `command`.
 pub fn leave_usual_mask(command: &mut Command) {
     if let Some(usual) = USUAL.get().copied() {
         set_mask(command, usual);
     }
 }
 
-/// Gives the child of `command` a mask that lets other users read new files but not write them.
+/// Sets a mask in the child of `command` that lets other users read new files, but not write to them.
 pub fn let_others_read(command: &mut Command) {
     set_mask(command, Mode::WGRP | Mode::WOTH);
 }
@@ -41,7 +42,8 @@ fn set_mask(command: &mut Command, mask: Mode) {
     }
 }
 
-/// Gives a new file of the user's the mode that the original mask allows. It is for files outside of the cache.
+/// Gives a new file the mode that the original mask allows. This is for files that belong to the user and are
+/// outside the cache.
 pub fn leave_usual_mode(file: &File) -> io::Result<()> {
     let all = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
     match USUAL.get() {

@@ -1,4 +1,5 @@
-//! Memory that this process and its children may still use, limited by the machine and by each control group above us.
+//! Determines how much memory this process and its children can still use. The limits come from the machine
+//! and from each control group above us.
 
 use std::fs;
 use std::io;
@@ -6,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use super::mount::Mount;
 
-/// Returns the bytes of memory that may be used without swapping and without the OOM killer. It is the minimum of
-/// `MemAvailable` and the rest under each of our control groups' limits (v1 and v2, all levels). Page cache that the
-/// kernel can drop counts as free.
+/// Returns the number of bytes of memory that can be used without swapping and without triggering the OOM
+/// killer. This is the minimum of `MemAvailable` and what is left under the limit of each of our control
+/// groups (v1 and v2, all levels). Page cache that the kernel can drop counts as free.
 ///
-/// `root` is `/`; tests pass a directory with `proc` and `sys` in it.
+/// `root` is normally `/`. Tests pass a directory that contains `proc` and `sys`.
 pub fn available_memory(root: &Path) -> io::Result<u64> {
     let meminfo = fs::read_to_string(root.join("proc/meminfo"))?;
     let machine = bytes_of(&meminfo, "MemAvailable")
@@ -18,18 +19,20 @@ pub fn available_memory(root: &Path) -> io::Result<u64> {
     Ok(group_folders(root).iter().filter_map(left_in).fold(machine, u64::min))
 }
 
-/// Returns the bytes of a line such as `MemTotal:   2000 kB` in a text like `/proc/meminfo`.
+/// Returns the number of bytes in a line such as `MemTotal:   2000 kB`. `text` has the format of
+/// `/proc/meminfo`.
 pub(super) fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     value.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// File names of a control group's limit and usage, and the name of reclaimable memory in `memory.stat`, for v1 and v2.
+/// For v1 and v2: the names of the files with a control group's limit and usage, and the name of reclaimable
+/// memory in `memory.stat`.
 const V1: [&str; 3] = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 const V2: [&str; 3] = ["memory.max", "memory.current", "inactive_file"];
 
-/// Returns the directories of our memory control groups and their visible ancestors, with the file names of their
-/// version.
+/// Returns the directories of our memory control groups and of their visible ancestors. Each comes with the
+/// file names for its version.
 fn group_folders(root: &Path) -> Vec<(PathBuf, [&'static str; 3])> {
     let memberships = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
@@ -44,7 +47,7 @@ fn group_folders(root: &Path) -> Vec<(PathBuf, [&'static str; 3])> {
         let mut mounts = mounts.lines().filter_map(Mount::parse);
         let Some(mount) = mounts.find(|mount| has_memory(mount, v2)) else { continue };
         let mount = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
-        // In a container the path is often one of the host's. The mount itself is our group then.
+        // In a container, this path is often one on the host. The mount itself is then our group.
         let mut folder = mount.join(path.trim_start_matches('/'));
         if !folder.is_dir() {
             folder.clone_from(&mount);
@@ -59,7 +62,7 @@ fn group_folders(root: &Path) -> Vec<(PathBuf, [&'static str; 3])> {
     groups
 }
 
-/// Whether the mount is the memory hierarchy of that version.
+/// Whether the mount is the memory hierarchy of the given version.
 fn has_memory(mount: &Mount, v2: bool) -> bool {
     match mount.kind.as_str() {
         "cgroup2" => v2,
@@ -68,7 +71,8 @@ fn has_memory(mount: &Mount, v2: bool) -> bool {
     }
 }
 
-/// Returns the bytes left in one group. `None` if it has no limit or the files are not readable.
+/// Returns the number of bytes left in one group. Returns `None` if the group has no limit or its files can't
+/// be read.
 fn left_in((folder, [limit, usage, reclaimable]): &(PathBuf, [&str; 3])) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! Mounts, as the kernel lists them in mountinfo.
+//! Finds mounts, which the kernel lists in mountinfo.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-/// Paths of sysfs and procfs, or of copies for tests.
+/// The paths of sysfs and procfs. Tests use copies of both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
     /// Usually `/sys`.
@@ -22,29 +22,30 @@ impl Default for Roots {
     }
 }
 
-/// Line of mountinfo. Source: proc(5), `/proc/PID/mountinfo`.
+/// A line in mountinfo. Source: proc(5), `/proc/PID/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     pub(crate) id: u64,
-    /// Major and minor device number. Major 0 means that there is no device.
+    /// Major and minor device numbers. If the major is 0, the mount has no device.
     pub device: (u32, u32),
-    /// Directory of the file system that is mounted.
+    /// The directory inside the file system that is mounted.
     pub root: PathBuf,
-    /// Mount point.
+    /// The mount point.
     pub point: PathBuf,
     /// Mount options.
     pub options: String,
-    /// File system type, such as `ext4` or `fuse.sshfs`.
+    /// File system type, e.g. `ext4` or `fuse.sshfs`.
     pub kind: String,
-    /// Mounted source: a device, a server's export, or an arbitrary name.
+    /// The mounted source. This is a device, an export of a file server, or an arbitrary name.
     pub source: String,
-    /// Options of the file system.
+    /// The options of the file system.
     pub super_options: String,
 }
 
 impl Mount {
-    /// Finds the mount of `path` by its mount id, because btrfs files have device numbers that no mount has. Falls back
-    /// to the longest mount point above `path` if the table has no such id (a kernel before 5.8, or a copied table).
+    /// Finds the mount that contains `path`. Uses the mount id, because btrfs files have device numbers that
+    /// no mount has. If the table doesn't have that id, uses the longest mount point above `path` instead.
+    /// This happens with a kernel before 5.8, or with a copied table.
     pub fn of(roots: &Roots, path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let table = roots.procfs.join("self/mountinfo");
@@ -58,8 +59,9 @@ impl Mount {
         })
     }
 
-    /// Finds the mount of `path` in a text like `/proc/self/mountinfo`. Chooses the longest mount point above `path`,
-    /// and the last of several mounts at one point, because it hides the others.
+    /// Finds the mount that contains `path` in `table`, which has the format of `/proc/self/mountinfo`.
+    /// Chooses the longest mount point above `path`. If there are several mounts at that point, chooses the
+    /// last one, which hides the others.
     #[must_use]
     pub fn in_table(table: &str, path: &Path) -> Option<Self> {
         let above = table.lines().filter_map(Self::parse).filter(|mount| path.starts_with(&mount.point));
@@ -84,7 +86,7 @@ impl Mount {
         })
     }
 
-    /// Returns the value of a file system option, such as `upperdir` of an overlay.
+    /// Returns the value of a file system option, e.g. `upperdir` for an overlay.
     #[must_use]
     pub fn super_option(&self, name: &str) -> Option<String> {
         let value =
@@ -93,7 +95,8 @@ impl Mount {
     }
 }
 
-/// Returns the mount id of `path`. Source: statx(2), `STATX_MNT_ID`, Linux 5.8; before that proc(5), fdinfo.
+/// Returns the mount id for `path`. Source: statx(2), `STATX_MNT_ID`, Linux 5.8. Before that: proc(5),
+/// fdinfo.
 fn number(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
     if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 {
@@ -104,7 +107,7 @@ fn number(path: &Path) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
-/// Decodes the octal escapes of blanks, tabs, line feeds and backslashes.
+/// Decodes the octal escapes for spaces, tabs, line feeds and backslashes.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

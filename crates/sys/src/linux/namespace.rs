@@ -1,4 +1,5 @@
-//! User namespaces: they let a child see our account under another uid if we may not change to that uid.
+//! Creates user namespaces. In such a namespace, a child sees our account under a different uid, even if we
+//! aren't allowed to change to that uid.
 
 use std::fs;
 use std::io;
@@ -9,18 +10,18 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Whether this process may change to `uid` and `gid`: both must be mapped in its user namespace.
+/// Whether this process could change to `uid` and `gid`. Both have to be mapped in its user namespace.
 #[must_use]
 pub fn may_become(uid: u32, gid: u32) -> bool {
     let mapped = |table: &str, id: u32| {
-        // A kernel without namespaces has no such file, and maps every id.
+        // If the file doesn't exist, the kernel has no namespaces and every id is mapped.
         fs::read_to_string(table).map_or(true, |table| maps(&table, id))
     };
     mapped("/proc/self/uid_map", uid) && mapped("/proc/self/gid_map", gid)
 }
 
-/// Whether a uid or gid map contains `id`. Each line has a first id inside, a first id outside, and a count. Source:
-/// `user_namespaces(7)`.
+/// Whether a uid map or gid map contains `id`. Each line consists of the first id inside, the first id
+/// outside, and a count. Source: `user_namespaces(7)`.
 fn maps(table: &str, id: u32) -> bool {
     table.lines().any(|line| {
         let mut numbers = line.split_ascii_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
@@ -29,11 +30,12 @@ fn maps(table: &str, id: u32) -> bool {
     })
 }
 
-/// Runs the child of `command` in a new user namespace that maps our user and group to `uid` and `gid`. Its files are
-/// ours, and we may send it signals. Spawning fails if the system forbids user namespaces.
+/// Runs the child of `command` in a new user namespace, which maps our user and group to `uid` and `gid`. The
+/// child's files are ours, and we can send signals to it. Spawning returns an error if the system forbids
+/// user namespaces.
 #[allow(unsafe_code)]
 pub fn call_ourselves(command: &mut Command, uid: u32, gid: u32) {
-    // The strings are allocated here, because the child must not allocate between fork and exec.
+    // Allocate the strings here, because the child must not allocate between fork and exec.
     let steps = [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("{uid} {} 1", geteuid().as_raw())),
@@ -48,8 +50,8 @@ pub fn call_ourselves(command: &mut Command, uid: u32, gid: u32) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the closure only makes system calls with strings allocated before. rustix converts
-    // paths this short to C strings on the stack.
+    // SAFETY: between fork and exec, the closure only makes system calls with strings that were allocated
+    // before. Paths as short as these are converted to C strings on the stack by rustix.
     unsafe { command.pre_exec(enter) };
 }
 

@@ -1,14 +1,16 @@
-//! Owner of the process at the other end of a loopback connection.
+//! Finds the owner of the process at the other end of a loopback connection. This lets pgfresh accept
+//! connections from its own user without a password.
 //!
-//! `sock_diag(7)` answers for one socket at a cost that does not depend on the number of sockets. If the kernel does
-//! not support it (gVisor, a kernel without `tcp_diag`), the table of all sockets serves instead:
+//! `sock_diag(7)` looks up a single socket, and the cost doesn't depend on the number of sockets. If the
+//! kernel doesn't support it (e.g. gVisor, or a kernel without `tcp_diag`), pgfresh reads the table of all
+//! sockets instead:
 //!
 //! ```text
 //!   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
 //!    0: 0100007F:8F34 0100007F:1538 01 00000000:00000000 00:00000000 00000000  1000        0 4711 …
 //! ```
-//! Source: `proc_net_tcp.rst` of Linux. Addresses are network bytes, read as integers of this machine. Without such a
-//! table, the owner is unknown.
+//! Source: `proc_net_tcp.rst` of Linux. Addresses are in network byte order, but are printed as native
+//! integers. If there is no such table, the owner is unknown.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,11 +18,13 @@ use std::sync::OnceLock;
 
 use super::socket_diag;
 
-/// State of an open connection. Only here is the uid reliable: a closing socket reports 0, like one of root's.
+/// The state of an open connection. The uid is only reliable in this state, because a closing socket reports
+/// 0, just like a socket of root.
 const ESTABLISHED: &str = "01";
 const LISTENS: &str = "0A";
 
-/// Whether `remote`, connected to our address `local`, is on this machine and belongs to our user or to root.
+/// Whether `remote` is on this machine and belongs to our user or to root. `remote` is the peer of a
+/// connection to our address `local`.
 #[must_use]
 pub fn is_our_neighbour(remote: SocketAddr, local: SocketAddr) -> bool {
     let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
@@ -34,15 +38,15 @@ pub fn is_our_neighbour(remote: SocketAddr, local: SocketAddr) -> bool {
     owner.is_some_and(|owner| owner == ours || owner == 0)
 }
 
-/// Whether `remote`, connected to our address `local`, is on this machine and is still open in a process, if only for
-/// reading. Always false without `sock_diag`.
+/// Whether `remote` is on this machine and a process still has it open, if only for reading. `remote` is the
+/// peer of a connection to our address `local`. Always false without `sock_diag`.
 #[must_use]
 pub fn is_open_here(remote: SocketAddr, local: SocketAddr) -> bool {
     let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     answers() && socket_diag::owner(canonical(remote), canonical(local)).is_ok_and(|owner| owner.is_some())
 }
 
-/// Whether the kernel supports `sock_diag`. The first call finds out with a connection to ourselves.
+/// Whether the kernel supports `sock_diag`. The first call finds out by connecting to ourselves.
 fn answers() -> bool {
     static ANSWERS: OnceLock<bool> = OnceLock::new();
     let ask_for_ours = || {
@@ -53,7 +57,7 @@ fn answers() -> bool {
     *ANSWERS.get_or_init(|| ask_for_ours().is_ok_and(|owner| owner.is_some()))
 }
 
-/// Returns the uid of a socket from the tables.
+/// Looks up the uid of a socket in the kernel's tables of sockets.
 fn listed(near: SocketAddr, far: SocketAddr) -> Option<u32> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter();
     tables.filter_map(|table| fs::read_to_string(table).ok()).find_map(|table| owner(&table, near, far))
@@ -73,8 +77,8 @@ fn owner(table: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
     })
 }
 
-/// Returns the name and pid of the process that listens on `port`. `None` if there is none or we may not see its
-/// descriptors.
+/// Returns the name and pid of the process that listens on `port`. Returns `None` if there is no such
+/// process, or if we aren't allowed to see its descriptors.
 #[must_use]
 pub fn listener_at(port: u16) -> Option<(String, u32)> {
     let suffix = format!(":{port:04X}");
@@ -96,20 +100,21 @@ pub fn listener_at(port: u16) -> Option<(String, u32)> {
     )
 }
 
-/// Returns the inode of the socket in this line of a table if it listens on the port.
+/// Returns the inode of the socket in this line of the table, if the socket listens on the port.
 fn listening(line: &str, suffix: &str) -> Option<u64> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let found = words.get(1)?.ends_with(suffix) && *words.get(3)? == LISTENS;
     if found { words.get(9)?.parse().ok() } else { None }
 }
 
-/// Returns the forms that the tables may use for an address. A client with an IPv6 socket may speak IPv4.
+/// Returns the forms in which an address can appear in the tables. For example, a client can use IPv4 through
+/// an IPv6 socket.
 fn written(address: SocketAddr) -> Vec<String> {
     let write = |octets: &[u8]| {
         let mut text = String::new();
         for word in octets.chunks_exact(4) {
             let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
-            // Writing to a String does not fail.
+            // Writing to a String can't fail.
             text.push_str(&format!("{word:08X}"));
         }
         text.push_str(&format!(":{:04X}", address.port()));
@@ -141,7 +146,7 @@ mod tests {
     #[test]
     fn ipv6_and_mapped_addresses_are_known_too() {
         for (bound, reached) in [("[::1]:0", "::1"), ("[::]:0", "127.0.0.1")] {
-            // A machine without IPv6 has nothing to test.
+            // Without IPv6 on this machine, there is nothing to test.
             let Ok(listener) = TcpListener::bind(bound) else { continue };
             let port = listener.local_addr().unwrap().port();
             let _client = TcpStream::connect((reached, port)).unwrap();

@@ -1,7 +1,8 @@
-//! Thermal counters of an `NVMe` drive, from the log page "SMART / Health Information", which only root may read.
+//! Reads the thermal counters of an `NVMe` drive, which show whether heat has slowed down a measurement. The
+//! counters are in the log page "SMART / Health Information", which only root can read.
 //!
-//! Source: NVM Express Base Specification, log page 02h (thermal throttling counters since revision 1.3); Linux,
-//! `include/uapi/linux/nvme_ioctl.h`.
+//! Source: NVM Express Base Specification, log page 02h (thermal throttling counters since revision 1.3);
+//! Linux, `include/uapi/linux/nvme_ioctl.h`.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -15,39 +16,39 @@ use super::mount::Roots;
 
 /// Size of the log page in bytes.
 const LENGTH: usize = 512;
-/// Time for which an answer is reused, because frequent requests disturb the drive. The kernel's sensor uses the same
-/// interval (drivers/nvme/host/hwmon.c).
+/// How long a response is reused. Frequent requests would disturb the drive. The kernel's own sensor uses the
+/// same interval (drivers/nvme/host/hwmon.c).
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Thermal counters over the life of a drive. A drive that does not count reports 0.
+/// Thermal counters over the lifetime of a drive. A drive that doesn't support a counter reports 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Heat {
-    /// Number of times that the drive began to throttle or throttled harder.
+    /// Number of times that the drive started to throttle or throttled more.
     pub throttles: u64,
-    /// Seconds of throttling.
+    /// Number of seconds that the drive has spent throttling.
     pub throttled: u64,
-    /// Minutes at or above the warning temperature.
+    /// Number of minutes at or above the warning temperature.
     pub overheated: u64,
 }
 
-/// Thermal part of the log page.
+/// The thermal part of the log page.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Health {
-    /// Degrees Celsius.
+    /// Temperature in degrees Celsius.
     pub(super) temperature: Option<f64>,
-    /// Whether the temperature is beyond a threshold.
+    /// Whether the temperature has crossed a threshold.
     pub(super) alarm: bool,
     pub(super) heat: Heat,
 }
 
-/// Open drive with its last answer.
+/// An open drive with its most recent response.
 #[derive(Debug)]
 pub(super) struct Nvme {
     device: File,
     answer: Cell<Option<(Instant, Option<Health>)>>,
 }
 
-/// Admin command for the controller: `struct nvme_passthru_cmd`.
+/// An admin command for the controller: `struct nvme_passthru_cmd`.
 #[repr(C)]
 #[derive(Default)]
 struct Command {
@@ -66,7 +67,7 @@ struct Command {
 }
 
 impl Heat {
-    /// Returns the difference to an earlier reading.
+    /// Returns the difference between this reading and an earlier one.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -97,9 +98,10 @@ impl Health {
 }
 
 impl Nvme {
-    /// Opens `disk`. `None` if it is not an `NVMe` drive or we may not open it.
+    /// Opens `disk`. Returns `None` if it is not an `NVMe` drive, or if we aren't allowed to open it.
     pub(super) fn open(roots: &Roots, disk: &Disk) -> Option<Self> {
-        // With copied roots, the disk is another machine's, and `nvme0n1` here is a different drive.
+        // With copied roots, the disk is in a different machine. This machine's `nvme0n1` would be the wrong
+        // drive.
         if *roots != Roots::default() || !disk.name.starts_with("nvme") {
             return None;
         }
@@ -110,8 +112,8 @@ impl Nvme {
         is_it.then(|| File::open(&path).ok())?.map(Self::from)
     }
 
-    /// Returns the current values, from the drive or from an answer less than a second old. `None` if the drive or the
-    /// kernel refuses.
+    /// Returns the current values. They come from the drive, or from a response that is less than a second
+    /// old. Returns `None` if the drive or the kernel refuses the request.
     pub(super) fn health(&self) -> Option<Health> {
         match self.answer.get() {
             Some((when, health)) if when.elapsed() < FRESH => health,
@@ -132,17 +134,17 @@ impl Nvme {
             namespace: u32::MAX,
             address: page.as_mut_ptr() as u64,
             length: 512,
-            // Number of the page's 32-bit words minus one, and the id of the page.
+            // Length of the page in 32-bit words minus one, and the page's id.
             words_10_to_15: [(512 / 4 - 1) << 16 | 0x02, 0, 0, 0, 0, 0],
-            // The kernel's default timeout, usually 60 s. After a timeout the kernel resets the controller, so a
-            // shorter one is dangerous.
+            // Use the kernel's default timeout, which usually is 60 s. After a timeout the kernel resets the
+            // controller, so a shorter timeout would be dangerous.
             timeout: 0,
             ..Command::default()
         };
-        // SAFETY: the command has the kernel's layout. The command and the page that it points to outlive the call,
-        // which returns only after the controller has finished with them.
+        // SAFETY: the command has the layout that the kernel expects. The command and the page that it points
+        // to outlive the call, which returns only after the controller has finished with them.
         let status = unsafe { libc::ioctl(self.device.as_raw_fd(), SUBMIT, &raw mut command) };
-        // A negative status comes from the kernel, a positive one from the controller.
+        // A negative status comes from the kernel, and a positive one from the controller.
         (status == 0).then(|| Health::parse(&page))
     }
 }

@@ -1,4 +1,4 @@
-//! Information about other processes by pid. Source: proc(5).
+//! Reads information about other processes by their pids. Source: proc(5).
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use super::memory::bytes_of;
 
-/// Returns the command line, with a zero byte after each argument; empty if there is no such process.
+/// Returns the command line, with a zero byte after each argument. Returns an empty list if there is no such
+/// process.
 #[must_use]
 pub fn command_line(pid: u32) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }
 
-/// Returns the program file that the process runs; none if the process or the file is gone.
+/// Returns the executable that the process runs. Returns `None` if the process or the file no longer exists.
 #[must_use]
 pub fn executable(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|path| path.exists())
@@ -26,35 +27,35 @@ pub fn children_of(pid: u32) -> Vec<u32> {
     children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// Whether the process sleeps interruptibly. False from the moment it gets a signal until it has handled it, and for a
-/// stopped or missing process.
+/// Whether the process is in interruptible sleep. Returns false from the moment it receives a signal until it
+/// has handled the signal. Also returns false for a stopped or missing process.
 #[must_use]
 pub fn is_asleep(pid: u32) -> bool {
-    // One read of 128 bytes holds the pid, the program's name of up to 15 bytes, and the state.
+    // A single read of 128 bytes is enough for the pid, the program's name of up to 15 bytes, and the state.
     let mut stat = [0; 128];
     let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut stat));
-    // The name in parentheses may contain any character, including a parenthesis.
+    // The name is in parentheses and can contain any character, including a parenthesis.
     let name_end = stat.iter().rposition(|byte| *byte == b')');
     read.is_ok() && name_end.is_some_and(|end| stat[end..].starts_with(b") S "))
 }
 
-/// Returns the peak resident memory in bytes.
+/// Returns the peak resident memory, in bytes.
 pub fn peak_memory(pid: u32) -> io::Result<u64> {
     memory(pid, "VmHWM")
 }
 
-/// Returns the current resident memory in bytes.
+/// Returns the current resident memory, in bytes.
 pub fn resident_memory(pid: u32) -> io::Result<u64> {
     memory(pid, "VmRSS")
 }
 
-/// Returns the processor time of all threads called `threads`, or of all threads. Source: Linux,
-/// Documentation/scheduler/sched-stats.rst (`schedstat`, nanoseconds).
+/// Returns the processor time of all threads called `threads`, or of all threads if `threads` is `None`.
+/// Source: Linux, Documentation/scheduler/sched-stats.rst (`schedstat`, nanoseconds).
 pub fn processor_time(pid: u32, threads: Option<&str>) -> io::Result<Duration> {
     let mut sum = Duration::ZERO;
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
         let path = entry?.path();
-        // The files of a thread that has just ended are gone.
+        // If a thread has just ended, its files no longer exist.
         let read = |name| fs::read_to_string(path.join(name)).unwrap_or_default();
         if threads.is_none_or(|name| read("comm").trim_end() == name) {
             let nanoseconds = read("schedstat").split(' ').next().and_then(|word| word.parse().ok());

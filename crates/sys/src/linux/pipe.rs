@@ -1,13 +1,14 @@
-//! Pipes whose writers wait.
+//! Creates pipes with a small buffer, so that a writer blocks until its output is read.
 
 use std::io::{self, PipeReader, PipeWriter};
 
 use rustix::pipe::fcntl_setpipe_size;
 
-/// Bytes that a narrow pipe holds; the kernel rounds up to a page.
+/// Buffer size of a narrow pipe, in bytes. The kernel rounds it up to a page.
 const NARROW: usize = 4096;
 
-/// Makes a pipe that holds one page. A writer of more bytes waits for the reader.
+/// Creates a pipe whose buffer is one page. A process that writes more than that blocks until the reader
+/// catches up.
 pub fn narrow_pipe() -> io::Result<(PipeReader, PipeWriter)> {
     let (reader, writer) = io::pipe()?;
     fcntl_setpipe_size(&writer, NARROW)?;

@@ -1,4 +1,4 @@
-//! Waiting for descriptors with a timeout.
+//! Waits for file descriptors, with a timeout.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Waits until `descriptor` is readable or its other end is closed. Returns false after `patience`.
+/// Waits until `descriptor` is readable or its other end is closed. Returns false if this doesn't happen
+/// within `patience`.
 pub fn wait_readable(descriptor: impl AsFd, patience: Duration) -> io::Result<bool> {
     wait_for_any(&mut [PollFd::new(&descriptor, PollFlags::IN)], patience)
 }
 
-/// Waits for an event on any of `descriptors`. Returns false after `patience`. Signals do not end the wait.
+/// Waits for an event on any of `descriptors`. Returns false if `patience` passes without an event. Signals
+/// don't interrupt the wait.
 pub(crate) fn wait_for_any(descriptors: &mut [PollFd<'_>], patience: Duration) -> io::Result<bool> {
     let end = Instant::now() + patience;
     loop {

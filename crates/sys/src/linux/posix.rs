@@ -1,15 +1,18 @@
-//! POSIX shared memory: files in `/dev/shm` that outlive a killed process.
+//! Prevents a server from creating POSIX shared memory. These segments are files in `/dev/shm`, which would
+//! stay there after a process is killed.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Installs a seccomp filter in the child of `command` and its descendants. `shm_open(3)` then fails with `EACCES` when
-/// it would create a segment. Does nothing if the kernel has no seccomp filters.
+/// Installs a seccomp filter in the child of `command` and in its descendants. With the filter, `shm_open(3)`
+/// returns `EACCES` instead of creating a segment. Does nothing if the kernel has no seccomp filters.
 ///
-/// The filter recognises that call by `O_NOFOLLOW` together with `O_CREAT` and `O_EXCL`, which the C libraries pass.
+/// The filter recognises the call by the combination of `O_NOFOLLOW`, `O_CREAT` and `O_EXCL`, which the C
+/// libraries pass.
 #[allow(unsafe_code)]
 pub fn refuse_posix_segments(command: &mut Command) {
-    // SAFETY: the closure only makes prctl(2) calls, which are async-signal-safe. It neither allocates nor locks.
+    // SAFETY: the closure only makes prctl(2) calls, which are async-signal-safe. It neither allocates nor
+    // locks.
     unsafe { command.pre_exec(filter::install) };
 }
 
@@ -22,19 +25,20 @@ mod filter {
         SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, sock_filter, sock_fprog,
     };
 
-    /// Audit architecture. Source: `AUDIT_ARCH_…` in Linux's `audit.h`.
+    /// The audit architecture. Source: `AUDIT_ARCH_…` in Linux's `audit.h`.
     #[cfg(target_arch = "x86_64")]
     const ARCHITECTURE: u32 = 0xc000_003e;
     #[cfg(target_arch = "aarch64")]
     const ARCHITECTURE: u32 = 0xc000_00b7;
-    /// Offsets in `struct seccomp_data`: number of the call, architecture, and low halves of two arguments.
+    /// Offsets in `struct seccomp_data`: system call number, architecture, and the low halves of two
+    /// arguments.
     const NUMBER: u32 = 0;
     const ARCH: u32 = 4;
     const SECOND_ARGUMENT: u32 = 24;
     const THIRD_ARGUMENT: u32 = 32;
-    /// Flags that only `shm_open` combines.
+    /// The combination of flags that only `shm_open` uses.
     const FLAGS: u32 = (libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW).cast_unsigned();
-    /// Older system call that musl uses on x86-64.
+    /// The older system call that musl uses on x86-64.
     #[cfg(target_arch = "x86_64")]
     const OPEN: u32 = number(libc::SYS_open);
     #[cfg(not(target_arch = "x86_64"))]
@@ -54,18 +58,18 @@ mod filter {
         statement(BPF_LD | BPF_W | BPF_ABS, offset)
     }
 
-    /// Skips `yes` statements if the loaded value is `k`, else `no`.
+    /// Skips `yes` instructions if the loaded value is `k`, and `no` instructions otherwise.
     const fn equals(k: u32, yes: u8, no: u8) -> sock_filter {
         instruction(BPF_JMP | BPF_JEQ | BPF_K, k, yes, no)
     }
 
-    // BPF codes have 16 bits, but libc's constants have 32.
+    // BPF codes are 16 bits wide, but libc's constants are 32 bits wide.
     #[allow(clippy::cast_possible_truncation)]
     const fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
         sock_filter { code: code as u16, jt, jf, k }
     }
 
-    /// The flags are the second argument of open(2) and the third of openat(2).
+    /// The filter program. The flags are the second argument of open(2) and the third argument of openat(2).
     static PROGRAM: [sock_filter; 12] = [
         load(ARCH),
         equals(ARCHITECTURE, 0, 9),
@@ -81,17 +85,17 @@ mod filter {
         statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     ];
 
-    /// Installs the filter in this process permanently.
+    /// Installs the filter in this process. It can't be removed again.
     #[allow(unsafe_code, clippy::cast_possible_truncation)]
     pub(super) fn install() -> io::Result<()> {
         let program = sock_fprog { len: PROGRAM.len() as u16, filter: PROGRAM.as_ptr().cast_mut() };
-        // SAFETY: the kernel only reads the program, which is static. `PR_SET_NO_NEW_PRIVS` lets an unprivileged
-        // process install a filter.
+        // SAFETY: the kernel only reads the program, which is static. `PR_SET_NO_NEW_PRIVS` is required for
+        // an unprivileged process to install a filter.
         let refused = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
                 || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) != 0
         };
-        // A kernel without filters returns EINVAL.
+        // A kernel without seccomp filters returns EINVAL.
         let error = io::Error::last_os_error();
         if refused && error.raw_os_error() != Some(libc::EINVAL) { Err(error) } else { Ok(()) }
     }
@@ -108,7 +112,7 @@ mod filter {
 mod tests {
     use super::*;
 
-    /// Runs `script` with perl, optionally under the filter. Returns whether it succeeded.
+    /// Runs `script` with perl, optionally under the filter. Returns whether the script succeeded.
     fn perl(script: &str, refused: bool) -> bool {
         let mut command = Command::new("perl");
         command.args(["-e", script]);
@@ -130,7 +134,7 @@ mod tests {
         assert!(!perl(&open("refused", libc::O_NOFOLLOW | libc::O_CLOEXEC), true));
         assert!(!folder.path().join("refused").exists());
         assert!(perl(&open("another", 0), true));
-        // Descendants have the filter as well.
+        // Descendants inherit the filter.
         let child = |name: &str| format!("exec('perl', '-e', \"{}\")", open(name, libc::O_NOFOLLOW));
         assert!(perl(&child("unrefused-child"), false));
         assert!(!perl(&child("child"), true));

@@ -1,4 +1,4 @@
-//! Settings that a child inherits, and processes that hold a file open.
+//! Configures what a child process inherits, and ends processes that hold a file open.
 
 use std::fs;
 use std::io;
@@ -17,8 +17,8 @@ use super::poll::wait_readable;
 use super::segment::remove_segments;
 use crate::Lock;
 
-/// Lets the child of `command` inherit `descriptors` under the same numbers. They stay close-on-exec in this process,
-/// so that no other child inherits them. Dropping `command` closes them here.
+/// Lets the child of `command` inherit `descriptors` under the same numbers. In this process they stay
+/// close-on-exec, so that other children don't inherit them. They are closed here when `command` is dropped.
 #[allow(unsafe_code)]
 pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
     let keep = move || {
@@ -27,38 +27,43 @@ pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the closure only makes fcntl(2) calls, which are async-signal-safe. It neither
-    // allocates nor locks.
+    // SAFETY: between fork and exec, the closure only makes fcntl(2) calls, which are async-signal-safe. It
+    // neither allocates nor locks.
     unsafe { command.pre_exec(keep) };
 }
 
-/// Starts the child of `command` in a new session, out of reach of the terminal and of signals to our process group.
+/// Starts the child of `command` in a new session. The terminal and signals to our process group then don't
+/// affect it.
 #[allow(unsafe_code)]
 pub fn new_session(command: &mut Command) {
     // SAFETY: setsid(2) is async-signal-safe, and the closure does nothing else.
     unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
 }
 
-/// Makes the kernel send `SIGTERM` to the child of `command` when the spawning thread ends, even by `SIGKILL`.
+/// Makes the kernel send `SIGTERM` to the child of `command` when the spawning thread ends, even if `SIGKILL`
+/// ended it.
 ///
-/// Spawn from the main thread. The kernel drops the setting when the child changes its user.
+/// The child must be spawned from the main thread. The kernel drops this setting if the child changes its
+/// user.
 #[allow(unsafe_code)]
 pub fn die_with_parent(command: &mut Command) {
     let parent = rustix::process::getpid();
     let die = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-        // The parent may have died before the call above.
+        // The parent might have died before the call above.
         if rustix::process::getppid() == Some(parent) {
             Ok(())
         } else {
             Err(io::Error::other("parent is gone"))
         }
     };
-    // SAFETY: prctl(2) and getppid(2) are async-signal-safe. Only the error allocates, and the child ends then.
+    // SAFETY: prctl(2) and getppid(2) are async-signal-safe. Only the error path allocates, and the child
+    // ends on that path.
     unsafe { command.pre_exec(die) };
 }
 
-/// Whether this process ignores `signal`, as under `nohup` or in a shell's background job.
+/// Whether this process ignores `signal`, e.g. because it runs under `nohup` or as a background job of a
+/// shell.
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -67,14 +72,15 @@ pub fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Ends every process of `account` or of our own user that has the lock file `path` open. Sends `SIGQUIT`, and
-/// `SIGKILL` to those that remain after `grace`, and removes their System V segments. Returns whether the lock is free.
-/// Never ends this process.
+/// Ends every process that has the lock file `path` open and belongs to `account` or to our own user. Sends
+/// `SIGQUIT`, and after `grace` sends `SIGKILL` to the processes that remain. Also removes their System V
+/// segments. Returns whether the lock is free afterwards. Never ends the calling process.
 ///
-/// Processes of other users stay alive: any process can receive a descriptor over a socket (unix(7), `SCM_RIGHTS`).
+/// Processes that belong to other users are left alone, because any process can receive a descriptor over a
+/// socket (unix(7), `SCM_RIGHTS`).
 ///
-/// `path` must be canonical. Only root sees the processes of other users. The search reads every `/proc/PID/fd` and
-/// takes milliseconds on a busy machine, so it is not for the normal path.
+/// `path` must be canonical. Only root can see the processes of other users. The search reads every
+/// `/proc/PID/fd`. This takes milliseconds on a busy machine, so don't call it during normal operation.
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<bool> {
     let mut ended = Vec::new();
@@ -84,13 +90,13 @@ pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<boo
             break;
         }
         for holder in &holders {
-            // A holder that has ended since the search is no error.
+            // It is not an error if the process has ended since the search.
             let _ = holder.signal(signal);
         }
         wait_for_all(&holders, patience)?;
         ended.extend(pids);
     }
-    // An exiting process no longer shows its files, but keeps them and its memory for some milliseconds.
+    // An exiting process no longer lists its open files, but keeps them and its memory for some milliseconds.
     let free = wait_until(|| Ok(!Lock::is_held(path)?))?;
     for creator in ended {
         remove_segments(creator, account)?;
@@ -98,7 +104,7 @@ pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<boo
     Ok(free)
 }
 
-/// Returns the processes of `account` or of our user that have `path` open.
+/// Returns the processes that have `path` open and belong to `account` or to our user.
 fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
     let ours = rustix::process::getpid();
     let users = [account, rustix::process::geteuid().as_raw()];
@@ -109,7 +115,8 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
             continue;
         };
         let holds = || {
-            // Processes end while we look, and others' we may not see: both are no holders that concern us.
+            // Processes can end during the search, and we aren't allowed to see the files of some others.
+            // Neither kind is relevant here.
             let descriptors = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
             descriptors
                 .map(|fd| fs::read_link(fd.path()))
@@ -118,7 +125,7 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
         if pid == ours || !holds() {
             continue;
         }
-        // The number may have come to another process before there was a handle.
+        // The pid might have been reused by a different process before the handle was opened.
         if let Ok(handle) = ProcessHandle::of_pid(pid)
             && holds()
             && is_of(&users, pid)

@@ -1,4 +1,4 @@
-//! Cryptographically secure random bytes.
+//! Provides cryptographically secure random bytes.
 
 use std::io;
 

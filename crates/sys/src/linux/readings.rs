@@ -1,4 +1,5 @@
-//! State of the machine during a measurement: temperature, pressure and dirty pages.
+//! Reads the state of the machine during a measurement: temperature, pressure and dirty pages. Without these
+//! values, a slow result could be due to the machine and nobody would know.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,38 +10,39 @@ use super::mount::Roots;
 use super::nvme::{Heat, Nvme};
 use super::shortage::pressure;
 
-/// Snapshot of the machine's state. `None` means that the machine does not report the value.
+/// A snapshot of the machine's state. Fields are `None` if the machine doesn't report the value.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Readings {
-    /// Degrees Celsius of the disk's hottest sensor.
+    /// Temperature of the disk's hottest sensor, in degrees Celsius.
     pub temperature: Option<f64>,
     /// Whether the disk reports that it is too hot.
     pub alarm: Option<bool>,
-    /// Thermal counters of the disk. Only an `NVMe` drive has them, and only root may read them.
+    /// Thermal counters of the disk. Only `NVMe` drives have them, and only root can read them.
     pub heat: Option<Heat>,
-    /// Number of times that processors were throttled because of heat since the boot.
+    /// Number of times since the boot that heat caused a processor to be throttled.
     pub throttles: Option<u64>,
-    /// Seconds since the boot during which at least one task waited for I/O; see [`pressure`].
+    /// Number of seconds since the boot during which at least one task was waiting for I/O. See [`pressure`].
     pub io_pressure: Option<f64>,
-    /// Seconds since the boot during which at least one task waited for a processor.
+    /// Number of seconds since the boot during which at least one task was waiting for a processor.
     pub cpu_pressure: Option<f64>,
-    /// Bytes of files that the kernel must still write back or is writing back.
+    /// Number of bytes in files that the kernel has yet to write back, or is writing back now.
     pub dirty: Option<u64>,
 }
 
-/// Sensors of one disk. A reading takes about 0.1 ms. More than one reading per second disturbs the measurement.
+/// The sensors of one disk. A reading takes about 0.1 ms. More than one reading per second would disturb the
+/// measurement.
 #[derive(Debug)]
 pub struct Sensors {
     roots: Roots,
     temperatures: Vec<PathBuf>,
     alarms: Vec<PathBuf>,
     drive: Option<Nvme>,
-    /// Temperature in degrees Celsius at which the disk throttles itself, if it reports one.
+    /// Temperature in degrees Celsius at which the disk throttles itself, if the disk reports it.
     pub limit: Option<f64>,
 }
 
 impl Sensors {
-    /// Finds the sensors of `disk`. Without a disk, only the values of the machine remain.
+    /// Finds the sensors of `disk`. If there is no disk, readings only contain the values of the machine.
     #[must_use]
     pub fn of(roots: &Roots, disk: Option<&Disk>) -> Self {
         let folders = disk.map(sensors_of).unwrap_or_default();
@@ -78,7 +80,7 @@ impl Sensors {
         }
     }
 
-    /// Returns the sum over all processors. Source: Linux, drivers: `thermal_throttle` of x86 processors.
+    /// Returns the total over all processors. Source: Linux, drivers: `thermal_throttle` of x86 processors.
     fn throttles(&self) -> Option<u64> {
         let processors = children(&self.roots.sysfs.join("devices/system/cpu"));
         let counts = processors.iter().filter_map(|processor| {
@@ -88,8 +90,8 @@ impl Sensors {
     }
 }
 
-/// Returns the hwmon directories of `disk` or its controller. Source: Linux, Documentation/hwmon (`nvme`, 5.5;
-/// `drivetemp`, 5.6).
+/// Returns the hwmon directories of `disk` or its controller. Source: Linux, Documentation/hwmon (`nvme`,
+/// 5.5; `drivetemp`, 5.6).
 fn sensors_of(disk: &Disk) -> Vec<PathBuf> {
     let device = disk.folder.join("device");
     let beside = [device.clone(), device.join("hwmon"), device.join("device"), device.join("device/hwmon")];
@@ -106,7 +108,7 @@ fn sensors_of(disk: &Disk) -> Vec<PathBuf> {
     found.unwrap_or_default()
 }
 
-/// Reads a file with millidegrees and returns degrees.
+/// Reads a file that contains millidegrees, and returns degrees.
 fn degrees(path: &std::path::Path) -> Option<f64> {
     Some(text(path)?.parse::<f64>().ok()? / 1000.0)
 }

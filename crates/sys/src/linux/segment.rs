@@ -1,4 +1,5 @@
-//! System V shared memory, which a killed process leaves behind outside the file system.
+//! Removes System V shared memory. Such a segment is not in the file system, and it stays after its process
+//! is killed.
 
 use std::fs;
 use std::io;
@@ -7,13 +8,14 @@ use rustix::process::Pid;
 
 use super::dying::wait_until;
 
-/// Removes the segments of `account` that process `creator` made, and returns their number. Does nothing while
-/// `creator` lives. Waits for attached processes that are exiting, because reading their `/proc/PID` delays the detach.
+/// Removes the segments that `account` owns and process `creator` has created. Returns the number of segments
+/// removed. Does nothing while `creator` is alive. Waits for attached processes that are exiting, because
+/// reading their `/proc/PID` delays the detach.
 ///
-/// Source: proc(5), `/proc/sysvipc/shm`. A system without that file has no such segments.
+/// Source: proc(5), `/proc/sysvipc/shm`. If the system doesn't have that file, it has no such segments.
 ///
 /// # Errors
-/// A process is still attached after the timeout.
+/// Returns an error if a process is still attached after the timeout.
 pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     if is_alive(creator) {
         return Ok(0);
@@ -29,7 +31,7 @@ pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     if gone { Ok(removed) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it is in use")) }
 }
 
-/// Returns id and attach count of each segment of `account` that process `creator` made.
+/// Returns the id and attach count of each segment that `account` owns and process `creator` has created.
 fn segments_of(creator: Pid, account: u32) -> io::Result<Vec<(i32, i64)>> {
     let table = match fs::read_to_string("/proc/sysvipc/shm") {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -46,19 +48,20 @@ fn segments_of(creator: Pid, account: u32) -> io::Result<Vec<(i32, i64)>> {
     Ok(table.lines().skip(1).filter_map(segment).collect())
 }
 
-/// Whether a process exists and is neither exiting nor a zombie. The first process of a container may never reap its
-/// zombies. Source: proc(5), fields 3 and 9 of `/proc/PID/stat`; `PF_EXITING` in Linux's `sched.h`.
+/// Whether a process exists and is neither exiting nor a zombie. A zombie can stay forever, because the first
+/// process in a container might not reap it. Source: proc(5), fields 3 and 9 of `/proc/PID/stat`;
+/// `PF_EXITING` in Linux's `sched.h`.
 fn is_alive(process: Pid) -> bool {
     const EXITING: u64 = 0x4;
     let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
-    // The program's name in parentheses may contain any character.
+    // The program's name is in parentheses and can contain any character.
     let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let dead = matches!(fields.next(), Some("Z" | "X"));
     let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
     !dead && flags & EXITING == 0
 }
 
-/// Removes one segment. Returns false if it is gone already or belongs to another user.
+/// Removes one segment. Returns false if it no longer exists or belongs to a different user.
 #[allow(unsafe_code)]
 fn remove(id: i32) -> io::Result<bool> {
     // SAFETY: IPC_RMID ignores the pointer.

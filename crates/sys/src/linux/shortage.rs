@@ -1,4 +1,4 @@
-//! Shortage of processor time during an interval.
+//! Detects a shortage of processor time, because times measured during a shortage are misleading.
 
 use std::fmt;
 use std::fs;
@@ -7,13 +7,14 @@ use std::time::Instant;
 
 use super::mount::Roots;
 
-/// Share of the time with a waiting task from which measured times are suspect.
+/// Measured times are suspect if some task was waiting for this share of the time.
 const WAITED: f64 = 0.5;
-/// Share of stolen processor time from which measured times no longer describe this machine.
+/// Measured times no longer describe this machine if its host took away this share of the processor time.
 const STOLEN: f64 = 0.1;
 
-/// Returns the seconds since the boot during which at least one task waited for `resource` (`cpu` or `io`). `None` if
-/// the kernel has no pressure information. Source: Linux, Documentation/accounting/psi.rst, 4.20.
+/// Returns the number of seconds since the boot during which at least one task was waiting for `resource`
+/// (`cpu` or `io`). Returns `None` if the kernel doesn't provide pressure information. Source: Linux,
+/// Documentation/accounting/psi.rst, 4.20.
 #[must_use]
 pub fn pressure(procfs: &Path, resource: &str) -> Option<f64> {
     let text = fs::read_to_string(procfs.join("pressure").join(resource)).ok()?;
@@ -21,7 +22,7 @@ pub fn pressure(procfs: &Path, resource: &str) -> Option<f64> {
     Some(some.split_once("total=")?.1.trim().parse::<f64>().ok()? / 1e6)
 }
 
-/// Measures the shortage of processor time since its start.
+/// Measures the shortage of processor time from its start onwards.
 #[derive(Debug)]
 pub struct ProcessorWatch {
     roots: Roots,
@@ -37,12 +38,13 @@ struct Ticks {
     stolen: f64,
 }
 
-/// Shortage during an interval. `None` means that the kernel does not report the value.
+/// The shortage of processor time during an interval. Fields are `None` if the kernel doesn't report the
+/// value.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Shortage {
-    /// Share of the time during which some task waited for a processor, 0 to 1.
+    /// Share of the time during which at least one task was waiting for a processor, from 0 to 1.
     pub waited: Option<f64>,
-    /// Share of processor time that the host gave to other guests, 0 to 1.
+    /// Share of the processor time that the host gave to other guests, from 0 to 1.
     pub stolen: Option<f64>,
 }
 
@@ -54,7 +56,7 @@ impl ProcessorWatch {
         Self { roots: roots.clone(), begun: Instant::now(), waited, ticks }
     }
 
-    /// Returns the shortage since the start.
+    /// Returns the shortage since the start of the measurement.
     #[must_use]
     pub fn shortage(&self) -> Shortage {
         let waited = pressure(&self.roots.procfs, "cpu").zip(self.waited).map(|(now, then)| now - then);
@@ -67,7 +69,8 @@ impl ProcessorWatch {
 }
 
 impl Ticks {
-    /// Source: proc(5), `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal.
+    /// Reads the clock ticks. Source: proc(5), `/proc/stat`: user, nice, system, idle, iowait, irq, softirq,
+    /// steal.
     fn read(procfs: &Path) -> Option<Self> {
         let text = fs::read_to_string(procfs.join("stat")).ok()?;
         let fields = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
@@ -77,13 +80,13 @@ impl Ticks {
 }
 
 impl Shortage {
-    /// Whether times measured in this interval may be waits for a processor.
+    /// Whether times measured in this interval could consist largely of waiting for a processor.
     #[must_use]
     pub fn is_severe(&self) -> bool {
         self.waited.is_some_and(|share| share >= WAITED) || self.stolen.is_some_and(|share| share >= STOLEN)
     }
 
-    /// Returns a warning to print beside times measured in this interval, if one is needed.
+    /// Returns a warning to print next to times that were measured in this interval, if one is needed.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         self.is_severe().then(|| {
@@ -93,7 +96,8 @@ impl Shortage {
 }
 
 impl fmt::Display for Shortage {
-    /// Formats as `some task waited for a processor 97 % of the time, and the host gave 12 % of their time to others`.
+    /// Formats the shortage, e.g. as `some task waited for a processor 97 % of the time, and the host gave 12
+    /// % of their time to others`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         let waited = self
@@ -111,7 +115,7 @@ impl fmt::Display for Shortage {
 mod tests {
     use super::*;
 
-    /// Returns the roots of a fake machine with these counters.
+    /// Returns the roots of a fake machine with the given counters.
     fn machine(folder: &Path, waited: u64, ticks: &str) -> Roots {
         fs::create_dir_all(folder.join("pressure")).unwrap();
         let text =
@@ -130,7 +134,7 @@ mod tests {
         let shortage = watch.shortage();
         assert_eq!((shortage.waited, shortage.stolen), (Some(0.0), Some(0.15)));
         assert!(shortage.is_severe());
-        // The waiting time exceeds the elapsed time, because the clocks differ a little.
+        // The waiting time is longer than the elapsed time, because the two clocks differ slightly.
         machine(folder.path(), 900_000_000, "150 0 150 870 0 0 0 0");
         let shortage = watch.shortage();
         assert_eq!((shortage.waited, shortage.is_severe()), (Some(1.0), true));

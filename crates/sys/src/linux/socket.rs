@@ -1,4 +1,4 @@
-//! Socket options and states that the standard library lacks.
+//! Provides socket options and states that the standard library lacks.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -9,48 +9,50 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, listen, recv, sockopt};
 
-/// Limits the queue of connections that wait for `accept` to `waiting`.
+/// Limits the number of connections that can wait for `accept` to `waiting`.
 pub fn bound_waiting(listener: &TcpListener, waiting: i32) -> io::Result<()> {
     Ok(listen(listener, waiting)?)
 }
 
-/// Enables TCP keepalive for all connections that `listener` accepts, so that a connection whose client machine has
-/// vanished ends. The kernel copies the option to each accepted socket. PostgreSQL enables it as well.
+/// Enables TCP keepalive for all connections that `listener` accepts. A connection then ends if its client's
+/// machine has disappeared. The kernel copies the option to each accepted socket. PostgreSQL does the same.
 pub fn keep_alive(listener: &TcpListener) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(listener, true)?)
 }
 
-/// Makes closing the connection send a reset, so that no socket stays in `TIME_WAIT`. Unsent data are lost.
+/// Makes the connection send a reset when it is closed, so that no socket stays in `TIME_WAIT`. Unsent data
+/// is lost.
 pub fn reset_at_end(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
 }
 
-/// Sets the size of the send buffer in bytes. The kernel doubles it.
+/// Sets the size of the send buffer in bytes. The kernel doubles this number.
 pub fn set_send_buffer(stream: impl AsFd, bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_send_buffer_size(stream, bytes)?)
 }
 
-/// Whether our own user, or root, has opened the other end of a connection by a unix socket. Source: unix(7), `SO_PEERCRED`.
+/// Whether our own user or root has opened the other end of a unix socket connection. Source: unix(7),
+/// `SO_PEERCRED`.
 #[must_use]
 pub fn is_from_our_user(stream: &UnixStream) -> bool {
     let peer = sockopt::socket_peercred(stream);
     peer.is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }
 
-/// Whether the connection is open and has nothing to read.
+/// Whether the connection is open and there is nothing to read.
 #[must_use]
 pub fn is_silent(stream: &UnixStream) -> bool {
     matches!(recv(stream, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(rustix::io::Errno::AGAIN))
 }
 
-/// Whether the peer has closed the connection, at least for sending.
+/// Whether the peer has closed the connection, or at least its sending direction.
 #[must_use]
 pub fn is_closed_by_peer(stream: impl AsFd) -> bool {
     polls(stream, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
-/// Whether the connection is closed in both directions, or broken. After the peer has closed a TCP connection, this
-/// holds only once we have sent something.
+/// Whether the connection is broken or is closed in both directions. If the peer has closed a TCP connection,
+/// this is only true once we have sent something.
 #[must_use]
 pub fn is_hung_up(stream: impl AsFd) -> bool {
     polls(stream, PollFlags::HUP | PollFlags::ERR)

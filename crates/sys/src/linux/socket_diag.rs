@@ -1,4 +1,5 @@
-//! Lookup of one TCP socket by `sock_diag(7)` over netlink.
+//! Looks up a single TCP socket with `sock_diag(7)` over netlink. This is faster than reading the table of
+//! all sockets. The messages consist of these fields, with their sizes in bytes:
 //!
 //! ```text
 //! nlmsghdr          length 4, type 2, flags 2, sequence 4, port 4
@@ -6,8 +7,8 @@
 //! inet_diag_sockid    port 2, peer's port 2, address 16, peer's address 16, interface 4, cookie 8
 //! inet_diag_msg     family 1, state 1, timer 1, retransmissions 1, inet_diag_sockid, timeout 4, queues 8, uid 4, inode 4, …
 //! ```
-//! Source: `include/uapi/linux/{netlink,sock_diag,inet_diag}.h` of Linux. Ports and addresses are in network order, all
-//! other numbers in native order.
+//! Source: `include/uapi/linux/{netlink,sock_diag,inet_diag}.h` of Linux. Ports and addresses are in network
+//! byte order, and all other numbers are in native byte order.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,9 +17,9 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
 
-/// `SOCK_DIAG_BY_FAMILY`: type of the request and of the response.
+/// `SOCK_DIAG_BY_FAMILY`, the type of the request and of the response.
 const BY_FAMILY: u16 = 20;
-/// `NLMSG_ERROR`: type of an error response, which begins with a negative errno.
+/// `NLMSG_ERROR`, the type of an error response. Its body starts with a negative errno.
 const ERROR: u16 = 2;
 /// `NLM_F_REQUEST`.
 const REQUEST: u16 = 1;
@@ -27,13 +28,13 @@ const TCP: u8 = 6;
 /// Sizes in bytes of a `nlmsghdr` and of a request.
 const HEADER: usize = 16;
 const QUESTION: usize = HEADER + 8 + 48;
-/// Ranges of the ports and addresses, the uid and the inode in a response.
+/// Byte ranges of the ports and addresses, of the uid and of the inode in a response.
 const NAMES: std::ops::Range<usize> = HEADER + 4..HEADER + 4 + 36;
 const USER: std::ops::Range<usize> = HEADER + 4 + 48 + 12..HEADER + 4 + 48 + 16;
 const INODE: std::ops::Range<usize> = USER.end..USER.end + 4;
 
-/// Returns the uid of the socket that is bound to `near` and connected to `far`. `None` if there is no such socket or
-/// all its processes have closed it.
+/// Returns the uid of the socket that is bound to `near` and connected to `far`. Returns `None` if there is
+/// no such socket, or if all its processes have closed it.
 pub(super) fn owner(near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
     let (family, names) = names(near, far);
     let kernel = socket_with(
@@ -44,7 +45,7 @@ pub(super) fn owner(near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>
     )?;
     send(&kernel, &question(family, &names), SendFlags::empty())?;
     let mut answer = [0; 1024];
-    // The kernel queues its response before `send` returns.
+    // The kernel queues the response before `send` returns.
     let (length, _) = recv(&kernel, &mut answer[..], RecvFlags::DONTWAIT)?;
     read(&answer[..length], &names)
 }
@@ -58,7 +59,7 @@ fn question(family: AddressFamily, names: &[u8; 36]) -> Vec<u8> {
     question.extend([u8::try_from(family.as_raw()).unwrap_or(0), TCP, 0, 0]);
     question.extend(u32::MAX.to_ne_bytes());
     question.extend(names);
-    // Any interface, no cookie.
+    // Any interface, and no cookie.
     question.extend([0; 4]);
     question.extend([0xff; 8]);
     question
@@ -84,8 +85,9 @@ fn names(near: SocketAddr, far: SocketAddr) -> (AddressFamily, [u8; 36]) {
     (family, names)
 }
 
-/// Parses the response to a request for `names`. Ignores a socket with other ports, because the kernel falls back to a
-/// listening socket, and one without an inode, because no process has it open.
+/// Parses the response to a request for `names`. Ignores a socket with different ports, because the kernel
+/// can return a listening socket instead. Also ignores a socket without an inode, because no process has it
+/// open.
 fn read(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
     let broken = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is cut short");
     let number = |range| answer.get::<std::ops::Range<usize>>(range).ok_or_else(broken);
@@ -96,7 +98,7 @@ fn read(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
     match kind {
         BY_FAMILY => {
             let user = word(USER)?;
-            // Only the ports are compared: for an IPv6 socket that speaks IPv4, the kernel returns mapped addresses.
+            // Compare only the ports. If an IPv6 socket uses IPv4, the kernel returns mapped addresses.
             let same_ports = number(NAMES)?[..4] == names[..4];
             Ok((word(INODE)? != 0 && same_ports).then_some(user))
         }

@@ -1,4 +1,4 @@
-//! Copies of file content by reflink or inside the kernel, and durability of a file system.
+//! Copies the contents of files by reflink or inside the kernel, and flushes file systems to disk.
 
 use std::fs::File;
 use std::io;
@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-/// Makes `to`, which must be empty, share the blocks of `from`. Source: `ioctl_ficlone(2)`, Linux 4.5.
+/// Makes `to` share the blocks of `from`. `to` must be empty. Source: `ioctl_ficlone(2)`, Linux 4.5.
 ///
-/// Returns false and leaves `to` unchanged if the file systems do not support it.
+/// Returns false and leaves `to` unchanged if the file systems don't support reflinks.
 pub fn reflink(from: &File, to: &File) -> io::Result<bool> {
     match rustix::fs::ioctl_ficlone(to, from) {
         Ok(()) => Ok(true),
@@ -25,8 +25,9 @@ pub fn reflink(from: &File, to: &File) -> io::Result<bool> {
     }
 }
 
-/// Copies up to `length` bytes between the current offsets of two files inside the kernel. Returns the number of bytes,
-/// which is smaller only at the end of `from`. Source: sendfile(2), file to file since 2.6.33.
+/// Copies up to `length` bytes between the current offsets of two files, inside the kernel. Returns the
+/// number of bytes copied, which is only smaller at the end of `from`. Source: sendfile(2), file to file
+/// since 2.6.33.
 pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
     let mut done = 0;
     while done < length {
@@ -35,7 +36,8 @@ pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
             Ok(0) => break,
             Ok(count) => done += count as u64,
             Err(Errno::INTR) => {}
-            // Some file systems (FUSE, gVisor's) do not support splicing, so the bytes pass through our memory.
+            // Some file systems (e.g. FUSE and that of gVisor) don't support splicing, so copy the bytes
+            // through our own memory.
             Err(Errno::INVAL | Errno::NOSYS) if done == 0 => {
                 let mut limited = io::Read::take(from, length);
                 return io::copy(&mut limited, &mut &*to);
@@ -46,7 +48,8 @@ pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
     Ok(done)
 }
 
-/// Makes everything written to the file system of `file` durable. Source: syncfs(2), which reports errors since 5.8.
+/// Flushes everything that was written to the file system of `file` to disk. Source: syncfs(2), which reports
+/// errors since 5.8.
 pub fn sync_filesystem(file: &File) -> io::Result<()> {
     Ok(rustix::fs::syncfs(file)?)
 }

@@ -1,23 +1,25 @@
-//! Files with synchronous or direct writes.
+//! Opens files for synchronous or direct writes, so that benchmarks can measure the disk and not the page
+//! cache.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Condition for a write to return.
+/// When a write returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// The data are in the page cache.
+    /// Once the data is in the page cache.
     Not,
-    /// The data, and the metadata needed to read them, are on disk: `O_DSYNC`.
+    /// Once the data, and the metadata required to read it, is on disk (`O_DSYNC`).
     ForData,
-    /// The data and all metadata are on disk: `O_SYNC`.
+    /// Once the data and all metadata is on disk (`O_SYNC`).
     ForAll,
 }
 
-/// Opens an existing file for reading and writing. With `direct`, writes bypass the page cache (`O_DIRECT`), and
-/// memory, offset and length must be multiples of a sector. Source: open(2).
+/// Opens an existing file for reading and writing. If `direct` is true, writes bypass the page cache
+/// (`O_DIRECT`). In that case the memory address, the offset and the length must be multiples of the sector
+/// size. Source: open(2).
 pub fn open_for_writes(path: &Path, waiting: Waiting, direct: bool) -> io::Result<File> {
     // rustix 1 confuses O_DSYNC with O_SYNC, so the constants come from libc.
     let waiting = match waiting {
@@ -29,10 +31,10 @@ pub fn open_for_writes(path: &Path, waiting: Waiting, direct: bool) -> io::Resul
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
 }
 
-/// Returns the part of `buffer` from its first address that is a multiple of 4096.
+/// Returns the part of `buffer` that starts at the first address that is a multiple of 4096.
 ///
 /// # Panics
-/// `buffer` is shorter than 4096 bytes.
+/// Panics if `buffer` is shorter than 4096 bytes.
 #[must_use]
 pub fn page_aligned(buffer: &[u8]) -> &[u8] {
     let offset = buffer.as_ptr().align_offset(4096);

@@ -1,7 +1,8 @@
-//! Watches a process by its number, where the kernel or a filter of system calls refuses process handles: kernels before 5.3, and
-//! containers of older runtimes.
+//! Watches a process by its pid. This is a fallback for systems without process handles, e.g. kernels before
+//! 5.3 and containers whose runtime filters those system calls.
 //!
-//! A number can come to another process once its own is gone. The time at which a process was started tells the two apart.
+//! Once a process has ended, a different process can reuse its pid. The start times of the two processes
+//! differ, which shows whether the pid was reused.
 
 use std::fs;
 use std::io;
@@ -14,23 +15,23 @@ use rustix::process::Pid;
 
 use super::poll::wait_for_any;
 
-/// Pause between two looks at a process.
+/// Pause between two checks of a process.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Process that a thread of ours polls.
+/// A process that one of our threads polls.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pid: Pid,
     started: u64,
-    /// Read end of a pipe, whose other end the thread closes when the process has ended.
+    /// The read end of a pipe. The thread closes the write end when the process has ended.
     pub(crate) end: OwnedFd,
 }
 
 impl Watched {
-    /// Begins to watch whichever process has the number `pid` now.
+    /// Starts to watch the process that currently has the pid `pid`.
     ///
     /// # Errors
-    /// `ESRCH` without such a process.
+    /// Returns `ESRCH` if there is no such process.
     pub(crate) fn begin(pid: Pid) -> io::Result<Self> {
         let (started, _) = look_at(pid).ok_or(rustix::io::Errno::SRCH)?;
         let (end, held) = io::pipe()?;
@@ -42,7 +43,7 @@ impl Watched {
         Ok(Self { pid, started, end: end.into() })
     }
 
-    /// Whether the process has ended, even if its parent has not waited for it.
+    /// Whether the process has ended, even if its parent hasn't waited for it yet.
     pub(crate) fn has_ended(&self) -> bool {
         !is_running(self.pid, self.started)
     }
@@ -52,8 +53,9 @@ fn is_running(pid: Pid, started: u64) -> bool {
     look_at(pid).is_some_and(|(since, is_zombie)| since == started && !is_zombie)
 }
 
-/// Returns the start of a process, in clock ticks since boot, and whether it is a zombie. `None` means that no process has the number.
-/// Source: proc(5), fields 3 and 22 of `/proc/PID/stat`; the name in parentheses may hold anything.
+/// Returns the start time of a process, in clock ticks since the boot, and whether it is a zombie. Returns
+/// `None` if no process has this pid. Source: proc(5), fields 3 and 22 of `/proc/PID/stat`. The name in
+/// parentheses can contain any character.
 fn look_at(pid: Pid) -> Option<(u64, bool)> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
