@@ -1,4 +1,5 @@
-//! Address of a database: as a URL, as a JDBC URL and as environment variables for drivers.
+//! Formats the address of a database in the ways that drivers expect, i.e. as a URL, as a JDBC URL or as
+//! environment variables.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,47 +11,49 @@ use crate::libpq::MISLEADING;
 
 /// The superuser of every cluster.
 pub const SUPERUSER: &str = "postgres";
-/// The port in the name of the server's own socket; it listens on no network.
+/// The port in the name of the server's own socket. The server doesn't listen on any network address.
 pub(crate) const PORT: u16 = 5432;
-/// The server's own socket, in the directory that [`storage::RunDirectory::socket_directory`] names.
+/// File name of the server's own socket, in the directory [`storage::RunDirectory::socket_directory`].
 pub const SOCKET: &str = ".s.PGSQL.5432";
 
-/// Address of one database.
+/// The address of one database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Directory of a unix socket, or a host name or IP address.
+    /// The directory of a unix socket, a host name, or an IP address.
     pub host: String,
-    /// TCP port, or the number in the socket's name.
+    /// The TCP port, or the number in the socket's name.
     pub port: u16,
-    /// User to connect as.
+    /// The user to connect as.
     pub user: &'static str,
-    /// Password, if the server asks for one.
+    /// The password. `None` if the server doesn't ask for one.
     pub password: Option<String>,
-    /// Name of the database.
+    /// The name of the database.
     pub database: String,
 }
 
 impl Address {
-    /// Returns the address of `database` behind the unix socket `.s.PGSQL.PORT` in `directory`, as the superuser.
+    /// Returns the superuser's address for `database`, through the unix socket `.s.PGSQL.PORT` in
+    /// `directory`.
     #[must_use]
     pub fn at_socket(directory: &Path, port: u16, database: &str) -> Self {
         let host = directory.display().to_string();
         Self { host, port, user: SUPERUSER, password: None, database: database.to_owned() }
     }
 
-    /// Returns the address of `database` behind the TCP address `socket`, as the superuser.
+    /// Returns the superuser's address for `database`, through the TCP address `socket`.
     #[must_use]
     pub fn at(socket: SocketAddr, password: Option<String>, database: &str) -> Self {
         let (host, port) = (socket.ip().to_string(), socket.port());
         Self { host, port, user: SUPERUSER, password, database: database.to_owned() }
     }
 
-    /// Returns the URL that libpq and most drivers read.
+    /// Returns the URL in the format that libpq and most drivers accept.
     #[must_use]
     pub fn url(&self) -> String {
         let (port, user, database) = (self.port, self.user, percent_encode(&self.database));
         if self.host.starts_with('/') {
-            // The host is in the query: some drivers cannot read a URL with an empty host behind an "@".
+            // Put the host into the query, because some drivers can't parse a URL with an empty host after
+            // the "@".
             let host = percent_encode(&self.host);
             let password = self.password_after("&password=");
             return format!("postgresql:///{database}?host={host}&port={port}&user={user}{password}");
@@ -67,13 +70,14 @@ impl Address {
         format!("jdbc:postgresql://{authority}/{database}?user={user}{password}")
     }
 
-    /// Returns the URL of pgfresh's HTTP interface with the password as token, the value of `PGFRESH_CONTROL`.
+    /// Returns the URL of pgfresh's HTTP interface, with the password as the token. This is the value of
+    /// `PGFRESH_CONTROL`.
     #[must_use]
     pub fn control_url(&self) -> String {
         format!("http://{}@{}", self.password_after(":"), self.authority())
     }
 
-    /// Returns the URL of the live page for a browser, with the password as token.
+    /// Returns the URL of the live page in a browser, with the password as the token.
     #[must_use]
     pub fn page_url(&self) -> String {
         self.http_url() + &self.password_after("?token=")
@@ -85,7 +89,7 @@ impl Address {
         format!("http://{}/", self.authority())
     }
 
-    /// Parses the result of [`Self::control_url`] into its address and password.
+    /// Parses a URL from [`Self::control_url`] into its address and password.
     #[must_use]
     pub fn parse_control_url(text: &str) -> Option<(SocketAddr, String)> {
         let (password, address) = text.strip_prefix("http://:")?.trim_end_matches('/').rsplit_once('@')?;
@@ -93,20 +97,21 @@ impl Address {
         Some((address.parse().ok()?, password.into_owned()))
     }
 
-    /// Returns `before` and the encoded password, or an empty text without a password.
+    /// Returns `before` followed by the encoded password. Returns an empty string if there is no password.
     fn password_after(&self, before: &str) -> String {
         self.password
             .as_deref()
             .map_or_else(String::new, |password| format!("{before}{}", percent_encode(password)))
     }
 
-    /// Returns `HOST:PORT`, with brackets around a host that has a colon.
+    /// Returns `HOST:PORT`. If the host contains a colon, it is in brackets.
     fn authority(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// Sets `DATABASE_URL` and libpq's variables in the environment of `command`, and removes those that would lead to another server.
+    /// Sets `DATABASE_URL` and libpq's variables in the environment of `command`. Removes variables that
+    /// would lead to a different server.
     pub fn describe_to(&self, command: &mut Command) {
         for name in MISLEADING {
             command.env_remove(name);
@@ -120,10 +125,10 @@ impl Address {
     }
 }
 
-/// Characters that are not unreserved. Source: RFC 3986, 2.3.
+/// Characters that must be encoded, i.e. all except the unreserved ones. Source: RFC 3986, 2.3.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Percent-encodes each character that may have a meaning in a URL.
+/// Percent-encodes every character that can have a special meaning in a URL.
 #[must_use]
 pub fn percent_encode(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, RESERVED)

@@ -1,6 +1,8 @@
-//! SQL connections of pgfresh itself: simple queries over any stream, each with a timeout.
+//! The SQL client that pgfresh itself uses. It runs simple queries over any stream, with a timeout for each
+//! query.
 //!
-//! The server trusts every client that reaches its private directory; a gateway in front of it asks for a password.
+//! The server trusts every client that can reach its private directory. A gateway in front of the server asks
+//! for a password.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -12,61 +14,61 @@ use pgwire::{ErrorResponse, Frame, HEADER, StartupParams, TERMINATE, columns, en
 
 use crate::address::SOCKET;
 
-/// Sizes of the buffer in bytes: at first, and after a read that has filled it.
+/// Sizes of the read buffer in bytes: initially, and after a read has filled it.
 const CHUNK: usize = 8192;
 const LARGE_CHUNK: usize = 64 << 10;
 
-/// Open session. Dropping an idle one ends it without an error in the server.
+/// An open session. Dropping it while it is idle ends the session without an error in the server.
 #[derive(Debug)]
 pub struct AdminConnection<S = UnixStream> {
     stream: S,
     buffer: Vec<u8>,
-    /// Part of the buffer that the stream has filled and no caller has read yet.
+    /// The part of the buffer that has been read from the stream but not used yet.
     unread: Range<usize>,
 }
 
-/// Rows of text; `None` is NULL.
+/// Rows with their values as text. `None` stands for NULL.
 pub type Rows = Vec<Vec<Option<String>>>;
 
-/// Quotes a name for SQL.
+/// Quotes a name for use in SQL.
 #[must_use]
 pub fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Quotes a text for SQL.
+/// Quotes a string for use in SQL.
 #[must_use]
 pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// Failure of a session, or of its start.
+/// An error during a session, or while it was being started.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The socket failed, or the server took too long.
+    /// The socket failed, or the server took too long to respond.
     #[error("could not {verb}")]
     Io {
-        /// Action that failed, after "could not".
+        /// The action that failed, worded to follow "could not".
         verb: &'static str,
-        /// Error of the operating system.
+        /// The underlying I/O error.
         source: io::Error,
     },
-    /// The server answered with an error; the session is still good unless it was the first answer.
+    /// The server responded with an error. The session can still be used, unless this was the first response.
     #[error("{severity} {sqlstate}: {message}")]
     Server {
         /// ERROR, FATAL or PANIC.
         severity: String,
-        /// Five characters. Source: the manual's appendix A.
+        /// Error code of five characters. Source: the manual's appendix A.
         sqlstate: String,
-        /// Primary message of the server's error.
+        /// The primary message of the server's error.
         message: String,
-        /// Detail of the server's error, if it has one.
+        /// The detail of the server's error, if there is one.
         detail: Option<String>,
     },
 }
 
 impl SessionError {
-    /// Returns the detail that the server gave.
+    /// Returns the detail of the server's error, if there is one.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -78,7 +80,7 @@ impl SessionError {
         }
     }
 
-    /// Whether the session has ended with this error.
+    /// Whether this error has ended the session.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {
@@ -87,12 +89,12 @@ impl SessionError {
         }
     }
 
-    /// Whether the server will be ready soon: it starts, or recovers from a crash.
+    /// Whether the server will be ready soon, because it is starting or recovering from a crash.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         match self {
             Self::Server { sqlstate, .. } => sqlstate == "57P03",
-            // A postmaster that ends its processes after a crash answers no client.
+            // While a postmaster ends its processes after a crash, it doesn't respond to clients.
             Self::Io { source, .. } => matches!(
                 source.kind(),
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
@@ -102,7 +104,8 @@ impl SessionError {
 }
 
 impl AdminConnection {
-    /// Connects to `database` as `user` through the socket in `directory`. Each answer must come within `patience`.
+    /// Connects to `database` as `user`, through the socket in `directory`. Each response must arrive within
+    /// `patience`.
     pub fn open(
         directory: &Path,
         user: &str,
@@ -113,7 +116,7 @@ impl AdminConnection {
         Self::open_with(directory, &params, database, patience)
     }
 
-    /// Connects like [`Self::open`], but with the startup parameters `params`, for example [`own_params`](crate::own_params).
+    /// Like [`Self::open`], but with the startup parameters `params`, e.g. [`own_params`](crate::own_params).
     pub fn open_with(
         directory: &Path,
         params: &StartupParams,
@@ -125,19 +128,20 @@ impl AdminConnection {
         Self::start(stream, params, database, None)
     }
 
-    /// Takes over an idle session that another owner has started, with nothing left to read.
+    /// Continues an idle session that other code has started. There must be no unread data from the server.
     pub fn adopt(stream: UnixStream, patience: Duration) -> Result<Self, SessionError> {
         bound(&stream, Some(patience)).map_err(io("bound the wait for the server"))?;
         Ok(Self::on(stream))
     }
 
-    /// Whether the session is open and the server has sent nothing unasked.
+    /// Whether the session is open and there is no unexpected data from the server.
     #[must_use]
     pub fn is_alive(&mut self) -> bool {
         self.unread.is_empty() && sys::is_silent(&self.stream)
     }
 
-    /// Returns the stream of the idle session, for another owner. Reverses [`Self::adopt`].
+    /// Returns the stream of the idle session, so that other code can use it. This is the reverse of
+    /// [`Self::adopt`].
     pub fn release(self) -> Result<UnixStream, SessionError> {
         if !self.unread.is_empty() {
             return Err(invalid("hand a session over", "the server has said more than it was asked"));
@@ -152,8 +156,8 @@ impl<S: Read + Write> AdminConnection<S> {
         Self { stream, buffer: Vec::new(), unread: 0..0 }
     }
 
-    /// Starts a session with `database` over a new connection. Answers a server's request for a clear-text password with
-    /// `password`. The stream itself bounds the wait for each answer.
+    /// Starts a session in `database` over a new connection. If the server asks for a clear-text password,
+    /// sends `password`. The timeout for each response is the one set on the stream.
     pub fn start(
         stream: S,
         params: &StartupParams,
@@ -178,13 +182,13 @@ impl<S: Read + Write> AdminConnection<S> {
         }
     }
 
-    /// Runs one or more statements and returns the rows of all of them.
+    /// Runs one or more statements and returns all their rows.
     pub fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {
         self.send_query(sql)?;
         self.rows()
     }
 
-    /// Runs `COPY … TO STDOUT`, and passes each row to `take`.
+    /// Runs `COPY … TO STDOUT` and passes each row to `take`.
     pub fn copy_out(&mut self, sql: &str, take: &mut dyn FnMut(&[u8])) -> Result<(), SessionError> {
         self.send_query(sql)?;
         self.collect(&mut |frame| {
@@ -194,14 +198,14 @@ impl<S: Read + Write> AdminConnection<S> {
         })
     }
 
-    /// Runs `COPY … FROM STDIN` with data in whole `CopyData` messages, which are sent as they are.
+    /// Runs `COPY … FROM STDIN`. The data consists of complete `CopyData` messages, which are sent unchanged.
     pub fn copy_in<'a>(
         &mut self,
         sql: &str,
         messages: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(), SessionError> {
         self.send_query(sql)?;
-        // The server takes a copy that it has refused, and drops it.
+        // Even if the server has rejected the copy, it accepts the data and discards it.
         for message in messages {
             self.send(message)?;
         }
@@ -209,7 +213,7 @@ impl<S: Read + Write> AdminConnection<S> {
         self.collect(&mut |_| ())
     }
 
-    /// Releases the buffer until the next query.
+    /// Frees the buffer until the next query.
     pub fn shrink(&mut self) {
         if self.unread.is_empty() {
             (self.buffer, self.unread) = (Vec::new(), 0..0);
@@ -239,7 +243,7 @@ impl<S: Read + Write> AdminConnection<S> {
 
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         let Err(error) = self.stream.write_all(message) else { return Ok(()) };
-        // A server that has ended the session has sent the reason before.
+        // If the server has ended the session, it has sent the reason first.
         if is_end(error.kind()) {
             while let Ok(frame) = self.next() {
                 if frame.tag == b'E' {
@@ -250,7 +254,8 @@ impl<S: Read + Write> AdminConnection<S> {
         Err(io("write to the server")(timed_out(error)))
     }
 
-    /// Reads until the server is ready for a query. Passes each frame but those of errors and readiness to `take`.
+    /// Reads until the server is ready for the next query. Passes all frames to `take`, except for errors and
+    /// `ReadyForQuery`.
     fn collect(&mut self, take: &mut dyn FnMut(Frame<'_>)) -> Result<(), SessionError> {
         let mut failure = None;
         loop {
@@ -258,7 +263,7 @@ impl<S: Read + Write> AdminConnection<S> {
             match frame.tag {
                 b'E' => {
                     let error = SessionError::from(ErrorResponse::read(frame.body));
-                    // After FATAL there is nothing more to wait for.
+                    // The server sends nothing after a FATAL error.
                     if error.is_fatal() {
                         return Err(error);
                     }
@@ -289,8 +294,8 @@ impl<S: Read + Write> AdminConnection<S> {
         }
     }
 
-    /// Moves unread bytes to the front of the buffer. The buffer grows if it cannot hold `needed` bytes, or if the last read has
-    /// filled it.
+    /// Moves the unread bytes to the front of the buffer. Enlarges the buffer if it can't hold `needed`
+    /// bytes, or if the last read filled it.
     fn make_room(&mut self, needed: usize) {
         let Range { start, end } = self.unread;
         let room = match self.buffer.len() {
@@ -316,13 +321,13 @@ impl<S: Read + Write> AdminConnection<S> {
     }
 }
 
-/// Limits each single read and write to `patience`.
+/// Sets `patience` as the timeout for each read and write.
 fn bound(stream: &UnixStream, patience: Option<Duration>) -> io::Result<()> {
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)
 }
 
-/// Maps the error of an expired socket timeout to `TimedOut`.
+/// Changes the error of an expired socket timeout to `TimedOut`.
 fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
@@ -356,7 +361,7 @@ impl From<ErrorResponse> for SessionError {
     }
 }
 
-/// Whether a failure means that the other end is gone.
+/// Whether an error means that the other end is gone.
 fn is_end(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(kind, BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)

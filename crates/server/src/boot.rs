@@ -1,4 +1,5 @@
-//! Starts a server: copies its data, runs the postmaster, waits until it is ready, and checks that its settings are in effect.
+//! Starts a server. This copies its data, runs the postmaster, waits until it is ready, and checks that its
+//! settings are in effect.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -17,74 +18,78 @@ use crate::guard::{PID_FILE, PID_FILE_SIZE};
 use crate::installation::UNKNOWN;
 use crate::{AdminConnection, Guard, Installation, Settings, inward, log, orphans, own};
 
-/// Timeout for a new server's first answer.
+/// Timeout for the first response of a new server.
 const ANSWER: Duration = Duration::from_secs(30);
-/// Timeout for a postmaster's exit status, after its handle has become readable.
+/// Timeout for the postmaster's exit status once its handle is readable.
 const STATUS: Duration = Duration::from_secs(1);
-/// Relation cache: catalog rows that the first session in a database has saved. The next sessions start in half the time with it,
-/// also in copies of the database. A server removes these files when it starts, since they may be out of date after a crash.
-/// Those of a cluster that was shut down cleanly are valid. Source: `RELCACHE_INIT_FILENAME` in `relcache.h`.
+/// File name of the relation cache, which contains catalog rows that the first session in a database has
+/// saved. With it, later sessions start in half the time, even in a copy of the database. When a server
+/// starts, it removes these files because they could be outdated after a crash. However, they are valid if
+/// the cluster was shut down cleanly. Source: `RELCACHE_INIT_FILENAME` in `relcache.h`.
 const RELATION_CACHE: &str = "pg_internal.init";
-/// Files that pgfresh copies while the server boots: it opens none below `base/` before it is ready, and removes relation caches.
+/// Files that pgfresh copies while the server boots. Until the server is ready, it opens no files below
+/// `base/`, and it removes relation caches.
 const DEFERRED: Deferred<'_> = Deferred { below: "base/", last: Some(RELATION_CACHE) };
 
-/// Parameters of a server's start.
+/// Parameters for starting a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Order<'a> {
-    /// The binaries.
+    /// The binaries to run.
     pub installation: &'a Installation,
-    /// Account that the server runs as.
+    /// The account that the server runs as.
     pub account: &'a Account,
-    /// Place of the run directory.
+    /// The place for the run directory.
     pub place: &'a Place,
-    /// Settings of the server.
+    /// The server's settings.
     pub settings: &'a Settings,
-    /// Path of a pgfresh that can be a guard; see [`Guard::over`].
+    /// Path of a pgfresh executable that can act as a guard. See [`Guard::over`].
     pub program: &'a Path,
 }
 
-/// Source of the data directory.
+/// The source of the data directory.
 #[derive(Debug)]
 pub enum Data<'a> {
-    /// pgfresh copies this entry of the cache.
+    /// A copy of this cache entry.
     Copy(&'a Entry),
-    /// The run directory of this guard has one already.
+    /// The run directory of this guard, which already contains the data.
     Made(Guard),
 }
 
-/// Duration of each step of a start.
+/// How long each step of a start took.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Phases {
-    /// Until the postmaster starts: run directory, guard, and the files that the server needs first.
+    /// Time until the postmaster was started. This includes the run directory, the guard, and the files that
+    /// the server needs first.
     pub copy: Duration,
-    /// Boot of the postmaster, until it is ready; pgfresh copies the other files meanwhile.
+    /// Time from the start of the postmaster until it was ready. pgfresh copies the remaining files during
+    /// this time.
     pub boot: Duration,
-    /// Rest of the copy, after the server was ready.
+    /// Time for the rest of the copy, once the server was ready.
     pub rest: Duration,
-    /// First session and first answer.
+    /// Time for the first session and its first response.
     pub ready: Duration,
 }
 
 impl Phases {
-    /// Returns the duration of all steps.
+    /// Returns the total duration of all steps.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.copy + self.boot + self.rest + self.ready
     }
 }
 
-/// Timeouts of a server.
+/// Timeouts for a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
-    /// Until it is ready; crash recovery of a large snapshot may need most of it.
+    /// Timeout for the server to be ready. Crash recovery of a large snapshot can take almost as long.
     pub(crate) boot: Duration,
-    /// Immediate shutdown, before pgfresh kills it.
+    /// Timeout for an immediate shutdown. The server is killed afterwards.
     pub(crate) immediate_stop: Duration,
-    /// Clean shutdown: the server writes all dirty pages.
+    /// Timeout for a clean shutdown, during which the server writes all dirty pages.
     pub(crate) clean_stop: Duration,
-    /// Clean shutdown of a server that a crash would not harm.
+    /// Timeout for a clean shutdown of a server that could also crash without harm.
     pub(crate) halt: Duration,
-    /// End of the processes that outlive the postmaster.
+    /// Timeout for processes that outlive the postmaster.
     pub(crate) stragglers: Duration,
 }
 
@@ -96,46 +101,49 @@ const TIMEOUTS: Timeouts = Timeouts {
     stragglers: Duration::from_millis(500),
 };
 
-/// Running server. Dropping it stops the server and removes its files.
+/// A running server. Dropping it stops the server and removes its files.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) postmaster: Child,
-    /// Handle that is readable once the postmaster has ended.
+    /// Readable once the postmaster has ended.
     pub(crate) handle: ProcessHandle,
-    /// Read end of a pipe whose write end all processes of the server hold: readable once they have ended.
+    /// The read end of a pipe. All processes of the server hold the write end, so it becomes readable once
+    /// they have all ended.
     pub(crate) alive: OwnedFd,
     pub(crate) guard: Option<Guard>,
-    /// Thread that ends the processes that outlive the postmaster; see [`orphans::end_with`].
+    /// The thread that ends processes that outlive the postmaster. See [`orphans::end_with`].
     pub(crate) orphans: Option<JoinHandle<()>>,
     pub(crate) timeouts: Timeouts,
     major: u32,
     phases: Phases,
     copied: Option<Copied>,
-    /// Bytes of the log that earlier servers on the same data have written.
+    /// Number of bytes that earlier servers on the same data have written to the log.
     pub(crate) log_before: u64,
 }
 
-/// Failure of a server to start again on its data.
+/// A server could not be started again on its data.
 #[derive(Debug)]
 pub struct NotStarted {
-    /// Reason of the failure.
+    /// The reason for the failure.
     pub error: StartError,
-    /// Guard of the data, for another attempt. `None` if pgfresh could not end the processes, and therefore removed everything.
+    /// The guard of the data, for a further attempt. `None` if the processes could not be ended, in which
+    /// case pgfresh has removed everything.
     pub guard: Option<Guard>,
 }
 
 impl Server {
-    /// Starts a server on `data` and waits for its first answer. During a long copy, it calls `watch` with the bytes copied so far
-    /// and the bytes in all.
+    /// Starts a server on `data` and waits for its first response. During a long copy, calls `watch` with the
+    /// number of bytes copied so far and the total.
     ///
     /// # Errors
-    /// After an error, no files and processes of the server remain.
+    /// Returns an error if the server can't be started. No files or processes of the server remain in that
+    /// case.
     pub fn start(order: &Order<'_>, data: Data<'_>, watch: &dyn Fn(u64, u64)) -> Result<Self, StartError> {
         Self::start_and_connect(order, data, watch).map(|(server, _)| server)
     }
 
-    /// Starts a server like [`Self::start`], and returns also the session with the database `postgres` that had the first answer.
-    /// A caller that goes on with this session saves about 3 ms.
+    /// Like [`Self::start`], but also returns the session in the database `postgres` that received the first
+    /// response. A caller that continues with this session saves about 3 ms.
     pub fn start_and_connect(
         order: &Order<'_>,
         data: Data<'_>,
@@ -165,12 +173,12 @@ impl Server {
         let mut server = match launched {
             Ok(server) => server,
             Err(failed) => {
-                // The copy is over before its directory is removed.
+                // Finish the copy before its directory is removed.
                 drop(copying);
                 return Err(failed.error);
             }
         };
-        // Declared after the server, so that the copy is over before its directory is removed.
+        // This is declared after the server, so that the copy is finished before its directory is removed.
         let copying = copying;
         server.wait_until_ready(spawned).map_err(|error| explain(error, order))?;
         let boot = spawned.elapsed();
@@ -182,8 +190,8 @@ impl Server {
         Ok((server, session))
     }
 
-    /// Starts a server on the data of one that has ended in any way, with crash recovery if necessary. It opens no session: SQL may
-    /// have forbidden them, and may allow them again.
+    /// Starts a server on the data of one that has ended, with crash recovery if necessary. This opens no
+    /// session, because SQL can have disabled connections and might enable them again later.
     pub fn start_again(order: &Order<'_>, guard: Guard) -> Result<Self, Box<NotStarted>> {
         Self::start_again_within(&TIMEOUTS, order, guard)
     }
@@ -200,7 +208,7 @@ impl Server {
         }
     }
 
-    /// Starts the postmaster. From then on, dropping the server stops it, also after an error.
+    /// Starts the postmaster. From here on, dropping the server stops it, even after an error.
     fn launch(timeouts: &Timeouts, order: &Order<'_>, guard: Guard) -> Result<Self, Box<NotStarted>> {
         let log_before = log::length(&guard.run().log());
         let (postmaster, handle, alive) = match spawn(order, guard.run()) {
@@ -233,7 +241,8 @@ impl Server {
         Box::new(NotStarted { error, guard: ended.ok() })
     }
 
-    /// Waits for the word "ready" in the pid file, by notifications of the kernel, or for the end of the server.
+    /// Waits until the pid file contains the word "ready", or until the server ends. The kernel notifies us
+    /// when the file is written.
     fn wait_until_ready(&mut self, since: Instant) -> Result<(), StartError> {
         let data = self.run().data();
         let files = Directory::open(&data).attempt("open", &data)?;
@@ -259,7 +268,7 @@ impl Server {
         }
     }
 
-    /// Checks that each setting has the requested value, in a session that it returns.
+    /// Opens a session and checks in it that each setting has the requested value. Returns the session.
     fn prove(&self, order: &Order<'_>) -> Result<AdminConnection, StartError> {
         let mut session = self.session("postgres")?;
         let wanted: Vec<_> = order.settings.iter().filter(|(name, _)| !own::is_hidden(name)).collect();
@@ -281,76 +290,77 @@ impl Server {
         Ok(session)
     }
 
-    /// Returns the address of `database` on the server's own socket, as the superuser.
+    /// Returns the superuser's address for `database`, on the server's own socket.
     #[must_use]
     pub fn address(&self, database: &str) -> Address {
         Address::at_socket(&self.run().socket_directory(), PORT, database)
     }
 
-    /// Leads connections of the server's own processes, such as those of `dblink`, to the gateway's `socket`. The server's `account`
-    /// must have no access to the directory of `socket`.
+    /// Redirects connections from the server's own processes, e.g. those of `dblink`, to the gateway's
+    /// `socket`. The server's `account` must not have access to the directory of `socket`.
     pub fn lead_inward_to(&self, socket: &Path, account: &Account) -> Result<(), FileError> {
         inward::lead_to(self.run(), socket, account)
     }
 
-    /// Opens a superuser's session with the settings of any client. No login trigger fires.
+    /// Opens a superuser's session with the same settings as a client's. Login triggers don't fire.
     pub fn session(&self, database: &str) -> Result<AdminConnection, StartError> {
         let params = own::plain_params(self.major);
         Ok(AdminConnection::open_with(&self.run().socket_directory(), &params, database, ANSWER)?)
     }
 
-    /// Opens a session in `database`, so that the server writes the relation cache if the database has none.
+    /// Opens a session in `database`. If the database has no relation cache, this makes the server write one.
     pub fn write_relation_cache(&self, database: &str) -> Result<(), StartError> {
         self.session(database).map(drop)
     }
 
-    /// Returns the run directory: data, socket and log.
+    /// Returns the run directory, which contains the data, the socket and the log.
     #[must_use]
     #[allow(clippy::missing_panics_doc)]
     pub fn run(&self) -> &RunDirectory {
         self.guard.as_ref().expect("held until dropped").run()
     }
 
-    /// Returns the process id of the postmaster.
+    /// Returns the pid of the postmaster.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.postmaster.id()
     }
 
-    /// Whether the postmaster still runs.
+    /// Whether the postmaster is still running.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         !sys::wait_readable(&self.handle, Duration::ZERO).unwrap_or(true)
     }
 
-    /// Whether the postmaster still listens. The kernel closes a process's sockets, which its sessions notice, shortly before it
-    /// reports the end of the process.
+    /// Whether the postmaster is still listening. When a process ends, the kernel first closes its sockets,
+    /// which sessions notice. It reports the end of the process slightly later.
     #[must_use]
     pub fn is_listening(&self) -> bool {
         UnixStream::connect(self.run().socket_directory().join(SOCKET)).is_ok()
     }
 
-    /// Calls `then` in a new thread when all processes of the server have ended, soon after the postmaster.
+    /// Calls `then` in a new thread once all processes of the server have ended. This happens soon after the
+    /// postmaster ends.
     pub fn when_gone(&self, then: impl FnOnce() + Send + 'static) -> Result<(), FileError> {
         orphans::tell_of_end(&self.alive, then).attempt("watch", Path::new("postmaster"))
     }
 
-    /// Returns the duration of each step of the start.
+    /// Returns how long each step of the start took.
     #[must_use]
     pub fn phases(&self) -> Phases {
         self.phases
     }
 
-    /// Returns how pgfresh copied the data; `None` if it started the server on existing data.
+    /// Returns how the data was copied. Returns `None` if the server was started on existing data.
     #[must_use]
     pub fn copied(&self) -> Option<Copied> {
         self.copied
     }
 
-    /// Returns the reason of the server's end: a line of the log, or the postmaster's signal.
+    /// Returns why the server ended. This is a line of its log, or the signal that ended the postmaster.
     #[must_use]
     pub fn why_gone(&self) -> String {
-        // The handle becomes readable shortly before the exit status is available.
+        // The handle becomes readable slightly before the exit status is available.
         let ended = sys::wait_readable(&self.handle, STATUS).and_then(|_| self.handle.exit_status());
         match ended {
             Ok(Some(status)) if status.signal().is_some() => format!("postmaster ended with {status}"),
@@ -359,19 +369,22 @@ impl Server {
         }
     }
 
-    /// Returns the log line of a crash, which the server may have survived. `None` without a crash.
+    /// Returns the log line about a crash, which the server might have survived. Returns `None` if there was
+    /// no crash.
     #[must_use]
     pub fn last_crash(&self) -> Option<String> {
         log::last_crash(&self.run().log())
     }
 }
 
-/// Starts the postmaster. The handle is readable once it has ended, the pipe once all its children have ended as well.
+/// Starts the postmaster. The returned handle is readable once the postmaster has ended, and the pipe once
+/// all its children have ended.
 fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle, OwnedFd), StartError> {
     let data = run.data();
-    // initdb has made the file: pgfresh replaces its text.
+    // The file was created by initdb. Replace its text.
     run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
-    // This pid file is from an earlier server that was killed, as the locks prove. Its "ready" would count for this one.
+    // This pid file comes from an earlier server that was killed, as the locks prove. Its "ready" could be
+    // mistaken for that of the new server.
     let files = Directory::open(&data).attempt("open", &data)?;
     files.remove_file(PID_FILE).attempt("remove", &data.join(PID_FILE))?;
     let output = run.create_file("log", order.account)?;
@@ -380,11 +393,11 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle,
     let mut command = order.installation.postmaster(order.account);
     inward::lead_to_server(run)?;
     inward::describe_to(run, &mut command);
-    // The server's socket has the port in its name.
+    // The port is part of the socket's name.
     command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", &format!("port={PORT}"), "-c"]);
     let folder = run.socket_directory().display().to_string().replace('"', "\"\"");
     command.arg(format!("unix_socket_directories=\"{folder}\""));
-    // The log has the reason of an end, and lies in the run directory.
+    // Keep the log in the run directory, because it contains the reason if the server ends.
     command.args(["-c", "logging_collector=off", "-c", "log_destination=stderr"]);
     let second = output.try_clone().attempt("duplicate", &run.log())?;
     command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
@@ -393,24 +406,26 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle,
     inherited.extend(run.data_lock()?);
     sys::inherit(&mut command, inherited);
     let postmaster = command.spawn().attempt("run", &order.installation.bin().join("postgres"))?;
-    // pgfresh has not reaped the process yet, so the pid is still its own.
+    // The child hasn't been reaped yet, so the pid still belongs to it.
     let handle = ProcessHandle::of(&postmaster).attempt("watch", Path::new("postmaster"))?;
     Ok((postmaster, handle, alive.into()))
 }
 
-/// Whether the eighth line of the pid file is "ready". Source: `src/include/utils/pidfile.h`, from version 10.
+/// Whether the eighth line of the pid file is "ready". Source: `src/include/utils/pidfile.h`, since version
+/// 10.
 fn says_ready(data: &Directory) -> bool {
     let text = data.read(PID_FILE, PID_FILE_SIZE).unwrap_or_default();
     text.split(|&byte| byte == b'\n').nth(7).is_some_and(|line| line.trim_ascii_end() == b"ready")
 }
 
-/// Quotes a setting's name for `SHOW`, each part between dots by itself.
+/// Quotes the name of a setting for `SHOW`. Each part between dots is quoted separately.
 fn quoted(name: &str) -> String {
     name.split('.').map(|part| format!("\"{part}\"")).collect::<Vec<_>>().join(".")
 }
 
-/// Whether an effective value that differs in text is intended: pgfresh's file sets it in another spelling (8192kB for 8MB), or
-/// the template does by `ALTER SYSTEM`, `ALTER DATABASE` or `ALTER ROLE`.
+/// Whether it is intended that the effective value looks different from the requested one. For example, the
+/// server shows 8192kB as 8MB. The template can also set a value with `ALTER SYSTEM`, `ALTER DATABASE` or
+/// `ALTER ROLE`.
 fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, StartError> {
     let sql = format!(
         "SELECT source IN ('configuration file', 'database', 'user', 'database user') \
@@ -420,7 +435,8 @@ fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, Star
     Ok(rows.first().and_then(|row| row[0].as_deref()) == Some("t"))
 }
 
-/// Replaces the error by one that names a requested setting, if the last line of the log says that the server does not know it.
+/// If the last line of the log says that the server doesn't know a setting, returns an error that names the
+/// requested setting. Otherwise returns `error`.
 fn explain(error: StartError, order: &Order<'_>) -> StartError {
     let StartError::Exited { last_words: Some(line), .. } = &error else { return error };
     let Some((_, rest)) = line.split_once(&format!("{UNKNOWN} \"")) else { return error };

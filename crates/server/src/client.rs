@@ -1,8 +1,10 @@
-//! The package tools that pgfresh starts: npm and pip, as the user has configured them, and blind to the project.
+//! Runs the package tools npm and pip, with the user's configuration but without files of the current
+//! project.
 //!
-//! pgfresh must not run files of a project when it looks for PostgreSQL in the project's folder. It therefore runs each tool in `/`,
-//! which has no `pip.py`, `sitecustomize.py` or `.npmrc`, and Python with `-I`. It removes variables that make a tool load code or
-//! change its behaviour, and leaves those that configure access to a registry.
+//! pgfresh must not run a project's files just because it looks for PostgreSQL in the project's folder. Each
+//! tool therefore runs in `/`, which contains no `pip.py`, `sitecustomize.py` or `.npmrc`, and Python runs
+//! with `-I`. Environment variables that make a tool load code or change its behaviour are removed. Variables
+//! that configure access to a registry stay.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,10 +21,11 @@ use crate::error::FetchError;
 use crate::installation::output_within;
 use crate::package::{Client, Package, Wheel};
 
-/// Timeout for a package tool: it downloads tens of megabytes, maybe over a slow line.
+/// Timeout for a package tool. It downloads tens of megabytes, possibly over a slow connection.
 const CLIENT_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Families of variables that configure a tool. The listed members stay, because they only configure access to a registry.
+/// Prefixes of variables that configure a tool. The variables listed for each prefix stay, because they only
+/// configure access to a registry.
 const FAMILIES: [(&str, &[&str]); 2] = [
     (
         "PIP_",
@@ -62,7 +65,7 @@ const FAMILIES: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// Prefixes of variables by which interpreters, the dynamic linker and libraries load code.
+/// Prefixes of variables that make interpreters, the dynamic linker or libraries load code.
 const LOADERS: [&str; 9] = [
     "PYTHON",
     "NODE_OPTIONS",
@@ -82,8 +85,8 @@ impl Client {
         output.is_ok_and(|output| output.is_some_and(|output| output.status.success()))
     }
 
-    /// Downloads the file of `package` below the empty `folder`, and returns its path. Unpacks nothing. The process holds the lock of
-    /// `run`, so that the guard can end it.
+    /// Downloads the file of `package` to the empty directory `folder`, and returns the file's path. Doesn't
+    /// unpack anything. The process holds a lock of `run`, so that the guard can end it.
     pub(crate) fn download(
         self,
         package: &Package,
@@ -95,7 +98,7 @@ impl Client {
         let mut command = self.command();
         match self {
             Self::Pip => {
-                // pip checks the digest of the file before it reads the file.
+                // pip checks the file's digest before it reads the file.
                 let wanted = folder.join("requirements.txt");
                 let line =
                     format!("{}=={} --hash=sha512:{}\n", package.name, package.version, package.sha512);
@@ -117,8 +120,9 @@ impl Client {
         }
     }
 
-    /// Unpacks the checked `file` into `staging`, without access to a registry and without the package's scripts. The process holds
-    /// the lock of `run`, so that the guard can end it.
+    /// Unpacks `file`, whose digest has been checked, into `staging`. The tool has no access to a registry
+    /// and doesn't run the package's scripts. The process holds a lock of `run`, so that the guard can end
+    /// it.
     pub(crate) fn unpack(
         self,
         package: &Package,
@@ -146,7 +150,8 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the command of the tool, without parts of the project or the environment that would make it load code.
+    /// Returns the command for this tool. Its environment excludes everything through which the project or
+    /// the user could make it load code.
     fn command(self) -> Command {
         let mut command = match self {
             Self::Pip => {
@@ -163,17 +168,17 @@ impl Client {
         }
         command.env("PATH", absolute_path()).current_dir("/");
         if self == Self::Npm && home().is_none() && !Account::ours().has_name() {
-            // npm does not even say its version without a home directory.
+            // Without a home directory, npm can't even print its version.
             command.env("HOME", "/");
         }
         command
     }
 
-    /// Runs the command to its end. If pgfresh ends, the guard of `run` ends the command.
+    /// Runs the command and waits until it ends. If pgfresh ends first, the guard of `run` ends the command.
     fn run(self, package: &Package, mut command: Command, run: &RunDirectory) -> Result<(), FetchError> {
         let lock = run.helper_lock()?.descriptor().attempt("duplicate", run.path())?;
         sys::inherit(&mut command, vec![lock]);
-        // The server's account must read the new files, whatever pgfresh's umask.
+        // The server's account has to read the new files, regardless of pgfresh's umask.
         sys::let_others_read(&mut command);
         if self == Self::Npm && !can_cache() {
             command.env("npm_config_cache", run.path().join("npm-cache"));
@@ -202,20 +207,21 @@ impl Client {
     }
 }
 
-/// Returns pip's options for the one wheel whose digest the table has, whichever Python is installed.
+/// Returns the pip options that select the wheel whose digest is in the table, regardless of the installed
+/// Python version.
 fn wheel_options(package: &Package) -> Vec<&str> {
     let Some(Wheel { python, platform }) = &package.wheel else { return Vec::new() };
     vec!["--only-binary", ":all:", "--python-version", python, "--platform", platform]
 }
 
-/// Whether a variable may stay in the environment of a package tool.
+/// Whether a variable can stay in the environment of a package tool.
 fn is_harmless(name: &str) -> bool {
     if name == "ENV" || LOADERS.iter().any(|prefix| name.starts_with(prefix)) {
         return false;
     }
     let upper = name.to_ascii_uppercase();
     FAMILIES.iter().all(|(prefix, kept)| {
-        // The credentials of one registry: npm_config_//registry.example/:_authToken
+        // The credentials for a single registry, e.g. npm_config_//registry.example/:_authToken
         upper.strip_prefix(prefix).is_none_or(|rest| rest.starts_with("//") || kept.contains(&rest))
     })
 }
@@ -225,30 +231,32 @@ fn home() -> Option<PathBuf> {
     env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
 }
 
-/// Whether npm can write to its cache. In a container, a user may have no home directory, or `/`.
+/// Whether npm can write to its cache. In a container, a user might have no home directory, or have `/` as
+/// the home directory.
 fn can_cache() -> bool {
     let configured =
         |(name, _): (OsString, OsString)| name.to_string_lossy().eq_ignore_ascii_case("npm_config_cache");
     if env::vars_os().any(configured) {
         return true;
     }
-    // Without `HOME`, npm takes the directory of `/etc/passwd`.
+    // Without `HOME`, npm uses the home directory in `/etc/passwd`.
     let Some(home) = home() else { return Account::ours().has_name() };
     let cache = home.join(".npm");
     sys::expect_usable(if cache.exists() { &cache } else { &home }).is_ok()
 }
 
-/// Returns `PATH` without relative entries.
+/// Returns `PATH` without its relative entries.
 fn absolute_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
     env::join_paths(folders).unwrap_or_default()
 }
 
-/// Symbolic link that a package lists, because npm extracts none.
+/// A symbolic link that a package lists in a file. The package can't contain the link itself, because npm
+/// doesn't extract links.
 #[derive(Deserialize)]
 struct Link {
-    /// Target of the link, relative to the root of the package.
+    /// The link's target, relative to the package's root directory.
     source: String,
     target: String,
 }

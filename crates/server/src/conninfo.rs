@@ -1,21 +1,22 @@
-//! Moves the password of a connection string from a program's arguments to its environment. All users of the machine can read the
-//! arguments, and only the same user can read the environment.
+//! Moves the password in a connection string from a program's arguments to its environment. All users of a
+//! machine can read the arguments, but only the same user can read the environment.
 //!
-//! Source: `conninfo_parse` and `conninfo_uri_parse_options` in `src/interfaces/libpq/fe-connect.c`. A string that pgfresh reads
-//! differently from libpq could show its password, so pgfresh refuses all that libpq would refuse.
+//! Source: `conninfo_parse` and `conninfo_uri_parse_options` in `src/interfaces/libpq/fe-connect.c`. If
+//! pgfresh parsed a string differently from libpq, it could expose the password. It therefore rejects every
+//! string that libpq would reject.
 
 use std::process::Command;
 
-/// Parameters besides the password that are secret, for which libpq has no variable.
+/// Secret parameters other than the password. libpq has no environment variables for them.
 const SECRETS: [&str; 4] = ["sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"];
 
-/// Reason for which pgfresh does not pass on a connection string.
+/// Why a connection string can't be passed on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionStringError {
-    /// libpq could not read the text.
+    /// libpq couldn't parse the text.
     #[error("cannot read the connection string: {0}")]
     Malformed(&'static str),
-    /// The string has a secret that is not a password.
+    /// The string contains a secret other than the password.
     #[error("cannot use \"{0}\" in a connection string: other users of this machine could read it")]
     Secret(String),
 }
@@ -37,7 +38,8 @@ impl ConnectionStringError {
     }
 }
 
-/// Connection string as libpq takes it: a URL, `name=value` pairs or a database's name. The password is apart.
+/// A connection string in any format that libpq accepts: a URL, `name=value` pairs, or a database name. The
+/// password is stored separately.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConnectionString {
     open: String,
@@ -51,10 +53,11 @@ impl std::fmt::Debug for ConnectionString {
 }
 
 impl ConnectionString {
-    /// Parses `text` and takes out its password.
+    /// Parses `text` and separates the password from the rest.
     ///
     /// # Errors
-    /// libpq could not read the text either, or it has another secret.
+    /// Returns an error if libpq couldn't parse the text either, or if the text contains a secret other than
+    /// the password.
     pub fn parse(text: &str) -> Result<Self, ConnectionStringError> {
         for scheme in ["postgresql://", "postgres://"] {
             if let Some(rest) = text.strip_prefix(scheme) {
@@ -64,17 +67,18 @@ impl ConnectionString {
         if text.contains('=') {
             return parse_pairs(text);
         }
-        // libpq would take a host with its port for the name of a database, and look for a socket.
+        // libpq would treat a host with a port as the name of a database, and would look for a socket.
         if text.contains([':', '/', '@']) {
             return Err(ConnectionStringError::Malformed("it does not begin with \"postgresql://\""));
         }
         Ok(Self { open: text.to_owned(), password: None })
     }
 
-    /// Adds the connection to the arguments and the environment of `command`, a client program of `PostgreSQL`.
+    /// Adds the connection to the arguments and the environment of `command`, which is a client program of
+    /// `PostgreSQL`.
     pub fn describe_to(&self, command: &mut Command) {
         command.arg(format!("--dbname={}", self.open));
-        // Without a password here, libpq reads the user's own variables and files.
+        // If the string has no password, libpq reads it from the user's own variables and files.
         if let Some(password) = &self.password {
             command.env("PGPASSWORD", password);
         }
@@ -113,7 +117,8 @@ fn parse_url(scheme: &str, rest: &str) -> Result<ConnectionString, ConnectionStr
     Ok(ConnectionString { open, password })
 }
 
-/// Refuses hosts with an invalid port: a password with a `/` that is not written as `%2F` looks like one, and libpq would print it.
+/// Rejects hosts with an invalid port. A password that contains `/` instead of `%2F` looks like an invalid
+/// port, and libpq would print it.
 fn check_ports(hosts: &str) -> Result<(), ConnectionStringError> {
     for host in hosts.split(',') {
         let port = match host.rsplit_once(']') {
@@ -127,7 +132,7 @@ fn check_ports(hosts: &str) -> Result<(), ConnectionStringError> {
     Ok(())
 }
 
-/// Stores the value if it is the password, and returns whether it was.
+/// Stores the value if it is the password. Returns whether it was.
 fn take(
     name: &str,
     value: impl FnOnce() -> Result<String, ConnectionStringError>,
@@ -143,7 +148,7 @@ fn take(
     Ok(name == "password")
 }
 
-/// Decodes `%XX`.
+/// Decodes `%XX` sequences.
 fn decoded(text: &str) -> Result<String, ConnectionStringError> {
     let malformed = || ConnectionStringError::Malformed("\"%\" is not followed by two hexadecimal digits");
     let mut bytes = Vec::new();
@@ -180,7 +185,7 @@ fn parse_pairs(text: &str) -> Result<ConnectionString, ConnectionStringError> {
     Ok(ConnectionString { open: open.join(" "), password })
 }
 
-/// Returns the value at the begin of `text` without quotes and backslashes, and the rest of the text.
+/// Returns the value at the start of `text`, without quotes and backslashes, and the rest of the text.
 fn value_of(text: &str) -> Result<(String, &str), ConnectionStringError> {
     let (quoted, text) = text.strip_prefix('\'').map_or((false, text), |text| (true, text));
     let mut value = String::new();

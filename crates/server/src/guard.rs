@@ -1,11 +1,13 @@
-//! The guard: a small process that outlives its owner until it has removed the owner's run directory.
+//! The guard is a small process that cleans up after pgfresh, even if pgfresh is killed. It outlives its
+//! owner until it has removed the owner's run directory.
 //!
 //! ```text
 //! owner ──── lifeline (the guard's stdin; closed by the kernel when the owner ends, however) ───▶ guard
 //! owner ◀─── done (the guard's stdout; closed when it has removed everything) ─────────────────── guard
 //! ```
-//! pgfresh starts the guard before it creates the directory. The guard leads its own session. When the lifeline closes, it waits
-//! for the owner's lock, clears the run directory away, and ends. A sweep clears directories away with the same function.
+//! pgfresh starts the guard before it creates the directory. The guard leads its own session, so that signals
+//! from the terminal don't reach it. When the lifeline closes, the guard waits for the owner's lock, removes
+//! the run directory, and ends. A sweep removes abandoned directories with the same function.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,46 +22,48 @@ use sys::{Directory, Pid};
 
 use crate::Installation;
 
-/// Hidden argument that starts pgfresh as a guard.
+/// Hidden argument that makes pgfresh run as a guard.
 const ARGUMENT: &str = "guard-run-directory";
 /// Name of the postmaster's pid file in the data directory.
 pub(crate) const PID_FILE: &str = "postmaster.pid";
-/// Upper bound for the size of a pid file, in bytes.
+/// Maximum size of a pid file, in bytes.
 pub(crate) const PID_FILE_SIZE: u64 = 64 << 10;
-/// Timeout for an immediate shutdown, before the guard kills the server.
+/// Timeout for an immediate shutdown. The guard then kills the server.
 const GRACE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
-/// Timeout for the guard to remove a run directory; it removes a large one after pgfresh has ended.
+/// How long pgfresh waits for the guard to remove a run directory. If the directory is large, the guard
+/// continues after pgfresh has ended.
 const REMOVAL_TIMEOUT: Duration = Duration::from_millis(50);
-/// Timeout for the guard to remove a run directory completely, as in a folder that other programs walk through.
+/// How long pgfresh waits if the run directory has to be gone before it ends. This matters in a folder that
+/// other programs search.
 const COMPLETE_REMOVAL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Guarded run directory: it is cleared away when this is dropped, or when pgfresh ends by any signal.
+/// A guarded run directory. It is removed when this value is dropped, or when any signal ends pgfresh.
 #[derive(Debug)]
 pub struct Guard {
     run: RunDirectory,
     process: Process,
 }
 
-/// Guard process of a run directory.
+/// The guard process of a run directory.
 #[derive(Debug)]
 struct Process {
-    /// `None` once a thread waits for its end.
+    /// The guard's process. `None` once a thread waits for it to end.
     child: Option<Child>,
     lifeline: Option<OwnedFd>,
     done: OwnedFd,
-    /// Timeout of the owner for the guard's end.
+    /// How long the owner waits for the guard to end.
     patience: Duration,
 }
 
 impl Guard {
-    /// Makes a run directory in `place` for `account`, with a guard from the start. `program` is a pgfresh whose `main` calls
-    /// [`guard_main`] first.
+    /// Creates a run directory in `place` for `account`. It is guarded from the start. `program` is a pgfresh
+    /// executable whose `main` calls [`guard_main`] first.
     pub fn over(place: &Place, account: &Account, program: &Path) -> Result<Self, FileError> {
         let (run, process) = RunDirectory::create(place, account, |path| Process::start(program, path))?;
         Ok(Self { run, process })
     }
 
-    /// Uses the persistent `data`, which stay when the run directory goes.
+    /// Uses the persistent `data`, which stays when the run directory is removed.
     pub fn with_persistent(mut self, data: PersistentData) -> Result<Self, FileError> {
         self.run.use_persistent(data)?;
         Ok(self)
@@ -71,17 +75,17 @@ impl Guard {
         &self.run
     }
 
-    /// Returns the right to run programs that the guard ends together with the run directory.
+    /// Returns permission to run programs that the guard ends before it removes the run directory.
     pub fn guarded_command(&self) -> Result<GuardedCommand<'_>, FileError> {
         Ok(GuardedCommand { run: &self.run, lock: self.run.server_lock()? })
     }
 
-    /// Clears the run directory away, and waits until all of it has gone.
+    /// Removes the run directory, and waits until it is completely gone.
     pub fn remove(mut self) {
         self.process.patience = COMPLETE_REMOVAL_TIMEOUT;
     }
 
-    /// Keeps the run directory for people to look at; see [`RunDirectory::keep`].
+    /// Keeps the run directory for the user to inspect. See [`RunDirectory::keep`].
     pub fn keep(self) -> Result<PathBuf, FileError> {
         self.run.keep()
     }
@@ -91,7 +95,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.run.let_go();
         if self.process.end() {
-            // A signal may have killed the guard before it had finished.
+            // A signal might have killed the guard before it was finished.
             if let Ok(Some(abandoned)) = Abandoned::at(self.run.path())
                 && let Err(error) = clear_away(abandoned)
             {
@@ -115,7 +119,8 @@ impl Process {
         Ok(Self { child: Some(child), lifeline, done, patience: REMOVAL_TIMEOUT })
     }
 
-    /// Closes the lifeline and waits for the guard; returns false if it is still at work after `patience`.
+    /// Closes the lifeline and waits for the guard. Returns false if the guard hasn't finished within
+    /// `patience`.
     fn end(&mut self) -> bool {
         drop(self.lifeline.take());
         let Some(child) = self.child.take() else { return true };
@@ -135,17 +140,19 @@ impl Drop for Process {
     }
 }
 
-/// Waits for the end of a guard, so that it leaves no zombie.
+/// Waits for a guard to end, so that it doesn't become a zombie.
 fn reap(mut guard: Child) {
     if let Err(error) = guard.wait() {
         tracing::warn!(%error, "could not wait for the guard");
     }
 }
 
-/// Permission to run programs of an installation in a guarded run directory, one after another or at once.
+/// Permission to run an installation's programs in a guarded run directory, either sequentially or in
+/// parallel.
 ///
-/// The programs and their children hold the server's lock, so that the guard finds them and ends them before it removes the
-/// directory. Drop this before the guard, which would take pgfresh itself for one of them.
+/// The programs and their children hold the server's lock. The guard uses this lock to find and end them
+/// before it removes the directory. This value must be dropped before the guard. Otherwise the guard would
+/// treat pgfresh itself as one of the programs.
 #[derive(Debug)]
 pub struct GuardedCommand<'a> {
     run: &'a RunDirectory,
@@ -159,8 +166,8 @@ impl GuardedCommand<'_> {
         self.run
     }
 
-    /// Returns the command of one of `installation`'s programs, to run as `account` as the leader of a session, without variables that
-    /// would change its behaviour.
+    /// Returns a command for one of `installation`'s programs. It runs as `account`, leads its own session,
+    /// and has no environment variables that would change its behaviour.
     pub fn command(
         &self,
         installation: &Installation,
@@ -174,9 +181,9 @@ impl GuardedCommand<'_> {
     }
 }
 
-/// Works as a guard and returns true, if pgfresh has started this process as one.
+/// If pgfresh has started this process as a guard, does the guard's work and returns true.
 ///
-/// Call it first in `main`, because a guard must do nothing else.
+/// Call this first in `main`, because a guard must not do anything else.
 #[must_use]
 pub fn guard_main() -> bool {
     let mut arguments = std::env::args_os().skip(1);
@@ -189,21 +196,22 @@ pub fn guard_main() -> bool {
     true
 }
 
-/// Waits for the end of the owner of run directory `path`, and clears it away.
+/// Waits for the owner of the run directory `path` to end, and then removes the directory.
 #[expect(
     clippy::let_underscore_must_use,
     reason = "no process is left to tell; the next sweep removes what stays"
 )]
 fn outlive_owner(path: &Path) {
-    // The owner has ended when the lifeline closes, or reading from it fails.
+    // The owner has ended when the lifeline closes, or when reading from it returns an error.
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
     if let Ok(Some(abandoned)) = Abandoned::after_its_owner(path) {
         let _ = clear_away(abandoned);
     }
 }
 
-/// Stops the processes of a run directory, and removes it with all files that its server has elsewhere. A server that cannot be
-/// stopped keeps its directory, so that a later sweep finds its files.
+/// Stops the processes of a run directory, and removes the directory. Also removes the files that its server
+/// has in other locations. If a process can't be stopped, the directory stays, so that a later sweep finds
+/// the server's files.
 fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
     let Ok(path) = abandoned.path().canonicalize() else { return abandoned.remove() };
     let account = account_of(&path);
@@ -222,22 +230,24 @@ fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
     abandoned.remove()
 }
 
-/// Returns the account that the server of run directory `path` runs as: the owner of the socket's directory.
+/// Returns the account that the server in the run directory `path` runs as. This is the owner of the socket's
+/// directory.
 pub(crate) fn account_of(path: &Path) -> u32 {
     let owner = Directory::open(&path.join("socket")).and_then(|socket| socket.owner());
     owner.unwrap_or_else(|_| sys::user())
 }
 
-/// Returns the process that wrote the data directory's pid file, which a clean shutdown would have removed. It may be any process,
-/// because SQL can write that file.
+/// Returns the process that has written the pid file in the data directory. A clean shutdown would have
+/// removed this file. The result could be any process, because SQL can write to the file.
 fn postmaster(data: &Path) -> Option<Pid> {
     let text = Directory::open(data).and_then(|data| data.read(PID_FILE, PID_FILE_SIZE)).ok()?;
     let line = text.split(|&byte| byte == b'\n').next()?;
-    // A minus sign in front marks a process without children, as initdb runs them.
+    // A leading minus sign means that the process has no children. An example is a process that initdb runs.
     Pid::from_raw(std::str::from_utf8(line).ok()?.trim().trim_start_matches('-').parse().ok()?)
 }
 
-/// Removes leftovers of crashed runs in the directories `roots`. Returns the removed directories, and the errors.
+/// Removes what crashed runs have left in the directories `roots`. Returns the removed directories, and the
+/// errors.
 #[must_use]
 pub fn sweep(roots: &[PathBuf]) -> (Vec<PathBuf>, Vec<FileError>) {
     let (mut removed, mut failures) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Creates clusters with `initdb`, always with the same content, whatever the machine's locale.
+//! Creates clusters with `initdb`. The result is always identical, regardless of the machine's locale.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -10,11 +10,11 @@ use crate::error::InitdbError;
 use crate::trim::TRIMMED;
 use crate::{Guard, Installation, log};
 
-/// Message of initdb for a user without a name. Source: `get_user_name` in `src/common/username.c`. The server and its clients need
-/// no name.
+/// initdb's error message for a user without a name. The server and its clients don't need a name. Source:
+/// `get_user_name` in `src/common/username.c`.
 const NAMELESS: &str = "could not look up effective user";
 
-/// Arguments of initdb.
+/// Arguments for initdb.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Initdb {
     words: Vec<&'static str>,
@@ -22,10 +22,12 @@ pub struct Initdb {
 }
 
 impl Initdb {
-    /// Returns the arguments for pgfresh's clusters: UTF-8, code-point order, no flush, no checksums.
+    /// Returns the arguments for pgfresh's clusters, which use UTF-8 and code-point order, with neither
+    /// flushes nor checksums.
     ///
-    /// Version 17 and later use the server's own locale. Earlier versions use the C library's C.UTF-8. A library may have none, such as glibc
-    /// before 2.35 in some distributions. Then they use C, which knows upper and lower case of ASCII only.
+    /// Version 17 and later use the server's built-in locale. Earlier versions use the C library's C.UTF-8.
+    /// If the C library doesn't have that locale (e.g. glibc before 2.35 in some distributions), they use C,
+    /// which only distinguishes upper and lower case in ASCII.
     #[must_use]
     pub fn of(installation: &Installation) -> Self {
         let mut words = vec!["--username", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-sync"];
@@ -41,7 +43,8 @@ impl Initdb {
         Self { words, locales }
     }
 
-    /// Returns all words that shape the cluster, and the name of its later changes, for its fingerprint.
+    /// Returns everything that determines the cluster, for use in its fingerprint. This includes the name of
+    /// the changes made after initdb.
     pub fn words(&self) -> impl Iterator<Item = &str> {
         self.words.iter().chain(self.locales.iter().copied().flatten()).copied().chain([TRIMMED])
     }
@@ -57,13 +60,13 @@ impl Initdb {
         for locale in self.locales {
             result = self.attempt(locale, None, installation, account, guard);
             if let (true, Some(alias)) = (is_nameless(&result), Account::named_alias()) {
-                // If the machine forbids user namespaces, the first error has the better advice.
+                // If the machine forbids user namespaces, the first error contains the better advice.
                 match self.attempt(locale, Some(alias), installation, account, guard) {
                     Err(InitdbError::File(_)) => {}
                     other => result = other,
                 }
             }
-            // initdb has removed its files; only another locale is worth another attempt.
+            // initdb has removed its files. A retry only makes sense with a different locale.
             match &result {
                 Err(InitdbError::Failed { last_words, .. }) if last_words.contains("locale") => {}
                 _ => break,
@@ -103,11 +106,12 @@ impl Initdb {
     }
 }
 
-/// Prevents the backends of initdb from leaving shared memory in `/dev/shm` when they are killed.
+/// Prevents initdb's backends from leaving shared memory in `/dev/shm` when they are killed.
 ///
-/// initdb tries POSIX segments first. From 16 on, an option makes its backends use files in the data directory instead. Earlier
-/// versions use System V segments if POSIX ones fail, and pgfresh can find and remove those of a dead process. Neither option
-/// shapes the cluster, because pgfresh replaces the configuration at each boot.
+/// By default, initdb tries POSIX segments first. From version 16 on, an option makes its backends use files
+/// in the data directory instead. Earlier versions fall back to System V segments if POSIX segments don't
+/// work, and pgfresh can find and remove the System V segments of a dead process. This has no effect on the
+/// resulting cluster, because pgfresh replaces the configuration at each boot.
 fn keep_segments_inside(installation: &Installation, command: &mut Command) {
     if installation.version().major >= 16 {
         command.args(["-c", "dynamic_shared_memory_type=mmap"]);

@@ -1,4 +1,5 @@
-//! Binaries of one version of `PostgreSQL`, with their version and settings.
+//! The binaries of one version of `PostgreSQL`, with their version and their settings. pgfresh asks the
+//! binaries for these once, and caches the responses.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,12 +20,12 @@ use crate::preset;
 use crate::shim::is_own_program;
 use crate::version::{MAJORS, Version};
 
-/// Text before the name, in a server's error about a setting that it does not know.
+/// The text that precedes the name in a server's error about an unknown setting.
 pub(crate) const UNKNOWN: &str = "unrecognized configuration parameter";
 /// Timeout for a program to report its version or settings.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Directory of binaries whose version and settings pgfresh knows.
+/// A directory with binaries, together with their version and settings.
 #[derive(Debug, Clone)]
 pub struct Installation {
     bin: PathBuf,
@@ -34,8 +35,9 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Asks the binaries in directory `bin` for version and settings, or reads their earlier answers from the cache if the file is
-    /// unchanged. It asks a script each time: another file may decide which server the script starts.
+    /// Asks the binaries in directory `bin` for their version and settings. If the file hasn't changed, uses
+    /// the cached responses instead. pgfresh asks a script every time, because a file that isn't checked here
+    /// could decide which server the script starts.
     pub fn probe(bin: &Path, cache: &Cache) -> Result<Self, InstallationError> {
         let postgres = bin.join("postgres");
         let meta = fs::metadata(&postgres).attempt("examine", &postgres)?;
@@ -97,14 +99,15 @@ impl Installation {
         Some(Self { bin: bin.to_owned(), version, digest, settings })
     }
 
-    /// Returns the directory with the binaries.
+    /// Returns the directory that contains the binaries.
     #[must_use]
     pub fn bin(&self) -> &Path {
         &self.bin
     }
 
-    /// Appends the binaries to the `PATH` of `command`, so that the user's programs come first. Does nothing if the directory has a
-    /// colon in its name, which `PATH` cannot hold.
+    /// Appends the binaries' directory to the `PATH` of `command`, so that the user's own programs take
+    /// precedence. Does nothing if the directory's name contains a colon, because `PATH` can't contain such a
+    /// name.
     pub fn offer_to(&self, command: &mut Command) {
         let path = env::var_os("PATH").filter(|path| !path.is_empty());
         if let Some(mut path) = path.filter(|_| !self.bin.as_os_str().as_bytes().contains(&b':')) {
@@ -120,27 +123,28 @@ impl Installation {
         self.version
     }
 
-    /// Returns the BLAKE3 digest of the `postgres` binary in hex: another build is another installation. The digest of a script covers
-    /// the answers of the server that it starts.
+    /// Returns the BLAKE3 digest of the `postgres` binary in hex. A different build counts as a different
+    /// installation. The digest of a script covers the answers of the server that it starts.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Whether this binary has a setting of that name.
+    /// Whether this binary has a setting called `name`.
     #[must_use]
     pub fn has_setting(&self, name: &str) -> bool {
         self.settings.contains(name)
     }
 
-    /// Checks that the server knows a setting of each of these names. Skips names with a dot, which may be an extension's.
+    /// Checks that the server knows a setting with each of these names. Skips names with a dot, because they
+    /// can belong to extensions.
     ///
     /// # Errors
-    /// [`StartError::UnknownSetting`] for the first name that the server does not know.
+    /// Returns [`StartError::UnknownSetting`] for the first unknown name.
     pub fn expect_settings<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), StartError> {
         let postgres = self.bin.join("postgres");
         for name in names.into_iter().filter(|name| !self.has_setting(name) && !name.contains('.')) {
-            // The server's list is not complete.
+            // The server's list is incomplete, so ask the server about this name.
             let mut command = Command::new(&postgres);
             command.args(["-C", name, "-D", "/", "-c", "config_file=/dev/null"]).env("LC_ALL", "C");
             let said = output_of(&mut command).attempt("run", &postgres)?.map(|output| output.stderr);
@@ -151,13 +155,13 @@ impl Installation {
         Ok(())
     }
 
-    /// Returns the error for a setting that the server does not know.
+    /// Returns the error for a setting that the server doesn't know.
     pub(crate) fn unknown_setting(&self, name: &str) -> StartError {
         let nearest = self.nearest_setting(name).map(ToOwned::to_owned);
         StartError::UnknownSetting { name: name.to_owned(), major: self.version.major, nearest }
     }
 
-    /// Returns the setting whose name differs least from `name`, if one is similar.
+    /// Returns the setting whose name is closest to `name`, if one is similar enough.
     fn nearest_setting(&self, name: &str) -> Option<&str> {
         let name = name.to_ascii_lowercase();
         let distance = |known: &&String| strsim::osa_distance(known, &name);
@@ -168,8 +172,8 @@ impl Installation {
             .map(String::as_str)
     }
 
-    /// Returns the path of `psql`, `pg_dump` or another client program: from this installation, else from PATH. Some packages have
-    /// only the server.
+    /// Returns the path of a client program such as `psql` or `pg_dump`. Looks in this installation first and
+    /// then on PATH, because some packages only contain the server.
     #[must_use]
     pub fn client(&self, name: &str) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -178,8 +182,8 @@ impl Installation {
             .find(|candidate| candidate.is_file())
     }
 
-    /// Returns a command for one of the programs, to run as `account`, outside the current directory, without variables that would
-    /// change its behaviour.
+    /// Returns a command for one of the programs. It runs as `account` and outside the current directory.
+    /// Environment variables that would change its behaviour are removed.
     pub(crate) fn command(&self, program: &str, account: &Account) -> Command {
         let mut command = Command::new(self.bin.join(program));
         for (name, _) in std::env::vars_os() {
@@ -198,7 +202,8 @@ impl Installation {
         command
     }
 
-    /// Returns a command for the server itself, with the preset's environment. Variables that the user has set stay.
+    /// Returns a command for the server itself, with the preset's environment variables. A variable keeps its
+    /// value if the user has set it.
     pub(crate) fn postmaster(&self, account: &Account) -> Command {
         let mut command = self.command("postgres", account);
         command.envs(preset::MEMORY.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
@@ -206,24 +211,25 @@ impl Installation {
     }
 }
 
-/// Returns the name under which the cache stores an answer of `program`, which depends on `more`. The name changes with the file's
-/// metadata.
+/// Returns the key under which the cache stores a response of `program`. The key depends on `more`, and
+/// changes when the file's metadata changes.
 pub(crate) fn note(kind: &str, program: &Path, meta: &fs::Metadata, more: &str) -> String {
     let (program, size, inode) = (program.display(), meta.size(), meta.ino());
     let identity = format!("{program}\0{size}\0{}\0{}\0{inode}\0{more}", meta.mtime(), meta.mtime_nsec());
     format!("{kind}-{}", &blake3::hash(identity.as_bytes()).to_hex()[..24])
 }
 
-/// Returns the presets as text: the answer of a newer server depends on them and on its binary.
+/// Returns the presets as text. The response of a newer server depends on the presets and on the server's
+/// binary.
 fn presets_in_words() -> String {
     preset::presets().flat_map(|(name, value)| [name, "=", value, "\0"]).collect()
 }
 
-/// Removes pgfresh's settings whose values the server refuses, as one that is newer than this program may do. Asks about each
-/// setting only if the server refuses some.
+/// Removes those of pgfresh's settings whose values the server rejects. This can happen if the server is
+/// newer than this program. Only tests each setting separately if the server rejects all of them together.
 fn drop_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<(), InstallationError> {
     let ours: Vec<_> = preset::presets().filter(|(name, _)| settings.contains(*name)).collect();
-    // A binary that fails without any setting reports its error when it starts.
+    // If a binary fails without any settings, it reports its error when it is started.
     if accepts(postgres, &ours)? || !accepts(postgres, &[])? {
         return Ok(());
     }
@@ -235,10 +241,10 @@ fn drop_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<(), 
     Ok(())
 }
 
-/// Whether the server accepts these settings, each by itself. This needs no cluster.
+/// Whether the server accepts each of these settings. This doesn't need a cluster.
 fn accepts(postgres: &Path, settings: &[(&str, &str)]) -> Result<bool, InstallationError> {
     let mut command = Command::new(postgres);
-    // Only if -C comes first may root run the server.
+    // Root can only run the server if -C is the first argument.
     command.args(["-C", "fsync", "-D", "/", "-c", "config_file=/dev/null"]);
     for (name, value) in settings {
         command.arg("-c").arg(format!("{name}={value}"));
@@ -247,7 +253,8 @@ fn accepts(postgres: &Path, settings: &[(&str, &str)]) -> Result<bool, Installat
     Ok(output.is_some_and(|output| output.status.success()))
 }
 
-/// Runs a server in `/`, where pgfresh will start it and it loads nothing of the project.
+/// Runs a server in `/`, which is also where pgfresh will start it. There it doesn't load any files of the
+/// project.
 fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {
     run_in(Path::new("/"), postgres, argument)
 }
@@ -271,12 +278,12 @@ pub(crate) fn run_in(folder: &Path, postgres: &Path, argument: &str) -> Result<S
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns the output of a program, or `None` if pgfresh had to end it after [`ANSWER`].
+/// Returns the output of a program. Returns `None` if the program had to be ended after [`ANSWER`].
 pub(crate) fn output_of(command: &mut Command) -> io::Result<Option<Output>> {
     output_within(command, ANSWER)
 }
 
-/// Returns the output of a program, or `None` if pgfresh had to end it after `patience`.
+/// Returns the output of a program. Returns `None` if the program had to be ended after `patience`.
 pub(crate) fn output_within(command: &mut Command, patience: Duration) -> io::Result<Option<Output>> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let handle = ProcessHandle::of(&child)?;
@@ -297,7 +304,8 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or("(nothing)").chars().take(200).collect()
 }
 
-/// Reads `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`; a pre-release such as `19beta1` has minor 0.
+/// Parses text such as `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`. A pre-release such as
+/// `19beta1` has 0 as its minor version.
 fn parse_version(answer: &str) -> Option<Version> {
     let rest = answer.trim().strip_prefix("postgres (PostgreSQL) ")?;
     let number = rest.split(' ').next()?;

@@ -1,8 +1,10 @@
-//! Keeps libpq inside a server in this run: that of `dblink`, `postgres_fdw` and subscriptions, and of programs that SQL starts.
+//! Makes libpq inside a server connect to this server and not to others on the machine. This applies to the
+//! libpq of `dblink`, `postgres_fdw` and subscriptions, and of programs started from SQL.
 //!
-//! libpq takes the machine's default socket where SQL names no host. That socket may be another server's. The environment of a
-//! server therefore names the run directory, in which two symbolic links lead to one socket. One link has the port that `SHOW port`
-//! shows. The other has the default port, [`NOWHERE`]. Both lead to the server's own socket until [`lead_to`] gives them the gateway's.
+//! If SQL names no host, libpq uses the machine's default socket, which can belong to a different server. A
+//! server's environment therefore names the run directory, where two symbolic links point to one socket. One
+//! link has the port that `SHOW port` returns. The other has the default port, [`NOWHERE`]. At first, both
+//! links point to the server's own socket. [`lead_to`] later changes them to point to the gateway's socket.
 //!
 //! ```text
 //! pgfresh-UID/1a2b3c4d/.s.PGSQL.1     -> socket/.s.PGSQL.5432, later the gateway's socket
@@ -19,13 +21,14 @@ use storage::{Account, Attempt, FileError, RunDirectory};
 
 use crate::address::{PORT, SOCKET, SUPERUSER};
 
-/// Default port inside the server. No server listens on it, so SQL that names `localhost` and no port reaches nothing.
-/// Source: IANA's registry of ports, `tcpmux`.
+/// The default port inside the server. No server listens on it, so SQL that names `localhost` without a port
+/// connects to nothing. Source: IANA's registry of ports, `tcpmux`.
 const NOWHERE: u16 = 1;
-/// Path of no file, in place of files that would name other servers, users and passwords.
+/// A path at which no file can exist. It replaces files that could name other servers, users and passwords.
 const NO_FILE: &str = "/dev/null/none";
 
-/// Tells libpq in the processes of `command`, a server, how to reach the server of `run`. No other variable of libpq's may be set.
+/// Sets environment variables in `command`, which is a server. They tell libpq in its processes how to
+/// connect to the server in `run`. No other libpq variable may be set.
 pub(crate) fn describe_to(run: &RunDirectory, command: &mut Command) {
     command.env("PGHOST", run.address()).env("PGPORT", NOWHERE.to_string()).env("PGUSER", SUPERUSER);
     for name in ["PGPASSFILE", "PGSERVICEFILE", "PGSYSCONFDIR"] {
@@ -33,7 +36,7 @@ pub(crate) fn describe_to(run: &RunDirectory, command: &mut Command) {
     }
 }
 
-/// Leads both names to the server's own socket, unless they exist.
+/// Makes both links point to the server's own socket, unless they already exist.
 pub(crate) fn lead_to_server(run: &RunDirectory) -> Result<(), FileError> {
     let own = run.socket_directory().join(SOCKET);
     for name in names(run) {
@@ -45,10 +48,10 @@ pub(crate) fn lead_to_server(run: &RunDirectory) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Leads both names to `socket`, which `account`, the server's, may connect to from then on.
+/// Makes both links point to `socket`, and allows the server's `account` to connect to it.
 pub(crate) fn lead_to(run: &RunDirectory, socket: &Path, account: &Account) -> Result<(), FileError> {
     if account.foreign {
-        // pgfresh owns the directory, so the account cannot replace the socket.
+        // pgfresh owns the directory, so the account can't replace the socket.
         lchown(socket, Some(account.uid), Some(account.gid)).attempt("change the owner of", socket)?;
     }
     for name in names(run) {

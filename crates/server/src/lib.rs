@@ -1,7 +1,9 @@
-//! A running `PostgreSQL` server that we own: its binaries, its settings, its start and its end.
+//! Runs `PostgreSQL` servers that pgfresh owns. This crate finds the binaries, writes the settings, and
+//! starts and stops the server.
 //!
-//! Makes an [`Installation`] (found, never guessed), [`Settings`], a [`Guard`] over a run directory, and a [`Server`] in
-//! it. It listens only on a unix socket in its private directory. It knows nothing of templates and databases.
+//! A caller finds an [`Installation`], chooses [`Settings`], creates a [`Guard`] for a run directory, and
+//! starts a [`Server`] in it. The server only listens on a unix socket in its private directory. This crate
+//! knows nothing about templates or databases.
 
 mod address;
 mod admin;

@@ -1,10 +1,11 @@
-//! Environment variables of libpq that decide which server a program reaches, or on what conditions.
+//! Lists the environment variables of libpq that decide which server a program connects to, or how.
 
-/// Variables to remove from the environment of a program that is to reach our server, before ours are set. A program sees its user's
-/// values of all others: PGAPPNAME, PGCLIENTENCODING, `PGCONNECT_TIMEOUT`, PGDATESTYLE, PGGEQO, PGOAUTHDEBUG, PGOPTIONS and PGTZ.
+/// Variables that are removed from the environment of a program before it gets the address of our server. All
+/// other variables keep the user's values: PGAPPNAME, PGCLIENTENCODING, `PGCONNECT_TIMEOUT`, PGDATESTYLE,
+/// PGGEQO, PGOAUTHDEBUG, PGOPTIONS and PGTZ.
 ///
-/// Source: `PQconninfoOptions` in `src/interfaces/libpq/fe-connect.c` of 18, and "Environment Variables" in its manual. Drivers that
-/// are not libpq read the same names.
+/// Source: `PQconninfoOptions` in `src/interfaces/libpq/fe-connect.c` of version 18, and "Environment
+/// Variables" in its manual. Drivers that don't use libpq read variables with the same names.
 pub(crate) const MISLEADING: [&str; 34] = [
     "PGCHANNELBINDING",
     "PGDATABASE",

@@ -1,4 +1,5 @@
-//! Finds an installation: in the user's directory, on PATH, by `pg_config`, or in the usual directories.
+//! Finds an installation. The search covers the user's directory, PATH, `pg_config` and the usual
+//! directories.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,16 +14,16 @@ use crate::installation::{Installation, note, output_of, run_in};
 use crate::shim::{is_own_program, server_behind};
 use crate::version::VersionRequest;
 
-/// Installation and the place in which pgfresh found it.
+/// An installation and where it was found.
 #[derive(Debug, Clone)]
 pub struct Found {
     /// The binaries.
     pub installation: Installation,
-    /// "PATH", "`pg_config`", or the pattern of the usual directories.
+    /// "PATH", "`pg_config`", or the pattern of one of the usual directories.
     pub source: String,
 }
 
-/// Directories in which packagers put majors side by side; `*` stands for any text.
+/// Directories where packagers install several major versions side by side. `*` matches any text.
 const USUAL: [&str; 8] = [
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -37,8 +38,8 @@ const USUAL: [&str; 8] = [
 /// Finds the requested installation.
 ///
 /// # Errors
-/// `NotFound` with the searched places if there is no such installation. The error of the first one that does not work, if no
-/// other one does.
+/// Returns `NotFound` with the searched locations if there is no such installation. If there are some but
+/// none of them works, returns the error of the first one.
 pub fn find(
     wanted: &VersionRequest,
     cache: &Cache,
@@ -46,14 +47,15 @@ pub fn find(
 ) -> Result<Installation, InstallationError> {
     let installation = match wanted {
         VersionRequest::Bin(bin) => {
-            // The user may also name the binary itself, or the prefix above bin.
+            // The user can also specify the binary itself, or the parent directory of bin.
             let inner = bin.join("bin");
             let bin = if inner.join("postgres").exists() { &inner } else { bin };
-            // pgfresh runs the programs in another directory.
+            // The programs are run in a different directory, so the path has to be absolute.
             let bin = std::path::absolute(bin).attempt("resolve", bin)?;
             let postgres = bin.join("postgres");
             let starts = |folder| server_behind(&postgres, Path::new(folder));
-            // A script that starts one server everywhere may prepare what the server needs: it stays.
+            // Keep a script that always starts the same server, because it might prepare something that the
+            // server needs.
             if is_own_program(&postgres) || starts(".") == starts("/") {
                 Installation::probe(&bin, cache)?
             } else {
@@ -69,8 +71,9 @@ pub fn find(
     }
 }
 
-/// Examines the installation whose server `postgres` in `bin` starts in our directory. Version managers put programs on
-/// PATH that start another version in another directory, and pgfresh starts servers in `/`.
+/// Examines the installation whose server is started by `postgres` in `bin` when it runs in the current
+/// directory. Version managers put scripts on PATH that start a different version in each directory, but
+/// pgfresh starts servers in `/`.
 fn probe_here(bin: &Path, cache: &Cache) -> Result<Installation, InstallationError> {
     let postgres = bin.join("postgres");
     if is_own_program(&postgres) {
@@ -81,7 +84,7 @@ fn probe_here(bin: &Path, cache: &Cache) -> Result<Installation, InstallationErr
         return Installation::probe(bin, cache);
     };
     match server.parent().filter(|real| real.join("postgres").is_file() && real.join("initdb").is_file()) {
-        // Without the script, the server may lack what the script prepares.
+        // Without the script, the server might lack something that the script prepares.
         Some(real) => Installation::probe(real, cache).or_else(|_| Installation::probe(bin, cache)),
         None => Installation::probe(bin, cache),
     }
@@ -118,13 +121,13 @@ fn search(wanted: &VersionRequest, cache: &Cache) -> Result<Installation, Instal
     }
 }
 
-/// Returns all installations that work, each once, in the order of [`candidates`].
+/// Returns all working installations in the order of [`candidates`], each of them once.
 #[must_use]
 pub fn list(cache: &Cache) -> Vec<Found> {
     let found = candidates(cache)
         .into_iter()
         .filter_map(|(bin, source)| Some(Found { installation: probe_here(&bin, cache).ok()?, source }));
-    // A version manager may lead to one of the usual directories.
+    // A version manager can lead to one of the usual directories.
     let mut seen = HashSet::new();
     found.filter(|found| seen.insert(found.installation.bin().to_owned())).collect()
 }
@@ -136,12 +139,13 @@ fn majors(cache: &Cache) -> Vec<u32> {
     majors
 }
 
-/// Returns the places that [`candidates`] searches, as text.
+/// Returns the locations that [`candidates`] searches, as text.
 fn looked_at() -> String {
     format!("PATH, \"pg_config --bindir\", {}", USUAL.join(", "))
 }
 
-/// Returns directories with a `postgres` and an `initdb`, each once, with the place that led there.
+/// Returns the directories that contain a `postgres` and an `initdb`, each of them once, together with how
+/// they were found.
 fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path: Vec<_> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
@@ -160,7 +164,7 @@ fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     let mut seen = HashSet::new();
     all.retain_mut(|(bin, _)| {
         let complete = ["postgres", "initdb"].iter().all(|program| bin.join(program).is_file());
-        // A link on PATH leads to the directory that also has the libraries.
+        // A link on PATH points to the directory that also contains the libraries.
         match (complete, bin.join("postgres").canonicalize()) {
             (true, Ok(real)) => {
                 if let Some(folder) = real.parent().filter(|folder| folder.join("initdb").is_file()) {
@@ -174,10 +178,12 @@ fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     all
 }
 
-/// Returns the directory that `pg_config` names. The cache has the answer of a program and of Debian's script, which takes 3 ms;
-/// any other script may be a version manager's.
+/// Returns the directory that `pg_config` prints. The output is cached if `pg_config` is a binary, or if it
+/// is Debian's script, which takes 3 ms. Other scripts aren't cached, because they can belong to a version
+/// manager.
 fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> Option<PathBuf> {
-    // Debian's script asks the newest of those that packages for developers have put into the usual directories.
+    // Debian's script runs the newest `pg_config` that a development package has installed in the usual
+    // directories.
     let others = usual.iter().map(|(bin, _)| bin.join("pg_config")).filter(|path| path.exists());
     let others: Vec<_> = others.map(|path| path.display().to_string()).collect();
     let note = note("pg_config-1", program, &fs::metadata(program).ok()?, &others.join("\0"));
@@ -193,7 +199,7 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     let answer = String::from_utf8(output.ok()??.stdout).ok()?;
     let bin = Path::new(answer.trim());
     if constant && bin.is_absolute() {
-        // If this fails, pgfresh asks the program again next time.
+        // If this fails, pgfresh runs the program again the next time.
         if let Err(error) = cache.remember(&note, answer.trim()) {
             tracing::debug!(%error, program = %program.display(), "could not note where a program's binaries are");
         }
@@ -201,7 +207,7 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     bin.is_absolute().then(|| bin.to_owned())
 }
 
-/// Returns the directories that match a pattern with at most one `*`.
+/// Returns the directories that match a pattern, which contains at most one `*`.
 fn expand(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once('*') else { return vec![pattern.into()] };
     let (folder, prefix) = before.rsplit_once('/').unwrap_or(("", before));

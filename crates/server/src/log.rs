@@ -1,4 +1,4 @@
-//! Reads the reason of a server's end from the end of its log.
+//! Finds out why a server ended, from the last lines of its log.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,22 +11,24 @@ use sys::ProcessHandle;
 
 use crate::error::InitdbError;
 
-/// Number of bytes at the log's end that pgfresh searches.
+/// Number of bytes at the end of the log that are searched.
 const TAIL: i64 = 16 * 1024;
 
-/// Returns the line with the reason of the server's end: the last FATAL or PANIC, else ERROR, else the last line. Ignores lines
-/// about consequences, and the first `before` bytes, which are from earlier servers.
+/// Returns the log line that explains why the server ended. This is the last line with the most severe level
+/// (PANIC, FATAL, ERROR or LOG), or else the last line of the log. Ignores lines that report consequences.
+/// Also ignores the first `before` bytes, which earlier servers have written.
 pub(crate) fn last_words(log: &Path, before: u64) -> Option<String> {
     let new = i64::try_from(length(log).saturating_sub(before)).ok()?;
     pick(&end_of_log(log, TAIL.min(new)).ok()?)
 }
 
-/// Returns the size of a log in bytes; 0 if it does not exist.
+/// Returns the size of a log in bytes, or 0 if the log doesn't exist.
 pub(crate) fn length(log: &Path) -> u64 {
     fs::metadata(log).map_or(0, |file| file.len())
 }
 
-/// Returns the line about a crash: the message of the process itself, or else the signal that ended it.
+/// Returns the line about a crash. This is the message from the process itself, or else the line about the
+/// signal that ended it.
 pub(crate) fn last_crash(log: &Path) -> Option<String> {
     let log = end_of_log(log, TAIL).ok()?;
     let last = |words: &str| log.lines().rfind(|line| line.contains(words)).map(without_prefix);
@@ -42,16 +44,17 @@ pub fn end_of_log(log: &Path, most: i64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Parts of lines that report a consequence. Each process reports the shutdown after a crash, and the server reports the file of a
-/// bad setting; the reason stands before them.
+/// Substrings of lines that only report a consequence. After a crash, each process reports the shutdown.
+/// After a bad setting, the server reports the name of the file. The reason itself is on an earlier line in
+/// both cases.
 const CONSEQUENCES: [&str; 4] =
     ["terminating connection", "the database system is", "contains errors", "database system is shut down"];
 
-/// Timeout for initdb and the programs on its result: they take half a minute on a slow disk.
+/// Timeout for initdb and the programs that run after it. They take half a minute on a slow disk.
 const INITDB_TIMEOUT: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_mins(10) };
 
-/// Waits for the end of a program whose output goes to the log of `run`, and removes that log. The guard ends the program's
-/// children.
+/// Waits for a program to end, and then removes the log of `run`, which contains the program's output. The
+/// program's children are left for the guard to end.
 pub(crate) fn wait(program: &'static str, mut child: Child, run: &RunDirectory) -> Result<(), InitdbError> {
     let path = Path::new(program);
     let handle = ProcessHandle::of(&child).attempt("wait for", path)?;
@@ -81,7 +84,7 @@ fn pick(log: &str) -> Option<String> {
     Some(without_prefix(line))
 }
 
-/// Returns a line without its time stamp and process id.
+/// Returns a line without its timestamp and process id.
 fn without_prefix(line: &str) -> String {
     let start =
         ["PANIC:  ", "FATAL:  ", "ERROR:  ", "LOG:  "].iter().find_map(|word| line.find(word)).unwrap_or(0);

@@ -1,4 +1,5 @@
-//! TCP port on loopback that leads to a server's socket, for programs that cannot use a socket: pgjdbc, sqlx.
+//! Opens a TCP port on loopback for programs that can't use a unix socket, e.g. programs with pgjdbc or sqlx.
+//! The port forwards connections to the server's socket.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -13,27 +14,31 @@ use std::time::{Duration, Instant};
 use crate::Server;
 use crate::address::{Address, SOCKET};
 
-/// Length of the queue of new connections, so that those of other users do not fill it. The kernel may bound it further.
+/// Maximum length of the queue of new connections. It is long enough that other users' connections don't fill
+/// it. The kernel can reduce it further.
 const WAITING: i32 = 4096;
-/// Pause after an error of `accept`, for example because pgfresh has too many files open.
+/// Pause after an error in `accept`, e.g. because pgfresh has too many open files.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Request for TLS. Source: the manual's "Message Formats", `SSLRequest`.
+/// The message that requests TLS. Source: the manual's "Message Formats", `SSLRequest`.
 const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// TLS for programs that insist on it.
+/// TLS for programs that require it.
 pub trait LoopbackEncryption: fmt::Debug + Send + Sync {
-    /// Returns the root certificate in PEM by which programs can verify the listener; `None` if the user's own leads elsewhere.
+    /// Returns the root certificate in PEM format, which programs can use to verify the listener. Returns
+    /// `None` if the user's own certificate settings lead elsewhere.
     fn root(&self) -> Option<String>;
 
-    /// Passes all bytes on between `client`, by TLS if it asks for that, and `server`, until both have ended.
+    /// Forwards all bytes between `client` and `server` until both have ended. Uses TLS if `client` asks for
+    /// it.
     fn lead(&self, client: TcpStream, server: UnixStream) -> io::Result<()>;
 }
 
-/// Open listener. Dropping it closes the port to new connections.
+/// An open listener. Dropping it closes the port to new connections.
 ///
-/// It needs no password: the kernel knows which user has opened a connection, and the listener accepts those of pgfresh's own user
-/// and of root. Both could open the socket as well. Other connections cost one query of the kernel, and no thread.
+/// Clients don't need a password, because the kernel knows which user has opened a connection. The listener
+/// accepts connections from pgfresh's own user and from root, who could also open the socket. Rejecting other
+/// connections costs one query to the kernel, but no thread.
 #[derive(Debug)]
 pub struct LoopbackListener {
     address: SocketAddr,
@@ -42,17 +47,18 @@ pub struct LoopbackListener {
     listening: Option<JoinHandle<()>>,
 }
 
-/// Server behind the listener, and the encryption that the listener offers.
+/// The server's socket, and the encryption that the listener offers.
 #[derive(Clone)]
 struct Way {
     socket: PathBuf,
     encryption: Option<Arc<dyn LoopbackEncryption>>,
-    /// Number of connections whose last request was for TLS, which the server has refused.
+    /// Number of connections whose most recent request was for TLS and was rejected by the server.
     refused: Arc<AtomicUsize>,
 }
 
 impl LoopbackListener {
-    /// Opens a port to `server`, which offers `encryption`. `None` if the kernel does not report the owners of connections.
+    /// Opens a port that forwards to `server` and offers `encryption`. Returns `None` if the kernel doesn't
+    /// report the owners of connections.
     pub fn open(
         server: &Server,
         encryption: Option<Arc<dyn LoopbackEncryption>>,
@@ -64,7 +70,7 @@ impl LoopbackListener {
         let remote = ourselves.local_addr()?;
         let _met = loop {
             let (met, peer) = listener.accept()?;
-            // Another user may have connected first.
+            // A different user could have connected first.
             if peer == remote {
                 break met;
             }
@@ -83,13 +89,13 @@ impl LoopbackListener {
         Ok(Some(Self { address, closing, refused, listening: Some(listening) }))
     }
 
-    /// Whether a program asked for TLS, got a refusal and sent nothing more.
+    /// Whether a program has asked for TLS, was rejected, and has sent nothing since.
     #[must_use]
     pub fn has_refused_tls(&self) -> bool {
         self.refused.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns the address of `database` on this port, as the superuser.
+    /// Returns the superuser's address for `database` on this port.
     #[must_use]
     pub fn address(&self, database: &str) -> Address {
         Address::at(self.address, None, database)
@@ -99,7 +105,7 @@ impl LoopbackListener {
 impl Drop for LoopbackListener {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Relaxed);
-        // Wakes the listening thread.
+        // Wake up the listening thread.
         let woken = TcpStream::connect(self.address).is_ok();
         if let Some(listening) = self.listening.take().filter(|_| woken)
             && listening.join().is_err()
@@ -122,7 +128,8 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Way, closing: &Atom
         let begun = Instant::now();
         if sys::is_our_neighbour(remote, address) {
             let way = way.clone();
-            // After any error, also without a thread, both ends see the end of their connection.
+            // After any error, both peers see that the connection has ended. This includes the case that no
+            // thread can be started.
             let led = thread::Builder::new().spawn(move || {
                 if let Err(error) = way.lead(client) {
                     tracing::debug!(%error, "a connection over loopback has failed");
@@ -137,8 +144,9 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Way, closing: &Atom
     }
 }
 
-/// Resets the connection of another user, so that the kernel's table of sockets has no entry of it. The check took `cost`. If the
-/// kernel had to list all sockets for it, the listener pauses for three times that.
+/// Resets a connection that a different user has opened, so that it doesn't stay in the kernel's socket
+/// table. The check took `cost`. If the kernel had to list all sockets for the check, the listener pauses for
+/// three times as long.
 fn turn_away(client: TcpStream, cost: Duration) {
     if let Err(error) = sys::reset_at_end(&client) {
         tracing::debug!(%error, "could not reset a stranger's connection");
@@ -150,7 +158,7 @@ fn turn_away(client: TcpStream, cost: Duration) {
 }
 
 impl Way {
-    /// Forwards all bytes in both directions, until both have ended.
+    /// Forwards all bytes in both directions until both peers have ended.
     fn lead(&self, client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
         let server = UnixStream::connect(&self.socket)?;
@@ -172,14 +180,15 @@ impl Way {
                 let _ = server.shutdown(Shutdown::Write);
             });
             let copied = io::copy(&mut &*server, &mut &*client);
-            // The client may still be sending, but the server has ended.
+            // The server has ended, although the client could still be sending.
             let _ = client.shutdown(Shutdown::Both);
             copied.map(drop)
         })
     }
 }
 
-/// Reader of a client. It counts the client as refused while a request for TLS is the last that the client has sent.
+/// A reader for a client's bytes. While a rejected TLS request is the last thing that the client has sent,
+/// the client counts as refused.
 struct Heard<'a> {
     client: &'a TcpStream,
     refused: &'a AtomicUsize,

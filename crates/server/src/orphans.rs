@@ -1,6 +1,8 @@
-//! Ends the processes that outlive a killed postmaster: backends that are stopped, or in the middle of a long statement.
+//! Ends processes that outlive a killed postmaster. These are, for example, backends that are stopped or that
+//! are executing a long statement.
 //!
-//! They would keep their sessions open, and their clients waiting. After their end, every wait for the server ends as well.
+//! Otherwise they would keep their sessions open and their clients waiting. Once they have ended, nothing
+//! waits for the server any longer.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,15 +12,17 @@ use std::time::Duration;
 
 use sys::ProcessHandle;
 
-/// Time for backends to notice the end of their postmaster by themselves.
+/// How long backends have to notice by themselves that their postmaster has ended.
 const GRACE: Duration = Duration::from_millis(100);
-/// Longest single sleep of the thread.
+/// Maximum duration of a single sleep of the thread.
 const LONGEST_SLEEP: Duration = Duration::from_hours(24);
 
-/// Ends all processes of a server soon after its postmaster, whose handle is `postmaster`. The processes hold `lock` and run as
-/// `account`; `alive` is readable once they have ended. After an orderly shutdown the postmaster ends last, so none is left.
+/// Ends all processes of a server shortly after its postmaster has ended. `postmaster` is the postmaster's
+/// handle. The processes hold `lock` and run as `account`, and `alive` becomes readable once they have ended.
+/// After an orderly shutdown the postmaster is the last process, so there is nothing to do.
 ///
-/// Wait for the thread before you start another server on the same lock, because the thread would end that one, too.
+/// Wait for this thread before starting another server with the same lock. Otherwise the thread would end
+/// that server.
 pub(crate) fn end_with(
     postmaster: &ProcessHandle,
     alive: &OwnedFd,
@@ -30,7 +34,7 @@ pub(crate) fn end_with(
     thread::Builder::new().name("orphans".to_owned()).spawn(move || {
         wait_for_end(&postmaster);
         if !sys::wait_readable(&alive, GRACE).unwrap_or(false) {
-            // The guard tries again.
+            // The guard will try again.
             if let Err(error) = sys::end_holders(&lock, account, Duration::ZERO) {
                 tracing::warn!(%error, "could not end the processes of a server without its postmaster");
             }
@@ -38,7 +42,7 @@ pub(crate) fn end_with(
     })
 }
 
-/// Calls `then` when the other end of `alive` closes.
+/// Calls `then` when the other end of `alive` is closed.
 pub(crate) fn tell_of_end(alive: &OwnedFd, then: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let alive = alive.try_clone()?;
     thread::Builder::new().name("end of server".to_owned()).spawn(move || {

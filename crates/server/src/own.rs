@@ -1,19 +1,23 @@
-//! Settings of pgfresh's own sessions, whatever a template, a role, a database or `ALTER SYSTEM` has set.
+//! Settings for pgfresh's own sessions. They apply regardless of what a template, a role, a database or
+//! `ALTER SYSTEM` has set.
 //!
-//! They are startup options: the server applies them before login triggers run, and they need no extra message.
+//! pgfresh passes them as startup options. The server applies those before login triggers run, and they need
+//! no additional message.
 
 use pgwire::StartupParams;
 
 use crate::SUPERUSER;
 
-/// First major with the setting `event_triggers`, and with login triggers.
+/// The first major version with login triggers and the setting `event_triggers`.
 const TRIGGERS_FROM: u32 = 17;
-/// Disables login triggers, which are for clients: their writes would be in the template and in each copy.
+/// Disables login triggers, which are meant for clients. Otherwise the rows that they write would be in the
+/// template and in each copy.
 const NO_TRIGGERS: (&str, &str, u32) = ("event_triggers", "off", TRIGGERS_FROM);
 
-/// Names, values, and the first major that knows them; an older one would refuse the session. With them no timeout ends the
-/// session, SQL means the same everywhere, and each value has one text, so that texts can be compared. Commits reach the WAL at once,
-/// so that pgfresh can read them there.
+/// Names, values, and the first major version that has the setting. An older version would reject the
+/// session. With these settings no timeout ends the session, and SQL means the same everywhere. Each value
+/// has exactly one text form, so texts can be compared. Commits are written to the WAL immediately, where
+/// pgfresh reads them.
 const OWN: [(&str, &str, u32); 27] = [
     NO_TRIGGERS,
     ("statement_timeout", "0", 0),
@@ -47,25 +51,29 @@ const OWN: [(&str, &str, u32); 27] = [
 /// A setting and its value.
 pub type Setting = (&'static str, &'static str);
 
-/// Returns the startup parameters of pgfresh's sessions in a server of `major`. If `more` repeats a setting, its last value counts.
+/// Returns the startup parameters for pgfresh's sessions in a server with major version `major`. If `more`
+/// repeats a setting, the last value applies.
 #[must_use]
 pub fn own_params(major: u32, more: &[Setting]) -> StartupParams {
     params(known(&OWN, major).chain(more.iter().copied()))
 }
 
-/// Returns SQL that gives a superuser's session the settings of [`own_params`], except those that act only at the start.
+/// Returns SQL that gives a superuser's session the settings in [`own_params`]. Settings that only work at
+/// the start of a session are left out.
 #[must_use]
 pub fn set_own(major: u32, more: &[Setting]) -> String {
     let set = |(name, value)| format!("SET {name} = '{value}'");
     known(&OWN, major).chain(more.iter().copied()).map(set).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the startup parameters of a superuser's session with a client's settings, but without login triggers.
+/// Returns the startup parameters for a superuser's session with a client's settings, but without login
+/// triggers.
 pub(crate) fn plain_params(major: u32) -> StartupParams {
     params(known(&[NO_TRIGGERS], major))
 }
 
-/// Whether a session of [`plain_params`] shows another value of the setting than a client's session.
+/// Whether a session with [`plain_params`] shows a different value for the setting than a client's session
+/// does.
 pub(crate) fn is_hidden(name: &str) -> bool {
     name.eq_ignore_ascii_case(NO_TRIGGERS.0)
 }

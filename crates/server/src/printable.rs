@@ -1,7 +1,7 @@
-//! Prints names and values of a database without effects on the terminal.
+//! Makes names and values from a database safe to print on a terminal.
 
-/// Returns `text` on one line. Escapes characters that a terminal would interpret, such as control characters and changes of
-/// direction.
+/// Returns `text` on a single line. Escapes characters that a terminal would interpret, e.g. control
+/// characters and changes of the writing direction.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
@@ -16,6 +16,6 @@ pub fn printable(text: &str) -> String {
 }
 
 fn is_printed(sign: char) -> bool {
-    // The standard library escapes a combining character only at the begin of a text.
+    // The standard library only escapes a combining character at the start of a string.
     matches!(sign, ' '..='~') || format!("x{sign}").escape_debug().nth(1) == Some(sign)
 }

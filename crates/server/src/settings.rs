@@ -1,7 +1,7 @@
-//! Settings of a server: those of a preset, and the user's own.
+//! The settings of a server, which come from a preset and from the user.
 //!
-//! pgfresh writes them into `postgresql.conf`, so that `ALTER SYSTEM` in a test works. The settings that keep the server private are
-//! on its command line, where nothing can override them.
+//! pgfresh writes them to `postgresql.conf`, so that tests can override them with `ALTER SYSTEM`. The
+//! settings that keep the server private are on its command line instead, where nothing can override them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::Installation;
 use crate::error::SettingError;
 use crate::preset::{FAST, LEAN, LOCALE, PERSISTENT, Preset};
 
-/// Settings that keep a server private. Users cannot set these.
+/// Settings that keep a server private. Users can't change them.
 const PRIVATE: [&str; 14] = [
     "config_file",
     "data_directory",
@@ -27,15 +27,16 @@ const PRIVATE: [&str; 14] = [
     "unix_socket_permissions",
 ];
 
-/// Smallest and largest `max_wal_size`, in MB.
+/// Minimum and maximum of `max_wal_size`, in MB.
 const WAL_MB: (u64, u64) = (64, 1024);
 
-/// Names and values of settings, each name once.
+/// Names and values of settings. Each name occurs once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings(BTreeMap<String, String>);
 
 impl Settings {
-    /// Returns the settings of `preset` that `installation` knows, for a server that may write `budget` bytes.
+    /// Returns those settings of `preset` that `installation` has, for a server that can write up to `budget`
+    /// bytes.
     #[must_use]
     pub fn preset(preset: Preset, installation: &Installation, budget: u64) -> Self {
         let fast: &[_] = if preset == Preset::Fast { &FAST } else { &[] };
@@ -45,14 +46,15 @@ impl Settings {
                 settings.0.insert((*name).to_owned(), (*value).to_owned());
             }
         }
-        // WAL may take a quarter of the free space.
+        // The WAL can use a quarter of the free space.
         let wal = (budget / 4 / (1 << 20)).clamp(WAL_MB.0, WAL_MB.1);
         let wal = if wal == 1024 { "1GB".to_owned() } else { format!("{wal}MB") };
         settings.0.insert("max_wal_size".to_owned(), wal);
         settings
     }
 
-    /// Returns the settings of a server with persistent data, as durable as `PostgreSQL` by default.
+    /// Returns the settings for a server with persistent data. They are as durable as `PostgreSQL`'s
+    /// defaults.
     #[must_use]
     pub fn persistent(installation: &Installation, budget: u64) -> Self {
         let mut settings = Self::preset(Preset::Durable, installation, budget);
@@ -60,10 +62,11 @@ impl Settings {
         settings
     }
 
-    /// Sets `name`, and replaces an earlier value.
+    /// Sets the value of `name`, and replaces the previous value if there is one.
     ///
     /// # Errors
-    /// The name is invalid, or keeps the server private. The server itself refuses unknown names and invalid values when it starts.
+    /// Returns an error if the name is invalid, or if the setting keeps the server private. Unknown names and
+    /// invalid values are rejected by the server when it starts.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
         let name = name.trim().to_ascii_lowercase();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.';
@@ -80,12 +83,12 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns all settings, by name.
+    /// Returns all settings, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Returns the text of a `postgresql.conf`.
+    /// Returns the contents of a `postgresql.conf`.
     #[must_use]
     pub fn to_conf(&self) -> String {
         let mut text =

@@ -1,7 +1,7 @@
-//! Scripts and links in place of a server, such as those of asdf and mise: finds the server that they start.
+//! Finds the actual server behind a script or link, such as those of asdf and mise.
 //!
-//! A version manager chooses the server by the current directory and by files that change. Its script or link does not name the
-//! server, so pgfresh starts it and examines the process.
+//! A version manager chooses a server based on the current directory and on files that can change. Its script
+//! or link doesn't name the server. pgfresh therefore runs it and examines the process.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Timeout for a script to start its server.
 const START: Duration = Duration::from_secs(10);
 
-/// Returns whether the file is the program that its name says: neither a script nor a link to a program of another name.
+/// Whether the file is the program that its name suggests, and not a script or a link to a program with a
+/// different name.
 pub(crate) fn is_own_program(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
@@ -21,32 +22,34 @@ pub(crate) fn is_own_program(path: &Path) -> bool {
     read.is_ok() && magic == *b"\x7fELF" && path.canonicalize().is_ok_and(keeps_its_name)
 }
 
-/// Returns the program file of the server that `postgres` starts in `folder`; `None` if it starts none in time.
+/// Returns the executable of the server that `postgres` starts in `folder`. Returns `None` if no server is
+/// started in time.
 pub(crate) fn server_behind(postgres: &Path, folder: &Path) -> Option<PathBuf> {
     let seen = see_server(postgres, folder);
     seen.inspect_err(|error| tracing::debug!(%error, ?postgres, "could not see what a script starts")).ok()?
 }
 
-/// Lets the server write more than its pipe holds, so that it waits while we look at its process.
+/// Makes the server write more than its pipe can hold. The server then blocks, which gives us time to examine
+/// its process.
 fn see_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     let (output, writer) = sys::narrow_pipe()?;
     let mut command = Command::new(postgres);
     command.arg("--describe-config").current_dir(folder);
     let mut child = command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).spawn()?;
-    // Closes pgfresh's copy of the write end.
+    // Close pgfresh's copy of the write end.
     drop(command);
     let server = match sys::wait_readable(&output, START) {
         Ok(true) => find_server(child.id()),
         _ => None,
     };
-    // A server that the script has forked ends at its next write.
+    // If the script has forked the server, the server ends at its next write.
     drop(output);
     child.kill()?;
     child.wait()?;
     Ok(server)
 }
 
-/// Looks for a server among the process and its descendants.
+/// Looks for a server in the process and its descendants.
 fn find_server(pid: u32) -> Option<PathBuf> {
     let is_server = |path: &PathBuf| {
         path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.contains("postgres"))

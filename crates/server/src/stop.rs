@@ -1,4 +1,5 @@
-//! Stops a server: immediately if its data are disposable, cleanly if they become a template or persist.
+//! Stops a server. If its data is disposable, it is stopped immediately. If the data becomes a template or is
+//! persistent, the server is shut down cleanly.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -11,14 +12,14 @@ use crate::error::StopError;
 use crate::guard::account_of;
 use crate::{Guard, Server, log};
 
-/// Time for which pgfresh removes files itself; the guard removes the rest.
+/// How long pgfresh itself removes files. The guard removes the rest.
 const TIDYING: Duration = Duration::from_millis(30);
 
 impl Server {
-    /// Stops the server immediately and removes everything; returns the duration of both. With persistent data it shuts down cleanly, and
-    /// the data stay.
+    /// Stops the server immediately and removes everything. Returns how long each of the two steps took. If
+    /// the data is persistent, the server is shut down cleanly and the data stays.
     ///
-    /// The guard may still be removing a large directory when this returns.
+    /// When this returns, the guard might still be removing a large directory.
     pub fn stop(mut self) -> Result<(Duration, Duration), FileError> {
         let begun = Instant::now();
         if self.run().persistent().is_some() {
@@ -28,7 +29,7 @@ impl Server {
             return Ok((stopped, begun.elapsed().saturating_sub(stopped)));
         }
         self.signal(Signal::QUIT);
-        // pgfresh removes most of the files while the processes end.
+        // Remove most of the files while the processes are ending.
         let removing = Removing::begin(&self.run().data(), "base");
         self.wait_for_end(self.timeouts.immediate_stop)?;
         let stopped = begun.elapsed();
@@ -37,17 +38,19 @@ impl Server {
         Ok((stopped, begun.elapsed().saturating_sub(stopped)))
     }
 
-    /// Shuts the server down cleanly, so that no committed data are lost, and keeps its run directory; returns the directory's new path.
+    /// Shuts the server down cleanly, so that no committed data is lost, and keeps its run directory. Returns
+    /// the directory's new path.
     #[allow(clippy::missing_panics_doc)]
     pub fn keep(mut self) -> Result<PathBuf, FileError> {
         self.end(Signal::INT, self.timeouts.clean_stop)?;
         self.guard.take().expect("held until dropped").keep()
     }
 
-    /// Shuts the server down cleanly and returns the guard of its data directory.
+    /// Shuts the server down cleanly, and returns the guard of its data directory.
     ///
     /// # Errors
-    /// The server did not end, or reported an error. Everything has been removed then.
+    /// Returns an error if the server didn't end in time or reported an error. Everything has been removed in
+    /// that case.
     #[allow(clippy::missing_panics_doc)]
     pub fn shut_down(mut self) -> Result<Guard, StopError> {
         let log = self.run().log();
@@ -60,7 +63,8 @@ impl Server {
         }
     }
 
-    /// Shuts the server down for a start on the same data. If it does not end cleanly, the data are as after a crash. The guard stays.
+    /// Shuts the server down so that it can be started again on the same data. If it doesn't end cleanly, the
+    /// data is in the same state as after a crash. The guard stays.
     #[allow(clippy::missing_panics_doc)]
     pub fn halt(mut self) -> Result<Guard, FileError> {
         self.signal(Signal::INT);
@@ -69,22 +73,23 @@ impl Server {
         Ok(self.guard.take().expect("held until dropped"))
     }
 
-    /// Ends the server immediately, so that its data are as after a loss of power: the next start recovers them. The guard stays.
+    /// Ends the server immediately, which leaves the data in the same state as after a power failure. The
+    /// next start recovers the data. The guard stays.
     #[allow(clippy::missing_panics_doc)]
     pub fn crash(mut self) -> Result<Guard, FileError> {
         self.end(Signal::QUIT, self.timeouts.immediate_stop)?;
         Ok(self.guard.take().expect("held until dropped"))
     }
 
-    /// Sends `signal` to the postmaster and waits until all its processes have ended. After `patience`, it kills them and returns
-    /// `None`.
+    /// Sends `signal` to the postmaster, and waits until all its processes have ended. After `patience`,
+    /// kills them and returns `None`.
     fn end(&mut self, signal: Signal, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
         self.signal(signal);
         self.wait_for_end(patience)
     }
 
     fn signal(&self, signal: Signal) {
-        // A stopped postmaster (SIGSTOP) acts on the signal only when it continues.
+        // A stopped postmaster (SIGSTOP) only handles the signal once it continues.
         for signal in [signal, Signal::CONT] {
             if let Err(error) = self.handle.signal(signal) {
                 tracing::debug!(%error, ?signal, "could not signal the postmaster");
@@ -92,7 +97,8 @@ impl Server {
         }
     }
 
-    /// Continues stopped processes (SIGSTOP) of the server, which neither end nor answer before.
+    /// Continues the stopped processes (SIGSTOP) of the server. While they are stopped, they neither end nor
+    /// respond.
     pub fn resume(&self) {
         let children = sys::children_of(self.pid()).into_iter().filter_map(ProcessHandle::of_number);
         for error in children.map(|child| child.signal(Signal::CONT)).filter_map(Result::err) {
@@ -101,12 +107,12 @@ impl Server {
         self.signal(Signal::CONT);
     }
 
-    /// Waits for the end of the server, as the second half of [`Self::end`].
+    /// Waits for the server to end. This is the second half of [`Self::end`].
     fn wait_for_end(&mut self, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
         let postmaster = Path::new("postmaster");
         let ended = sys::wait_readable(&self.handle, patience).attempt("wait for", postmaster)?;
-        // The postmaster waits for its children, but not for programs that SQL has started. `orphans` ends those soon, and this
-        // function the rest.
+        // The postmaster waits for its children, but not for programs that were started from SQL. `orphans`
+        // soon ends those, and this function ends the rest.
         let gone = ended
             && sys::wait_readable(&self.alive, self.timeouts.stragglers).attempt("wait for", postmaster)?;
         if !gone {
@@ -116,7 +122,8 @@ impl Server {
             sys::end_holders(&lock, account, Duration::ZERO).attempt("stop the holders of", &lock)?;
         }
         let status = self.postmaster.wait().attempt("wait for", postmaster)?;
-        // A running thread would also end a server that starts again on the same data.
+        // If the thread were still running, it would also end a server that is started again on the same
+        // data.
         if self.orphans.take().is_some_and(|orphans| orphans.join().is_err()) {
             tracing::error!("the thread that ends what outlives a postmaster has panicked");
         }

@@ -1,5 +1,5 @@
-//! Stub of PostgreSQL for tests: a shell script in the place of `postgres` that runs the lines of a test, and a thread that answers
-//! SQL on the server's socket.
+//! A fake PostgreSQL for tests. A shell script replaces `postgres` and runs lines from the test. A thread
+//! responds to SQL on the server's socket.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,14 +18,16 @@ use sys::ProcessHandle;
 use crate::boot::Timeouts;
 use crate::{Data, Guard, Installation, NotStarted, Order, SOCKET, Server, Settings, StartError};
 
-/// Variable with the run directory of a guard, which is a process of this test program: see [`crate::guard`].
+/// Environment variable with the run directory of a guard. The guard is a process of this test program, see
+/// [`crate::guard`].
 pub(crate) const GUARDED: &str = "PGFRESH_TEST_GUARDED_DIRECTORY";
-/// Test that a guard's process runs.
+/// Name of the test that runs in a guard process.
 const GUARD_TEST: &str = "guard::tests::this_process_is_a_guard";
-/// Longer than any step takes on a busy machine: a wait that takes so long would never end.
+/// Longer than any step takes on a busy machine. A wait that takes this long would never end.
 const HANG: Duration = Duration::from_secs(30);
 
-/// Timeouts for tests: short where a test waits for their end, and otherwise so long that they never end.
+/// Timeouts for tests. They are short if a test waits for them to expire. Otherwise they are so long that
+/// they never expire.
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     boot: HANG,
     immediate_stop: HANG,
@@ -35,7 +37,8 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
 };
 pub(crate) const SHORT: Duration = Duration::from_millis(100);
 
-/// Functions for the scripts. `data` is the data directory, `stub` a folder of the test.
+/// Shell functions for the scripts. `data` is the data directory, and `stub` is a directory that belongs to
+/// the test.
 const PRELUDE: &str = r#"
 case $1 in
 --version) echo 'postgres (PostgreSQL) 18.4'; exit;;
@@ -72,7 +75,7 @@ finish() {
 }
 "#;
 
-/// Folder with a stub of PostgreSQL, a place and a cache. Each test has its own.
+/// A directory that contains a fake PostgreSQL, a place and a cache. Each test has its own.
 pub(crate) struct Stub {
     folder: tempfile::TempDir,
     pub(crate) account: Account,
@@ -83,12 +86,13 @@ pub(crate) struct Stub {
 }
 
 impl Stub {
-    /// Returns a stub whose postmaster runs the lines of `script`.
+    /// Creates a stub whose postmaster runs the lines in `script`.
     pub(crate) fn new(script: &str) -> Self {
         Self::with_initdb(script, "")
     }
 
-    /// Returns a stub whose postmaster runs the lines of `script`, and whose initdb runs those of `initdb`.
+    /// Creates a stub whose postmaster runs the lines in `script`, and whose initdb runs the lines in
+    /// `initdb`.
     pub(crate) fn with_initdb(script: &str, initdb: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
@@ -102,7 +106,8 @@ impl Stub {
         fs::set_permissions(root.join("pids"), fs::Permissions::from_mode(0o666)).unwrap();
         write_program(&root.join("bin/postgres"), &format!("#!/bin/sh\n{PRELUDE}\n{script}\n"));
         write_program(&root.join("bin/initdb"), &format!("#!/bin/sh\n{initdb}\n"));
-        // The test program has no `main` of a guard. The guard's standard output tells when it has finished, so the test prints nothing.
+        // The test program doesn't have the `main` function of a guard. Nothing is printed here, because the
+        // owner reads the guard's standard output to see when it has finished.
         let tests = std::env::current_exe().unwrap();
         let program = root.join("guard");
         let words = format!(
@@ -117,7 +122,7 @@ impl Stub {
         Self { folder, account, place, installation, program, settings: Settings::default() }
     }
 
-    /// Sets a setting of the server.
+    /// Changes a setting of the server.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.settings.set(name, value).unwrap();
     }
@@ -147,7 +152,7 @@ impl Stub {
         Server::start_within(timeouts, &order, Data::Made(guard), &|_, _| ()).map(|(server, _)| server)
     }
 
-    /// Starts a server again on the data of one that has ended.
+    /// Starts a server again on the data of a server that has ended.
     pub(crate) fn start_again_in(
         &self,
         guard: Guard,
@@ -158,12 +163,12 @@ impl Stub {
         Server::start_again_within(timeouts, &order, guard)
     }
 
-    /// Starts a server that answers no SQL.
+    /// Starts a server that doesn't respond to SQL.
     pub(crate) fn start(&self, timeouts: &Timeouts) -> Result<Server, StartError> {
         self.start_in(self.guard(), timeouts)
     }
 
-    /// Starts a server that answers SQL; `answers` are values of settings.
+    /// Starts a server that responds to SQL. `answers` contains the values of settings.
     pub(crate) fn start_up(
         &self,
         timeouts: &Timeouts,
@@ -172,7 +177,8 @@ impl Stub {
         self.start_up_in(self.guard(), timeouts, answers)
     }
 
-    /// Starts a server that answers SQL in the run directory of `guard`; `answers` are values of settings.
+    /// Starts a server that responds to SQL, in the run directory of `guard`. `answers` contains the values
+    /// of settings.
     pub(crate) fn start_up_in(
         &self,
         guard: Guard,
@@ -181,14 +187,14 @@ impl Stub {
     ) -> Result<Server, StartError> {
         let backend = serve_one_session(guard.run(), answers);
         let server = self.start_in(guard, timeouts);
-        // If the start failed before, no client has connected to the backend.
+        // If the start failed earlier, no client has connected to the backend.
         if server.is_ok() {
             backend.join().unwrap();
         }
         server
     }
 
-    /// Returns those processes of the stub that still run.
+    /// Returns the processes of the stub that are still running.
     pub(crate) fn processes(&self) -> Vec<ProcessHandle> {
         let pids = fs::read_to_string(self.folder.path().join("pids")).unwrap();
         assert!(!pids.is_empty(), "the stub has not run");
@@ -207,10 +213,10 @@ impl Stub {
         }
     }
 
-    /// Waits until no process and no file is left.
+    /// Waits until there are no processes and no files left.
     pub(crate) fn expect_nothing_left(&self, context: &str) {
         self.expect_ended(context);
-        // The guard may still be at work.
+        // The guard might still be removing files.
         wait_until(context, || left_in(self.place.root()).is_empty());
     }
 }
@@ -229,8 +235,9 @@ pub(crate) fn wait_until(context: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Writes a program, by another process. A child that another test starts at this moment inherits all files that this process has
-/// open, and the kernel runs no program that is open for writing.
+/// Writes an executable file from a separate process. If this process wrote the file, a child that a parallel
+/// test starts at this moment would inherit the open file. The kernel doesn't run a program that is open for
+/// writing.
 fn write_program(path: &Path, text: &str) {
     let draft = path.with_extension("draft");
     fs::write(&draft, text).unwrap();
@@ -238,11 +245,11 @@ fn write_program(path: &Path, text: &str) {
     assert!(Command::new("cp").arg("-p").args([&draft, path]).status().unwrap().success());
 }
 
-/// Plays the backend for the one session of a start.
+/// Acts as the backend for the only session of a start.
 fn serve_one_session(run: &RunDirectory, answers: &[(&str, &str)]) -> JoinHandle<()> {
     let socket = run.socket_directory().join(SOCKET);
     if socket.exists() {
-        // Removes the socket of an earlier server.
+        // Remove the socket of an earlier server.
         fs::remove_file(&socket).unwrap();
     }
     let listener = UnixListener::bind(socket).unwrap();
@@ -267,7 +274,7 @@ fn answer(mut stream: &UnixStream, answers: &BTreeMap<String, String>) {
             let value = match answers.get(statement) {
                 Some(value) => value.as_str(),
                 None if statement == "SELECT 1" => "1",
-                // Answer to the query whether the value's source is allowed.
+                // The response to the query that asks if the source of the value is allowed.
                 None => "f",
             };
             let length = u32::try_from(value.len()).unwrap().to_be_bytes();

@@ -1,6 +1,8 @@
-//! Makes a new cluster smaller: removes files that no server needs and every copy would have.
+//! Makes a new cluster smaller, by removing files that the server doesn't need but that each copy would
+//! contain.
 //!
-//! After initdb of version 15, this removes 232 of 966 files and 9 of 28 MB, a quarter of the work of a copy.
+//! For example, after initdb of version 15 this removes 232 of 966 files and 9 of 28 MB. That saves a quarter
+//! of the work of a copy.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -12,13 +14,14 @@ use sys::{Directory, FileKind};
 use crate::error::InitdbError;
 use crate::{Guard, Installation, log};
 
-/// Name of the changes to a cluster, for its fingerprint.
+/// Name of the changes made to a cluster, for use in its fingerprint.
 pub(crate) const TRIMMED: &str = "with relation caches, without WAL, maps and statistics";
 
-/// Folder in which a server that is shut down keeps its statistics.
+/// Directory where a server stores its statistics when it is shut down.
 const STATISTICS: &str = "pg_stat";
 
-/// Trims the cluster of `guard`, which was shut down cleanly and has no data of a user.
+/// Trims the cluster of `guard`. The cluster must have been shut down cleanly and must not contain any user
+/// data.
 pub fn trim(installation: &Installation, account: &Account, guard: &Guard) -> Result<(), InitdbError> {
     let data = guard.run().data();
     let folder = Directory::open(&data).attempt("open", &data)?;
@@ -27,8 +30,9 @@ pub fn trim(installation: &Installation, account: &Account, guard: &Guard) -> Re
     reset_wal(installation, account, guard)
 }
 
-/// Removes what the server, which was shut down cleanly, has counted of its databases. Autovacuum goes by these counts: a server on a
-/// copy of the data would work in databases that no client has used.
+/// Removes the statistics that the server has collected about its databases. The server must have been shut
+/// down cleanly. Autovacuum uses these statistics, so a server on a copy of the data would otherwise process
+/// databases that no client has used.
 pub fn discard_statistics(guard: &Guard) -> Result<(), FileError> {
     let path = guard.run().data().join(STATISTICS);
     let remove = || -> io::Result<()> {
@@ -43,7 +47,7 @@ pub fn discard_statistics(guard: &Guard) -> Result<(), FileError> {
     remove().attempt("remove the statistics in", &path)
 }
 
-/// Removes the maps of free space and of visibility. The server works without them, and writes new ones.
+/// Removes the free space maps and the visibility maps. The server doesn't need them and creates new ones.
 fn remove_maps(folder: &Directory) -> io::Result<()> {
     for (name, kind) in folder.entries()? {
         let is_map = |suffix: &[u8]| name.as_bytes().ends_with(suffix);
@@ -56,7 +60,8 @@ fn remove_maps(folder: &Directory) -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves one WAL segment with only a checkpoint in it: the rest is zeros, so holes in the cache.
+/// Leaves a single WAL segment that only contains a checkpoint. The rest of the segment is zeros, which
+/// become holes in the cache.
 fn reset_wal(installation: &Installation, account: &Account, guard: &Guard) -> Result<(), InitdbError> {
     let program = installation.bin().join("pg_resetwal");
     if !program.exists() {

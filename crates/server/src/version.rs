@@ -1,18 +1,18 @@
-//! Versions of `PostgreSQL`, and requests for one.
+//! Versions of `PostgreSQL`, and how users request one.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Majors that the tests cover. pgfresh also uses newer ones.
+/// Major versions that are tested. Newer ones can also be used.
 pub const MAJORS: std::ops::RangeInclusive<u32> = 13..=18;
 
-/// Version, such as `17.10`.
+/// A version, e.g. `17.10`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// Major, which decides the format of files and of the protocol.
+    /// The major version, which determines the file format and the protocol.
     pub major: u32,
-    /// Minor, which only fixes faults.
+    /// The minor version, which only contains bug fixes.
     pub minor: u32,
 }
 
@@ -22,16 +22,16 @@ impl fmt::Display for Version {
     }
 }
 
-/// Number from which a request cannot be a major, such as a version without its dot (1810) or a year.
+/// Numbers from here on can't be a major version. They could be a version without its dot (1810), or a year.
 const NO_MAJOR: u32 = 100;
 
-/// Version that the user asks for.
+/// The version that the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum VersionRequest {
-    /// The first server on PATH, else the newest.
+    /// The first server on PATH, or else the newest one.
     #[default]
     Any,
-    /// A server of this major.
+    /// A server with this major version.
     Major(u32),
     /// The binaries in this directory.
     Bin(PathBuf),

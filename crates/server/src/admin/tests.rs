@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Connection on which the server sends these pieces, whatever it reads, and is silent afterwards.
+/// A connection on which the server sends these chunks regardless of what it receives, and then stays silent.
 #[derive(Debug, Default)]
 struct Script {
     pieces: VecDeque<Vec<u8>>,
@@ -49,7 +49,7 @@ impl Write for Script {
 const READY: &[u8] = b"Z\0\0\0\x05I";
 const AUTHENTICATED: &[u8] = b"R\0\0\0\x08\0\0\0\0";
 
-/// A row of one value.
+/// Returns a row with a single value.
 fn row(value: &[u8]) -> Vec<u8> {
     let length = u32::try_from(value.len()).unwrap().to_be_bytes();
     encode(b'D', &[b"\0\x01", &length[..], value].concat())

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use super::*;
 use crate::stub::{SHORT, Stub, TIMEOUTS};
 
-/// Starts a postmaster that runs `script`. Expects an error and no leftover.
+/// Starts a postmaster that runs `script`. Expects an error, and expects that nothing is left behind.
 fn failure(script: &str, timeouts: &Timeouts) -> StartError {
     let stub = Stub::new(script);
     let error = stub.start(timeouts).expect_err(script);
@@ -78,7 +78,7 @@ fn a_start_timeout_ends_the_postmaster() {
             error.to_string(),
             format!("could not start server: not ready after {:.0} s", after.as_secs_f64())
         );
-        // A shell may not have come as far as its log.
+        // A shell might not have written to its log yet.
         let words = last_words.as_deref();
         assert!(words.is_none() || words == Some("LOG:  still starting"), "{words:?}");
     }
@@ -98,9 +98,9 @@ fn any_write_of_the_pid_file_counts() {
         "pid_file 8 ready",
         "pid_file 8 'ready   '",
         "for lines in 0 1 2 3 4 5 6 7; do pid_file $lines; done; pid_file 8 starting; pid_file 8 ready",
-        // Half of it, closed, and then the other half.
+        // Write the first half, close the file, and then write all of it.
         "cd \"$data\"; pid_file 8 ready all; head -c 40 all >postmaster.pid; cat all >postmaster.pid",
-        // Under another name first.
+        // Write it under a different name first.
         "cd \"$data\"; pid_file 8 ready other; mv other postmaster.pid",
     ] {
         let stub = Stub::new(&format!("trap 'finish 0' INT; trap 'finish 1' QUIT; {write}; serve"));
@@ -115,7 +115,7 @@ fn any_write_of_the_pid_file_counts() {
     }
 }
 
-/// Only the complete word says that the server is ready, however much of the pid file is there.
+/// However much of the pid file has been written, only the complete word means that the server is ready.
 #[test]
 fn partial_pid_files_are_not_ready() {
     let folder = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ fn partial_pid_files_are_not_ready() {
         fs::write(folder.path().join(PID_FILE), whole.replace("ready   ", state)).unwrap();
         assert!(!says_ready(&data), "{state}");
     }
-    // A seventh or ninth line is another one.
+    // The word doesn't count in the seventh or ninth line.
     for moved in [whole.replacen("\n\n", "\n", 1), format!("\n{whole}")] {
         fs::write(folder.path().join(PID_FILE), &moved).unwrap();
         assert!(!says_ready(&data), "{moved:?}");
@@ -147,14 +147,14 @@ fn a_silent_ready_server_is_an_error() {
         "pid_file 8 ready; backend; kill -9 $$",
         "trap '' QUIT; pid_file 8 ready; exec sleep 600",
     ] {
-        // There is no socket.
+        // The socket doesn't exist.
         let error = failure(script, &Timeouts { immediate_stop: SHORT, ..TIMEOUTS });
         match error {
             StartError::Session(_) => {
                 assert_eq!(error.to_string(), "could not use the new server");
                 assert_eq!(error.detail().unwrap(), "The server has ended, or has closed the connection.");
             }
-            // pgfresh may notice the end before the word "ready".
+            // pgfresh might notice the end of the process before the word "ready".
             StartError::Exited { .. } if script.contains("exit") || script.contains("kill") => {}
             other => panic!("{script}: {other:?}"),
         }

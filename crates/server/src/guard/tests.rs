@@ -7,14 +7,15 @@ use sys::{Lock, Signal};
 use super::*;
 use crate::stub::{GUARDED, Stub, left_in, wait_until};
 
-/// Plays `main` in a guard: other tests start this program with just this test.
+/// Acts as `main` in a guard process. Other tests run this program with only this test.
 #[test]
 #[ignore = "it is the guard of other tests"]
 fn this_process_is_a_guard() {
     outlive_owner(&PathBuf::from(env::var_os(GUARDED).expect("other tests start it")));
 }
 
-/// Runs the stub's postmaster under the server's lock, and waits until it has reported its processes.
+/// Runs the stub's postmaster, which holds the server's lock. Waits until the postmaster has reported its
+/// processes.
 fn spawn(stub: &Stub, guard: &Guard, processes: usize) -> Child {
     let guarded = guard.guarded_command().unwrap();
     let mut command = guarded.command(stub.installation(), "postgres", &stub.account).unwrap();
@@ -45,13 +46,13 @@ fn owners_without_a_guard_clean_up() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     drop(guard);
-    // The owner removes everything itself, before the drop returns.
+    // The owner itself removes everything before the drop returns.
     assert_eq!(left_in(stub.place.root()), Vec::<PathBuf>::new());
     stub.expect_ended("a killed guard");
     child.wait().unwrap();
 }
 
-/// A cache may lie in a checkout, and test runners walk through that: files that vanish meanwhile make them fail.
+/// A cache can be inside a checkout that test runners search. They fail if files disappear during the search.
 #[test]
 fn removal_waits_until_all_is_gone() {
     let stub = Stub::new("trap '' QUIT\nserve");
@@ -86,7 +87,8 @@ fn a_guard_waits_for_the_owner_s_lock() {
     let mut guard = stub.guard();
     let mut child = spawn(&stub, &guard, 1);
     drop(guard.process.lifeline.take());
-    // The guard holds `done` open until it has removed everything, so it still waits for the lock.
+    // The guard keeps `done` open until it has removed everything. Therefore it is still waiting for the
+    // lock.
     assert!(!sys::wait_readable(&guard.process.done, REMOVAL_TIMEOUT).unwrap());
     assert!(guard.run().data().is_dir());
     assert_eq!(stub.processes().len(), 1);

@@ -8,7 +8,7 @@ use crate::boot::Timeouts;
 use crate::guard::PID_FILE;
 use crate::stub::{SHORT, Stub, TIMEOUTS};
 
-/// Starts a server with a backend and a grandchild, whose postmaster handles signals as `traps` says.
+/// Starts a server with a backend and a grandchild. The postmaster handles signals according to `traps`.
 fn up(traps: &str, timeouts: &Timeouts) -> (Stub, Server) {
     let stub = Stub::new(&format!("{traps}\nbackend; grandchild; pid_file 8 ready; serve"));
     let server: Result<Server, StartError> = stub.start_up(timeouts, &[]);
@@ -84,7 +84,7 @@ fn unclean_shutdowns_are_errors() {
 
 #[test]
 fn hanging_postmasters_are_ended() {
-    // One ends on the next signal, the other on none.
+    // One postmaster ends on the next signal, and the other doesn't end on any signal.
     for traps in ["trap '' INT; trap 'finish 0' QUIT", "trap '' INT QUIT TERM"] {
         let (stub, server) = up(traps, &Timeouts { clean_stop: SHORT, ..TIMEOUTS });
         let error = server.shut_down().unwrap_err();
@@ -134,7 +134,8 @@ fn a_crash_keeps_the_data_as_they_are() {
     }
 }
 
-/// The thread that ends leftover processes has finished before another server can start on the same data.
+/// The thread that ends leftover processes has finished before another server can be started on the same
+/// data.
 #[test]
 fn servers_restarted_after_crashes_stay() {
     let stub = Stub::new("trap 'kill -9 $$' QUIT\nbackend; grandchild; pid_file 8 ready; serve");
@@ -168,7 +169,7 @@ fn halted_servers_keep_their_data() {
     }
 }
 
-/// A stopped postmaster would neither act on the signal nor end.
+/// A stopped postmaster would neither handle the signal nor end.
 #[test]
 fn stopped_postmasters_continue_and_end() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);
@@ -179,7 +180,7 @@ fn stopped_postmasters_continue_and_end() {
     stub.expect_nothing_left("stopped");
 }
 
-/// The pid file of a killed server still says "ready".
+/// The pid file of a killed server still contains "ready".
 #[test]
 fn failed_restarts_keep_their_data() {
     let stub = Stub::new(
