@@ -1,29 +1,33 @@
-//! State of a session, from the headers of its messages: where a message begins, and whether the server owes an answer.
+//! Tracks the state of a session by reading the headers of its messages. This shows where a message starts,
+//! and whether the server still has to respond. pgfresh needs both in order to know when a backend can be
+//! reused.
 
 use crate::frame::{FrameDecoder, FramePrefix};
 
-/// Bytes of a statement that a caller sees at once, however many pieces it comes in. A caller sees at least as many of a longer one.
+/// Number of bytes of a statement that a caller receives at once, even if the statement arrives in many
+/// chunks. The caller receives at least this many bytes of a longer statement.
 const STATEMENT: usize = 1024;
 
-/// State of both directions of a session.
+/// The state of both directions of a session.
 #[derive(Debug)]
 pub struct Conversation {
     client: FrameDecoder,
     server: FrameDecoder,
-    /// Number of messages that need a ReadyForQuery, less those that the server has sent. The server skips some after an error or in a
-    /// COPY. The session then never counts as idle, which is safe.
+    /// Number of messages that need a ReadyForQuery, minus the number of ReadyForQuery messages that the
+    /// server has sent. After an error or during a COPY, the server skips some messages. The session then
+    /// never counts as idle, which is safe.
     owed: u64,
-    /// Whether the client has sent messages of the extended protocol without a Sync after them.
+    /// Whether the client has sent messages of the extended protocol that no Sync has followed yet.
     unsynchronized: bool,
-    /// Status in the last ReadyForQuery: I, T or E; 0 in replication.
+    /// Transaction status in the last ReadyForQuery: I, T or E. 0 for a replication session.
     status: u8,
-    /// Tag of the server's last message.
+    /// Tag of the last message from the server.
     last: u8,
 }
 
 impl Conversation {
-    /// Returns the conversation of a session after its startup response. A replication session is never idle, because messages have
-    /// another meaning in it.
+    /// Returns the state of a session after its startup response. A replication session is never idle,
+    /// because its messages have different meanings.
     #[must_use]
     pub fn new(replication: bool) -> Self {
         Self {
@@ -36,8 +40,9 @@ impl Conversation {
         }
     }
 
-    /// Reads bytes from the client, and calls `see` for each frame: for a statement after its first kilobyte, for others at once.
-    /// Returns how many bytes the caller must forward: all, or those before a Terminate.
+    /// Reads bytes from the client, and calls `see` for each frame. For a statement, this happens after its
+    /// first kilobyte. For other frames, it happens immediately. Returns the number of bytes that the caller
+    /// must forward. If there is a Terminate, only the bytes before it count.
     pub fn client_says(&mut self, bytes: &[u8], mut see: impl FnMut(FramePrefix<'_>)) -> usize {
         let Self { client, owed, unsynchronized, .. } = self;
         let wanted = |tag| if matches!(tag, b'Q' | b'P') { STATEMENT } else { 0 };
@@ -48,7 +53,7 @@ impl Conversation {
                     *owed += 1;
                     *unsynchronized = false;
                 }
-                // CopyData, CopyDone and CopyFail belong to the statement that has started the COPY.
+                // CopyData, CopyDone and CopyFail belong to the statement that started the COPY.
                 b'd' | b'c' | b'f' => {}
                 _ => *unsynchronized = true,
             }
@@ -74,21 +79,23 @@ impl Conversation {
         self.client.has_ended()
     }
 
-    /// Whether the server owes nothing and no transaction is open, so that another client may use the session.
+    /// Whether the server owes no response and no transaction is open. If so, a different client can use the
+    /// session.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let between = self.client.is_between() && self.server.is_between();
         between && self.owed == 0 && !self.unsynchronized && self.status == b'I' && self.last != b'E'
     }
 
-    /// Whether the client's last message is incomplete, or has an invalid length: then a server that closes the connection has refused
-    /// the length, which it does without a message.
+    /// Whether the client's last message is incomplete or has an invalid length. If the server closes the
+    /// connection in this state, it has rejected the length. It sends no error message for that.
     #[must_use]
     pub fn is_within_message(&self) -> bool {
         !self.client.is_between()
     }
 
-    /// Whether the server's last frame is complete, so that pgfresh may send the client a message.
+    /// Whether the server's last frame is complete. If it isn't, pgfresh can't send its own message to the
+    /// client.
     #[must_use]
     pub fn may_interject(&self) -> bool {
         self.server.is_between()
@@ -100,7 +107,7 @@ impl Conversation {
         self.last == b'E'
     }
 
-    /// Whether the server's last message is an error, and therefore the reason for a closed connection.
+    /// Whether the server's last message is an error. If the connection is closed, this error is the reason.
     #[must_use]
     pub fn ends_in_error(&self) -> bool {
         self.server.is_between() && self.last == b'E'
@@ -181,7 +188,7 @@ mod tests {
         prop::collection::vec(one, 0..9).prop_map(|messages| messages.concat())
     }
 
-    /// Returns all results of a conversation whose bytes come in pieces of `chunk`.
+    /// Returns all results for a conversation that arrives in chunks of `chunk` bytes.
     fn told(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, bool, bool) {
         let mut talk = Conversation::new(false);
         let passed = client.chunks(chunk).map(|chunk| talk.client_says(chunk, |_| ())).sum();

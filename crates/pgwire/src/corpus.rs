@@ -1,4 +1,4 @@
-//! Tests the parsers with the fuzzer's corpus, and with inputs near it.
+//! Tests the parsers with the fuzzer's corpus, and with slightly modified inputs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::StartupPacket;
 use crate::exercise::exercise;
 
-/// Returns the files in `fuzz/corpus/wire`, by name.
+/// Returns the files in `fuzz/corpus/wire`, with their names as keys.
 fn corpus() -> BTreeMap<String, Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/wire");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap());
@@ -28,7 +28,7 @@ fn the_corpus_is_read_as_it_always_was() {
     assert_eq!(read, fs::read_to_string(golden).unwrap());
 }
 
-/// Draws a file of the corpus with a few bytes changed, or any bytes.
+/// Generates either a corpus file with a few modified bytes, or arbitrary bytes.
 fn inputs() -> impl Strategy<Value = Vec<u8>> {
     let known: Vec<_> = corpus().into_values().collect();
     let others = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);

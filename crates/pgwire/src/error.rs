@@ -1,32 +1,32 @@
-//! Reads and writes `ErrorResponse`.
+//! Parses and writes `ErrorResponse` messages.
 
 use std::borrow::Cow;
 
 use crate::frame::{encode, split_zero};
 
-/// Error in the form of PostgreSQL's protocol.
+/// An error, as PostgreSQL's protocol transmits it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorResponse {
     /// ERROR, FATAL or PANIC.
     pub severity: Cow<'static, str>,
-    /// Five characters. Source: the manual's appendix A.
+    /// Error code of five characters. Source: the manual's appendix A.
     pub sqlstate: Cow<'static, str>,
-    /// Primary message.
+    /// The primary message.
     pub message: Cow<'static, str>,
-    /// Detail, such as the cause.
+    /// A detail, e.g. the cause.
     pub detail: Option<Cow<'static, str>>,
     /// Advice for the user.
     pub hint: Option<Cow<'static, str>>,
 }
 
 impl ErrorResponse {
-    /// Returns an error that ends the session.
+    /// Creates an error that ends the session.
     pub fn fatal(sqlstate: impl Into<Cow<'static, str>>, message: impl Into<Cow<'static, str>>) -> Self {
         let (sqlstate, message) = (sqlstate.into(), message.into());
         Self { severity: "FATAL".into(), sqlstate, message, detail: None, hint: None }
     }
 
-    /// Returns a protocol violation, for invalid bytes of a client.
+    /// Creates a protocol violation, for invalid bytes from a client.
     pub fn violation(message: impl Into<Cow<'static, str>>) -> Self {
         Self::fatal("08P01", message)
     }
@@ -45,14 +45,14 @@ impl ErrorResponse {
         self
     }
 
-    /// Reads the body of an error. Missing fields are empty.
+    /// Parses the body of an error message. Missing fields are empty.
     #[must_use]
     pub fn read(body: &[u8]) -> Self {
         let mut error = Self::default();
         for (code, value) in Self::fields(body) {
             let text = || String::from_utf8_lossy(value).into_owned().into();
             match code {
-                // Unlike S, V has the severity untranslated.
+                // Field V contains the severity untranslated, unlike field S.
                 b'V' => error.severity = text(),
                 b'C' => error.sqlstate = text(),
                 b'M' => error.message = text(),
@@ -64,7 +64,7 @@ impl ErrorResponse {
         error
     }
 
-    /// Returns the fields of a body: code and value.
+    /// Returns the fields in a body, as pairs of a code and a value.
     pub fn fields(body: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
         let mut rest = body;
         std::iter::from_fn(move || {
@@ -75,7 +75,7 @@ impl ErrorResponse {
         })
     }
 
-    /// Returns the frame of the error.
+    /// Encodes the error as a frame.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(128);
@@ -98,7 +98,7 @@ impl ErrorResponse {
         encode(b'E', &body)
     }
 
-    /// Returns the error for a client of protocol 1 or 2, as one line without fields.
+    /// Encodes the error for a client with protocol 1 or 2. The result is a single line without fields.
     #[must_use]
     pub fn to_old_bytes(&self) -> Vec<u8> {
         let text: Vec<u8> = self.message.bytes().filter(|byte| *byte != 0).collect();

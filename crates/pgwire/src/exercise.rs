@@ -1,4 +1,5 @@
-//! Invariants of the parsers for any bytes from a client or a server. The fuzzer and an ordinary test check them.
+//! Checks that the parsers' invariants hold for arbitrary bytes from a client or a server. The fuzzer and an
+//! ordinary test both call this.
 
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use crate::{
 /// Runs every parser on `bytes`.
 ///
 /// # Panics
-/// If a parser breaks an invariant.
+/// Panics if a parser violates an invariant.
 pub fn exercise(bytes: &[u8]) {
     read_packet(bytes);
     let params = StartupParams::read(3 << 16, [b"options\0", bytes, b"\0"].concat());
@@ -42,8 +43,8 @@ fn read_packet(bytes: &[u8]) {
         StartupPacket::Cancel(key) => assert_eq!(key.len() + 8, length),
         StartupPacket::Startup(startup) => {
             assert!(startup.params.parameters().len() < length && startup.database.len() < length);
-            // A server reads the forwarded packet as pgfresh has read the original one. The packet may be too long, because the
-            // client may have left out the database's name.
+            // A server must parse the forwarded packet in the same way as pgfresh has parsed the original
+            // one. If the client has omitted the database's name, the forwarded packet can be too long.
             let again = startup.params.startup_message(&startup.database);
             match StartupPacket::read(&again) {
                 Ok(Some((StartupPacket::Startup(again), _))) => assert_eq!(again, startup),
@@ -53,7 +54,7 @@ fn read_packet(bytes: &[u8]) {
     }
 }
 
-/// Returns all results of a conversation, and the number of the client's bytes to forward.
+/// Returns all results for a conversation, including the number of the client's bytes to forward.
 fn converse(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, bool, bool) {
     let mut talk = Conversation::new(false);
     let passed = client.chunks(chunk).map(|chunk| talk.client_says(chunk, |_| ())).sum();
@@ -62,7 +63,8 @@ fn converse(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, b
     (passed, talk.is_terminated(), talk.is_idle(), talk.may_interject(), talk.ends_in_error())
 }
 
-/// Returns the completed statements: text, whether it ran, its error, and whether a transaction is open.
+/// Returns the completed statements. Each has its text, whether it was run, its error, and whether a
+/// transaction is open.
 fn follow(client: &[u8], server: &[u8], chunk: usize) -> Vec<(String, bool, Option<String>, Option<bool>)> {
     let (mut follow, mut done, now) = (StatementTracker::default(), Vec::new(), Instant::now());
     let mut tell = |told| {

@@ -1,30 +1,32 @@
-//! Frames: messages with a tag, in streams and in buffers.
+//! Parses and encodes frames, i.e. messages with a tag. Both streams and buffers are supported.
 
-/// Bytes of a frame's header: tag and length.
+/// Size of a frame's header in bytes, i.e. of the tag and the length.
 pub const HEADER: usize = 5;
 
-/// Complete frame.
+/// A complete frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Type of the message.
+    /// The type of the message.
     pub tag: u8,
-    /// Bytes after the header.
+    /// The bytes after the header.
     pub body: &'a [u8],
 }
 
-/// Invalid length of a message, after which the begin of the next message is unknown.
+/// A message has an invalid length. It is unknown where the next message starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid message length")]
 pub struct MalformedFrame;
 
 impl<'a> Frame<'a> {
-    /// Returns the frame at the begin of `bytes`, and its length with the header; `None` if it is incomplete.
+    /// Parses the frame at the start of `bytes`. Returns it and its length including the header, or `None` if
+    /// the frame is incomplete.
     pub fn first(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, MalformedFrame> {
         let Some((tag, length)) = Self::header(bytes)? else { return Ok(None) };
         Ok(bytes.get(HEADER..length).map(|body| (Self { tag, body }, length)))
     }
 
-    /// Returns the tag and the length with the header of the frame at the begin of `bytes`; `None` if the header is incomplete.
+    /// Parses the header at the start of `bytes`. Returns the tag, and the frame's length including the
+    /// header. Returns `None` if the header is incomplete.
     pub fn header(bytes: &[u8]) -> Result<Option<(u8, usize)>, MalformedFrame> {
         let Some([tag, length @ ..]) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length);
@@ -32,7 +34,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Returns the complete frames in `bytes`, up to the first that is malformed or incomplete.
+/// Returns the complete frames in `bytes`. Stops at the first frame that is malformed or incomplete.
 pub fn frames(bytes: &[u8]) -> impl Iterator<Item = Frame<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -53,40 +55,42 @@ pub fn encode(tag: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Splits at the first zero byte, which neither part has. Without a zero byte, the second part is empty.
+/// Splits `bytes` at the first zero byte, which is in neither part. If there is no zero byte, the second part
+/// is empty.
 #[must_use]
 pub fn split_zero(bytes: &[u8]) -> (&[u8], &[u8]) {
     until_zero(bytes).unwrap_or((bytes, &[]))
 }
 
-/// Splits at the first zero byte, which neither part has; `None` without a zero byte.
+/// Splits `bytes` at the first zero byte, which is in neither part. Returns `None` if there is no zero byte.
 pub(crate) fn until_zero(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     Some((&bytes[..end], &bytes[end + 1..]))
 }
 
-/// Begin of a frame in a stream.
+/// The first part of a frame in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FramePrefix<'a> {
-    /// Type of the message.
+    /// The type of the message.
     pub tag: u8,
-    /// Length of the body in bytes.
+    /// Length of the complete body in bytes.
     pub length: usize,
-    /// Begin of the body: at least as much as the caller wanted, or all.
+    /// The first bytes of the body. This is at least as much as the caller asked for, or the complete body.
     pub body: &'a [u8],
 }
 
-/// Cuts one direction of a session into frames, from chunks of any size. It stores only the part of a body that a caller wants.
+/// Splits one direction of a session into frames. The bytes can arrive in chunks of any size. Only the part
+/// of a body that the caller asks for is buffered.
 #[derive(Debug, Default)]
 pub struct FrameDecoder {
     header: [u8; HEADER],
-    /// Number of header bytes that have come.
+    /// Number of bytes of the header received so far.
     seen: usize,
-    /// Number of body bytes that have not come yet.
+    /// Number of bytes of the body still to be received.
     left: usize,
-    /// Number of body bytes that the caller wants at once; `None` after it has got them.
+    /// Number of bytes of the body that the caller asks for. `None` once the caller has received them.
     wanted: Option<usize>,
-    /// Part of the wanted bytes that has come, if they come in several chunks.
+    /// The requested bytes received so far, if they arrive in several chunks.
     kept: Vec<u8>,
     end: Option<u8>,
     is_malformed: bool,
@@ -94,14 +98,15 @@ pub struct FrameDecoder {
 }
 
 impl FrameDecoder {
-    /// Returns a decoder that stops before the first frame with the tag `end`.
+    /// Creates a decoder that stops before the first frame with the tag `end`.
     #[must_use]
     pub fn ending_with(end: u8) -> Self {
         Self { end: Some(end), ..Self::default() }
     }
 
-    /// Calls `see` for each frame in `bytes` as soon as `wanted` bytes of its body are there (all, if it has fewer). Returns the number
-    /// of bytes before the end, or of all bytes without an end.
+    /// Calls `see` for each frame in `bytes`, as soon as the decoder has `wanted` bytes of its body. For a
+    /// shorter body, that is the complete body. Returns the number of bytes before the end frame, or the
+    /// number of all bytes if there is no end frame.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -121,7 +126,7 @@ impl FrameDecoder {
                 self.seen = 0;
             }
             let Some(first) = bytes.get(at) else { return at };
-            // The first byte identifies the end frame, so the caller forwards none of it.
+            // The first byte identifies the end frame, so the caller doesn't forward any part of it.
             if self.seen == 0 && self.end == Some(*first) {
                 self.has_ended = true;
                 return at;
@@ -143,7 +148,7 @@ impl FrameDecoder {
         if self.has_ended { 0 } else { bytes.len() }
     }
 
-    /// Calls `see` if `more` completes the wanted part of the body.
+    /// Calls `see` if `more` completes the requested part of the body.
     fn show(&mut self, more: &[u8], see: &mut impl FnMut(FramePrefix<'_>)) {
         let Some(wanted) = self.wanted else { return };
         let (tag, length) = (self.header[0], self.kept.len() + self.left);
@@ -161,7 +166,7 @@ impl FrameDecoder {
         self.wanted = None;
     }
 
-    /// Whether a frame ends here, so that another may begin.
+    /// Whether the last frame is complete, so that another one can start.
     #[must_use]
     pub fn is_between(&self) -> bool {
         !self.is_malformed && self.seen == 0
@@ -173,7 +178,7 @@ impl FrameDecoder {
         self.is_malformed
     }
 
-    /// Whether the end frame has begun.
+    /// Whether the end frame has started.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.has_ended
@@ -186,10 +191,11 @@ mod tests {
 
     use super::*;
 
-    /// Tag, length and begin of a frame.
+    /// The tag, length and first bytes of a frame.
     type Seen = (u8, usize, Vec<u8>);
 
-    /// Decodes `bytes` in chunks. Returns each frame's tag, length and wanted part of the body.
+    /// Decodes `bytes` in chunks. Returns the tag, the length and the requested part of the body for each
+    /// frame.
     fn shown(bytes: &[u8], chunk: usize, wanted: usize) -> (Vec<Seen>, usize, bool) {
         let (mut decoder, mut seen, mut passed) = (FrameDecoder::ending_with(b'X'), Vec::new(), 0);
         for bytes in bytes.chunks(chunk) {

@@ -1,13 +1,15 @@
-//! The `PostgreSQL` protocol, as far as pgfresh reads and writes it. Nothing here opens a socket.
+//! Parses and writes those parts of the `PostgreSQL` protocol that pgfresh needs. The gateway and pgfresh's
+//! own client both use this crate. It doesn't open any sockets.
 //!
 //! ```text
 //! start-up packet   length:4 code:4 …                SSLRequest, GSSENCRequest, CancelRequest, StartupMessage
 //! frame             tag:1 length:4 body:length-4     everything after that, in both directions
 //! ```
 //!
-//! [`FrameDecoder`] cuts a stream into frames without keeping them; [`Frame::first`] reads whole frames from a buffer.
-//! [`StatementTracker`] finds the statements of a session and their times in its frames. [`SqlLexer`] cuts SQL into tokens,
-//! [`NormalizedStatement`] is a statement without its values, and [`QueryRuns`] finds repeated queries.
+//! [`FrameDecoder`] splits a stream into frames without buffering them, and [`Frame::first`] parses complete
+//! frames in a buffer. [`StatementTracker`] uses the frames of a session to find its statements and how long
+//! they take. [`SqlLexer`] splits SQL into tokens. [`NormalizedStatement`] is a statement without its values,
+//! and [`QueryRuns`] detects repeated queries.
 //!
 //! Source: the manual's chapter "Frontend/Backend Protocol", 3.0 and 3.2.
 

@@ -1,4 +1,4 @@
-//! Messages that pgfresh itself reads or writes.
+//! Messages that pgfresh itself parses or sends.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -6,22 +6,22 @@ use crate::ErrorResponse;
 use crate::frame::{Frame, HEADER, encode};
 use crate::startup::CANCEL;
 
-/// Answer that declines encryption.
+/// The response that declines encryption.
 pub const NOT_ENCRYPTED: &[u8] = b"N";
-/// Answer that grants TLS, whose handshake comes next.
+/// The response that accepts TLS. The TLS handshake follows.
 pub const ENCRYPTED: &[u8] = b"S";
-/// Request for a clear-text password.
+/// Asks the client for a clear-text password.
 pub const PASSWORD_REQUEST: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
-/// Terminate.
+/// Ends the session.
 pub const TERMINATE: &[u8] = b"X\0\0\0\x04";
-/// Query that resets the settings and temporary objects of a session.
+/// A query that resets the settings and temporary objects of a session.
 pub const DISCARD_ALL: &[u8] = b"Q\0\0\0\x10DISCARD ALL\0";
 
-/// Longest password that pgfresh reads, in bytes: its secrets are far shorter.
+/// Maximum length of a password that pgfresh accepts, in bytes. Its secrets are far shorter.
 const LONGEST_PASSWORD: usize = 4096;
 
-/// Reads a `PasswordMessage` from the beginning of `bytes`. Returns the range of the password, and the length of the message;
-/// `None` if it is incomplete.
+/// Parses a `PasswordMessage` at the start of `bytes`. Returns the range of the password and the length of
+/// the message, or `None` if the message is incomplete.
 pub fn password(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse> {
     let bounds = HEADER + 1..=LONGEST_PASSWORD;
     let Some(end) = answer_length(bytes, "password response", bounds, "invalid length of password packet")?
@@ -35,7 +35,8 @@ pub fn password(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResp
     }
 }
 
-/// Returns the length of the `p` message at the begin of `bytes`, of either kind; `None` if its header is incomplete.
+/// Returns the length of the `p` message (of either kind) at the start of `bytes`. Returns `None` if the
+/// header is incomplete.
 pub(crate) fn answer_length(
     bytes: &[u8],
     what: &str,
@@ -55,8 +56,9 @@ pub(crate) fn answer_length(
     }
 }
 
-/// Returns the range of the cancel key, process id (4 bytes) and secret, in a server's startup response. The response must be
-/// complete. `None` if the server has sent no key, so that clients cannot cancel its queries.
+/// Returns the range of the cancel key in a server's startup response, which must be complete. The key
+/// consists of the process id (4 bytes) and a secret. Returns `None` if the server has sent no key, in which
+/// case clients can't cancel its queries.
 #[must_use]
 pub fn cancel_key(greeting: &[u8]) -> Option<Range<usize>> {
     let mut at = 0;
@@ -69,26 +71,27 @@ pub fn cancel_key(greeting: &[u8]) -> Option<Range<usize>> {
     }
 }
 
-/// Returns the CancelRequest for a process id and secret.
+/// Encodes a CancelRequest for a process id and a secret.
 #[must_use]
 pub fn cancel_request(key: &[u8]) -> Vec<u8> {
     let length = u32::try_from(8 + key.len()).unwrap_or(u32::MAX);
     [&length.to_be_bytes(), &CANCEL.to_be_bytes(), key].concat()
 }
 
-/// Whether a client may send a frame with this tag in a session. Source: `SocketBackend`.
+/// Whether a client is allowed to send a frame with this tag during a session. Source: `SocketBackend`.
 #[must_use]
 pub fn is_frontend_tag(tag: u8) -> bool {
     b"QFPBEDCSHXdcf".contains(&tag)
 }
 
-/// Returns the Query that runs `sql`.
+/// Encodes a Query message that runs `sql`.
 #[must_use]
 pub fn query(sql: &[u8]) -> Vec<u8> {
     encode(b'Q', &[sql, b"\0"].concat())
 }
 
-/// Returns the values in the body of a `DataRow`; `None` is NULL. The iterator ends at malformed data.
+/// Returns the values in the body of a `DataRow`. `None` stands for NULL. The iterator stops if the body is
+/// malformed.
 pub fn columns(row: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = row.get(2..).unwrap_or_default();
     std::iter::from_fn(move || {

@@ -1,19 +1,20 @@
-//! Server's answers to a client with a newer protocol, before the server asks for a password.
+//! Protocol negotiation with clients that ask for a newer version. The server responds to them before it asks
+//! for a password.
 
 use crate::frame::{Frame, encode};
 use crate::{ErrorResponse, StartupParams};
 
-/// Returns the newest protocol that a server of `major` speaks.
+/// Returns the newest protocol version that a server of `major` supports.
 fn newest(major: u32) -> u32 {
     if major >= 18 { 3 << 16 | 2 } else { 3 << 16 }
 }
 
-/// Returns the `NegotiateProtocolVersion` of a server of `major`, or `None` if it sends none for these parameters. Source:
-/// `ProcessStartupPacket`.
+/// Returns the `NegotiateProtocolVersion` message that a server of `major` sends for these parameters.
+/// Returns `None` if it doesn't send one. Source: `ProcessStartupPacket`.
 #[must_use]
 pub fn negotiation(params: &StartupParams, major: u32) -> Option<Vec<u8>> {
     let version = params.version().min(newest(major));
-    // No server has an extension of the protocol yet.
+    // So far, no server has any protocol extensions.
     let names = params.iter().map(|(name, _)| name);
     let unknown: Vec<_> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
     if version == params.version() && unknown.is_empty() {
@@ -27,11 +28,12 @@ pub fn negotiation(params: &StartupParams, major: u32) -> Option<Vec<u8>> {
     Some(encode(b'v', &body))
 }
 
-/// Returns the error of a server of `major` for a protocol that it does not speak. Source: `ProcessStartupPacket`.
+/// Returns the error that a server of `major` sends for a protocol version that it doesn't support. Source:
+/// `ProcessStartupPacket`.
 #[must_use]
 pub fn unsupported_protocol(version: u32, major: u32) -> Vec<u8> {
     let (asked, minor, newest) = (version >> 16, version & 0xffff, newest(major) & 0xffff);
-    // Servers before 14 speak 2.0 as well; the gateway does not.
+    // Servers before version 14 also support protocol 2.0, but the gateway doesn't.
     let oldest = if major < 14 && asked != 2 { 2 } else { 3 };
     let text =
         format!("unsupported frontend protocol {asked}.{minor}: server supports {oldest}.0 to 3.{newest}");
@@ -39,7 +41,7 @@ pub fn unsupported_protocol(version: u32, major: u32) -> Vec<u8> {
     if asked < 3 { error.to_old_bytes() } else { error.to_bytes() }
 }
 
-/// Removes the server's own negotiation from the begin of a startup response.
+/// Removes the server's own negotiation message from the start of a startup response.
 #[must_use]
 pub fn without_negotiation(mut greeting: Vec<u8>) -> Vec<u8> {
     if let Ok(Some((b'v', length))) = Frame::header(&greeting) {

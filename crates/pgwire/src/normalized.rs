@@ -1,24 +1,25 @@
-//! Statements without their values: their kind, and a text that equal statements share.
+//! Normalizes statements by removing their values. Reports can then group statements that only differ in
+//! their values.
 
 use std::fmt;
 
 use crate::sql::{SqlLexer, TokenKind};
 
-/// Length limit for the text of a statement, in bytes.
+/// Maximum length of a normalized statement's text, in bytes.
 const LONGEST: usize = 1000;
 
-/// Kind of a statement, by its first words.
+/// The kind of a statement, which depends on its first words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StatementKind {
     /// Empties tables.
     Truncate,
-    /// Creates, alters or drops objects in a database.
+    /// Creates, alters or drops objects inside a database.
     Ddl,
     /// Creates, alters or drops databases.
     Database,
     /// Adds rows.
     Insert,
-    /// Changes rows, or adds or removes them by `MERGE`.
+    /// Changes rows. Also used for `MERGE`, which can add or remove rows.
     Update,
     /// Removes rows.
     Delete,
@@ -30,16 +31,16 @@ pub enum StatementKind {
     Commit,
     /// Begins or rolls back a transaction or a savepoint.
     Transaction,
-    /// VACUUM, ANALYZE, CHECKPOINT and the like.
+    /// VACUUM, ANALYZE, CHECKPOINT and similar commands.
     Maintenance,
-    /// Settings, notifications, locks, procedures, and all other statements.
+    /// Settings, notifications, locks, procedures, and all remaining statements.
     Other,
     /// Starts a session.
     Connect,
 }
 
 impl StatementKind {
-    /// Returns the name that reports show.
+    /// Returns the name that appears in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,24 +67,25 @@ impl fmt::Display for StatementKind {
     }
 }
 
-/// Statement without its values.
+/// A statement without its values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NormalizedStatement {
-    /// Kind of the statement.
+    /// The kind of the statement.
     pub kind: StatementKind,
-    /// Text on one line; `?` stands for each value.
+    /// The text on a single line, with `?` in place of each value.
     pub text: String,
-    /// Whether it empties whole tables: `TRUNCATE`, or `DELETE` without `WHERE`.
+    /// Whether the statement empties entire tables, i.e. `TRUNCATE`, or `DELETE` without `WHERE`.
     pub clears: bool,
 }
 
 impl NormalizedStatement {
-    /// Reads a client's statement, which may be cut off anywhere. If a message has several statements, the first that neither
-    /// belongs to transaction control nor is of kind `Other` counts for all.
+    /// Normalizes a client's statement, which can be truncated at any point. If a message contains several
+    /// statements, one of them determines the kind. This is the first statement that isn't transaction
+    /// control and isn't of the kind `Other`.
     #[must_use]
     pub fn read(sql: &str) -> Self {
         let mut tokens = tokens(sql);
-        // Statements with and without a semicolon at the end are equal.
+        // A semicolon at the end makes no difference.
         while tokens.pop_if(|token| token.is(";")).is_some() {}
         let parts =
             tokens.split(|token| *token == OperatorToken::Symbol(";")).filter(|part| !part.is_empty());
@@ -98,7 +100,7 @@ impl NormalizedStatement {
         Self { kind, text: spell(&tokens), clears }
     }
 
-    /// Returns a placeholder for a statement without an answer, because its session ended before.
+    /// Returns a placeholder for a statement that received no response because its session ended.
     #[must_use]
     pub fn interrupted() -> Self {
         Self {
@@ -108,21 +110,21 @@ impl NormalizedStatement {
         }
     }
 
-    /// Returns a placeholder for a session's start, which has no statement.
+    /// Returns a placeholder for the start of a session, which has no statement.
     #[must_use]
     pub fn connecting() -> Self {
         Self { kind: StatementKind::Connect, text: "(a session is being started)".to_owned(), clears: false }
     }
 }
 
-/// Token for comparison and output.
+/// A token, as it is used for comparison and output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OperatorToken<'a> {
-    /// Key word or identifier.
+    /// A keyword or identifier.
     Word(&'a str),
-    /// Constant or parameter.
+    /// A constant or parameter.
     Value,
-    /// Operator, or any other single character.
+    /// An operator, or any other single character.
     Symbol(&'a str),
 }
 
@@ -136,11 +138,11 @@ impl OperatorToken<'_> {
     }
 }
 
-/// Characters of operators. Source: the manual's "Lexical Structure".
+/// Characters that can be part of an operator. Source: the manual's "Lexical Structure".
 const OPERATOR: &[u8] = b"+-*/<>=~!@#%^&|`?:";
 
-/// Returns the tokens of `sql`. Joins the signs of an operator, and joins a number with the word right behind it: its digits may be
-/// letters, too.
+/// Returns the tokens of `sql`. Joins the characters of an operator. Also joins a number with a word that
+/// follows it directly, because a number can have letters as digits.
 fn tokens(sql: &str) -> Vec<OperatorToken<'_>> {
     let mut lexer = SqlLexer::new(sql.as_bytes(), true);
     let mut tokens = Vec::new();
@@ -201,7 +203,8 @@ fn kind_of(tokens: &[OperatorToken<'_>]) -> StatementKind {
     }
 }
 
-/// Returns the kind of the statement behind the subqueries of `WITH`, which are all in parentheses.
+/// Returns the kind of the statement that follows the subqueries of `WITH`. All these subqueries are in
+/// parentheses.
 fn kind_of_with(tokens: &[OperatorToken<'_>]) -> StatementKind {
     let mut depth = 0_usize;
     for token in tokens {
@@ -222,7 +225,8 @@ fn kind_of_with(tokens: &[OperatorToken<'_>]) -> StatementKind {
     StatementKind::Select
 }
 
-/// Writes one line with `?` for values, `(?, …)` for lists of them, and one such list for several rows of them.
+/// Formats the tokens as one line. Values become `?` and lists of values become `(?, …)`. Several rows of
+/// values become a single list.
 fn spell(tokens: &[OperatorToken<'_>]) -> String {
     let mut words: Vec<&str> = Vec::with_capacity(tokens.len());
     let mut index = 0;
@@ -233,7 +237,7 @@ fn spell(tokens: &[OperatorToken<'_>]) -> String {
         }
         let after_savepoint = index > 0 && tokens[index - 1].is_word("savepoint");
         words.push(match token {
-            // Drivers number savepoints.
+            // Drivers number their savepoints.
             OperatorToken::Word(_) if after_savepoint => "?",
             OperatorToken::Value => "?",
             OperatorToken::Word(text) | OperatorToken::Symbol(text) => text,
@@ -257,7 +261,7 @@ fn spell(tokens: &[OperatorToken<'_>]) -> String {
         if !glued {
             text.push(' ');
         }
-        // A quoted name may contain any character.
+        // A quoted name can contain any character.
         text.extend(word.chars().map(|letter| if letter.is_control() { ' ' } else { letter }));
         before = word;
         if text.len() > LONGEST {
@@ -269,7 +273,7 @@ fn spell(tokens: &[OperatorToken<'_>]) -> String {
     text
 }
 
-/// Whether the token is the sign of a number, and not an operator between two operands.
+/// Whether the token is the sign of a number, as opposed to an operator between two operands.
 fn is_sign(tokens: &[OperatorToken<'_>], index: usize) -> bool {
     let sign = tokens[index].is("-") || tokens[index].is("+");
     let before = index.checked_sub(1).map(|before| tokens[before]);
@@ -277,7 +281,8 @@ fn is_sign(tokens: &[OperatorToken<'_>], index: usize) -> bool {
     sign && first && tokens.get(index + 1) == Some(&OperatorToken::Value)
 }
 
-/// Returns the number of tokens in a cast: `::numeric(10, 2)[]`, `::timestamp with time zone`. 0 if there is no cast.
+/// Returns the number of tokens in a cast, such as `::numeric(10, 2)[]` or `::timestamp with time zone`.
+/// Returns 0 if there is no cast.
 fn cast(tokens: &[OperatorToken<'_>]) -> usize {
     const MORE: [&str; 6] = ["varying", "precision", "with", "without", "time", "zone"];
     let [OperatorToken::Symbol("::"), OperatorToken::Word(_), rest @ ..] = tokens else { return 0 };
@@ -290,7 +295,7 @@ fn cast(tokens: &[OperatorToken<'_>]) -> usize {
     length + cast(&tokens[length..])
 }
 
-/// Replaces `(?), (?), (?)` by `(?), …`, also with longer rows.
+/// Replaces `(?), (?), (?)` with `(?), …`. Also works for rows with several values.
 fn collapse_rows<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let rows: [&[&str]; 2] = [&["(", "?", ")"], &["(", "?", ",", "…", ")"]];
     let mut kept = Vec::with_capacity(words.len());
@@ -315,7 +320,7 @@ fn collapse_rows<'a>(words: &[&'a str]) -> Vec<&'a str> {
     kept
 }
 
-/// Whether a space comes between the word and a parenthesis.
+/// Whether there is a space between the word and a parenthesis that follows it.
 fn is_key_word(word: &str) -> bool {
     const WORDS: &str = "in values and or not as from where on using select returning set exists over join";
     WORDS.split(' ').any(|known| word.eq_ignore_ascii_case(known))
@@ -421,7 +426,7 @@ mod tests {
         fn any_text_can_be_read(sql in "[a-z'\"$;()/*\\\\,.0-9 \n-]{0,60}|\\PC{0,40}") {
             let statement = NormalizedStatement::read(&sql);
             prop_assert!(!statement.text.contains('\n'));
-            // A statement that is cut off in the middle is readable as well.
+            // Statements that are truncated in the middle can also be parsed.
             let end = sql.floor_char_boundary(sql.len() / 2);
             let _ = NormalizedStatement::read(&sql[..end]);
         }

@@ -1,25 +1,27 @@
-//! Counts the runs of one query, and finds out whether the query or its values repeat.
+//! Counts how often a query is run, and finds out if the query or its values are repeated. This helps users
+//! to find N+1 queries.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::sql::{SqlLexer, TokenKind};
 
-/// Number of runs from which a query counts as repeated.
+/// Minimum number of runs for a query to count as repeated.
 const MANY: u64 = 5;
-/// Number of different values of one query that are counted separately.
+/// Maximum number of different values of a query that are counted separately.
 const VALUES: usize = 1000;
 
-/// Repeated part of a query.
+/// The part of a query that is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepeatedPart {
-    /// The query, with other values each time: one query could replace all of them. This is called an N+1.
+    /// The query is repeated with different values, so that one query could replace all of them. This is
+    /// called an N+1.
     Query,
-    /// The query with its values.
+    /// The query is repeated with identical values.
     Values,
 }
 
-/// Number of runs of one query, in all and for each set of values.
+/// The number of runs of a query, both in total and for each set of values.
 #[derive(Debug, Clone, Default)]
 pub struct QueryRuns {
     count: u64,
@@ -28,7 +30,8 @@ pub struct QueryRuns {
 }
 
 impl QueryRuns {
-    /// Counts one run. `values` is a digest of bound values; `text` is the statement's text, which has the other values.
+    /// Counts one run. `values` is a digest of the bound values. `text` is the text of the statement, which
+    /// contains all remaining values.
     pub fn add(&mut self, values: Option<u64>, text: &str) {
         self.count += 1;
         let values = digest(values, text);
@@ -43,7 +46,7 @@ impl QueryRuns {
         self.count
     }
 
-    /// Returns the part of the query that was repeated, if it was repeated often enough.
+    /// Returns which part of the query is repeated, or `None` if there are too few repetitions.
     #[must_use]
     pub fn repeated(&self) -> Option<RepeatedPart> {
         if self.values.len() as u64 >= MANY {
@@ -53,7 +56,8 @@ impl QueryRuns {
     }
 }
 
-/// Returns a digest of a run's values, bound ones and those in its text. It ignores comments, which may have a number each time.
+/// Returns a digest of the values in a run, both bound values and those in its text. Ignores comments,
+/// because they can contain a different number each time.
 fn digest(bound: Option<u64>, text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     bound.hash(&mut hasher);
@@ -87,7 +91,7 @@ mod tests {
 
     #[test]
     fn values_in_the_text_count_in_both_protocols() {
-        // A query of the extended protocol without parameters has equal bound values each time.
+        // In the extended protocol, a query without parameters has the same bound values each time.
         for bound in [None, Some(7)] {
             let repeated = |text: &dyn Fn(u64) -> String| {
                 let mut runs = QueryRuns::default();

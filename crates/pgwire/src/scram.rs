@@ -1,4 +1,5 @@
-//! SCRAM-SHA-256 for servers: client and pgfresh each prove that they know the secret, and neither sends it.
+//! The server's side of SCRAM-SHA-256 authentication. The client and pgfresh prove to each other that they
+//! know the secret, without ever sending it.
 //!
 //! ```text
 //! server  AuthenticationSASL           SCRAM-SHA-256-PLUS, SCRAM-SHA-256
@@ -7,8 +8,8 @@
 //! client  SASLResponse                 c=biws,r=NONCE+SERVER,p=PROOF
 //! server  AuthenticationSASLFinal      v=SIGNATURE
 //! ```
-//! Over TLS the client may bind the exchange to the server's certificate (SCRAM-SHA-256-PLUS). Its first message then begins with
-//! `p=tls-server-end-point,,`, and its proof is valid for no other certificate.
+//! Over TLS, the client can bind the exchange to the server's certificate (SCRAM-SHA-256-PLUS). Its first
+//! message then starts with `p=tls-server-end-point,,`, and its proof is only valid with this certificate.
 //!
 //! Source: RFC 5802, RFC 5929, RFC 7677; the manual's chapter on SASL authentication.
 
@@ -23,19 +24,20 @@ use crate::ErrorResponse;
 use crate::frame::{HEADER, encode, until_zero};
 use crate::message::answer_length;
 
-/// Default of the server's `scram_iterations`. One would do for a random secret, but clients demand more.
+/// The default of the server's `scram_iterations`. A single iteration would be sufficient for a random
+/// secret, but clients require more.
 const ITERATIONS: u32 = 4096;
 const MECHANISM: &[u8] = b"SCRAM-SHA-256";
-/// Mechanism that binds the exchange to the server's certificate.
+/// The mechanism that binds the exchange to the server's certificate.
 const BOUND_MECHANISM: &[u8] = b"SCRAM-SHA-256-PLUS";
-/// Begin of the client's first message in the bound mechanism.
+/// The start of the client's first message with the bound mechanism.
 const BOUND_HEADER: &str = "p=tls-server-end-point,,";
-/// Longest message of a client, in bytes.
+/// Maximum length of a client's message, in bytes.
 const LONGEST: usize = 4096;
 
 type Key = [u8; 32];
 
-/// Keys to check a proof. The secret cannot be computed from them.
+/// Keys that are used to check a client's proof. The secret can't be computed from them.
 #[derive(Clone)]
 pub struct Verifier {
     salt: [u8; 16],
@@ -43,18 +45,19 @@ pub struct Verifier {
     server: Key,
 }
 
-/// Exchange after the client's first message.
+/// An exchange that has received the client's first message.
 pub struct Exchange<'a> {
     verifier: &'a Verifier,
-    /// Binding that the client's last message must repeat, in base64: the begin of its first message, and the certificate's digest.
+    /// The binding that the client has to repeat in its last message, in base64. It consists of the start of
+    /// the client's first message and the digest of the certificate.
     binding: String,
     nonce: String,
-    /// First messages of both sides, as the proofs sign them.
+    /// The first messages of both sides, in the form that the proofs sign.
     signed: String,
 }
 
 impl Verifier {
-    /// Derives the keys of `secret`, which is ASCII, in some milliseconds.
+    /// Derives the keys from `secret`, which must be ASCII. This takes a few milliseconds.
     #[must_use]
     pub fn new(secret: &str, salt: [u8; 16]) -> Self {
         let mut block = sign(secret.as_bytes(), &[&salt[..], &1_u32.to_be_bytes()]);
@@ -67,8 +70,9 @@ impl Verifier {
         Self { salt, stored: Sha256::digest(client).into(), server: sign(&salted, &[b"Server Key"]) }
     }
 
-    /// Reads the client's first message. Returns the server's answer. `nonce` is the server's part of the nonce, fresh and printable.
-    /// `certificate` is the digest of the server's certificate, or `None` without channel binding.
+    /// Parses the client's first message and returns the server's response. `nonce` is the server's part of
+    /// the nonce, which must be fresh and printable. `certificate` is the digest of the server's certificate,
+    /// or `None` if there is no channel binding.
     pub fn begin(
         &self,
         message: &[u8],
@@ -78,10 +82,12 @@ impl Verifier {
         let malformed = || ErrorResponse::violation("malformed SCRAM message");
         let invalid = || ErrorResponse::violation("client selected an invalid SASL authentication mechanism");
         let (mechanism, response) = until_zero(message).ok_or_else(invalid)?;
-        // The header of GS2 has no channel binding (n), or none because the server offers none (y), and no other identity.
+        // The GS2 header must not contain an authorization identity. Without channel binding, its flag is n,
+        // or y if the client thinks that the server doesn't offer channel binding.
         let (headers, bound_to): (&[&str], &[u8]) = match (mechanism, certificate) {
             (MECHANISM, None) => (&["n,,", "y,,"], b""),
-            // The client says y although the server has offered channel binding: a third party has removed the offer.
+            // If the client sends y although the server has offered channel binding, someone in between has
+            // removed the offer.
             (MECHANISM, Some(_)) => (&["n,,"], b""),
             (BOUND_MECHANISM, Some(digest)) => (&[BOUND_HEADER], digest),
             _ => return Err(invalid()),
@@ -101,7 +107,8 @@ impl Verifier {
 }
 
 impl Exchange<'_> {
-    /// Checks the client's proof. Returns the server's proof, or `None` if the client has another secret.
+    /// Checks the client's proof and returns the server's proof. Returns `None` if the client has a different
+    /// secret.
     pub fn finish(self, message: &[u8]) -> Result<Option<Vec<u8>>, ErrorResponse> {
         let malformed = || ErrorResponse::violation("malformed SCRAM message");
         let text = std::str::from_utf8(message).map_err(|_| malformed())?;
@@ -111,7 +118,7 @@ impl Exchange<'_> {
         if nonce != self.nonce {
             return Err(malformed());
         }
-        // The client has seen another certificate: it talks to a third party.
+        // The client has seen a different certificate, so it is connected to someone else.
         if binding != self.binding {
             return Err(ErrorResponse::violation("SCRAM channel binding check failed"));
         }
@@ -120,22 +127,22 @@ impl Exchange<'_> {
         let signed = format!("{},{rest}", self.signed);
         let mut key = sign(&self.verifier.stored, &[signed.as_bytes()]);
         key.iter_mut().zip(proof).for_each(|(byte, proof)| *byte ^= proof);
-        // Comparing digests takes as long for every wrong proof.
+        // Compare digests, so that the comparison takes the same time for every wrong proof.
         let right = blake3::hash(&Sha256::digest(key)) == blake3::hash(&self.verifier.stored);
         let signature = sign(&self.verifier.server, &[signed.as_bytes()]);
         Ok(right.then(|| authentication(12, format!("v={}", STANDARD.encode(signature)).as_bytes())))
     }
 }
 
-/// Returns the request for such an exchange, with or without an offer of channel binding.
+/// Encodes the request for an exchange, with or without an offer of channel binding.
 #[must_use]
 pub fn sasl_request(offers_binding: bool) -> Vec<u8> {
     let bound: &[&[u8]] = if offers_binding { &[BOUND_MECHANISM, b"\0"] } else { &[] };
     authentication(10, &[bound.concat(), MECHANISM.to_vec(), b"\0\0".to_vec()].concat())
 }
 
-/// Reads a SASL response from the beginning of `bytes`. Returns the range of its content, and the length of the message; `None` if
-/// it is incomplete.
+/// Parses a SASL response at the start of `bytes`. Returns the range of its content and the length of the
+/// message, or `None` if the message is incomplete.
 pub fn sasl_response(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse> {
     let Some(end) =
         answer_length(bytes, "SASL response", HEADER..=LONGEST, "invalid length of SASL response")?
@@ -151,7 +158,7 @@ fn authentication(code: u32, content: &[u8]) -> Vec<u8> {
 }
 
 fn sign(key: &[u8], parts: &[&[u8]]) -> Key {
-    // HMAC accepts a key of any length.
+    // HMAC accepts keys of any length.
     let mut hmac = Hmac::<Sha256>::new_from_slice(key).unwrap_or_else(|_| unreachable!());
     for part in parts {
         hmac.update(part);
@@ -175,7 +182,7 @@ mod tests {
         [mechanism, b"\0", &u32::try_from(text.len()).unwrap().to_be_bytes(), text.as_bytes()].concat()
     }
 
-    /// Example of RFC 7677, section 3: user "user", password "pencil".
+    /// The example in RFC 7677, section 3, with the user "user" and the password "pencil".
     #[test]
     fn the_standards_own_example_is_understood() {
         let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap().try_into().unwrap();
@@ -213,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Returns the last message of a client that knows the secret of `verifier` and has seen `certificate`.
+    /// Returns the last message of a client that knows the secret for `verifier` and has seen `certificate`.
     fn last(
         verifier: &Verifier,
         exchange: &Exchange<'_>,
@@ -238,7 +245,8 @@ mod tests {
             let last = last(&verifier, &exchange, client, BOUND_HEADER, seen);
             assert_eq!(exchange.finish(last.as_bytes()).is_ok_and(|proof| proof.is_some()), admitted);
         }
-        // Without a certificate, no binding is possible. With one, a client must not claim that the server has offered none.
+        // Binding requires a certificate. If there is one, a client must not claim that the server hasn't
+        // offered it.
         assert!(verifier.begin(&first, "def", None).is_err());
         assert!(verifier.begin(&initial("y,,n=,r=abc"), "def", Some(b"ours")).is_err());
         assert!(verifier.begin(&initial("p=tls-server-end-point,,n=,r=abc"), "def", Some(b"ours")).is_err());

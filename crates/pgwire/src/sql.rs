@@ -1,41 +1,42 @@
-//! Cuts SQL into tokens as the server does, without parsing or copying it.
+//! Splits SQL into tokens in the same way as the server, without parsing or copying it.
 //!
 //! Source: `scan.l` of PostgreSQL 13 to 18.
 
-/// Kind of a token.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
-    /// Key word, or name without quotes.
+    /// A keyword, or a name without quotes.
     Word,
-    /// Name in double quotes, with the quotes.
+    /// A name in double quotes, including the quotes.
     QuotedName,
-    /// Literal in quotes or between dollars, with these and with the letter before it (B, E, N, X or U&).
+    /// A literal in quotes or between dollar signs. This includes the quotes and the letter in front of them
+    /// (B, E, N, X or U&).
     Text,
-    /// Number, with its point and its exponent.
+    /// A number, including its decimal point and its exponent.
     Number,
-    /// Dollar sign and digits.
+    /// A dollar sign followed by digits.
     Parameter,
     /// Any other byte.
     Sign,
 }
 
-/// Token and its text.
+/// A token and its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// Kind of the token.
+    /// The kind of the token.
     pub kind: TokenKind,
-    /// Bytes of the token in the statement.
+    /// The bytes of the token in the statement.
     pub text: &'a [u8],
 }
 
 impl Token<'_> {
-    /// Whether the token is `word`, a word in small letters.
+    /// Whether the token is the word `word`, which must be in lower case.
     #[must_use]
     pub fn is_word(&self, word: &[u8]) -> bool {
         self.kind == TokenKind::Word && self.text.eq_ignore_ascii_case(word)
     }
 
-    /// Whether the token is a name or a key word.
+    /// Whether the token is a name or a keyword.
     #[must_use]
     pub fn is_name(&self) -> bool {
         matches!(self.kind, TokenKind::Word | TokenKind::QuotedName)
@@ -48,7 +49,7 @@ impl Token<'_> {
     }
 }
 
-/// Reads tokens from the beginning of a string to its end.
+/// Reads tokens from the start of a string to its end.
 #[derive(Debug, Clone)]
 pub struct SqlLexer<'a> {
     sql: &'a [u8],
@@ -57,19 +58,20 @@ pub struct SqlLexer<'a> {
 }
 
 impl<'a> SqlLexer<'a> {
-    /// Returns a lexer. `standard_strings`: whether a plain literal has no escapes (`standard_conforming_strings`).
+    /// Creates a lexer. `standard_strings` says whether a plain literal has no escapes
+    /// (`standard_conforming_strings`).
     #[must_use]
     pub fn new(sql: &'a [u8], standard_strings: bool) -> Self {
         Self { sql, at: 0, standard_strings }
     }
 
-    /// Returns the number of bytes read so far.
+    /// Returns the number of bytes that have been read.
     #[must_use]
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// Returns the next token. Skips white space and comments.
+    /// Returns the next token, and skips white space and comments before it.
     pub fn token(&mut self) -> Option<Token<'a>> {
         self.skip_blank(true);
         let start = self.at;
@@ -92,7 +94,7 @@ impl<'a> SqlLexer<'a> {
                 match (letter, self.peek(0), self.peek(1)) {
                     (b'b' | b'e' | b'n' | b'x', b'\'', _) => {
                         self.at += 1;
-                        // The server reads N'…' as a plain literal. Source: `xnstart` in `scan.l`.
+                        // The server treats N'…' like a plain literal. Source: `xnstart` in `scan.l`.
                         self.literal(letter == b'e' || letter == b'n' && !self.standard_strings)
                     }
                     (b'u', b'&', b'\'') => {
@@ -120,7 +122,8 @@ impl<'a> SqlLexer<'a> {
         self.skip_while(|byte| byte.is_ascii_digit());
     }
 
-    /// Reads a number after its first digit, or after the point before that if `has_point`. Two points do not belong to a number.
+    /// Reads a number after its first digit. If `has_point` is true, reads it after the decimal point before
+    /// that digit. Two consecutive points aren't part of a number.
     fn number(&mut self, has_point: bool) -> TokenKind {
         self.skip_digits();
         if !has_point && self.peek(0) == b'.' && self.peek(1) != b'.' {
@@ -135,7 +138,8 @@ impl<'a> SqlLexer<'a> {
         TokenKind::Number
     }
 
-    /// Skips white space and comments, `/* … */` only if `blocks`. Returns whether it has skipped the end of a line.
+    /// Skips white space and comments. Only skips `/* … */` if `blocks` is true. Returns whether this has
+    /// skipped the end of a line.
     fn skip_blank(&mut self, blocks: bool) -> bool {
         let mut ended = false;
         loop {
@@ -151,7 +155,7 @@ impl<'a> SqlLexer<'a> {
         }
     }
 
-    /// Skips a comment, and the comments in it.
+    /// Skips a comment, including nested comments.
     fn skip_comment(&mut self) {
         let mut depth = 0_u32;
         while self.at < self.sql.len() {
@@ -166,7 +170,8 @@ impl<'a> SqlLexer<'a> {
         }
     }
 
-    /// Reads a literal after its first quote. It may continue after the end of a line, with the same meaning of backslashes.
+    /// Reads a literal after its first quote. The literal can continue after the end of a line, where
+    /// backslashes keep their meaning.
     fn literal(&mut self, backslashes: bool) -> TokenKind {
         loop {
             self.until(b'\'', backslashes);
@@ -179,7 +184,7 @@ impl<'a> SqlLexer<'a> {
         }
     }
 
-    /// Reads up to the closing quote. A doubled quote is part of the text.
+    /// Reads until the closing quote. A doubled quote is part of the text.
     fn until(&mut self, quote: u8, backslashes: bool) {
         while self.at < self.sql.len() {
             let byte = self.peek(0);
@@ -195,7 +200,7 @@ impl<'a> SqlLexer<'a> {
         }
     }
 
-    /// Reads `$1` or `$tag$…$tag$`, or the sign alone.
+    /// Reads `$1`, `$tag$…$tag$`, or a single dollar sign.
     fn dollar(&mut self) -> TokenKind {
         if self.peek(0).is_ascii_digit() {
             self.skip_digits();
@@ -241,9 +246,10 @@ mod tests {
                 "12.5e3::int8 .5E-1 1.e+2 1e 1..2",
                 &["12.5e3", ":", ":", "int8", ".5E-1", "1.e+2", "1", "e", "1", ".", ".2"],
             ),
-            // A name behind a parameter's point is an attribute, and one behind a number's point is a name by itself.
+            // After the point of a parameter, a name is an attribute. After the point of a number, it is a
+            // separate name.
             ("$1.a 1.a a.5", &["$1", ".", "a", "1.", "a", "a", ".5"]),
-            // A literal continues after the end of a line, E'…' with its backslashes.
+            // A literal continues after the end of a line. For E'…' this includes its backslash escapes.
             ("E'a' -- b\n '\\'c' d", &["E'a' -- b\n '\\'c'", "d"]),
             ("E'a' '\\' d", &["E'a'", "'\\'", "d"]),
             ("'a'\n'b'", &["'a'\n'b'"]),

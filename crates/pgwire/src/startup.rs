@@ -1,4 +1,4 @@
-//! First packet of a client, which has no tag.
+//! Parses the first packet of a client, which is the only one without a tag.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,42 +7,43 @@ use std::sync::Arc;
 use crate::ErrorResponse;
 use crate::frame::until_zero;
 
-/// Longest startup packet. Source: `MAX_STARTUP_PACKET_LENGTH`.
+/// Maximum length of a startup packet, in bytes. Source: `MAX_STARTUP_PACKET_LENGTH`.
 const LONGEST: usize = 10_000;
-/// Codes in place of a version: 1234 in the upper half, and 5678 and on in the lower. Source: `pqcomm.h`.
+/// Codes that replace the version number. The upper half is 1234, and the lower half is 5678 or a following
+/// number. Source: `pqcomm.h`.
 pub(crate) const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
 
-/// Startup packet of a client.
+/// The startup packet of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StartupPacket {
-    /// Request for TLS, after which the client sends another packet.
+    /// Asks for TLS. The client sends another packet afterwards.
     SslRequest,
-    /// Request for GSSAPI encryption, after which the client sends another packet.
+    /// Asks for GSSAPI encryption. The client sends another packet afterwards.
     GssRequest,
-    /// Request to cancel the query of the session with this process id and secret.
+    /// Asks to cancel the query of the session with this process id and secret.
     Cancel(Vec<u8>),
-    /// Request for a session.
+    /// Asks for a session.
     Startup(Startup),
-    /// Request for a session in another protocol than 3.
+    /// Asks for a session with a major protocol version other than 3.
     Unsupported(u32),
 }
 
-/// Request for a session.
+/// A request for a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Startup {
-    /// All parameters but the database.
+    /// All parameters except for the database.
     pub params: StartupParams,
-    /// Name of the database, by default the user's name.
+    /// The name of the database. The default is the user's name.
     pub database: String,
-    /// Whether the client wants a replication session.
+    /// Whether the client asks for a replication session.
     pub replication: bool,
 }
 
-/// Parameters of a client's session, without the database. Sessions with equal parameters are interchangeable until the first
-/// message. Parameters are equal if they mean the same, even if they are written differently. They are parsed once, and cheap to
-/// clone, compare and hash.
+/// The parameters of a client's session, except for the database. Until the first message, sessions with
+/// equal parameters are interchangeable. Parameters are equal if they have the same meaning, even if they are
+/// written differently. They are parsed only once, and are cheap to clone, compare and hash.
 #[derive(Clone)]
 pub struct StartupParams(Arc<Read>);
 
@@ -50,24 +51,24 @@ struct Read {
     version: u32,
     parameters: Vec<u8>,
     settings: Vec<Setting>,
-    /// Whether `options` has only settings.
+    /// Whether `options` only contains settings.
     is_all: bool,
-    /// Hash of the meaning.
+    /// Hash of the parameters' meaning.
     hash: u64,
 }
 
-/// Meaning of parameters, for comparison.
+/// The meaning of the parameters, for comparisons.
 #[derive(PartialEq, Eq, Hash)]
 struct Meaning<'a> {
     version: u32,
     user: Option<&'a [u8]>,
     replication: Option<&'a [u8]>,
-    /// Value of `options`, if it has more than settings.
+    /// The value of `options`, if it contains anything other than settings.
     options: Option<&'a [u8]>,
     settings: &'a [Setting],
 }
 
-/// Name and value of a setting.
+/// The name and value of a setting.
 type Setting = (Vec<u8>, Vec<u8>);
 
 impl fmt::Debug for StartupParams {
@@ -84,7 +85,7 @@ impl fmt::Debug for StartupParams {
 impl PartialEq for StartupParams {
     fn eq(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.0, &other.0);
-        // Most clients use one driver, so that their bytes are equal.
+        // Most clients use the same driver, so their bytes are usually equal.
         let is_same = || ours.version == theirs.version && ours.parameters == theirs.parameters;
         ours.hash == theirs.hash && (is_same() || ours.meaning() == theirs.meaning())
     }
@@ -99,15 +100,16 @@ impl Hash for StartupParams {
 }
 
 impl StartupParams {
-    /// Returns parameters with these names and values, in protocol 3.0.
+    /// Creates parameters with these names and values, in protocol 3.0.
     #[must_use]
     pub fn new<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let parameters = parameters.into_iter().flat_map(|(name, value)| [name, "\0", value, "\0"]);
         Self::read(3 << 16, parameters.collect::<String>().into_bytes())
     }
 
-    /// Reads the client's protocol `version`, 0x00030000 or another of 3, and its `parameters` without the database: name, zero, value,
-    /// zero, … in the client's order.
+    /// Parses the parameters of a client. `version` is its protocol version, which is 0x00030000 or another
+    /// version with major 3. `parameters` excludes the database, and contains name, zero, value, zero, … in
+    /// the client's order.
     #[must_use]
     pub fn read(version: u32, parameters: Vec<u8>) -> Self {
         let mut read = Read { version, parameters, settings: Vec::new(), is_all: true, hash: 0 };
@@ -118,19 +120,19 @@ impl StartupParams {
         Self(Arc::new(read))
     }
 
-    /// Returns the protocol version that the client has sent.
+    /// Returns the protocol version that the client has asked for.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.0.version
     }
 
-    /// Returns the names and values that the client has sent, each with a zero behind it.
+    /// Returns the names and values as the client has sent them, each followed by a zero byte.
     #[must_use]
     pub fn parameters(&self) -> &[u8] {
         &self.0.parameters
     }
 
-    /// Returns names and values in the client's order.
+    /// Returns the names and values in the client's order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.0.iter()
     }
@@ -141,14 +143,14 @@ impl StartupParams {
         self.0.last(b"user")
     }
 
-    /// Returns the settings of the session, with names in small letters, in the order in which the server sets them: first those in
-    /// `options`.
+    /// Returns the settings of the session, with their names in lower case. They are in the order in which
+    /// the server applies them, so those in `options` come first.
     #[must_use]
     pub fn settings(&self) -> &[Setting] {
         &self.0.settings
     }
 
-    /// Whether the parameters may set the setting `name`, which is in small letters.
+    /// Whether the parameters could change the setting `name`, which must be in lower case.
     #[must_use]
     pub fn may_set(&self, name: &[u8]) -> bool {
         let says = |text: &[u8]| text.windows(name.len()).any(|window| window.eq_ignore_ascii_case(name));
@@ -156,19 +158,20 @@ impl StartupParams {
         self.settings().iter().any(|(setting, _)| setting == name) || in_words()
     }
 
-    /// Whether the parameters start a replication session. An invalid value counts, too; the server refuses it.
+    /// Whether the parameters ask for a replication session. An invalid value also counts, because the server
+    /// will reject it.
     #[must_use]
     pub fn is_replication(&self) -> bool {
         self.0.last(b"replication").is_some_and(|value| !is_false(value))
     }
 
-    /// Whether the parameters have `replication`, with any value.
+    /// Whether the parameters include `replication`, with any value.
     #[must_use]
     pub fn has_replication(&self) -> bool {
         self.iter().any(|(name, _)| name == b"replication")
     }
 
-    /// Returns the startup message of a session with `database`.
+    /// Encodes the startup message of a session with `database`.
     #[must_use]
     pub fn startup_message(&self, database: &str) -> Vec<u8> {
         let length = 4 + 4 + self.parameters().len() + b"database\0".len() + database.len() + 2;
@@ -189,7 +192,7 @@ impl Read {
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
     }
 
-    /// Returns the settings, and whether `options` has only settings.
+    /// Returns the settings, and whether `options` only contains settings.
     fn read_settings(&self) -> (Vec<Setting>, bool) {
         let (mut settings, is_all) = self.last(b"options").map_or((Vec::new(), true), read_options);
         let others =
@@ -202,7 +205,7 @@ impl Read {
         (settings, is_all)
     }
 
-    /// Returns the value of `options`, if it has more than settings.
+    /// Returns the value of `options` if it contains anything other than settings.
     fn unread_options(&self) -> Option<&[u8]> {
         self.last(b"options").filter(|_| !self.is_all)
     }
@@ -217,14 +220,16 @@ impl Read {
         }
     }
 
-    /// Returns the last value of a parameter, which is the valid one. Only for parameters that are not settings.
+    /// Returns the last value of a parameter, which is the one that the server uses. Not for use with
+    /// settings.
     fn last(&self, parameter: &[u8]) -> Option<&[u8]> {
         self.iter().filter(|(name, _)| *name == parameter).last().map(|(_, value)| value)
     }
 }
 
 impl StartupPacket {
-    /// Reads a packet from the beginning of `bytes`. Returns it and its length; `None` if it is incomplete.
+    /// Parses a packet at the start of `bytes`. Returns the packet and its length, or `None` if the packet is
+    /// incomplete.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, ErrorResponse> {
         let Some(length) = number(bytes) else { return Ok(None) };
         let length = length as usize;
@@ -246,7 +251,7 @@ impl StartupPacket {
     }
 }
 
-/// Returns the number in the first four bytes; `None` if there are fewer.
+/// Returns the integer in the first four bytes. Returns `None` if there are fewer bytes.
 fn number(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
@@ -284,7 +289,7 @@ fn startup(version: u32, body: &[u8]) -> Result<Startup, ErrorResponse> {
     Ok(Startup { replication: params.is_replication(), params, database })
 }
 
-/// Whether a boolean is false. Source: `parse_bool`, which accepts each unique prefix of a word.
+/// Whether a boolean value is false. Source: `parse_bool`, which accepts every unique prefix of a word.
 fn is_false(value: &[u8]) -> bool {
     let word = value.to_ascii_lowercase();
     match &*word {
@@ -294,8 +299,8 @@ fn is_false(value: &[u8]) -> bool {
     }
 }
 
-/// Returns the settings in the value of `options`, and whether it has only settings. The server understands or refuses the rest.
-/// Source: `process_postgres_switches`, `ParseLongOption`.
+/// Returns the settings in the value of `options`, and whether it only contains settings. Anything else is
+/// left to the server. Source: `process_postgres_switches`, `ParseLongOption`.
 fn read_options(options: &[u8]) -> (Vec<Setting>, bool) {
     let words = split(options);
     let mut words = words.iter();
@@ -318,7 +323,7 @@ fn read_options(options: &[u8]) -> (Vec<Setting>, bool) {
     (settings, is_all)
 }
 
-/// Splits at white space; a backslash makes the next byte part of a word. Source: `pg_split_opts`.
+/// Splits `text` at white space. A backslash makes the next byte part of a word. Source: `pg_split_opts`.
 fn split(text: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
@@ -380,7 +385,7 @@ mod tests {
         }
     }
 
-    /// Returns parameters of a client with these names and values.
+    /// Returns a client's parameters with these names and values.
     fn saying(parameters: &[(&str, &str)]) -> StartupParams {
         StartupParams::new([("user", "me")].iter().chain(parameters).copied())
     }
@@ -406,7 +411,7 @@ mod tests {
             saying(&[("options", "-c pgfresh.linger=0")]),
             saying(&[("options", r"-c pgfresh.linger=0 -c datestyle=ISO,\ mdy")]),
             saying(&[("options", r"-c pgfresh.linger=0 -c datestyle=ISO,\ MDY -e")]),
-            // The first setting is an argument of the switch.
+            // The first setting is an argument of the switch before it.
             saying(&[("options", r"-d -cx=1 -c pgfresh.linger=0 -c datestyle=ISO,\ MDY")]),
             saying(&[("options", r"-d --x=1 -c pgfresh.linger=0 -c datestyle=ISO,\ MDY")]),
             saying(&[("pgfresh.linger", "0"), ("datestyle", "ISO, MDY"), ("user", "you")]),

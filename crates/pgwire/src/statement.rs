@@ -1,9 +1,10 @@
-//! Follows the statements of a session by its messages: their text, begin and end.
+//! Tracks the statements of a session: their text, and when they start and end. Reports and the live page
+//! show these to the user.
 //!
-//! The server handles one message after the other. A statement therefore begins when the client has sent it, or when the one before
-//! is complete. It ends with its CommandComplete, or with the ReadyForQuery behind it: the commit of a Sync is part of the statement
-//! before it. The tracker stores only the begin of a statement.
-//! Source: the manual's "Message Flow", 13 to 18.
+//! The server processes one message at a time. A statement therefore starts when the client has sent it, or
+//! when the previous statement has ended. It ends with its CommandComplete, or with the ReadyForQuery after
+//! it. The commit that a Sync causes thus counts as part of the statement before the Sync. The tracker only
+//! stores the first part of each statement. Source: the manual's "Message Flow", 13 to 18.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
@@ -13,111 +14,113 @@ use std::time::Instant;
 use crate::ErrorResponse;
 use crate::frame::{FrameDecoder, FramePrefix, split_zero};
 
-/// Bytes of a statement that the tracker stores, as many as `pg_stat_activity` shows.
+/// Maximum number of bytes of a statement that are stored. `pg_stat_activity` shows equally many.
 const TEXT: usize = 1023;
-/// Bytes that the tracker stores of a name, and of an error.
+/// Maximum number of bytes of a name or of an error that are stored.
 const NAME: usize = 256;
-/// Bytes of bound values that go into their digest.
+/// Maximum number of bytes of the bound values that are included in their digest.
 const VALUES: usize = 1024;
-/// Bytes of a command tag.
+/// Maximum number of bytes of a command tag that are read.
 const TAG: usize = 64;
-/// Limit for steps without an answer, and for stored names, which no client reaches.
+/// Maximum number of steps without a response, and of stored names. Real clients don't reach this limit.
 const MOST: usize = 5000;
 
-/// Event of a session.
+/// An event in a session.
 #[derive(Debug, PartialEq)]
 pub enum StatementEvent {
-    /// The client has sent a request to an idle server.
+    /// The client has sent a request while the server was idle.
     Requested,
-    /// A statement has completed.
+    /// A statement is complete.
     Completed(Completed),
 }
 
-/// Completed statement.
+/// A completed statement.
 #[derive(Debug, PartialEq)]
 pub struct Completed {
-    /// Begin of its text; empty if the tracker does not know it.
+    /// The start of its text. Empty if the tracker doesn't know the text.
     pub statement: Arc<str>,
-    /// Time at which the server began with it.
+    /// When the server started to execute the statement.
     pub begun: Instant,
-    /// Whether it ran, rather than only being prepared, or returning more rows of an earlier run.
+    /// Whether the statement was actually run. It is false if the statement was only prepared, or if it
+    /// returned more rows of an earlier run.
     pub ran: bool,
-    /// Digest of the bound values; `None` in a Query, and for a statement in a batch.
+    /// Digest of the bound values. `None` for a Query, and for a statement in a batch.
     pub values: Option<u64>,
-    /// Rows that it returned or changed, by its command tags.
+    /// Number of rows that were returned or changed, according to the command tags.
     pub rows: u64,
-    /// Reason of a failure.
+    /// The error, if the statement failed.
     pub error: Option<StatementError>,
-    /// Whether a transaction is open, if the server is idle now; `None` if it is still at work.
+    /// If the server is idle now, whether a transaction is open. `None` if the server is still working.
     pub rests: Option<bool>,
 }
 
-/// Reason for which a statement failed.
+/// The error of a statement that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementError {
-    /// SQLSTATE of the error.
+    /// The SQLSTATE of the error.
     pub sqlstate: String,
-    /// Primary message of the error, or the begin of a very long one.
+    /// The primary message of the error. A very long message is truncated.
     pub message: String,
 }
 
-/// Client's request without a complete answer.
+/// A request from the client that has no complete response yet.
 #[derive(Debug)]
 enum Step {
-    /// Query, up to its ReadyForQuery.
+    /// A Query, which lasts until its ReadyForQuery.
     Query(Arc<str>),
-    /// Portal, and the number of equal Executes in a row, each up to its CommandComplete.
+    /// An Execute of a portal, and how many equal Executes follow each other. Each lasts until its
+    /// CommandComplete.
     Execute(Execution, usize),
-    /// Sync, up to its ReadyForQuery, with the statement that was prepared last.
+    /// A Sync, which lasts until its ReadyForQuery, and the statement that was prepared most recently.
     Sync(Arc<str>),
 }
 
-/// Statement and values of a portal.
+/// The statement and values of a portal.
 #[derive(Debug, Clone, Default)]
 struct Portal {
     statement: Arc<str>,
     values: Option<u64>,
 }
 
-/// Portal of an Execute, and whether the client had bound it just before.
+/// The portal of an Execute, and whether the client bound it directly before.
 #[derive(Debug, Clone)]
 struct Execution {
     portal: Portal,
     bound: bool,
 }
 
-/// Tracker of both directions of a session.
+/// Tracks both directions of a session.
 #[derive(Debug, Default)]
 pub struct StatementTracker {
     client: FrameDecoder,
     server: FrameDecoder,
-    /// Prepared statements by name.
+    /// Prepared statements with their names as keys.
     prepared: HashMap<Vec<u8>, Arc<str>>,
     portals: HashMap<Vec<u8>, Portal>,
-    /// Whether the client has bound a portal and not executed it yet.
+    /// Whether the client has bound a portal that it hasn't executed yet.
     bound: bool,
     steps: VecDeque<Step>,
-    /// Portal that the client has prepared, bound or executed last.
+    /// The portal that the client has prepared, bound or executed most recently.
     last: Portal,
-    /// Executed portal whose commit is still to come.
+    /// The executed portal, if its commit is still outstanding.
     executed: Option<Execution>,
-    /// Rows of the statement that runs.
+    /// Number of rows of the current statement.
     rows: u64,
     error: Option<StatementError>,
-    /// Time at which the server began with its present work; `None` while it is idle.
+    /// When the server started its current work. `None` while it is idle.
     since: Option<Instant>,
-    /// Whether the client has sent messages without a Sync after them.
+    /// Whether the client has sent messages that no Sync has followed yet.
     unsynchronized: bool,
 }
 
 impl StatementTracker {
-    /// Whether the tracker has lost the frames' boundaries, or the server owes too many answers.
+    /// Whether the tracker has lost track of the frames' boundaries, or the server owes too many responses.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.client.is_malformed() || self.server.is_malformed() || self.steps.len() > MOST
     }
 
-    /// Reads bytes that the client has sent at `now`.
+    /// Processes bytes that the client sent at `now`.
     pub fn client_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
         let mut client = std::mem::take(&mut self.client);
         let wanted = |tag| match tag {
@@ -171,7 +174,7 @@ impl StatementTracker {
         self.last = self.portals.get(portal).unwrap_or(&self.last).clone();
         let bound = std::mem::take(&mut self.bound);
         match self.steps.back_mut() {
-            // One entry stands for a batch of a million rows.
+            // A batch of a million rows only needs a single entry.
             Some(Step::Execute(Execution { portal, bound: true }, count))
                 if bound && Arc::ptr_eq(&portal.statement, &self.last.statement) =>
             {
@@ -182,7 +185,8 @@ impl StatementTracker {
         }
     }
 
-    /// Ends the COPY of the statement that the client has sent last. The server answers no message within a COPY, not even a Sync.
+    /// Ends the COPY of the statement that the client has sent most recently. During a COPY, the server
+    /// responds to no message, not even to a Sync.
     fn ends_copy(&mut self) {
         let copy = self.steps.iter().rposition(|step| !matches!(step, Step::Sync(_)));
         if let Some(at) = copy.filter(|at| matches!(self.steps[*at], Step::Execute(..))) {
@@ -190,7 +194,7 @@ impl StatementTracker {
         }
     }
 
-    /// Reads bytes that the server has sent at `now`.
+    /// Processes bytes that the server sent at `now`.
     pub fn server_says(&mut self, bytes: &[u8], now: Instant, tell: &mut dyn FnMut(StatementEvent)) {
         let mut server = std::mem::take(&mut self.server);
         let wanted = |tag| match tag {
@@ -226,7 +230,7 @@ impl StatementTracker {
         }
     }
 
-    /// Handles an error, after which the server skips all messages up to the next Sync.
+    /// Handles an error. The server then skips all messages until the next Sync.
     fn fails(&mut self, body: &[u8]) {
         let ErrorResponse { sqlstate, message, .. } = ErrorResponse::read(body);
         self.error = Some(StatementError { sqlstate: sqlstate.into_owned(), message: message.into_owned() });
@@ -267,7 +271,7 @@ impl StatementTracker {
     }
 }
 
-/// Returns the begin of a statement, without an incomplete character at its end.
+/// Returns the start of a statement. Removes an incomplete character at the end.
 fn text(bytes: &[u8]) -> Arc<str> {
     let bytes = &bytes[..bytes.len().min(TEXT)];
     match std::str::from_utf8(bytes) {
@@ -293,8 +297,8 @@ fn digest(values: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Returns the row count in a command tag: its last word, if that is a number. Source: the manual's "Message Formats",
-/// CommandComplete.
+/// Returns the number of rows in a command tag. This is the last word of the tag, if it is a number. Source:
+/// the manual's "Message Formats", CommandComplete.
 fn rows(tag: &[u8]) -> u64 {
     let tag = std::str::from_utf8(split_zero(tag).0).unwrap_or_default();
     tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
@@ -313,7 +317,8 @@ mod tests {
         [&[tag], &length.to_be_bytes()[..], body].concat()
     }
 
-    /// Encodes messages from their tags. A colon precedes a message's text, and commas separate the parts of the text.
+    /// Encodes messages from a notation with their tags. The text of a message follows a colon, and commas
+    /// separate the parts of the text.
     fn messages(words: &str) -> Vec<u8> {
         let one = |word: &str| {
             let (tag, body) = word.split_once(':').unwrap_or((word, ""));
@@ -345,8 +350,10 @@ mod tests {
         }
     }
 
-    /// Returns the events of a dialogue, in which `>` precedes a client's and `<` a server's turn, a millisecond each. Form:
-    /// `STATEMENT FROM..TO`, `-` before a statement that did not run, its error, and `idle` or `open` if the server is idle.
+    /// Returns the events of a dialogue. In the dialogue, `>` precedes a turn of the client and `<` one of
+    /// the server, and each turn takes one millisecond. The format of an event is `STATEMENT FROM..TO`. A
+    /// statement that wasn't run has the prefix `-`. The error follows, and `idle` or `open` if the server is
+    /// idle.
     fn told_in(talk: &str, chunk: usize) -> Vec<String> {
         let (begin, mut told) = (Instant::now(), Vec::new());
         play(talk, chunk, begin, |turn, event| match event {
@@ -365,7 +372,8 @@ mod tests {
         told_in(talk, usize::MAX)
     }
 
-    /// Returns each statement of a dialogue, with the number of its bound values in order of appearance, and its rows.
+    /// Returns each statement of a dialogue, a number for its bound values (in order of first appearance),
+    /// and its number of rows.
     fn runs(talk: &str) -> Vec<(String, Option<usize>, u64)> {
         let (mut seen, mut runs) = (Vec::new(), Vec::new());
         play(talk, 3, Instant::now(), |_, event| {
@@ -391,7 +399,7 @@ mod tests {
         let select = |values, rows| ("SELECT".to_owned(), values, rows);
         let runs_of = runs(&talk.join(" "));
         assert_eq!(runs_of[1..], [select(Some(0), 3), select(Some(1), 1), select(Some(0), 3)]);
-        // In a batch, no run waits for the run before.
+        // Within a batch, no run waits for the previous one.
         let batch = "> P:s,INSERT B:,s,1 E:, B:,s,2 E:, S < 1 2 C:INSERT_0_1 2 C:INSERT_0_1 Z:I";
         assert_eq!(runs(batch), [("INSERT".to_owned(), None, 1), ("INSERT".to_owned(), None, 1)]);
         let text = ("a;_b".replace('_', " "), None, 7);
@@ -443,7 +451,7 @@ mod tests {
     fn a_sync_during_copy_is_unanswered() {
         let talk = "> P:,COPY B:, E:, S < 1 2 G:x > d:xxxx c S < C:COPY Z:I > Q:b < C:b Z:I";
         assert_eq!(told(talk), ["asked 0", "COPY 0..3 idle", "asked 4", "b 4..5 idle"]);
-        // The client sends the data of the second statement before the server answers the first.
+        // The client sends the data of the second statement before the server has responded to the first.
         let talk = "> P:,a B:, E:, S Q:COPY d:xxxx c Q:b < 1 2 C:a Z:I < G:x C:COPY Z:I < C:b Z:I";
         assert_eq!(told(talk), ["asked 0", "a 0..1", "COPY 1..2", "b 2..3 idle"]);
     }

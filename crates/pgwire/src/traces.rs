@@ -1,8 +1,10 @@
-//! Decides whether a session leaves state in its backend that DISCARD ALL does not reset, from the client's statements.
+//! Decides if a session leaves state in its backend that DISCARD ALL doesn't reset. If it does, pgfresh
+//! closes the backend instead of giving it to the next client. The decision is based on the client's
+//! statements.
 //!
-//! Lists name the allowed words at the begin of a statement, and the built-in functions that leave no state. All other statements
-//! count as leaving state, also those that the parser cannot read: pgfresh then closes the backend. The lists have no functions,
-//! types and views of a template.
+//! Two lists contain the allowed words at the start of a statement, and the built-in functions that leave no
+//! state. All other statements are assumed to leave state, including those that can't be parsed. The lists
+//! don't contain any functions, types or views that a template defines.
 //!
 //! | state | recognised by |
 //! |---|---|
@@ -20,20 +22,20 @@ use crate::frame::until_zero;
 use crate::{FramePrefix, SqlLexer, Token, TokenKind};
 use names::{ATTRIBUTE_PREFIXES, ATTRIBUTES, FUNCTIONS, KEYWORDS, SETTINGS, TEXT_SEARCH};
 
-/// Longest message that the check reads, in bytes.
+/// Maximum length of a message that is checked, in bytes. Longer messages are assumed to leave state.
 const LONGEST: usize = 64 << 10;
-/// Longest name in PostgreSQL, in bytes. Source: `NAMEDATALEN`.
+/// Maximum length of a name in PostgreSQL, in bytes. Source: `NAMEDATALEN`.
 const NAME: usize = 63;
 
-/// Whether one session has left state in its backend. It never changes back.
+/// Whether a session has left state in its backend. Once it has, this never changes back.
 #[derive(Debug, Clone, Default)]
 pub struct SessionTraces {
     left: bool,
 }
 
 impl SessionTraces {
-    /// Returns the initial state of a session, from the server's startup response. The check understands only text in an ASCII-safe
-    /// encoding, with `standard_conforming_strings`.
+    /// Returns the initial state of a session, based on the server's startup response. Statements can only be
+    /// checked if the encoding is ASCII-safe and `standard_conforming_strings` is on.
     #[must_use]
     pub fn of_session(greeting: &[u8]) -> Self {
         let has = |setting: &[u8]| greeting.windows(setting.len()).any(|window| window == setting);
@@ -41,7 +43,7 @@ impl SessionTraces {
         Self { left: !(encoding && has(b"standard_conforming_strings\0on\0")) }
     }
 
-    /// Checks a frame of the client, of which `body` may be only the begin.
+    /// Checks a frame from the client. `body` can be just the first part of its body.
     pub fn client_says(&mut self, FramePrefix { tag, length, body }: FramePrefix<'_>) {
         if self.left || !matches!(tag, b'Q' | b'P' | b'F') {
             return;
@@ -58,15 +60,15 @@ impl SessionTraces {
         self.left = !text.is_some_and(leaves_nothing);
     }
 
-    /// Whether the backend equals a new one after DISCARD ALL.
+    /// Whether the backend is equivalent to a new one after DISCARD ALL.
     #[must_use]
     pub fn leaves_nothing(&self) -> bool {
         !self.left
     }
 }
 
-/// Whether a string of statements surely leaves nothing in its backend, and changes no setting but by SET and RESET. Text is
-/// read as with `standard_conforming_strings`.
+/// Whether a string of statements is certain to leave nothing in its backend, and to change settings only
+/// with SET and RESET. The text is parsed as with `standard_conforming_strings`.
 #[must_use]
 pub fn leaves_nothing(sql: &[u8]) -> bool {
     let mut statements = Statements::new(sql);
@@ -78,7 +80,7 @@ pub fn leaves_nothing(sql: &[u8]) -> bool {
     !(statements.writes && statements.names_catalog)
 }
 
-/// Name in small letters, unless it was quoted.
+/// A name in lower case, unless it was quoted.
 struct Folded {
     bytes: [u8; NAME],
     length: usize,
@@ -86,7 +88,8 @@ struct Folded {
 }
 
 impl Folded {
-    /// Returns an empty name for one that is too long or has a quote, as no built-in name does.
+    /// Creates a folded name. The result is empty if the name is too long or contains a quote, because no
+    /// built-in name does.
     fn new(token: Token<'_>) -> Self {
         let quoted = token.kind == TokenKind::QuotedName;
         let text = token.text;
@@ -104,7 +107,7 @@ impl Folded {
         &self.bytes[..self.length]
     }
 
-    /// Returns the name as a key word; empty if it was quoted.
+    /// Returns the name as a keyword. The result is empty if the name was quoted.
     fn word(&self) -> &[u8] {
         if self.quoted { b"" } else { self.as_bytes() }
     }
@@ -114,13 +117,15 @@ impl Folded {
     }
 }
 
-/// Parser of statements. Functions that return an [`Option`] return `None` as soon as a statement leaves state.
+/// Parser for statements. Functions that return an [`Option`] return `None` as soon as they find that a
+/// statement leaves state.
 struct Statements<'a> {
     lexer: SqlLexer<'a>,
     next: Option<Token<'a>>,
-    /// Whether the statement has a word that changes data.
+    /// Whether the statement contains a word that changes data.
     writes: bool,
-    /// Whether the statement names a possible catalog: changing `pg_settings` changes settings.
+    /// Whether the statement contains a name that could be a catalog. For example, changing `pg_settings`
+    /// changes settings.
     names_catalog: bool,
 }
 
@@ -135,7 +140,7 @@ impl<'a> Statements<'a> {
         std::mem::replace(&mut self.next, self.lexer.token())
     }
 
-    /// Takes the next token if it is `sign`.
+    /// Consumes the next token if it is `sign`.
     fn takes(&mut self, sign: u8) -> bool {
         let is = self.next_is(sign);
         if is {
@@ -148,19 +153,19 @@ impl<'a> Statements<'a> {
         self.next.is_some_and(|token| token.is_sign(sign))
     }
 
-    /// Returns the next token, if it is a name or a word.
+    /// Returns the next token if it is a name or a word.
     fn name(&self) -> Option<Folded> {
         self.next.filter(Token::is_name).map(Folded::new)
     }
 
-    /// Takes the next word; `None` if the next token is not a word.
+    /// Consumes the next word. Returns `None` if the next token is not a word.
     fn word(&mut self) -> Option<Folded> {
         let word = self.name().filter(|name| !name.quoted)?;
         self.take();
         Some(word)
     }
 
-    /// Reads one statement and the semicolon behind it.
+    /// Reads one statement and the semicolon after it.
     fn statement(&mut self) -> Option<()> {
         if self.takes(b';') {
             return Some(());
@@ -207,11 +212,11 @@ impl<'a> Statements<'a> {
         }
     }
 
-    /// Reads the rest of EXPLAIN: options, and the statement.
+    /// Reads the rest of an EXPLAIN, i.e. its options and the statement.
     fn explain(&mut self) -> Option<()> {
         if self.takes(b'(') {
             self.until_closed()?;
-            // The parentheses were those of a query.
+            // The parentheses belong to a query.
             if self.next.is_none() || self.takes(b';') {
                 return Some(());
             }
@@ -222,7 +227,7 @@ impl<'a> Statements<'a> {
         self.statement()
     }
 
-    /// Reads the content of a parenthesis and its closing sign.
+    /// Reads the contents of parentheses and the closing one.
     fn until_closed(&mut self) -> Option<()> {
         let mut open = 1_u32;
         let mut last = Last::default();
@@ -240,7 +245,8 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Reads the rest of COPY after its table. Refuses programs, and encodings, which would load a library.
+    /// Reads the rest of a COPY after its table. Rejects programs. Also rejects encodings, because they would
+    /// load a library.
     fn copy(&mut self) -> Option<()> {
         let mut last = Last::default();
         while self.next.is_some() && !self.takes(b';') {
@@ -252,7 +258,7 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Reads the rest of SET or RESET.
+    /// Reads the rest of a SET or RESET.
     fn setting(&mut self) -> Option<()> {
         let mut name = self.word()?;
         if matches!(name.word(), b"session" | b"local") {
@@ -282,7 +288,8 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Reads a setting's value, in small letters and without quotes; empty without a value.
+    /// Reads the value of a setting, in lower case and without quotes. The result is empty if there is no
+    /// value.
     fn value(&mut self) -> Folded {
         if self.name().is_some_and(|name| name.word() == b"to") || self.next_is(b'=') {
             self.take();
@@ -302,7 +309,7 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Reads a name with a parenthesis behind it that is not a call.
+    /// Reads a name that is followed by a parenthesis but isn't a call.
     fn declared(&mut self) -> Option<()> {
         self.part(&mut Last { declares: true, ..Last::default() })
     }
@@ -315,7 +322,7 @@ impl<'a> Statements<'a> {
             if token.is_sign(b'.') {
                 return self.attributes(None, declares);
             }
-            // Of two texts, it is a search with the dictionaries of a library.
+            // Between two texts, this is a search that uses the dictionaries of a library.
             if token.is_sign(b'@') && self.next_is(b'@') {
                 return None;
             }
@@ -348,8 +355,8 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Reads the names behind the point after `first`, or after a value: more parts of a name, or attributes of the value, which may be
-    /// functions.
+    /// Reads the names after the point that follows `first` or a value. These are further parts of a name, or
+    /// attributes of the value. An attribute can be a function.
     fn attributes(&mut self, first: Option<Token<'_>>, declares: bool) -> Option<()> {
         let in_catalog = first.is_some_and(|first| Folded::new(first).as_bytes() == b"pg_catalog");
         self.names_catalog |= !in_catalog && first.is_some_and(is_catalog);
@@ -375,7 +382,7 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Checks the call of a built-in function, whose parenthesis comes next.
+    /// Checks the call of a built-in function. Its parenthesis must come next.
     fn call(&self, name: &Folded) -> Option<()> {
         if name.is_in(FUNCTIONS) {
             return Some(());
@@ -384,9 +391,9 @@ impl<'a> Statements<'a> {
         let argument = ahead.token()?.text.strip_prefix(b"'")?.strip_suffix(b"'")?;
         let ends = |token: Token<'_>| token.is_sign(b',') || token.is_sign(b')');
         let harmless = match name.as_bytes() {
-            // A setting with a dot may belong to a library.
+            // A setting whose name contains a dot can belong to a library.
             b"current_setting" => !argument.contains(&b'.') && ends(ahead.token()?),
-            // Other configurations use dictionaries in libraries.
+            // Other configurations use dictionaries from libraries.
             _ if name.is_in(TEXT_SEARCH) => {
                 let mut next = ahead.token()?;
                 if next.is_sign(b':') && ahead.token()?.is_sign(b':') && ahead.token()?.text == b"regconfig" {
@@ -400,19 +407,19 @@ impl<'a> Statements<'a> {
     }
 }
 
-/// Meaning of a word, wherever it stands.
+/// The meaning of a word, regardless of its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     Nothing,
-    /// INTO: of INSERT and MERGE, or a new table.
+    /// INTO, which belongs to INSERT or MERGE, or names a new table.
     Into,
-    /// A name that comes next is not called.
+    /// A word after which a name isn't called.
     Declares,
     /// INSERT or MERGE.
     Inserts,
-    /// Another word that changes data.
+    /// Any other word that changes data.
     Changes,
-    /// U, which may begin U&"…".
+    /// U, which could be the start of U&"…".
     Unicode,
 }
 
@@ -442,14 +449,14 @@ fn bare(token: Token<'_>) -> &[u8] {
     token.text.strip_prefix(b"\"").unwrap_or(token.text)
 }
 
-/// Whether the token may be the name of a catalog, or of a view of one.
+/// Whether the token could be the name of a catalog or of a view of one.
 fn is_catalog(token: Token<'_>) -> bool {
     bare(token).get(..3).is_some_and(|prefix| prefix.eq_ignore_ascii_case(b"pg_"))
 }
 
-/// Whether a name behind a value and a point may call a function that leaves state.
+/// Whether a name that follows a value and a point could call a function that leaves state.
 fn is_attribute(token: Token<'_>) -> bool {
-    // The first letter spares most names the search.
+    // Checking the first letter avoids the search for most names.
     let [first, _, _, ..] = bare(token) else { return false };
     if !matches!(first.to_ascii_lowercase(), b'b' | b'd' | b'f' | b'l' | b'p' | b's' | b't' | b'w') {
         return false;
@@ -459,14 +466,14 @@ fn is_attribute(token: Token<'_>) -> bool {
         || ATTRIBUTE_PREFIXES.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
 }
 
-/// Meaning of a token for the next one.
+/// The effect of a token on the next one.
 #[derive(Default)]
 struct Last {
-    /// Whether a name that comes next is not called, although a parenthesis follows: it names a table, a type, an alias or a prepared
-    /// statement.
+    /// Whether a name that comes next isn't called, even if a parenthesis follows. Such a name is that of a
+    /// table, a type, an alias or a prepared statement.
     declares: bool,
-    /// Whether the token was a colon; a type comes after two.
+    /// Whether the token was a colon. After two colons, a type follows.
     colon: bool,
-    /// Whether INTO may come next, because it names no new table.
+    /// Whether INTO is allowed next, because it doesn't name a new table.
     writes: bool,
 }

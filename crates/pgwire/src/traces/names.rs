@@ -1,8 +1,9 @@
-//! Names that [`super::SessionTraces`] knows. All lists are sorted.
+//! The lists of names for [`super::SessionTraces`]. All lists are sorted.
 
-/// Built-in functions that leave no state in the backend. They are part of PostgreSQL itself (language `internal` or `sql`, so the
-/// server loads no library). They run no SQL from their arguments, and change no state of the session but what DISCARD ALL resets
-/// (sequences, advisory locks). Source: `pg_proc` of 13, 15 and 18; expressions like COALESCE are with them.
+/// Built-in functions that leave no state in the backend. They are part of PostgreSQL itself (with the
+/// language `internal` or `sql`), so the server doesn't load a library. They don't run SQL from their
+/// arguments, and only change session state that DISCARD ALL resets (e.g. sequences and advisory locks).
+/// Source: `pg_proc` of 13, 15 and 18. Expressions such as COALESCE are also included.
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[&str] = &[
     "abs", "acos", "acosd", "acosh", "age", "any_value", "array_agg", "array_append", "array_cat",
@@ -108,8 +109,9 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "width_bucket",
 ];
 
-/// Key words and types that may stand before a parenthesis without a call. No function that leaves state has one of these names, so
-/// their position does not matter. Words that are also in [`FUNCTIONS`] are only there.
+/// Keywords and types that can be followed by a parenthesis without being called. No function that leaves
+/// state has such a name, so the position of these words doesn't matter. Words in [`FUNCTIONS`] aren't
+/// repeated here.
 #[rustfmt::skip]
 pub(super) const KEYWORDS: &[&str] = &[
     "all", "and", "any", "array", "as", "asc", "bernoulli", "between", "bigint", "by", "case", "cast",
@@ -126,9 +128,10 @@ pub(super) const KEYWORDS: &[&str] = &[
     "zone",
 ];
 
-/// Settings that RESET ALL, a part of DISCARD ALL, resets, and that load nothing while they are set. The list leaves out settings that
-/// load libraries (`jit`, `session_preload_libraries`, `dynamic_library_path`), `seed`, which RESET ALL leaves, settings that change how
-/// the server reads SQL, and settings that no test uses.
+/// Settings that RESET ALL (a part of DISCARD ALL) resets, and that load nothing when they are set. The list
+/// excludes settings that load libraries (`jit`, `session_preload_libraries`, `dynamic_library_path`),
+/// `seed`, which RESET ALL doesn't reset, settings that change how the server parses SQL, and settings that
+/// tests don't use.
 #[rustfmt::skip]
 pub(super) const SETTINGS: &[&str] = &[
     "application_name", "array_nulls", "bytea_output", "check_function_bodies", "client_min_messages",
@@ -160,8 +163,8 @@ pub(super) const SETTINGS: &[&str] = &[
     "work_mem", "xmlbinary", "xmloption",
 ];
 
-/// Functions of one argument that leave state: `value.name` calls them without a parenthesis. [`ATTRIBUTE_PREFIXES`] has those
-/// with a common beginning.
+/// Functions with one argument that leave state. `value.name` calls them without a parenthesis. Functions
+/// with common prefixes are in [`ATTRIBUTE_PREFIXES`].
 #[rustfmt::skip]
 pub(super) const ATTRIBUTES: &[&str] = &[
     "fmgr_c_validator", "pg_backup_start", "pg_backup_stop", "pg_cancel_backend",
@@ -170,7 +173,7 @@ pub(super) const ATTRIBUTES: &[&str] = &[
     "to_tsvector", "ts_debug", "ts_rewrite", "ts_stat", "websearch_to_tsquery",
 ];
 
-/// Beginnings of the names of further such functions.
+/// Name prefixes of further functions of this type.
 #[rustfmt::skip]
 pub(super) const ATTRIBUTE_PREFIXES: &[&str] = &[
     "binary_upgrade_", "dblink", "lo_", "pg_create_", "pg_drop_", "pg_logical_",

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use super::names::{ATTRIBUTE_PREFIXES, ATTRIBUTES, FUNCTIONS, KEYWORDS, SETTINGS, TEXT_SEARCH};
 use super::*;
 
-/// Table of statements: one a line, after its verdict.
+/// A table of statements. Each line contains a verdict followed by a statement.
 const STATEMENTS: &str = include_str!("statements.txt");
 
-/// Relevant part of a server's startup response.
+/// The relevant part of a server's startup response.
 const GREETING: &[u8] =
     b"S\0\0\0\x19client_encoding\0UTF8\0S\0\0\0\x23standard_conforming_strings\0on\0Z\0\0\0\x05I";
 
@@ -66,7 +66,7 @@ fn only_complete_messages_are_checked() {
         let mut traces = SessionTraces::of_session(GREETING);
         traces.client_says(FramePrefix { tag, length, body });
         assert_eq!(traces.leaves_nothing(), clean, "{}", body.escape_ascii());
-        // State that a session has left stays.
+        // State that a session has left never disappears.
         traces.client_says(FramePrefix { tag: b'Q', length: query.len(), body: query });
         assert_eq!(traces.leaves_nothing(), clean);
     }
@@ -82,7 +82,7 @@ fn only_text_that_can_be_read_is_trusted() {
     }
 }
 
-/// Calls of functions that leave state: the name, and the arguments.
+/// Calls of functions that leave state, as pairs of the function's name and its arguments.
 const FORBIDDEN: &[(&str, &str)] = &[
     ("set_config", "'app.user', 'x', false"),
     ("setseed", "0.5"),
@@ -97,7 +97,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("mine", "1"),
 ];
 
-/// Draws a way to write a name.
+/// Generates a way to write a name.
 fn spelled() -> impl Strategy<Value = fn(&str) -> String> {
     prop::sample::select(vec![
         str::to_owned as fn(&str) -> String,
@@ -177,11 +177,11 @@ proptest! {
         if casts {
             call = format!("{call}::varchar(3)");
         }
-        // A quoted text is data, so its letters must stay.
+        // Quoted text is data, so its letters must not be changed.
         let frame = if upper && !around.contains(['\'', '"', '$']) { around.to_uppercase() } else { (*around).to_owned() };
         let sql = frame.replace("{}", &call);
         prop_assert!(!leaves_nothing(sql.as_bytes()), "{}", sql);
-        // The frame alone leaves no state.
+        // The frame on its own leaves no state.
         let clean = frame.replace("{}", "lower('x')");
         prop_assert!(leaves_nothing(clean.as_bytes()), "{}", clean);
     }
@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// Run it with `cargo test --release -p pgwire verdict_takes -- --ignored --nocapture`.
+/// Measures a verdict. Run it with `cargo test --release -p pgwire verdict_takes -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn a_verdict_takes_less_than_a_microsecond() {
@@ -217,7 +217,7 @@ fn a_verdict_takes_less_than_a_microsecond() {
     let join = "SELECT u.id, u.name, count(*) AS n FROM users u LEFT JOIN posts p ON p.user_id = u.id WHERE u.email = $1 AND p.deleted_at IS NULL GROUP BY u.id, u.name ORDER BY n DESC LIMIT 10";
     for sql in ["BEGIN", "SELECT 1", "SELECT id, word FROM item WHERE id = $1", insert, join] {
         assert!(leaves_nothing(sql.as_bytes()));
-        // The shortest time counts, because other programs use the machine, too.
+        // Use the shortest time, because other programs are also running on the machine.
         let batch = |_| {
             let begun = Instant::now();
             for _ in 0..1000 {
