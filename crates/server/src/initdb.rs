@@ -26,8 +26,8 @@ impl Initdb {
     /// flushes nor checksums.
     ///
     /// Version 17 and later use the server's built-in locale. Earlier versions use the C library's C.UTF-8.
-    /// If the C library doesn't have that locale (e.g. glibc before 2.35 in some distributions), they use C,
-    /// which only distinguishes upper and lower case in ASCII.
+    /// Some C libraries don't have that locale, e.g. glibc before 2.35 in some distributions. In this case
+    /// initdb uses C, which only distinguishes upper and lower case in ASCII.
     #[must_use]
     pub fn of(installation: &Installation) -> Self {
         let mut words = vec!["--username", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-sync"];
@@ -110,7 +110,7 @@ impl Initdb {
 ///
 /// By default, initdb tries POSIX segments first. From version 16 on, an option makes its backends use files
 /// in the data directory instead. Earlier versions fall back to System V segments if POSIX segments don't
-/// work, and pgfresh can find and remove the System V segments of a dead process. This has no effect on the
+/// work. pgfresh can find and remove the System V segments of a dead process. This has no effect on the
 /// resulting cluster, because pgfresh replaces the configuration at each boot.
 fn keep_segments_inside(installation: &Installation, command: &mut Command) {
     if installation.version().major >= 16 {

@@ -36,8 +36,8 @@ pub struct Installation {
 
 impl Installation {
     /// Asks the binaries in directory `bin` for their version and settings. If the file hasn't changed, uses
-    /// the cached responses instead. pgfresh asks a script every time, because a file that isn't checked here
-    /// could decide which server the script starts.
+    /// the cached responses instead. Scripts are an exception, because a file that isn't checked here could
+    /// decide which server the script starts.
     pub fn probe(bin: &Path, cache: &Cache) -> Result<Self, InstallationError> {
         let postgres = bin.join("postgres");
         let meta = fs::metadata(&postgres).attempt("examine", &postgres)?;

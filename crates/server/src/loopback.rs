@@ -26,7 +26,7 @@ const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// TLS for programs that require it.
 pub trait LoopbackEncryption: fmt::Debug + Send + Sync {
     /// Returns the root certificate in PEM format, which programs can use to verify the listener. Returns
-    /// `None` if the user's own certificate settings lead elsewhere.
+    /// `None` if the listener uses the user's own certificate.
     fn root(&self) -> Option<String>;
 
     /// Forwards all bytes between `client` and `server` until both have ended. Uses TLS if `client` asks for

@@ -1,9 +1,9 @@
-//! Stores the data of named servers. Unlike other data, they stay when the server stops, so that the next
-//! server with this name can use them.
+//! Stores the data of named servers. Unlike other data, it stays when the server stops, so that the next
+//! server with this name can use it.
 //!
 //! ```text
 //! ROOT/NAME/lock     locked by the owner, and by all processes of the server
-//! ROOT/NAME/about    the owner's record, which also says whether the data are complete
+//! ROOT/NAME/about    the owner's record, which also says whether the data is complete
 //! ROOT/NAME/data/    owned by the server's account
 //! ```
 //! Everything except `data` belongs to our own user. The contents of `about` are called the owner's record.
@@ -50,11 +50,10 @@ impl PersistentData {
         Ok(folder.attempt("find", Path::new("~/.local/share"))?.join("pgfresh"))
     }
 
-    /// Opens the data called `name` below `root`, for a server that runs as `account`. If there are no such
-    /// data yet, they start out empty.
+    /// Opens the data called `name` below `root`, for a server that runs as `account`. New data is empty.
     ///
-    /// Waits up to 10 seconds for an earlier server to end. Returns `None` if another process still uses the
-    /// data after that.
+    /// Waits up to 10 seconds for an earlier server to end. Returns `None` if another process is still using
+    /// the data after that.
     pub fn open(root: &Path, name: &str, account: &Account) -> Result<Option<Self>, FileError> {
         let parent = root.parent().unwrap_or(root);
         if !parent.exists() {

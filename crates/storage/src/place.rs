@@ -1,4 +1,4 @@
-//! Chooses where a server's files go: into RAM if the data fit, otherwise to disk. Also records the reason
+//! Chooses where a server's files go: into RAM if the data fits, otherwise to disk. Also records the reason
 //! for the choice, which pgfresh shows to the user.
 
 use std::ffi::OsStr;
@@ -28,10 +28,10 @@ const DEEPEST: &str = "/01234567/data/postgresql.auto.conf";
 /// The user's choice of a place.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PlaceRequest {
-    /// RAM if the data fit, otherwise disk.
+    /// RAM if the data fits, otherwise disk.
     #[default]
     Auto,
-    /// RAM, or an error if the data don't fit.
+    /// RAM, or an error if the data doesn't fit.
     Ram,
     /// Disk.
     Disk,
@@ -75,7 +75,7 @@ pub struct Place {
 /// Reasons why no place could be found.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// The user asked for RAM, but the data don't fit.
+    /// The user asked for RAM, but the data doesn't fit.
     #[error("cannot place {} in RAM: {why}", human_bytes(*.need))]
     NoRam {
         /// Number of bytes needed.
@@ -128,7 +128,7 @@ impl PlaceError {
 
 impl Place {
     /// Chooses a place that `account` can access, for copies of a template with `bytes` bytes. If the data
-    /// have to go to disk, `disk` is the first candidate. A directory next to the cache can share blocks with
+    /// has to go to disk, `disk` is the first candidate. A directory next to the cache can share blocks with
     /// it.
     ///
     /// RAM must have room for twice the template's size, plus 256 MiB. This takes into account the limits of

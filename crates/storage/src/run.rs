@@ -1,6 +1,6 @@
 //! Run directories, which contain everything that a server needs while it runs. Each server has its own
-//! private directory. The server's processes lock it, so that a sweep can tell when it is abandoned and
-//! remove it.
+//! private directory. The owner and the server's processes lock files in it. A sweep can therefore tell that
+//! a directory is abandoned, and remove it.
 //!
 //! ```text
 //! pgfresh-UID/1a2b3c4d/   ours: no other user can write here
@@ -162,7 +162,7 @@ impl RunDirectory {
         fs::read_link(path.join(PERSISTENT)).unwrap_or_else(|_| path.join(DATA))
     }
 
-    /// Makes the server use persistent data, which stay when the run directory is removed.
+    /// Makes the server use persistent data, which stays when the run directory is removed.
     pub fn use_persistent(&mut self, data: PersistentData) -> Result<(), FileError> {
         let link = self.path.join(PERSISTENT);
         symlink(data.data(), &link).attempt("create", &link)?;
@@ -177,7 +177,7 @@ impl RunDirectory {
     }
 
     /// Returns the lock of the persistent data, so that the server's processes can inherit it. It keeps other
-    /// owners out until the last of these processes has ended. Returns `None` if the data aren't persistent.
+    /// owners out until the last of these processes has ended. Returns `None` if the data isn't persistent.
     pub fn data_lock(&self) -> Result<Option<OwnedFd>, FileError> {
         self.persistent.as_ref().map(PersistentData::lock).transpose()
     }

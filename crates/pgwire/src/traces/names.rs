@@ -129,9 +129,9 @@ pub(super) const KEYWORDS: &[&str] = &[
 ];
 
 /// Settings that RESET ALL (a part of DISCARD ALL) resets, and that load nothing when they are set. The list
-/// excludes settings that load libraries (`jit`, `session_preload_libraries`, `dynamic_library_path`),
-/// `seed`, which RESET ALL doesn't reset, settings that change how the server parses SQL, and settings that
-/// tests don't use.
+/// excludes settings that load libraries (`jit`, `session_preload_libraries`, `dynamic_library_path`), and
+/// `seed`, which RESET ALL doesn't reset. It also excludes settings that change how the server parses SQL,
+/// and settings that tests don't use.
 #[rustfmt::skip]
 pub(super) const SETTINGS: &[&str] = &[
     "application_name", "array_nulls", "bytea_output", "check_function_bodies", "client_min_messages",

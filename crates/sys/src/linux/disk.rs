@@ -1,4 +1,4 @@
-//! Finds the disks below a mount, because a reader of a measurement needs to know which disk it was made on.
+//! Finds the disks below a mount, because a measurement is only useful together with the name of its disk.
 //! The search looks through partitions, device mappers, RAID arrays and loop devices.
 
 use std::fs;
