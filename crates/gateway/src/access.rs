@@ -1,4 +1,7 @@
-//! Credentials of clients, and the addresses at which they connect.
+//! Decides how clients prove who they are, and tells them where to connect.
+//!
+//! Every gateway has one secret: the password of every database user and the token of the HTTP API. Depending on where
+//! a client connects, it sends the secret itself, or proves with SCRAM that it knows the secret.
 
 use std::fmt;
 use std::io;
@@ -12,16 +15,16 @@ use server::Address;
 
 use crate::certificate::ServerCertificate;
 
-/// Bytes of a random secret: 128 bits.
+/// Size of a random secret, in bytes (128 bits).
 const SECRET_BYTES: usize = 16;
 
-/// The secret of a gateway, how clients prove that they know it, and the addresses of databases.
+/// The gateway's secret, how clients prove that they know it, and the addresses of databases.
 pub struct Access {
     secret: String,
     digest: blake3::Hash,
-    /// Checks clients that authenticate by SCRAM; `None` if every client sends the secret as a password.
+    /// Checks clients that authenticate with SCRAM. `None` if every client sends the secret as a password.
     verifier: Option<Verifier>,
-    /// Whether clients have to authenticate by SCRAM without TLS, too.
+    /// Whether clients must authenticate with SCRAM even if they don't use TLS.
     demands_proof: bool,
     /// Certificate for TLS; `None` if the gateway does not offer TLS.
     certificate: Option<Arc<ServerCertificate>>,
@@ -30,8 +33,8 @@ pub struct Access {
     socket: Option<SocketFile>,
 }
 
-/// Host, and perhaps a port, that pgfresh names to clients on other machines. Without a port they use the gateway's
-/// own.
+/// Host, optionally with a port, that pgfresh names to clients on other machines. Without a port, clients use the
+/// gateway's own port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertised {
     host: String,
@@ -41,11 +44,11 @@ pub struct Advertised {
 impl FromStr for Advertised {
     type Err = String;
 
-    /// Reads `HOST` or `HOST:PORT`; an address of IPv6 with a port is `[ADDRESS]:PORT`.
+    /// Parses `HOST` or `HOST:PORT`. An IPv6 address with a port must be in brackets: `[ADDRESS]:PORT`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || "write HOST or HOST:PORT".to_owned();
         let (host, port) = match text.rsplit_once(':') {
-            // More colons: an IPv6 address, which needs brackets if a port follows.
+            // More than one colon means an IPv6 address, which needs brackets if a port follows.
             Some((host, _)) if host.contains(':') && !host.starts_with('[') => (text, None),
             Some((host, port)) if !text.ends_with(']') => {
                 (host, Some(port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?))
@@ -61,32 +64,32 @@ impl FromStr for Advertised {
     }
 }
 
-/// The gateway's own unix socket: the file `.s.PGSQL.PORT` in a directory that is closed to others. A client that reaches it
-/// needs no password.
+/// The gateway's own unix socket: the file `.s.PGSQL.PORT` in a directory that other users can't enter. A client that
+/// can open the file needs no password.
 #[derive(Debug, Clone)]
 pub struct SocketFile {
-    /// Directory of the file.
+    /// Directory that contains the file.
     pub directory: PathBuf,
-    /// Port in the file's name. The gateway does not listen on it over a network.
+    /// Port in the file's name. The gateway does not listen on this port over a network.
     pub port: u16,
 }
 
 impl SocketFile {
-    /// Path of the socket's file.
+    /// Returns the path of the socket file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.directory.join(format!(".s.PGSQL.{}", self.port))
     }
 }
 
-/// Whether clients have to authenticate by SCRAM at a gateway that listens on `listen`. It offers TLS there, too.
+/// Whether clients must authenticate with SCRAM at a gateway that listens on `listen`. Such a gateway also offers TLS.
 #[must_use]
 pub fn demands_proof(listen: IpAddr) -> bool {
     listen.to_canonical() != Ipv4Addr::LOCALHOST
 }
 
 impl Access {
-    /// Admits clients that know `secret` at `address`, and every client of `socket`.
+    /// Creates the access rules: clients of `address` must know `secret`, and clients of `socket` need no password.
     #[must_use]
     pub fn new(secret: String, address: SocketAddr, socket: Option<SocketFile>) -> Self {
         let digest = blake3::hash(secret.as_bytes());
@@ -102,11 +105,11 @@ impl Access {
         }
     }
 
-    /// Sets how clients authenticate that connect to `listen`, and offers TLS with `certificate`.
+    /// Sets how clients that connect to `listen` authenticate, and offers TLS with `certificate`.
     ///
-    /// Clients on any address but 127.0.0.1 authenticate by SCRAM. So do clients with TLS: they may insist on a proof
-    /// that is bound to the certificate (`channel_binding=require`). All others send the secret, because SCRAM would
-    /// cost them milliseconds and protect nothing.
+    /// Clients on any address but 127.0.0.1 authenticate with SCRAM. Clients that use TLS do so too, because they can
+    /// insist on a proof that is bound to the certificate (`channel_binding=require`). All other clients send the
+    /// secret as a password: SCRAM would cost them milliseconds and protect nothing.
     pub(crate) fn for_clients_on(
         self,
         listen: SocketAddr,
@@ -121,12 +124,12 @@ impl Access {
         Ok(Self { verifier: Some(Verifier::new(&reached.secret, salt)), ..reached })
     }
 
-    /// Replaces host and port in the addresses that clients get.
+    /// Replaces the host and the port in the addresses that clients receive.
     pub(crate) fn advertised_as(self, advertised: Option<Advertised>) -> Self {
         Self { advertised, ..self }
     }
 
-    /// Certificate for TLS, if the gateway offers TLS.
+    /// Returns the certificate for TLS, or `None` if the gateway does not offer TLS.
     pub(crate) fn certificate(&self) -> Option<&Arc<ServerCertificate>> {
         self.certificate.as_ref()
     }
@@ -141,31 +144,33 @@ impl Access {
         }))
     }
 
-    /// Whether `given` is the secret. Takes equally long for all wrong values.
+    /// Whether `given` is the secret. Takes the same time for every wrong value, so that timing reveals nothing.
     #[must_use]
     pub fn admits(&self, given: &[u8]) -> bool {
-        // Comparing digests takes constant time, and reveals no lengths either.
+        // Comparing digests takes constant time, and does not reveal the secret's length.
         blake3::hash(given) == self.digest
     }
 
-    /// Verifier for a client's SCRAM exchange; `None` if the client is to send the secret as a password.
+    /// Returns the verifier for a client's SCRAM exchange, or `None` if the client should send the secret as a
+    /// password.
     pub(crate) fn verifier(&self, is_encrypted: bool) -> Option<&Verifier> {
         self.verifier.as_ref().filter(|_| self.demands_proof || is_encrypted)
     }
 
-    /// Secret of the gateway: password of every user, and token of HTTP.
+    /// Returns the gateway's secret: the password of every user, and the token of the HTTP API.
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.secret
     }
 
-    /// Host and port at which programs on this machine reach the gateway.
+    /// Returns the host and port at which programs on this machine reach the gateway.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Address of `database` for clients on any machine. The gateway creates the database for the first session.
+    /// Returns the address of `database` for clients on any machine. The database need not exist: the gateway creates
+    /// it for its first session.
     #[must_use]
     pub fn address_of(&self, database: &str) -> Address {
         let local = self.local_address_of(database);
@@ -177,27 +182,27 @@ impl Access {
         }
     }
 
-    /// Address of `database` for programs on this machine. Ignores the advertised host.
+    /// Returns the address of `database` for programs on this machine. Ignores the advertised host.
     #[must_use]
     pub fn local_address_of(&self, database: &str) -> Address {
         Address::at(self.address, Some(self.secret.clone()), database)
     }
 
-    /// Address of `database` over the gateway's unix socket, if the gateway has one.
+    /// Returns the address of `database` over the gateway's unix socket, or `None` if there is no socket.
     #[must_use]
     pub fn socket_address_of(&self, database: &str) -> Option<Address> {
         let SocketFile { directory, port } = self.socket.as_ref()?;
         Some(Address::at_socket(directory, *port, database))
     }
 
-    /// URL of the HTTP API, without the token.
+    /// Returns the URL of the HTTP API, without the token.
     #[must_use]
     pub fn http_url(&self) -> String {
         format!("http://{}/", self.address)
     }
 }
 
-/// Leaves the secret out, so that no log has it.
+/// Omits the secret, so that it never appears in a log.
 impl fmt::Debug for Access {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Access").field("address", &self.address).finish_non_exhaustive()

@@ -1,29 +1,31 @@
-//! Limits for the statements of one test, and the limits that a test has exceeded.
+//! Limits on the statements of one test, and the limits that a test has exceeded.
+//!
+//! A budget makes a test fail if it runs too many statements, e.g. after a change that introduced an N+1 query.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Limits for one test; `None` stands for no limit.
+/// Limits for one test. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// Most statements that the test may run.
+    /// Maximum number of statements that the test can run.
     pub statements: Option<u64>,
-    /// Most runs of one query with different values (N+1).
+    /// Maximum number of times that one query can run with different values (N+1).
     pub n_plus_one: Option<u64>,
-    /// Longest time that all statements may take together.
+    /// Maximum total time of all statements.
     pub time: Option<Duration>,
 }
 
 impl Budget {
-    /// Whether the budget limits nothing.
+    /// Whether the budget has no limits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Fills in the missing limits from `other`.
+    /// Takes each missing limit from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -34,31 +36,31 @@ impl Budget {
     }
 }
 
-/// Limit that a test has exceeded.
+/// A limit that a test has exceeded.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "limit", rename_all = "snake_case")]
 pub enum ExceededLimit {
-    /// Number of statements.
+    /// The test ran too many statements.
     Statements {
-        /// Most that the budget allows.
+        /// Maximum number in the budget.
         allowed: u64,
-        /// Number of statements in the test.
+        /// Number of statements that the test ran.
         measured: u64,
     },
-    /// Number of runs of one query as an N+1.
+    /// One query ran too often with different values (N+1).
     NPlusOne {
-        /// Most that the budget allows.
+        /// Maximum number in the budget.
         allowed: u64,
-        /// Runs of the query that ran most often.
+        /// Number of runs of the most frequent such query.
         measured: u64,
-        /// Text of that query.
+        /// The query's text.
         statement: String,
     },
-    /// Time that all statements took together, in seconds.
+    /// The statements took too long in total, in seconds.
     Time {
-        /// Most that the budget allows.
+        /// Maximum time in the budget.
         allowed: f64,
-        /// Time in the test.
+        /// Time that the statements took.
         measured: f64,
     },
 }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-/// Bytes that one read returns at most.
+/// Maximum size of one read, in bytes.
 pub(crate) const CHUNK: usize = 64 << 10;
 
 thread_local! {

@@ -1,7 +1,8 @@
-//! Cancel keys of clients, and the backends that they interrupt.
+//! Lets clients cancel their statements through the gateway.
 //!
-//! A client gets the process id of its backend, and a secret of the gateway as long as the backend's own. The secret
-//! dies with the session, so the key of an earlier client never hits a backend that serves another one.
+//! A client receives the process id of its backend, and a secret made by the gateway that is as long as the backend's
+//! own secret. The gateway translates this key into the backend's real one. The secret becomes invalid when the session
+//! ends. A client that kept an old key can therefore never interrupt a backend that now serves somebody else.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,12 +17,12 @@ use tokio::time::timeout;
 use crate::rollback::Gate;
 use crate::stream::{Socket, Stream};
 
-/// Timeout for the server to pass on a cancel request.
+/// Timeout for the server to process a cancel request.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of the process id at the start of a key; the secret is the rest.
+/// Size of the process id at the start of a key, in bytes. The rest of the key is the secret.
 const PROCESS: usize = 4;
 
-/// All keys in use.
+/// All cancel keys in use.
 #[derive(Debug, Default)]
 pub(crate) struct CancelKeys(Mutex<HashMap<Box<[u8]>, CancelTarget>>);
 
@@ -30,11 +31,12 @@ struct CancelTarget {
     server: SocketAddr,
     key: Box<[u8]>,
     used: bool,
-    /// Delays requests while the server runs a statement of the gateway; `None` if it runs the client's only.
+    /// Delays requests while the server runs a statement that the gateway injected. `None` if the server only runs the
+    /// client's own statements.
     gate: Option<Arc<Gate>>,
 }
 
-/// Key of one session, valid until it is dropped or withdrawn.
+/// Cancel key of one session, valid until it is dropped or withdrawn.
 #[derive(Debug)]
 pub(crate) struct CancelKey {
     keys: Arc<CancelKeys>,
@@ -42,8 +44,9 @@ pub(crate) struct CancelKey {
 }
 
 impl CancelKeys {
-    /// Replaces the secret of the backend behind `server` in `greeting` by a new one. Returns `None` if `greeting` has
-    /// no key. With a gate, requests reach the session only while the gate is open.
+    /// Replaces the backend's secret in `greeting` with a new one, and remembers that it stands for the backend
+    /// connected to `server`. Returns `None` if `greeting` contains no key. With a gate, cancel requests reach the
+    /// backend only while the gate is open.
     pub(crate) fn issue(
         self: &Arc<Self>,
         greeting: &mut [u8],
@@ -63,8 +66,8 @@ impl CancelKeys {
         Ok(Some(CancelKey { keys: Arc::clone(self), ours }))
     }
 
-    /// Interrupts the session with the key `ours`, and returns when the server has passed the request on. An unknown
-    /// key does nothing, as with any server.
+    /// Interrupts the session that has the key `ours`, and returns once the server has processed the request. Like a
+    /// PostgreSQL server, ignores an unknown key.
     pub(crate) async fn cancel(&self, ours: &[u8]) -> io::Result<()> {
         let gate = {
             let mut keys = lock(&self.0);
@@ -87,7 +90,7 @@ impl CancelKeys {
             let Some(target) = keys.get(ours) else { return Ok(()) };
             (target.server.clone(), pgwire::cancel_request(&target.key))
         };
-        // Connecting to a unix socket does not wait, unless the server cannot keep up at all.
+        // Connecting to a unix socket returns at once, unless the server is overloaded.
         let server = UnixStream::connect_addr(&server)?;
         let mut server = Stream::new(Socket::unix(server)?, Vec::new())?;
         server.write_all(&request).await?;
@@ -98,17 +101,17 @@ impl CancelKeys {
 }
 
 impl CancelKey {
-    /// Process id of the backend.
+    /// Returns the process id of the backend.
     pub(crate) fn process(&self) -> i32 {
         self.ours.first_chunk().copied().map_or(0, i32::from_be_bytes)
     }
 
-    /// Interrupts the session, even while its gate is closed.
+    /// Interrupts the session, even if its gate is closed.
     pub(crate) async fn interrupt(&self) -> io::Result<()> {
         self.keys.send(&self.ours).await
     }
 
-    /// Ends the validity of the key. Returns whether a client has used it: then a signal may still be on its way.
+    /// Makes the key invalid. Returns whether a client has used it. If so, a signal may still be in transit.
     pub(crate) fn withdraw(self) -> bool {
         lock(&self.keys.0).remove(&self.ours).is_some_and(|target| target.used)
     }

@@ -1,8 +1,8 @@
-//! Certificates by which clients verify this gateway: issued by its own authority, or given by the user.
+//! Certificates that let clients verify this gateway: issued by the gateway's own authority, or supplied by the user.
 //!
-//! The authority lives as long as the gateway, and its key never leaves the memory. A client that trusts its root
-//! trusts this gateway alone, by any name and address: the authority issues a certificate when a client first asks for
-//! a name.
+//! The authority lives as long as the gateway, and its private key never leaves memory. A client that trusts the
+//! authority's root certificate therefore trusts this gateway and nothing else. It can reach the gateway under any name
+//! or address, because the authority issues a certificate when a client first asks for a name.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -24,9 +24,9 @@ use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, ServerConnection};
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
-/// Most certificates that the authority remembers for later clients.
+/// Maximum number of certificates that the authority caches.
 const KEPT: usize = 64;
-/// Protocols that clients may name by ALPN: `PostgreSQL`, as libpq does from 17 on, or HTTP.
+/// Protocols that clients can request with ALPN: `PostgreSQL` (libpq does so from version 17 on) or HTTP.
 const PROTOCOLS: [&[u8]; 2] = [POSTGRESQL, b"http/1.1"];
 /// ALPN name of the `PostgreSQL` protocol. Source: the manual's "SSL Session Encryption".
 pub(crate) const POSTGRESQL: &[u8] = b"postgresql";
@@ -36,7 +36,7 @@ const SEQUENCE: u8 = 0x30;
 const OBJECT: u8 = 0x06;
 const FIRST: u8 = 0xa0;
 
-/// Certificates of a gateway.
+/// The certificates of a gateway.
 pub struct ServerCertificate {
     provider: Arc<CryptoProvider>,
     source: Source,
@@ -47,28 +47,28 @@ enum Source {
     Files(Arc<Leaf>),
 }
 
-/// Error of a gateway without a usable certificate.
+/// Reason why the gateway has no usable certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// The authority could not issue a certificate.
     #[error("could not make a certificate")]
     Make(#[from] rcgen::Error),
-    /// The file does not exist, or has no item of that kind.
+    /// The file does not exist, or does not contain the expected item.
     #[error("could not read a {what} from \"{}\"", path.display())]
     Read {
-        /// Kind of the item: certificate or private key.
+        /// The expected item, i.e. a certificate or a private key.
         what: &'static str,
         /// Path of the file.
         path: PathBuf,
         /// Cause of the error.
         source: pem::Error,
     },
-    /// The certificate and the key do not match, or rustls does not support their kind.
+    /// The certificate and the key don't match, or rustls does not support their type.
     #[error("cannot use the certificate in \"{}\" with the key in \"{}\"", certificate.display(), key.display())]
     Unusable {
-        /// File of the certificate.
+        /// Path of the certificate file.
         certificate: PathBuf,
-        /// File of the key.
+        /// Path of the key file.
         key: PathBuf,
         /// Cause of the error.
         source: rustls::Error,
@@ -76,7 +76,7 @@ pub enum CertificateError {
 }
 
 impl CertificateError {
-    /// Advice to the user, if there is any.
+    /// Returns advice for the user, if there is any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -90,7 +90,7 @@ impl CertificateError {
 }
 
 impl ServerCertificate {
-    /// Creates a new authority.
+    /// Creates a new certificate authority.
     pub fn generate() -> Result<Self, CertificateError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = named("pgfresh root");
@@ -101,7 +101,7 @@ impl ServerCertificate {
         Ok(Self { provider: provider(), source: Source::Authority(Box::new(authority)) })
     }
 
-    /// Reads the user's PEM files: the certificate with its chain to the root, and its key.
+    /// Reads the user's PEM files: the certificate with its chain up to the root, and the private key.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
         let failed = |what, path: &Path| {
             let path = path.to_owned();
@@ -120,7 +120,8 @@ impl ServerCertificate {
         Ok(Self { provider, source: Source::Files(Arc::new(Leaf::new(certified))) })
     }
 
-    /// Root of the gateway's own authority in PEM, for clients that verify the gateway; `None` with the user's files.
+    /// Returns the root certificate of the gateway's own authority in PEM format, so that clients can verify the
+    /// gateway. Returns `None` if the user supplied the certificate.
     #[must_use]
     pub fn root(&self) -> Option<String> {
         match &self.source {
@@ -129,7 +130,7 @@ impl ServerCertificate {
         }
     }
 
-    /// Starts the server's side of TLS on a connection that reached the address `local`.
+    /// Starts the server side of TLS on a connection to the local address `local`.
     pub(crate) fn accept(self: &Arc<Self>, local: IpAddr) -> io::Result<(ServerConnection, Arc<Choice>)> {
         let choice = Arc::new(Choice {
             certificate: Arc::clone(self),
@@ -141,7 +142,7 @@ impl ServerCertificate {
         let resolver: Arc<Choice> = Arc::clone(&choice);
         let mut config = config.with_no_client_auth().with_cert_resolver(resolver);
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
-        // Clients of PostgreSQL resume no session.
+        // PostgreSQL clients never resume a TLS session.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok((ServerConnection::new(Arc::new(config)).map_err(io::Error::other)?, choice))
@@ -158,7 +159,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// Omits keys, so that no log has them.
+/// Omits private keys, so that they never appear in a log.
 impl fmt::Debug for ServerCertificate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_ours = matches!(self.source, Source::Authority(_));
@@ -166,7 +167,7 @@ impl fmt::Debug for ServerCertificate {
     }
 }
 
-/// Certificate of a connection, and the digest that clients bind a SCRAM proof to.
+/// The certificate of a connection, and the digest to which clients bind a SCRAM proof.
 struct Leaf {
     key: Arc<CertifiedKey>,
     digest: Option<Vec<u8>>,
@@ -179,19 +180,19 @@ impl Leaf {
     }
 }
 
-/// Key of a certificate: the name that the client asks for (SNI), and the address that it has reached.
+/// Cache key of a certificate: the name that the client asks for (SNI), and the address to which it connected.
 type Called = (Option<String>, IpAddr);
 
 /// Issues certificates for the names and addresses that clients use.
 struct Authority {
     root: CertifiedIssuer<'static, KeyPair>,
-    /// Host name of this machine.
+    /// Host name of this machine. `None` if the system does not report one.
     host: Option<String>,
     leaves: Mutex<HashMap<Called, Arc<Leaf>>>,
 }
 
 impl Authority {
-    /// Returns the certificate for clients that ask for `name`, if they name one, at the address `local`.
+    /// Returns the certificate for clients that connect to the address `local` and ask for `name`, if they ask for one.
     fn leaf(&self, provider: &CryptoProvider, name: Option<&str>, local: IpAddr) -> Option<Arc<Leaf>> {
         let mut leaves = sys::lock(&self.leaves);
         let place = (name.map(str::to_owned), local);
@@ -205,7 +206,7 @@ impl Authority {
                 return None;
             }
         };
-        // A client without the secret may ask for any number of names.
+        // The cache is limited because even a client without the secret can ask for any number of names.
         if leaves.len() < KEPT {
             leaves.insert(place, Arc::clone(&leaf));
         }
@@ -219,7 +220,8 @@ impl Authority {
         local: IpAddr,
     ) -> Result<Leaf, Box<dyn Error>> {
         let mut names: Vec<String> = ["localhost".to_owned()].into();
-        // A certificate cannot name a host with other letters. The gateway offers TLS all the same.
+        // Certificates can only contain ASCII names. For a different host name the gateway still offers TLS, without
+        // that name.
         names.extend(self.host.clone().filter(|host| host.is_ascii()));
         names.extend(name.map(str::to_owned));
         for address in [local, Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
@@ -228,7 +230,7 @@ impl Authority {
         names.sort_unstable();
         names.dedup();
         let mut params = CertificateParams::new(names)?;
-        // With the issuer's name the certificate would count as its own issuer.
+        // With the issuer's name as its subject, the certificate would look self-signed.
         params.distinguished_name = named("pgfresh");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -249,7 +251,7 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// Digest of the certificate for SCRAM's channel binding; `None` if the standard defines no digest.
+    /// Returns the certificate's digest for SCRAM channel binding. `None` if the standard defines no digest for it.
     pub(crate) fn digest(&self) -> Option<&[u8]> {
         self.leaf.get()?.digest.as_deref()
     }
@@ -272,14 +274,14 @@ impl ResolvesServerCert for Choice {
     }
 }
 
-/// Digest of a certificate for the channel binding `tls-server-end-point`.
+/// Computes the digest of a certificate for the channel binding type `tls-server-end-point`.
 ///
-/// The hash function is that of the certificate's own signature, with SHA-256 in place of MD5 and SHA-1. A signature
-/// without a hash function, such as Ed25519's, has no digest: libpq connects only if the gateway then offers no
-/// binding.
+/// The hash function is the one in the certificate's own signature, except that SHA-256 replaces MD5 and SHA-1. Some
+/// signatures (e.g. Ed25519) have no hash function, so there is no digest. libpq can then connect only if the gateway
+/// does not offer channel binding.
 ///
-/// RSA-PSS names its hash function among its parameters. libpq reads it there, too (`X509_get_signature_info`, since
-/// 15.3, 14.8 and 13.11). Source: RFC 5929, section 4.1; RFC 4055, section 3.1.
+/// RSA-PSS specifies its hash function in its parameters, and libpq reads it from there (`X509_get_signature_info`,
+/// since 15.3, 14.8 and 13.11). Source: RFC 5929, section 4.1; RFC 4055, section 3.1.
 fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     /// `1.2.840.113549.1.1.N`, RSA: 4 with MD5, 5 SHA-1, 10 PSS, 11 SHA-256, 12 SHA-384, 13 SHA-512, 14 SHA-224.
     const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1];
@@ -309,7 +311,8 @@ fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Bits of the hash function in the parameters of RSA-PSS: those of SHA-256 for SHA-1, which is the default.
+/// Returns the number of bits of the hash function in RSA-PSS parameters. The default is SHA-1, for which SHA-256 is
+/// used.
 fn bits_of_pss(parameters: &[u8]) -> Option<u16> {
     /// `1.3.14.3.2.26`.
     const SHA1: (&[u8], &u8) = (&[0x2b, 0x0e, 3, 2], &0x1a);
@@ -330,13 +333,13 @@ fn bits_of_pss(parameters: &[u8]) -> Option<u16> {
     }
 }
 
-/// Content of the DER element with this tag at the start of `bytes`, and the bytes after it.
+/// Splits off the DER element with this tag at the start of `bytes`. Returns its content and the remaining bytes.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.strip_prefix(&[tag])?.split_first()?;
     if *length < 0x80 {
         return rest.split_at_checked(usize::from(*length));
     }
-    // The next bytes are the length.
+    // In the long form, the next bytes contain the length.
     let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
     let length = digits.iter().try_fold(0_usize, |length, digit| {
         length.checked_mul(256).map(|length| length + usize::from(*digit))
@@ -364,7 +367,7 @@ mod tests {
         }
     }
 
-    /// Returns a certificate with nothing in it but the algorithm of its signature, with these parameters.
+    /// Returns a certificate that contains nothing but a signature algorithm with these parameters.
     fn signed_by(identifier: &[u8], parameters: &[u8]) -> Vec<u8> {
         let algorithm = [&tagged(OBJECT, identifier), parameters].concat();
         tagged(SEQUENCE, &[tagged(SEQUENCE, b""), tagged(SEQUENCE, &algorithm)].concat())
@@ -374,7 +377,7 @@ mod tests {
         [&[tag, u8::try_from(content.len()).unwrap()], content].concat()
     }
 
-    /// Digests that libpq 15 computes with OpenSSL 3.0, as a certificate of each kind showed.
+    /// The expected digests are those that libpq 15 computed with OpenSSL 3.0, for a real certificate of each type.
     #[test]
     fn the_digest_is_the_one_that_libpq_computes() {
         let length = |identifier: &[u8], parameters: &[u8]| {

@@ -1,10 +1,10 @@
-//! Signals that tell sessions of the end of the gateway, or of their own end.
+//! Signals that tell sessions to close: because the gateway closes, or because one session has to end.
 
 use std::future::pending;
 
 use tokio::sync::watch;
 
-/// Signal that becomes true when the gateway, or one session, has to close.
+/// Signal that becomes true when the gateway or one session must close.
 pub(crate) type Closing = watch::Receiver<bool>;
 
 /// Waits until the signal is true.
@@ -19,7 +19,7 @@ pub(crate) fn is_closed(closing: &Closing) -> bool {
     *closing.borrow()
 }
 
-/// Returns the output of `work`; `None` if `end` comes first.
+/// Returns the output of `work`, or `None` if `end` completes first.
 pub(crate) async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

@@ -1,11 +1,13 @@
-//! Number of open connections, and the time for which none has been open.
+//! Counts open connections, and measures for how long there has been none.
+//!
+//! A background server stops once it has been idle for a while.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sys::lock;
 
-/// Counts the connections of one gateway; clones share the count.
+/// Number of open connections of one gateway. Clones share the number.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionCount(Arc<Mutex<State>>);
 
@@ -15,7 +17,7 @@ struct State {
     last_left: Instant,
 }
 
-/// Open connection, which ends when all clones of the guard are dropped.
+/// An open connection. It counts as closed once all clones of the guard are dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard(ConnectionCount);
 
@@ -29,7 +31,7 @@ impl ConnectionCount {
         ConnectionGuard(self.clone())
     }
 
-    /// Time for which no connection has been open; `None` while one is.
+    /// Returns the time since the last connection closed, or `None` while a connection is open.
     pub(crate) fn idle(&self) -> Option<Duration> {
         let state = lock(&self.0);
         (state.open == 0).then(|| state.last_left.elapsed())

@@ -1,26 +1,27 @@
-//! Log of session events for a profiler.
+//! Event log that lets a profiler follow all sessions.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use sys::lock;
 
-/// Most entries that wait for a reader: 5 MB, and 70 MB more if each has another statement of the greatest length.
+/// Maximum number of entries that wait for the reader. They take 5 MB, and 70 MB more if each contains a different
+/// statement of maximum length.
 const MOST: usize = 1 << 16;
 
-/// Events of all sessions, for one reader that takes them out again and again; clones share the entries.
+/// Log with the events of all sessions. One reader takes the entries out repeatedly. Clones share the entries.
 ///
-/// Times are those of the gateway: from the moment a message is passed on to the server until its answer is passed on to
-/// the client.
+/// All times are measured by the gateway. A statement's time begins when the gateway sends it to the server, and ends
+/// when the gateway sends the response to the client.
 #[derive(Debug, Clone, Default)]
 pub struct EventLog(Arc<Mutex<State>>);
 
-/// Event log of one gateway, which begins with its first reader; clones share it.
+/// Source of a gateway's event log. Nothing is logged until a reader calls [`Self::follow`]. Clones share the log.
 #[derive(Debug, Clone, Default)]
 pub struct EventSource(Arc<OnceLock<EventLog>>);
 
 impl EventSource {
-    /// Logs the end of the test that used `database`. `name` is the test runner's name for the test.
+    /// Logs the end of the test that used `database`. `name` is the test's name in its test runner.
     pub fn test_ended(&self, database: &str, name: Option<&str>) {
         if let Some(log) = self.log() {
             let kind = SessionEventKind::TestEnded { name: name.map(Into::into) };
@@ -43,7 +44,7 @@ impl EventSource {
     }
 }
 
-/// Session number of an event that happens outside of sessions.
+/// Session number of an event that does not belong to a session.
 const NO_SESSION: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
@@ -52,16 +53,16 @@ struct State {
     lost: u64,
 }
 
-/// Event in a session.
+/// An event in a session.
 #[derive(Debug, Clone)]
 pub struct SessionEvent {
-    /// Number of the session, unique in this process; `u64::MAX` for an event outside of sessions.
+    /// The session's number, unique in this process. `u64::MAX` if the event does not belong to a session.
     pub session: u64,
-    /// Name of the database, as the client calls it.
+    /// The database's name, as the client spells it.
     pub database: Arc<str>,
-    /// Moment of the event.
+    /// Time of the event.
     pub at: Instant,
-    /// Kind of the event, with its data.
+    /// Kind of event, with its data.
     pub kind: SessionEventKind,
 }
 
@@ -70,37 +71,39 @@ pub struct SessionEvent {
 pub enum SessionEventKind {
     /// The session began.
     Began {
-        /// Time from the client's startup message until it had a backend, including the creation of the database.
+        /// Time from the client's startup message until the session had a backend. Includes the creation of the
+        /// database.
         waited: Duration,
-        /// Process id of the backend; 0 if the server does not report it.
+        /// Process id of the backend, or 0 if the server does not report it.
         backend: i32,
     },
     /// The client sent a request while the server was idle.
     Requested,
-    /// The server completed a step since the session's last event.
+    /// The server completed work since the session's previous event.
     Completed {
-        /// First 1023 bytes of the statement. Empty if the statement is older than its session.
+        /// First 1023 bytes of the statement. Empty if the gateway never saw its text, because it was prepared before
+        /// this session began.
         statement: Arc<str>,
-        /// Number of runs; 0 if the client only prepared the statement, or fetched more rows of it.
+        /// Number of runs. 0 if the client only prepared the statement, or fetched more rows from it.
         runs: u64,
-        /// Digest of the bound values; `None` in a simple query, and for several runs.
+        /// Digest of the bound values. `None` for a simple query, and if there were several runs.
         values: Option<u64>,
         /// Number of rows that the statement returned or changed.
         rows: u64,
-        /// Whether a transaction is open, if the server is idle now; `None` if it is not.
+        /// If the server is idle now: whether a transaction is open. `None` if the server is still at work.
         rests: Option<bool>,
     },
     /// The session ended.
     Ended,
     /// The test that used the database ended.
     TestEnded {
-        /// Test runner's name for the test; `None` if pgfresh does not know it.
+        /// The test's name in its test runner, or `None` if pgfresh does not know it.
         name: Option<Arc<str>>,
     },
 }
 
 impl SessionEvent {
-    /// Merges the next event into this one if it is another run of the same statement. Returns whether it did.
+    /// Merges the next event into this one if it is another run of the same statement. Returns whether it was merged.
     fn join(&mut self, next: &Self) -> bool {
         let (
             SessionEventKind::Completed { statement, runs, values, rows, rests: None },
@@ -121,8 +124,8 @@ impl SessionEvent {
 }
 
 impl EventLog {
-    /// Takes out all entries, nearly in order of time. Returns them, and the number of entries that were lost since the
-    /// last call because the log was full.
+    /// Removes all entries and returns them, roughly ordered by time. The second value is the number of entries lost
+    /// since the last call because the log was full.
     #[must_use]
     pub fn take(&self) -> (Vec<SessionEvent>, u64) {
         let mut state = lock(&self.0);
@@ -132,7 +135,8 @@ impl EventLog {
     pub(crate) fn put(&self, event: SessionEvent) {
         let mut state = lock(&self.0);
         if state.entries.last_mut().is_some_and(|last| last.join(&event)) {
-            // The event is another row of a batch.
+            // The log only grows if the event can't be merged into the previous one, e.g. a further row of a batch
+            // insert.
         } else if state.entries.len() < MOST {
             state.entries.push(event);
         } else {
@@ -140,7 +144,7 @@ impl EventLog {
         }
     }
 
-    /// Counts a session that the gateway can no longer follow as a lost entry.
+    /// Records one lost entry, for a session that the gateway can no longer follow.
     pub(crate) fn lose(&self) {
         lock(&self.0).lost += 1;
     }

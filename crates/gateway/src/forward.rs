@@ -1,8 +1,8 @@
-//! Forwards bytes between a client and a server, until one of them ends.
+//! Forwards bytes between a client and a server until one of them closes its connection.
 //!
-//! The gateway writes at once what it has read, from a buffer that all sessions of a thread share. It keeps bytes for
-//! which the other end has no room, and reads nothing more until it has written them. An idle session holds no buffer
-//! at all.
+//! A read goes into a buffer that all sessions of a thread share, and the gateway writes the bytes to the other side
+//! immediately. If the other side has no room for some of the bytes, the session keeps these. It reads nothing more
+//! from the sender until they are written. An idle session therefore needs no buffer.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,39 +16,41 @@ use crate::buffer::BUFFER;
 use crate::stream::Stream;
 use crate::tap::Tap;
 
-/// Longest silence of the server after the client has ended, before the gateway cuts it off.
+/// Maximum time for which the server can be silent after the client has left. After that, the gateway closes the
+/// connection.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The client sent Terminate to an idle server, which has not seen it and may serve another client.
+    /// The client sent Terminate while the server was idle. The server has not received it, so it can serve another
+    /// client.
     Idle,
-    /// The client ended; the server may still send something: see [`Forward::drain`].
+    /// The client left, but the server may still send something: see [`Forward::drain`].
     Client,
-    /// The server ended first.
+    /// The server closed the connection first.
     Server,
-    /// The session has to close, and the client does not read its pending bytes: see [`Forward::hurry`].
+    /// The session must close, and the client does not read its pending bytes: see [`Forward::hurry`].
     Closed,
 }
 
-/// Ends the backends that wait in databases, because they would be in the way of a statement about these.
+/// Function that ends the backends waiting in databases. A statement such as DROP DATABASE would fail because of them.
 pub(crate) type Vacate = Box<dyn Fn() + Send>;
 
-/// Connections of a client and a server, and the bytes on their way between them.
+/// The connections to a client and a server, and the bytes in transit between them.
 pub(crate) struct Forward {
     pub(crate) client: Stream,
     pub(crate) server: Stream,
     pub(crate) conversation: Conversation,
     traces: SessionTraces,
     vacate: Vacate,
-    /// Follows the statements of the session, if a profile, a budget or the history needs them.
+    /// Follows the session's statements, if there is a listener.
     tap: Option<Box<Tap>>,
-    /// Bytes from the client that are not written yet.
+    /// Bytes from the client that must still be written to the server.
     up: Kept,
-    /// Bytes from the server that are not written yet.
+    /// Bytes from the server that must still be written to the client.
     down: Kept,
-    /// Whether the client has ended, but not the server.
+    /// Whether the client has left while the server is still connected.
     is_draining: bool,
 }
 
@@ -70,7 +72,7 @@ impl Kept {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes as many bytes as the socket has room for, and keeps the rest. Requires an empty `bytes`.
+    /// Writes as many bytes as the socket has room for, and keeps the rest. `self.bytes` must be empty.
     fn send(&mut self, bytes: &[u8], to: &mut Stream, context: &mut Context<'_>) -> io::Result<()> {
         let mut written = 0;
         while written < bytes.len() {
@@ -86,14 +88,14 @@ impl Kept {
     }
 }
 
-/// End of the session that stopped forwarding.
+/// The side that ended the session.
 enum Stop {
     Client,
     Server,
 }
 
 impl Forward {
-    /// Begins a session. The client gets `unsent` before all bytes of the server.
+    /// Creates a forwarder. The client receives `unsent` before any bytes from the server.
     pub(crate) fn new(
         client: Stream,
         server: Stream,
@@ -116,7 +118,7 @@ impl Forward {
         }
     }
 
-    /// Forwards until the session has ended. The caller may drop the future between two polls, and call again.
+    /// Forwards until the session ends. The caller can drop the future between two polls and call the function again.
     pub(crate) async fn run(&mut self) -> End {
         match poll_fn(|context| self.poll(context)).await {
             Stop::Server => End::Server,
@@ -125,8 +127,8 @@ impl Forward {
         }
     }
 
-    /// Forwards in a session that has to close, for as long as the client takes all its bytes. The caller drops the
-    /// future of [`Self::run`] first.
+    /// Forwards in a session that must close, but stops as soon as the client no longer reads. The caller must first
+    /// drop the future of [`Self::run`].
     pub(crate) async fn hurry(&mut self) -> End {
         if self.is_draining {
             return End::Client;
@@ -140,22 +142,23 @@ impl Forward {
         .await
     }
 
-    /// Takes out the server's bytes for which the client had no room yet. The client has to get them before all others.
+    /// Removes the bytes from the server that the client has not received yet. The client must receive them before
+    /// anything else.
     pub(crate) fn take_unsaid(&mut self) -> Vec<u8> {
         let Kept { mut bytes, written } = std::mem::take(&mut self.down);
         bytes.drain(..written);
         bytes
     }
 
-    /// Whether the server may serve another client: this one has sent Terminate, is in no transaction, and has left no
-    /// trace.
+    /// Whether the server can serve another client. This requires that the client has sent Terminate outside of a
+    /// transaction, and that its session has left no traces.
     fn may_go_on(&self) -> bool {
         let Self { conversation, traces, .. } = self;
         conversation.is_terminated() && conversation.is_idle() && traces.leaves_nothing()
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
-        // The client comes first, so that its Terminate ends the session before its end-of-file does.
+        // The client comes first, so that the gateway sees its Terminate before the end of its connection.
         if let Poll::Ready(stop) = self.poll_up(context) {
             return Poll::Ready(stop);
         }
@@ -166,7 +169,7 @@ impl Forward {
     fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
         let Self { client, server, conversation, traces, vacate, tap, up, .. } = self;
         loop {
-            // A server that no longer reads is about to report why.
+            // A server that no longer reads is about to send the reason.
             if ready!(up.poll_flush(server, context)).is_err() {
                 return Poll::Pending;
             }
@@ -219,7 +222,8 @@ impl Forward {
         }
     }
 
-    /// Notifies the server that the client has ended, and forwards its last messages for as long as they keep coming.
+    /// Tells the server that the client has left, and forwards the server's last messages until it falls silent or
+    /// closes.
     pub(crate) async fn drain(&mut self) {
         let (mut told, mut deaf) = (false, false);
         self.is_draining = true;
@@ -236,11 +240,11 @@ impl Forward {
         }
     }
 
-    /// Writes the kept bytes to the server, and then the end of the connection.
+    /// Writes the remaining bytes to the server, and then closes the writing side.
     fn poll_farewell(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if ready!(self.up.poll_flush(&mut self.server, context)).is_ok() {
             let farewell = if self.conversation.is_terminated() { TERMINATE } else { &[] };
-            // A server that has no room for so little does not read. The end of the connection notifies it, too.
+            // A server without room for so few bytes is not reading. The closed connection tells it the same.
             let said = self.server.socket().send(farewell).and_then(|_| self.server.socket().finish());
             if let Err(error) = said {
                 tracing::debug!(%error, "could not tell the server that its client has left");
@@ -249,7 +253,8 @@ impl Forward {
         Poll::Ready(())
     }
 
-    /// Forwards one chunk, or discards it if the client no longer reads (`deaf`). Returns false at the end.
+    /// Forwards one chunk, or discards it if the client no longer reads (`deaf`). Returns false at the end of the
+    /// stream.
     fn poll_rest(&mut self, context: &mut Context<'_>, deaf: &mut bool) -> Poll<bool> {
         let Self { client, server, conversation, down, .. } = self;
         if !*deaf && ready!(down.poll_flush(client, context)).is_err() {
@@ -264,7 +269,7 @@ impl Forward {
     }
 }
 
-/// Statement in a frame of the client, as far as the frame has arrived.
+/// Returns the SQL in a frame from the client, as far as the frame has arrived.
 fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
     match frame.tag {
         b'Q' => Some(frame.body),
@@ -273,8 +278,8 @@ fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
     }
 }
 
-/// Whether the statement is CREATE, ALTER or DROP DATABASE, which the server may refuse because of other sessions. The
-/// server accepts these only as a single statement.
+/// Whether the statement is CREATE, ALTER or DROP DATABASE. The server can refuse these because other sessions are
+/// connected. It accepts them only as a single statement, so only the start of the text matters.
 fn is_about_a_database(sql: &[u8]) -> bool {
     let mut lexer = SqlLexer::new(sql, true);
     let verbs = [&b"drop"[..], b"create", b"alter"];

@@ -1,4 +1,4 @@
-//! Opens and closes the gateway.
+//! The gateway itself: creates its listeners and threads, and closes all sessions at the end.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -22,30 +22,30 @@ use crate::tap::Taps;
 use crate::workers::{self, Threads};
 use crate::{Access, Advertised, ServerCertificate, SocketFile};
 
-/// Timeout for sessions to learn that the gateway closes.
+/// Timeout for all sessions to end after the gateway begins to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Options of a gateway.
+/// Options for a gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
-    /// Address to listen on; port 0 stands for any free port. See [`demands_proof`](crate::demands_proof). Other
-    /// machines reach HTTP by TLS only.
+    /// Address to listen on. Port 0 means any free port. The address decides how clients authenticate: see
+    /// [`demands_proof`](crate::demands_proof). Programs on other machines can use HTTP only over TLS.
     pub listen: SocketAddr,
-    /// Host that pgfresh names to clients on other machines in place of `listen`.
+    /// Host that clients on other machines should use instead of `listen`.
     pub advertised: Option<Advertised>,
-    /// Certificate for TLS; `None` for a gateway without TLS.
+    /// Certificate for TLS. `None` disables TLS.
     pub certificate: Option<Arc<ServerCertificate>>,
-    /// Unix socket to listen on as well.
+    /// Unix socket to listen on in addition to `listen`.
     pub socket: Option<SocketFile>,
-    /// Password of every user over TCP, and token of HTTP; see [`Access::random_secret`].
+    /// Password of every user over TCP, and token of the HTTP API. See [`Access::random_secret`].
     pub secret: String,
-    /// History that gets the last statements of each lease, if there is one.
+    /// History that records the last statements of each lease. `None` records nothing.
     pub history: Option<Arc<StatementHistory>>,
-    /// Budget of each test.
+    /// Budget for each test.
     pub budget: Budget,
 }
 
-/// Error that prevents the start of a gateway.
+/// Error that prevents the gateway from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     /// The operating system returned no random numbers for the SCRAM verifier.
@@ -54,9 +54,9 @@ pub enum GatewayError {
     /// The gateway could not listen on the address.
     #[error("could not listen on {address}")]
     Listen {
-        /// Host and port, or the file of a unix socket.
+        /// Host and port, or the path of a unix socket.
         address: String,
-        /// Error of the operating system.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The gateway could not start its threads.
@@ -65,7 +65,7 @@ pub enum GatewayError {
 }
 
 impl GatewayError {
-    /// Advice to the user, if there is any.
+    /// Returns advice for the user, if there is any.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -78,7 +78,7 @@ impl GatewayError {
     }
 }
 
-/// A gateway that listens but does not serve yet: clients that connect wait in the socket's queue.
+/// A gateway that listens but does not serve clients yet. Clients that connect wait in the socket's queue.
 #[derive(Debug)]
 pub struct BoundGateway {
     access: Arc<Access>,
@@ -89,25 +89,25 @@ pub struct BoundGateway {
 }
 
 impl BoundGateway {
-    /// Secret of the gateway, and the addresses of databases.
+    /// Returns the gateway's secret and the addresses of databases.
     #[must_use]
     pub fn access(&self) -> Arc<Access> {
         Arc::clone(&self.access)
     }
 
-    /// Event log of the sessions, which stays empty until it has a reader.
+    /// Returns the source of the event log. The log stays empty until a reader follows it.
     #[must_use]
     pub fn events(&self) -> EventSource {
         self.events.clone()
     }
 
-    /// Recorder of the statements of each lease.
+    /// Returns the recorder for the statements of each lease.
     #[must_use]
     pub fn recorder(&self) -> Arc<StatementRecorder> {
         Arc::clone(&self.recorder)
     }
 
-    /// Begins to serve `leases`, and HTTP by `http` if there is one.
+    /// Starts serving `leases`, and answers HTTP requests with `http` if there is such a service.
     pub fn serve(self, leases: Leases, http: Option<Arc<dyn HttpService>>) -> Result<Gateway, GatewayError> {
         let Self { access, listeners, history, events, recorder } = self;
         let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
@@ -128,7 +128,7 @@ impl BoundGateway {
     }
 }
 
-/// An open gateway. Dropping it closes it.
+/// A running gateway. Dropping it closes it.
 #[derive(Debug)]
 pub struct Gateway {
     state: Arc<GatewayState>,
@@ -137,13 +137,14 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Binds all addresses.
+    /// Binds all listening addresses.
     ///
-    /// Raises the process's limit of open files as far as the system permits, because a session takes two.
+    /// Also raises the process's limit on open files as far as the system permits, because each session needs two.
     ///
     /// # Errors
     ///
-    /// Returns an error if an address is in use or not available, or without random numbers. Then no listener remains.
+    /// Returns an error if an address is in use or not available, or if the system provides no random numbers. No
+    /// listener remains open after an error.
     pub fn bind(options: GatewayOptions) -> Result<BoundGateway, GatewayError> {
         let GatewayOptions { listen, advertised, certificate, socket, secret, history, budget } = options;
         sys::raise_files();
@@ -167,32 +168,35 @@ impl Gateway {
         })
     }
 
-    /// Host and port at which programs on this machine reach the gateway.
+    /// Returns the host and port at which programs on this machine reach the gateway.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.state.access.address()
     }
 
-    /// Secret of the gateway, and the addresses of databases.
+    /// Returns the gateway's secret and the addresses of databases.
     #[must_use]
     pub fn access(&self) -> &Access {
         &self.state.access
     }
 
-    /// Follows all sessions that begin from now on.
+    /// Returns an event log of all sessions that begin from now on.
     #[must_use]
     pub fn follow(&self) -> EventLog {
         self.state.taps.events.follow()
     }
 
-    /// Time for which no connection has been open; `None` while one is.
+    /// Returns the time since the last connection closed, or `None` while a connection is open.
     #[must_use]
     pub fn idle(&self) -> Option<Duration> {
         self.state.connections.idle()
     }
 
-    /// Ends all sessions, each with the error 57P01. Takes three seconds at most. Panics within an asynchronous
-    /// runtime.
+    /// Ends all sessions. Each client receives the error 57P01. Takes at most three seconds.
+    ///
+    /// # Panics
+    ///
+    /// Panics if called within an asynchronous runtime.
     pub fn close(self) {
         drop(self);
     }
@@ -201,7 +205,7 @@ impl Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         self.closing.send_replace(true);
-        // Each session holds a receiver until it has ended.
+        // Each session keeps a receiver of this channel until it ends.
         let all = async { timeout(CLOSE_TIMEOUT, self.closing.closed()).await };
         if self.state.workers.first().block_on(all).is_err() {
             tracing::warn!("sessions are still there {CLOSE_TIMEOUT:?} after the gateway was closed");
@@ -210,7 +214,8 @@ impl Drop for Gateway {
     }
 }
 
-/// Address at which programs on this machine reach a listener on `address`, which may stand for all addresses.
+/// Returns the address at which programs on this machine reach a listener on `address`. If `address` is a wildcard such
+/// as 0.0.0.0, that is the loopback address.
 fn near(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

@@ -1,4 +1,4 @@
-//! Connection handshake: detects the protocol, negotiates TLS, authenticates.
+//! Connection handshake: detects the client's protocol, negotiates TLS, and authenticates the client.
 
 use std::io;
 use std::ops::Range;
@@ -18,38 +18,39 @@ use crate::state::GatewayState;
 use crate::stream::{Socket, Stream};
 use crate::tls::TlsSocket;
 
-/// First byte of TLS: the type of a handshake record. Source: RFC 8446, section 5.1.
+/// First byte of a TLS connection, i.e. the type of a handshake record. Source: RFC 8446, section 5.1.
 pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
 
-/// Request of a client.
+/// A client's request.
 pub(crate) enum ClientRequest {
     Http(Stream),
     Cancel(Stream, Vec<u8>),
     Session(Stream, PendingSession),
 }
 
-/// Client that may have a session.
+/// An authenticated client that is waiting for a session.
 pub(crate) struct PendingSession {
     pub(crate) startup: Startup,
     pub(crate) settings: SessionSettings,
-    /// Whether the client has got a `NegotiateProtocolVersion` message, so that it need not get the server's, too.
+    /// Whether the gateway has sent the client a `NegotiateProtocolVersion` message. If so, the server's own message
+    /// must not reach the client.
     pub(crate) negotiated: bool,
-    /// Moment of the client's startup message.
+    /// Time at which the client's startup message arrived.
     pub(crate) since: Instant,
 }
 
-/// Reasons why a handshake fails.
+/// Reason why a handshake failed.
 pub(crate) enum HandshakeError {
-    /// The client has gone, or took too long.
+    /// The client disconnected or took too long.
     Gone,
-    /// The gateway refuses the client, which gets this message.
+    /// The gateway refuses the client and sends it this message.
     Refused(Stream, Vec<u8>),
 }
 
-/// Reads the request of a client, and authenticates a client that asks for a session.
+/// Reads a client's request, and authenticates the client if it asks for a session.
 pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<ClientRequest, HandshakeError> {
     let mut bytes = Vec::with_capacity(512);
-    // TLS without a request for it: sslnegotiation=direct of libpq, and HTTPS.
+    // Set if the client starts TLS without asking first, as HTTPS and libpq's `sslnegotiation=direct` do.
     let mut is_direct = false;
     loop {
         if let Err(error) = read_some(&mut stream, &mut bytes).await {
@@ -57,7 +58,8 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
             return Err(HandshakeError::Gone);
         }
         let certificate = state.access.certificate().filter(|_| matches!(stream.socket(), Socket::Tcp(_)));
-        // The length of a packet is far below 2²⁴, so its first byte is 0. An HTTP method begins with a capital letter.
+        // A startup packet is much shorter than 2²⁴ bytes, so the first byte of its length is 0. An HTTP method begins
+        // with a capital letter.
         match (bytes[0], certificate) {
             (0, _) => {}
             (b'A'..=b'Z', _) if may_speak_http(stream.socket()) => {
@@ -82,7 +84,8 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
                 stream = encrypt(stream, certificate, bytes.len() > length).await?;
                 bytes.clear();
             }
-            // A web page can make a browser send any bytes by TLS, but not name PostgreSQL as their protocol.
+            // A web page can make a browser send arbitrary bytes over TLS, but it can't make the browser announce the
+            // PostgreSQL protocol.
             _ if is_direct && !stream.tls().is_some_and(TlsSocket::speaks_postgresql) => {
                 let error = ErrorResponse::violation(
                     "received direct SSL connection request without ALPN protocol negotiation extension",
@@ -106,8 +109,8 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
     }
 }
 
-/// Whether the client may use HTTP. HTTP over the unix socket needs no token. The server's account has sessions on that
-/// socket, and must not control pgfresh.
+/// Whether the client can use HTTP. Over the unix socket HTTP needs no token, but the account that runs the server can
+/// also open that socket. Sessions of that account must not control pgfresh.
 fn may_speak_http(socket: &Socket) -> bool {
     match socket {
         Socket::Unix(stream) => sys::is_from_our_user(stream),
@@ -115,13 +118,13 @@ fn may_speak_http(socket: &Socket) -> bool {
     }
 }
 
-/// Answers a request for encryption, and begins TLS if there is a certificate.
+/// Answers a request for encryption, and starts TLS if there is a certificate.
 pub(crate) async fn encrypt(
     mut stream: Stream,
     certificate: Option<&Arc<ServerCertificate>>,
     goes_on: bool,
 ) -> Result<Stream, HandshakeError> {
-    // Bytes after the request are not encrypted: an attacker may have inserted them (CVE-2021-23222).
+    // Bytes that follow the request are not encrypted, so an attacker may have inserted them (CVE-2021-23222).
     if goes_on {
         let error = ErrorResponse::violation("received unencrypted data after encryption request");
         return Err(refused(stream, &error));
@@ -138,7 +141,8 @@ fn refused(stream: Stream, error: &ErrorResponse) -> HandshakeError {
     HandshakeError::Refused(stream, error.to_bytes())
 }
 
-/// Authenticates the client, unless it has come by the unix socket, whose directory is closed to others.
+/// Authenticates the client. A client of the unix socket needs no password, because other users can't enter the
+/// socket's directory.
 async fn authenticate(
     mut stream: Stream,
     startup: Startup,
@@ -149,7 +153,7 @@ async fn authenticate(
     if matches!(stream.socket(), Socket::Unix(_)) {
         return Ok(ClientRequest::Session(stream, pending));
     }
-    // A server negotiates the protocol before anything else, too.
+    // Like a PostgreSQL server, negotiates the protocol version before anything else.
     let negotiation = negotiation(&pending.startup.params, state.leases.major());
     pending.negotiated = negotiation.is_some();
     stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| HandshakeError::Gone)?;
@@ -171,11 +175,11 @@ async fn authenticate(
     Err(refused(stream, &error))
 }
 
-/// Asks for the password. Returns whether it is the secret. Bytes that the client sends too early stay in `bytes`.
+/// Asks for the password, and returns whether it is the secret. Bytes that the client sends too early stay in `bytes`.
 ///
 /// # Errors
 ///
-/// Returns the response for a client that violates the protocol, or `None` if the client has gone.
+/// Returns the message to send if the client violates the protocol, or `None` if the client has disconnected.
 async fn ask_for_password(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,
@@ -185,7 +189,7 @@ async fn ask_for_password(
     Ok(access.admits(&answer(stream, bytes, password).await?))
 }
 
-/// Like [`ask_for_password`], but by SCRAM, so that no side sends the secret.
+/// Like [`ask_for_password`], but uses SCRAM, so that the secret is never sent.
 async fn exchange(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,
@@ -204,7 +208,7 @@ async fn exchange(
     Ok(true)
 }
 
-/// Content of the client's next message, as `read` finds it.
+/// Reads the client's next message, and extracts its content with `read`.
 async fn answer(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,

@@ -1,4 +1,6 @@
-//! Last statements of each lease, which are the evidence of a failed test beside its database.
+//! Remembers the last statements of each lease.
+//!
+//! When a test fails, pgfresh can show these statements together with the database that it keeps.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -8,70 +10,71 @@ use lease::{Leases, cut};
 use serde::{Deserialize, Serialize};
 use sys::lock;
 
-/// Most statements of a lease that the history remembers.
+/// Maximum number of statements that the history remembers for each lease.
 const STATEMENTS: usize = 20;
-/// Most leases that the history remembers, besides open sessions. Beyond it, the half with the older statements is
-/// forgotten.
+/// Maximum number of leases that the history remembers, in addition to those with open sessions. If there are more, the
+/// history forgets the half whose statements are older.
 const LEASES: usize = 1000;
 
-/// Statement that a session has run.
+/// A statement that a session has run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExecutedStatement {
-    /// First 1023 bytes of the statement, with the numbers of parameters in place of their values.
+    /// First 1023 bytes of the statement, with `$1` and so on in place of parameter values.
     pub statement: String,
-    /// Moment when the gateway sent the statement to the server, in seconds since 1970.
+    /// Time at which the gateway sent the statement to the server, in seconds since 1970.
     pub begun: f64,
-    /// Duration until the server completed the statement, in seconds.
+    /// Time until the server completed the statement, in seconds.
     pub seconds: f64,
-    /// Error of the statement; `None` if it succeeded.
+    /// The statement's error, or `None` if it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<SqlError>,
 }
 
-/// Error of a failed statement.
+/// The error of a failed statement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SqlError {
-    /// SQLSTATE of the error.
+    /// SQLSTATE code of the error.
     pub code: String,
-    /// Primary message; only the beginning of a very long one.
+    /// Primary message, truncated if it is very long.
     pub message: String,
 }
 
-/// Database of a failed test, which pgfresh keeps for inspection.
+/// A failed test's database, which pgfresh keeps for inspection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptDatabase {
-    /// Current name of the database.
+    /// The database's current name.
     pub name: String,
-    /// Name of the test on one line, or else the name that the database had in the test.
+    /// The test's name on one line. Without one, the name that the database had during the test.
     #[serde(default)]
     pub test: String,
-    /// Template of the database, if pgfresh knows it.
+    /// The database's template, if pgfresh knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// Whether an earlier server kept the database in the data directory that this server continues. It is no lease
-    /// here.
+    /// Whether an earlier server kept the database, and this server has taken over its data directory. Such a database
+    /// is not a lease of this server.
     #[serde(skip)]
     pub inherited: bool,
-    /// Last statements of the test, the newest last: 20 at most.
+    /// The last statements of the test (20 at most). The newest comes last.
     pub statements: Vec<ExecutedStatement>,
 }
 
-/// Last statements of one database name, each with the moment when the gateway sent it. The newest is last.
+/// The last statements under one database name, each with the time at which the gateway sent it. The newest comes last.
 pub(crate) type Ring = Arc<Mutex<VecDeque<(Instant, ExecutedStatement)>>>;
 
-/// Last statements of all leases, and the kept databases.
+/// The last statements of all leases, and the kept databases.
 #[derive(Debug, Default)]
 pub struct StatementHistory(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Statements by the database name that sessions asked for.
+    /// Statements by the database name that the sessions asked for.
     rings: HashMap<String, Ring>,
     kept: Vec<KeptDatabase>,
 }
 
 impl State {
-    /// Forgets half of the leases at once, so that not each new name has to search all. Those of open sessions stay.
+    /// Forgets half of the leases at once, because searching all leases for every new name would be slow. Leases with
+    /// open sessions stay.
     fn forget_older_half(&mut self) {
         let last = |ring: &Ring| lock(ring).back().map(|(begun, _)| *begun);
         let mut times: Vec<_> = self.rings.values().map(last).collect();
@@ -82,7 +85,7 @@ impl State {
 }
 
 impl StatementHistory {
-    /// Returns the ring for the statements of a session with the database `name`.
+    /// Returns the ring buffer for the statements of a session with the database `name`.
     pub(crate) fn ring(&self, name: &str) -> Ring {
         let mut state = lock(&self.0);
         if state.rings.len() >= LEASES && !state.rings.contains_key(cut(name)) {
@@ -91,23 +94,23 @@ impl StatementHistory {
         Arc::clone(state.rings.entry(cut(name).to_owned()).or_default())
     }
 
-    /// Last statements of the lease `name` that began at `since`, the newest last.
+    /// Returns the last statements of the lease `name` that began at `since`. The newest comes last.
     #[must_use]
     pub fn of(&self, name: &str, since: Instant) -> Vec<ExecutedStatement> {
         let state = lock(&self.0);
         let Some(ring) = state.rings.get(cut(name)) else { return Vec::new() };
-        // The name may have had earlier leases.
+        // Earlier leases may have had the same name.
         let statements = lock(ring);
         statements.iter().filter(|(begun, _)| *begun >= since).map(|(_, ran)| ran.clone()).collect()
     }
 
-    /// Forgets kept databases that no longer exist, because a client released them or they made room for others.
-    /// Inherited ones stay.
+    /// Forgets kept databases that no longer exist, because a client released them or because the pool needed room.
+    /// Inherited databases stay.
     pub fn forget_gone(&self, leases: &Leases) {
         lock(&self.0).kept.retain(|kept| kept.inherited || leases.is_kept(&kept.name));
     }
 
-    /// Names of the databases that pgfresh keeps from earlier failures of `test`.
+    /// Returns the names of the databases that pgfresh has kept from earlier failures of `test`.
     #[must_use]
     pub fn kept_of(&self, test: &str) -> Vec<String> {
         let state = lock(&self.0);
@@ -120,18 +123,18 @@ impl StatementHistory {
         lock(&self.0).kept.push(kept);
     }
 
-    /// Returns the kept database with the current name `name`.
+    /// Returns the kept database whose current name is `name`.
     #[must_use]
     pub fn kept_as(&self, name: &str) -> Option<KeptDatabase> {
         lock(&self.0).kept.iter().find(|kept| kept.name == name).cloned()
     }
 
-    /// Forgets a kept database, which no longer exists.
+    /// Forgets a kept database that no longer exists.
     pub fn forget_kept(&self, name: &str) {
         lock(&self.0).kept.retain(|kept| kept.name != name);
     }
 
-    /// All kept databases.
+    /// Returns all kept databases.
     #[must_use]
     pub fn kept(&self) -> Vec<KeptDatabase> {
         lock(&self.0).kept.clone()
@@ -154,7 +157,7 @@ pub(crate) fn add(ring: &Ring, begun: Instant, executed: ExecutedStatement) {
     ring.push_back((begun, executed));
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub(crate) fn seconds_of(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! Interface of the service that answers HTTP requests on the gateway's port.
+//! Interface for a service that answers HTTP requests on the gateway's port.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -8,6 +8,6 @@ use crate::Stream;
 
 /// Serves connections on which a client speaks HTTP.
 pub trait HttpService: Debug + Send + Sync {
-    /// Serves one connection until it ends. The gateway has consumed no byte of it.
+    /// Serves one connection until it ends. The gateway has not consumed any bytes of the connection.
     fn serve(self: Arc<Self>, stream: Stream) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }

@@ -21,10 +21,10 @@ enum Side {
 }
 use Side::{Client, Server};
 
-/// Bytes, and the side that sends them.
+/// Bytes, and the side that sent them.
 type Said = (Side, Vec<u8>);
 
-/// Forwarded session, and both of its ends, which the test holds.
+/// A forwarded session, and both of its far ends, which the test controls.
 struct Fixture {
     forward: Forward,
     client: Stream,
@@ -49,8 +49,8 @@ impl Fixture {
         Self { forward, client, server, taps, begun, vacated }
     }
 
-    /// Sends the pieces one after the other, and waits until each has arrived, so that the gateway reads each by
-    /// itself. Returns the bytes that have arrived at the server and at the client.
+    /// Sends the pieces one after another, and waits until each has arrived, so that the gateway reads them one by one.
+    /// Returns the bytes that arrived at the server and at the client.
     async fn play<'a>(&mut self, pieces: impl IntoIterator<Item = (Side, &'a [u8])>) -> (Vec<u8>, Vec<u8>) {
         let Self { forward, client, server, .. } = self;
         let (mut up, mut down) = (Vec::new(), Vec::new());
@@ -74,7 +74,7 @@ impl Fixture {
         (up, down)
     }
 
-    /// Events and statements that the listeners got.
+    /// Returns the events and statements that the listeners received.
     fn heard(&self) -> Vec<String> {
         let (events, lost) = self.taps.events.log().unwrap().take();
         assert_eq!(lost, 0);
@@ -91,7 +91,7 @@ impl Fixture {
         events.into_iter().map(|event| in_words(event.kind)).chain(ran).collect()
     }
 
-    /// Observations about the session after its end.
+    /// Returns what the gateway knows about the session after its end.
     fn known(&self) -> (Vec<String>, usize, bool, bool) {
         let Forward { conversation, traces, .. } = &self.forward;
         let vacated = self.vacated.load(Ordering::Relaxed);
@@ -103,7 +103,7 @@ fn whole(conversation: &[Said]) -> impl Iterator<Item = (Side, &[u8])> {
     conversation.iter().map(|(side, bytes)| (*side, &bytes[..]))
 }
 
-/// Cuts the bytes of `side` in a conversation at these positions.
+/// Cuts the bytes that `side` sends in a conversation at these positions.
 fn cut<'a>(conversation: &'a [Said], side: Side, cuts: &[usize]) -> Vec<(Side, &'a [u8])> {
     let (mut pieces, mut at) = (Vec::new(), 0);
     for (from, bytes) in whole(conversation) {
@@ -124,7 +124,7 @@ fn cut<'a>(conversation: &'a [Said], side: Side, cuts: &[usize]) -> Vec<(Side, &
     pieces
 }
 
-/// All bytes of one side.
+/// Returns all bytes that one side sends.
 fn said(conversation: &[Said], side: Side) -> Vec<u8> {
     whole(conversation).filter(|(from, _)| *from == side).flat_map(|(_, bytes)| bytes.to_vec()).collect()
 }
@@ -133,7 +133,7 @@ fn ready(status: u8) -> Vec<u8> {
     encode(b'Z', &[status])
 }
 
-/// Conversation with a message of each kind that listeners distinguish.
+/// Returns a conversation with a message of each kind that the listeners distinguish.
 fn conversation() -> Vec<Said> {
     let error = encode(b'E', b"SERROR\0VERROR\0C23505\0Mduplicate key\0\0");
     let row = encode(b'D', b"\0\x01\0\0\0\x0bZ\0\0\0\x05IE\0\0\0\x04");
@@ -204,7 +204,7 @@ fn session_without_traces_is_recognized_at_any_split() {
             let mut fixture = Fixture::new(None);
             fixture.play(cut(&conversation, Client, &[at])).await;
             assert!(fixture.forward.traces.leaves_nothing(), "cut at byte {at}");
-            // The gateway does not forward a Terminate to a server that can serve others.
+            // The gateway must not forward a Terminate to a server that can serve other clients.
             fixture.client.write_all(TERMINATE).await.unwrap();
             assert_eq!(fixture.forward.run().await, End::Idle);
             drop(fixture.forward);
@@ -248,13 +248,13 @@ proptest! {
             let mut fixture = Fixture::new(None);
             assert_eq!(fixture.play(whole(&conversation)).await, sent);
             let mut other = Fixture::new(None);
-            // The rest of the startup response comes first.
+            // The rest of the startup response must come first.
             other.forward.down.bytes.clone_from(&unsent);
             let reads = async { let mut first = vec![0; unsent.len()]; other.client.read_exact(&mut first).await.unwrap(); first };
             let first = tokio::select! { biased; end = other.forward.run() => panic!("{end:?}"), first = reads => first };
             assert_eq!(first, unsent);
             assert_eq!(other.play(cut(&conversation, side, &cuts)).await, sent);
-            // Several statements about databases that arrive at once end the waiting backends once.
+            // If several statements about databases arrive at once, the gateway ends the waiting backends only once.
             let known = |fixture: &Fixture| {
                 let (heard, vacated, idle, clean) = fixture.known();
                 (heard, vacated > 0, idle, clean)
@@ -264,7 +264,7 @@ proptest! {
     }
 }
 
-/// Frames of many sizes, about `length` bytes of them.
+/// Returns frames of many different sizes, with a total size of about `length` bytes.
 fn flood(tag: u8, length: usize, seed: u64) -> Vec<u8> {
     let (mut bytes, mut state) = (Vec::new(), seed);
     while bytes.len() < length {
@@ -327,7 +327,7 @@ fn stuck_direction_does_not_block_the_other() {
                 let (mut other_in, mut other_out) = split(&mut other);
                 let writes = other_out.write_all(&flood);
                 let talks = async {
-                    // One end reads nothing, but the gateway still forwards its bytes.
+                    // One side reads nothing, but the gateway must still forward the bytes that it sends.
                     for number in 0..50_u8 {
                         let message = encode(b'd', &[number; 9]);
                         deaf_out.write_all(&message).await.unwrap();
@@ -349,7 +349,7 @@ fn stuck_direction_does_not_block_the_other() {
     });
 }
 
-/// Plays a client that ends after `up`, and a server that answers with `down` once it has seen that.
+/// Simulates a client that leaves after it sent `up`, and a server that then answers with `down`.
 async fn end_of_client(up: &[u8], down: &[u8], farewell: &[u8]) -> End {
     let Fixture { mut forward, mut client, mut server, .. } = Fixture::new(None);
     let work = async {
@@ -388,7 +388,7 @@ fn client_ending_at_any_byte_gets_remaining_answers() {
         for at in (1..up.len()).step_by(3).chain([1, 2, 3, 4, 5]) {
             assert_eq!(end_of_client(&up[..at], &down[..at.min(down.len())], b"").await, End::Client, "{at}");
         }
-        // The client has sent Terminate to a server that is not idle.
+        // The server is not idle when the client sends Terminate.
         for up in [query(b"SELECT 1"), query(b"CREATE EXTENSION x"), encode(b'P', b"\0BEGIN\0\0\0")] {
             assert_eq!(end_of_client(&[&up[..], TERMINATE].concat(), &down, TERMINATE).await, End::Client);
         }
@@ -407,7 +407,8 @@ fn disconnected_client_does_not_interrupt_server_output() {
             let mut heard = Vec::new();
             server.read_to_end(&mut heard).await.unwrap();
             assert_eq!(heard, query(b"SELECT 1"));
-            // The server does not learn that the client is gone, and the gateway does not cut it off in the middle.
+            // The server does not learn that the client is gone, and the gateway must not cut it off in the middle of
+            // its answer.
             server.write_all(&flood).await.unwrap();
             drop(server);
         };
