@@ -1,4 +1,4 @@
-//! Client session in rollback isolation, after its startup response.
+//! Runs a client session in rollback isolation, once the client has received its startup response.
 
 use std::sync::Arc;
 
@@ -15,19 +15,20 @@ use crate::state::Presence;
 use crate::stream::{Socket, Stream};
 use crate::tap::Tap;
 
-/// Resources of a session besides its two connections.
+/// Resources of a session, other than its two connections.
 pub(crate) struct RollbackConnection {
     pub(crate) lease: TransactionGuard,
     pub(crate) key: Option<CancelKey>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) session: RollbackSession,
     pub(crate) tap: Option<Box<Tap>>,
-    /// Signals that this session has to close.
+    /// Signals that this session must close.
     pub(crate) closing: Closing,
 }
 
 impl RollbackConnection {
-    /// Serves until client or server ends, or the gateway closes. The client gets `unsent` first.
+    /// Serves the session until the client or the server closes its connection, or the gateway closes. The client
+    /// receives `unsent` first.
     pub(crate) async fn run(self, client: Stream, server: Stream, unsent: Vec<u8>, mut presence: Presence) {
         let Self { lease, key, gate, mut session, tap, mut closing } = self;
         session.to_client = unsent;
@@ -56,7 +57,7 @@ impl RollbackConnection {
                 }
                 return;
             }
-            // pgfresh has had the server end the session, whose own message may be lost.
+            // pgfresh has asked the server to end the session, and the server's own message may be lost.
             Some(End::Server) if is_closed(&closing) => refusal::closed(),
             Some(End::Server) => refusal::server_gone(),
             Some(End::Closed) => refusal::closed(),
@@ -72,13 +73,13 @@ impl RollbackConnection {
     }
 }
 
-/// Leaves the lease to its next session.
+/// Returns the server session and its transaction to the lease, so that the lease's next client session can use them.
 async fn give_back(lease: TransactionGuard, server: Stream, transaction: LeaseTransaction) {
     let (Socket::Unix(stream), unread) = server.into_parts() else { return };
     if !unread.is_empty() || stream.set_nonblocking(false).is_err() {
         return;
     }
-    // A panic in the task ends the lease, as every other end of the session does.
+    // If the task panics, the lease ends, as it does whenever a session ends without returning its transaction.
     if let Err(error) = spawn_blocking(move || lease.leave(stream, transaction)).await {
         tracing::error!(%error, "could not give a lease back");
     }

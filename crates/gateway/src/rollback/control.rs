@@ -1,4 +1,8 @@
-//! Handles statements that begin, end or divide transactions, and those that mean something else outside of one.
+//! Handles statements that need special treatment in rollback isolation.
+//!
+//! These are the statements that begin, end or subdivide transactions, and those that behave differently outside of a
+//! transaction. For example, LOCK TABLE fails outside of a transaction. The server can't know that the client is
+//! outside of one, so the gateway reports the error instead.
 
 use super::message::{DISCARD_ALL, INSTEAD, UNDO, complete, report};
 use super::scope::Changes;
@@ -10,8 +14,8 @@ const NO_TRANSACTION: &str = "25P01";
 const ACTIVE_TRANSACTION: &str = "25001";
 
 impl RollbackSession {
-    /// Whether the server does what the client expects in the current state. `top` means that the statement is not one
-    /// of several.
+    /// Whether the server, given the statement unchanged, would do what the client expects in the current state. `top`
+    /// means that the statement is not one of several.
     pub(super) fn is_native(&self, kind: &Kind, top: bool) -> bool {
         let failed = self.is_aborted();
         match kind {
@@ -31,7 +35,7 @@ impl RollbackSession {
         }
     }
 
-    /// Does what a plain server would do.
+    /// Executes the statement so that the client sees what a plain server would do.
     pub(super) fn control(&mut self, kind: &Kind, top: bool, native: Native) {
         if !self.is_aborted() && self.must_read_settings(kind) {
             self.ensure();
@@ -39,7 +43,7 @@ impl RollbackSession {
             return self.know_sources();
         }
         self.note(kind);
-        // Within a string of several statements the server sends no warning.
+        // Within a string of several statements, a plain server sends no warning.
         let lonely = top && !self.tx;
         match kind {
             Kind::Begin { modes, .. }
@@ -50,13 +54,13 @@ impl RollbackSession {
             Kind::Begin { start, modes } => self.begin(*start, *modes),
             Kind::Commit { chain } => self.commit(*chain),
             Kind::Rollback { chain } => self.rollback(*chain),
-            // The server then treats it as a ROLLBACK.
+            // A plain server treats PREPARE TRANSACTION in a failed transaction as a ROLLBACK.
             Kind::PrepareTransaction if self.is_aborted() => self.commit(false),
             Kind::PrepareTransaction => {
                 self.tx = false;
                 self.refuse("0A000", "cannot prepare a transaction in rollback isolation", Some(INSTEAD));
             }
-            // Runs after the statements that `note` has sent to the server.
+            // `note` may have sent statements to the server. This one runs after them.
             _ if self.is_native(kind, top) => self.perform(Task::Native(native)),
             Kind::SetTransaction(modes) => self.set_transaction(*modes, lonely, native),
             Kind::SetConstraints => {
@@ -73,7 +77,7 @@ impl RollbackSession {
             Kind::DiscardAll => {
                 let parts = DISCARD_ALL.map(str::to_owned).to_vec();
                 self.ensure();
-                // The server commits it at once, like any statement that must be alone.
+                // A plain server commits DISCARD ALL at once, because the statement can't run in a transaction block.
                 let said = Task::Say(complete("DISCARD ALL"));
                 self.first([Task::Inject(parts, InjectedStatement::Must), Task::Settle, said]);
             }
@@ -86,7 +90,7 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the session has to read the settings before such a statement.
+    /// Whether the session must read the settings before such a statement runs.
     fn must_read_settings(&self, kind: &Kind) -> bool {
         match kind {
             Kind::SetLocal(changes) | Kind::Set(changes) | Kind::MaySet(changes) => {
@@ -96,7 +100,7 @@ impl RollbackSession {
         }
     }
 
-    /// Notes a statement that the server is about to run, for the settings.
+    /// Tells the settings tracker about a statement that the server is about to run.
     pub(super) fn note(&mut self, kind: &Kind) {
         match kind {
             Kind::RollbackTo(name) if self.tx => self.settings.roll_back_to(name),
@@ -104,7 +108,7 @@ impl RollbackSession {
             Kind::Savepoint(name) if self.tx => self.settings.save(name),
             Kind::Release(name) if self.tx => self.settings.release(name),
             Kind::SetLocal(changes) | Kind::Set(changes) | Kind::MaySet(changes) => {
-                // The state before the client's transaction is that before its first statement.
+                // The tracker needs the state before the transaction's first statement.
                 self.ensure();
                 self.settings.run(changes);
             }
@@ -142,8 +146,8 @@ impl RollbackSession {
 
     fn commit(&mut self, chain: bool) {
         if self.is_aborted() {
-            // A failed transaction loses the modes that it has set itself, and keeps those from the previous one in its
-            // chain.
+            // A failed transaction loses the modes that it set itself, but keeps those that it inherited from the
+            // previous transaction in its chain.
             self.read_only = self.inherited_read_only;
             self.first([Task::Undo, Task::Left { tag: "ROLLBACK", chain }]);
         } else if self.is_inside("COMMIT AND CHAIN", chain) {
@@ -165,7 +169,7 @@ impl RollbackSession {
         }
     }
 
-    /// Has the next transaction of a chain be read only if this one is.
+    /// Makes the next transaction in a chain read-only if this one is.
     fn inherit(&mut self, chain: bool) {
         if chain {
             let sql = "SELECT pg_catalog.current_setting('transaction_read_only')".to_owned();
@@ -173,7 +177,8 @@ impl RollbackSession {
         }
     }
 
-    /// Whether a transaction may end here. Outside of one, warns the client, or fails if another was to follow.
+    /// Whether the statement can end a transaction here. Outside of a transaction, sends a warning. If `chain` is set,
+    /// reports an error and returns false.
     fn is_inside(&mut self, what: &str, chain: bool) -> bool {
         if !self.tx && chain {
             self.refuse_outside(what);
@@ -200,24 +205,25 @@ impl RollbackSession {
         }
     }
 
-    /// Makes the client's transaction read only, if the client has asked for it.
+    /// Makes the client's transaction read-only if the client asked for that.
     fn restrict(&mut self) {
         if self.read_only {
             self.first([Task::Inject(vec!["SET TRANSACTION READ ONLY".to_owned()], InjectedStatement::Must)]);
         }
     }
 
-    /// Whether such modes are for a transaction in which nothing has run. The server refuses them within a savepoint,
-    /// and accepts them before the first query of a transaction.
+    /// Whether these modes need special treatment because no statement has run in the transaction yet. A plain server
+    /// accepts them before the first query of a transaction, but this server would refuse them because of the
+    /// savepoint.
     fn may_change(&self, modes: Modes) -> bool {
         let is_fresh = self.tx && self.is_untouched && !self.is_aborted();
         is_fresh && (modes.level || modes.read_only == Some(false))
     }
 
-    /// Gives the client's transaction another access mode.
+    /// Makes the client's transaction read-only or read-write.
     fn change_access(&mut self, modes: Modes) {
         if modes.read_only == Some(false) && self.may_change(modes) {
-            // After the rollback to a savepoint the transaction may write again.
+            // The rollback to the savepoint makes the transaction read-write again.
             let bound = self.bound();
             let statements = std::iter::once(UNDO.to_owned()).chain(bound).collect();
             self.first([Task::Inject(statements, InjectedStatement::Must)]);
@@ -258,7 +264,7 @@ impl RollbackSession {
         self.refuse(NO_TRANSACTION, &format!("{what} can only be used in transaction blocks"), None);
     }
 
-    /// Fails in the server's place. The client is in no transaction afterwards.
+    /// Reports an error in place of the server. The caller must make sure that the client is in no transaction.
     fn refuse(&mut self, sqlstate: &str, text: &str, hint: Option<&str>) {
         self.say(&report("ERROR", sqlstate, text, hint));
         self.fail();

@@ -1,7 +1,7 @@
-//! Connects a [`RollbackSession`] with two sockets.
+//! Moves bytes between two sockets and a [`RollbackSession`].
 //!
-//! The drive keeps a message until it is whole only if the session has to read all of it. Other messages pass in
-//! pieces. The drive reads nothing more from one end while too many bytes for the other wait.
+//! The session must read some messages completely, and the drive buffers these. All other messages are forwarded piece
+//! by piece. If too many bytes wait for one side, the drive stops reading from the other side.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,31 +20,32 @@ use lease::LeaseTransaction;
 
 use pgwire::{ErrorResponse, Frame, HEADER, MalformedFrame, frames, is_frontend_tag, split_zero};
 
-/// Most waiting bytes for one end with which the drive still reads from the other.
+/// Maximum number of bytes that can wait for one side before the drive stops reading from the other.
 const BOUND: usize = 256 << 10;
-/// Timeout for the server to end the work of a client that has gone.
+/// Timeout for the server to finish the work of a client that has disconnected.
 const LAST: Duration = Duration::from_secs(5);
 
-/// End of a session.
+/// How a session ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
     Client,
     Server,
-    /// The session has to close, and the client does not read its pending bytes.
+    /// The session must close, and the client does not read its pending bytes.
     Closed,
-    /// The transaction of the lease is lost.
+    /// The lease's transaction is lost.
     Broken(ErrorResponse),
 }
 
-/// Received bytes of one end.
+/// Bytes received from one side.
 #[derive(Debug, Default)]
 struct FrameBuffer {
     bytes: Vec<u8>,
-    /// Number of bytes at the beginning that the session has consumed.
+    /// Number of bytes at the start that have already been processed.
     start: usize,
-    /// Rest of a message that passes in pieces, in bytes, and whether it goes to the other end or nowhere.
+    /// Number of remaining bytes in the message that is being forwarded in pieces. The flag is false if the drive
+    /// discards them instead.
     rest: (usize, bool),
-    /// Bytes of the message that has to be whole; 0 without such a message.
+    /// Size of the message that must arrive completely, in bytes. 0 if there is no such message.
     wanted: usize,
 }
 
@@ -53,7 +54,7 @@ impl FrameBuffer {
         &self.bytes[self.start..]
     }
 
-    /// Passes on the received pieces of a message. Returns whether there were any.
+    /// Forwards or discards the next received piece of a message. Returns false if no bytes have arrived.
     fn pass(&mut self, to: &mut Vec<u8>) -> bool {
         let count = self.rest.0.min(self.left().len());
         if self.rest.1 {
@@ -64,12 +65,13 @@ impl FrameBuffer {
         count > 0
     }
 
-    /// Tag and length of the next frame, with its header.
+    /// Returns the tag of the next frame, and its length including the header. `None` if the header has not arrived
+    /// completely.
     fn head(&self) -> Result<Option<(u8, usize)>, MalformedFrame> {
         Frame::header(self.left())
     }
 
-    /// Takes out a message if it is whole.
+    /// Removes and returns a message once it has arrived completely.
     fn take(&mut self, length: usize) -> Option<&[u8]> {
         if self.left().len() < length {
             self.wanted = length;
@@ -90,7 +92,7 @@ impl FrameBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Frees an empty buffer, so that an idle session holds none.
+    /// Frees the memory of an empty buffer, so that an idle session needs none.
     fn shrink(&mut self) {
         if self.left().is_empty() {
             (self.bytes, self.start) = (Vec::new(), 0);
@@ -98,7 +100,7 @@ impl FrameBuffer {
     }
 }
 
-/// Client, server, and the session between them.
+/// A client, a server, and the session between them.
 #[derive(Debug)]
 pub(super) struct Drive {
     pub(super) client: Stream,
@@ -107,16 +109,16 @@ pub(super) struct Drive {
     gate: Arc<Gate>,
     /// Follows the statements as the client sees them, without injected ones.
     tap: Option<Box<Tap>>,
-    /// Unsent bytes for the client that the tap has observed.
+    /// Number of unsent bytes for the client that the tap has already seen.
     tapped: usize,
     turn: Turn,
     up: FrameBuffer,
     down: FrameBuffer,
-    /// Whether the client sends nothing more.
+    /// Whether the client will send nothing more.
     ended: bool,
-    /// Whether the drive discards bytes for the client, which has gone.
+    /// Whether the drive discards bytes for the client, because it has disconnected.
     deaf: bool,
-    /// Whether the session has to close, so that the drive does not wait for a client that does not read.
+    /// Whether the session must close. If so, the drive does not wait for a client that does not read.
     hurried: bool,
 }
 
@@ -145,13 +147,14 @@ impl Drive {
         }
     }
 
-    /// Runs like [`Self::run`] in a session that has to close, for as long as the client takes all its bytes.
+    /// Like [`Self::run`], but for a session that must close: it stops as soon as the client no longer reads.
     pub(super) async fn hurry(&mut self) -> End {
         self.hurried = true;
         self.run().await
     }
 
-    /// Forwards until client or server ends. The caller may drop the future between two polls.
+    /// Forwards until the client or the server closes its connection. The caller can drop the future between two polls
+    /// and call the function again.
     pub(super) async fn run(&mut self) -> End {
         loop {
             let turn = self.session.turn();
@@ -170,7 +173,8 @@ impl Drive {
         }
     }
 
-    /// Has the server end the work of a client that has gone. Returns the transaction, unless the lease has to end.
+    /// Lets the server finish the work of a client that has disconnected. Returns the transaction, or `None` if the
+    /// lease must end.
     pub(super) async fn wind_down(
         &mut self,
         interrupt: impl Future<Output = ()>,
@@ -192,8 +196,8 @@ impl Drive {
         self.down.left().is_empty().then(|| std::mem::take(&mut self.session.transaction))
     }
 
-    /// Returns the client and its unsent bytes. In the middle of a message it returns `None`, because no message may
-    /// follow.
+    /// Returns the client and the bytes that it has not received yet. The bytes are `None` in the middle of a message,
+    /// because no other message can follow there.
     pub(super) fn farewell(self) -> (Stream, Option<Vec<u8>>) {
         let unsaid = self.session.to_client;
         (self.client, (self.down.rest.0 == 0).then_some(unsaid))
@@ -204,7 +208,7 @@ impl Drive {
             if self.session.is_quiet() && self.session.to_server.is_empty() {
                 return Poll::Ready(true);
             }
-            // No client has a cancel key any more.
+            // The cancel gate need not know this turn, because no client can use the cancel key any more.
             self.turn = self.session.turn();
             match self.poll(context) {
                 Poll::Ready(None) => {}
@@ -214,7 +218,7 @@ impl Drive {
         }
     }
 
-    /// Reads, decides and writes until it has to wait, an end has ended, or the turn has changed (`None`).
+    /// Reads, decides and writes until it must wait or the session ends. Returns `None` if the turn has changed.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
         loop {
             if let Some(why) = &self.session.broken {
@@ -227,7 +231,7 @@ impl Drive {
             if self.deaf {
                 self.session.to_client.clear();
             } else {
-                // The tap observes the bytes before the client can ask for the result.
+                // The tap must see the bytes before the client can ask for its measurements.
                 if let Some(tap) = &mut self.tap {
                     tap.server_says(&self.session.to_client[self.tapped..]);
                 }
@@ -252,7 +256,8 @@ impl Drive {
             }
             match (self.read_server(context), self.read_client(context)) {
                 (Poll::Ready(false), _) => {
-                    // The server's error may have waited for the rest of a message to it, which it no longer needs.
+                    // The server's error may have waited for the rest of a message from the client. That rest is no
+                    // longer needed.
                     self.up = FrameBuffer::default();
                     self.take_from_server();
                     return Poll::Ready(Some(End::Server));
@@ -267,7 +272,7 @@ impl Drive {
         }
     }
 
-    /// Whether the client has gone. After a Terminate the session completes the earlier messages first.
+    /// Whether the client has left. After a Terminate, the session still completes the client's earlier messages.
     fn is_left(&self) -> bool {
         let waits = !self.session.is_quiet() && frames(self.up.left()).any(|frame| frame.tag == b'X');
         self.ended && !self.deaf && !waits
@@ -289,7 +294,7 @@ impl Drive {
         read
     }
 
-    /// Handles messages of the server. Returns whether there were any.
+    /// Processes messages from the server. Returns whether there were any.
     fn take_from_server(&mut self) -> bool {
         let Self { session, up, down, turn, .. } = self;
         let mut busy = false;
@@ -310,8 +315,9 @@ impl Drive {
                 }
             };
             match session.server_head(tag) {
-                // The messages after an error must not get into a message that is still on its way to the server. The
-                // server reads its rest in any case, and sends nothing before.
+                // After an error the session sends messages of its own. They must not be inserted into a client message
+                // that is still in transit. The server always reads the rest of that message first, and sends nothing
+                // before.
                 Disposition::Whole if tag == b'E' && up.rest.0 > 0 && up.rest.1 => break,
                 Disposition::Whole => {
                     let Some(message) = down.take(length) else { break };
@@ -327,7 +333,7 @@ impl Drive {
         busy
     }
 
-    /// Handles messages of the client. Returns whether there were any.
+    /// Processes messages from the client. Returns whether there were any.
     fn take_from_client(&mut self) -> bool {
         let Self { session, up, turn, .. } = self;
         let mut busy = false;
@@ -342,7 +348,8 @@ impl Drive {
             let (tag, length) = match up.head() {
                 Ok(Some(head)) => head,
                 Ok(None) => break,
-                // A server treats a client with an invalid length as gone, unless it refuses the tag first.
+                // A PostgreSQL server disconnects a client that sends an invalid length, unless it refuses the message
+                // type first.
                 Err(MalformedFrame) => {
                     (up.left().first().copied().filter(|tag| !is_frontend_tag(*tag)).unwrap_or(b'X'), 0)
                 }
@@ -350,7 +357,7 @@ impl Drive {
             let disposition = session.client_head(tag);
             match disposition {
                 Disposition::Wait => break,
-                // The client sends nothing after a Terminate.
+                // Nothing can follow a Terminate.
                 _ if tag == b'X' => {
                     self.ended = true;
                     *up = FrameBuffer::default();
@@ -382,7 +389,7 @@ impl Drive {
     }
 }
 
-/// Writes as many bytes as there is room for.
+/// Writes as many bytes as the socket has room for.
 fn flush(bytes: &mut Vec<u8>, to: &mut Stream, context: &mut Context<'_>) -> std::io::Result<()> {
     let mut sent = 0;
     while sent < bytes.len() {
@@ -395,7 +402,7 @@ fn flush(bytes: &mut Vec<u8>, to: &mut Stream, context: &mut Context<'_>) -> std
     Ok(())
 }
 
-/// Reads once; false at the end.
+/// Reads once. Returns false at the end of the stream.
 fn read(
     from: &mut Stream,
     to: &mut FrameBuffer,

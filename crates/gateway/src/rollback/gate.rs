@@ -1,4 +1,6 @@
-//! Gate for cancel requests, which may reach the server only while a statement of the client runs.
+//! Gate that delays cancel requests until a statement of the client runs.
+//!
+//! A cancel request that interrupted an injected statement would break the lease's transaction.
 
 use std::time::Duration;
 
@@ -7,13 +9,13 @@ use tokio::time::{Instant, sleep};
 
 use super::task::Turn;
 
-/// Longest time that a request waits for the end of an injected statement; most take less than a millisecond.
+/// Maximum time for which a request waits for an injected statement to end. Most of these take less than a millisecond.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two checks of the turn.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Lock on the turn of a session. A cancel request holds it while it is on its way, and the session while its turn
-/// changes.
+/// Lock on a session's turn, i.e. on who owns the running statement. A cancel request holds the lock while it is in
+/// transit. The session holds it while it changes the turn.
 #[derive(Debug)]
 pub(crate) struct Gate(Mutex<Turn>);
 
@@ -22,13 +24,13 @@ impl Gate {
         Self(Mutex::new(Turn::Nobody))
     }
 
-    /// Changes the turn, after a request that is on its way.
+    /// Changes the turn. Waits for a cancel request that is in transit.
     pub(super) async fn set(&self, turn: Turn) {
         *self.0.lock().await = turn;
     }
 
-    /// Admits a request; `None` if there is nothing to interrupt. The caller holds the lock until the server has the
-    /// request.
+    /// Waits until a cancel request can be sent. Returns `None` if there is nothing to interrupt. The caller must hold
+    /// the lock until the server has received the request.
     pub(crate) async fn enter(&self) -> Option<MutexGuard<'_, Turn>> {
         let begun = Instant::now();
         loop {

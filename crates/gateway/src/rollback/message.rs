@@ -1,4 +1,4 @@
-//! Messages that rollback isolation creates, and readers for those of clients and servers.
+//! Creates the messages that rollback isolation injects, and parses messages from clients and servers.
 
 use std::borrow::Cow;
 
@@ -9,26 +9,29 @@ pub(super) use lease::{
     UNDO_TRANSACTION as UNDO,
 };
 
-/// Creates the savepoint that stands for the client's transaction.
+/// Creates the savepoint that represents the client's transaction.
 pub(super) const SAVE: &str = "SAVEPOINT pgfresh_t";
-/// Creates the savepoint of a syntax check. [`SYNTAX_UNDO`] removes it.
+/// Creates the savepoint for a syntax check. [`SYNTAX_UNDO`] removes it.
 const SYNTAX: &str = "SAVEPOINT pgfresh_s";
 pub(super) const SYNTAX_UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_s", "RELEASE SAVEPOINT pgfresh_s"];
-/// Removes the savepoint of a syntax check, and then fails, because the savepoint no longer exists.
+/// Removes the savepoint of a syntax check, and then fails on purpose, because the savepoint no longer exists.
 pub(super) const SYNTAX_ABORT: [&str; 3] = [SYNTAX_UNDO[0], SYNTAX_UNDO[1], SYNTAX_UNDO[1]];
-/// Stands for a prepared BEGIN until the client executes it.
+/// Takes the place of a prepared BEGIN until the client executes it.
 pub(super) const BEGIN_PLACEHOLDER: &str = "SAVEPOINT pgfresh_b";
-/// Sync message, the end of a group.
+/// Sync message, which ends a group.
 pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
-/// Hint for statements that rollback isolation cannot run.
+/// Hint for statements that can't run in rollback isolation.
 pub(super) const INSTEAD: &str =
     "Rollback isolation runs everything in one transaction; use isolation \"clone\" for this.";
 
-/// Hint for an open cursor WITH HOLD. A plain server would have copied its rows at the end of its transaction.
+/// Hint for errors caused by an open cursor WITH HOLD. A plain server would have copied the cursor's rows at the end of
+/// its transaction.
 const HELD: &str = "In rollback isolation a cursor WITH HOLD keeps its tables in use; close it first, or use isolation \"clone\".";
 
-/// Messages for injected statements, up to one Sync: Parse, Bind, Execute and Close for each, so that the client sees
-/// none of them. The first Close messages remove leftovers of an injection that failed. A simple Query would end the
+/// Returns the messages that run injected statements, with one Sync at the end.
+///
+/// Each statement has its own Parse, Bind, Execute and Close, so that the client sees none of them. The first Close
+/// messages remove leftovers of an injection that failed. A simple Query would be shorter, but it would remove the
 /// client's unnamed statement.
 pub(super) fn injection<S: AsRef<str>>(statements: impl IntoIterator<Item = S>) -> Vec<u8> {
     let close = [encode(b'C', b"P_pgfresh\0"), encode(b'C', b"S_pgfresh\0")].concat();
@@ -43,29 +46,29 @@ pub(super) fn injection<S: AsRef<str>>(statements: impl IntoIterator<Item = S>) 
     bytes
 }
 
-/// Parse message with another text.
+/// Replaces the SQL text in a Parse message.
 pub(super) fn reworded(parse: &[u8], sql: &str) -> Vec<u8> {
     let (name, rest) = split_zero(parse);
     let (_, types) = split_zero(rest);
     encode(b'P', &[name, b"\0", sql.as_bytes(), b"\0", types].concat())
 }
 
-/// String literal with this text, which `standard_conforming_strings` does not affect.
+/// Returns a string literal that is valid with any value of `standard_conforming_strings`.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// CommandComplete message.
+/// Returns a CommandComplete message.
 pub(super) fn complete(tag: &str) -> Vec<u8> {
     encode(b'C', &[tag.as_bytes(), b"\0"].concat())
 }
 
-/// ReadyForQuery message.
+/// Returns a ReadyForQuery message.
 pub(super) fn ready(status: u8) -> Vec<u8> {
     encode(b'Z', &[status])
 }
 
-/// Warning or error of the gateway. `severity` is the value of both severity fields.
+/// Returns a warning or an error of the gateway. `severity` is the value of both severity fields.
 pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&str>) -> Vec<u8> {
     let hint = hint.map(|hint| format!("H{hint}\0")).unwrap_or_default();
     let body = format!("S{severity}\0V{severity}\0C{sqlstate}\0M{text}\0{hint}\0");
@@ -74,8 +77,8 @@ pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&s
 
 /// Adapts an ErrorResponse for the client.
 ///
-/// Adds `offset`, in characters, to its position, because the server saw only the rest of the client's string. Adds a
-/// hint if the transaction of the lease is the reason (`ours`), or a cursor WITH HOLD that is still open in it
+/// Adds `offset` (in characters) to the error position, because the server saw only the rest of the client's string.
+/// Adds a hint if the cause is the lease's transaction (`ours`), or a cursor WITH HOLD that is still open in it
 /// (`holds`).
 pub(super) fn explained(error: &[u8], offset: usize, ours: bool, holds: bool) -> Cow<'_, [u8]> {
     let fields = || ErrorResponse::fields(error.get(HEADER..).unwrap_or_default());
@@ -105,8 +108,9 @@ pub(super) fn explained(error: &[u8], offset: usize, ours: bool, holds: bool) ->
     encode(b'E', &body).into()
 }
 
-/// Messages that check the syntax of a whole string, after a savepoint if there can be one. The server parses the whole
-/// string before it refuses it for having more than one statement.
+/// Returns the messages that check the syntax of a string with several statements. Sets a savepoint first if there can
+/// be one (`saved`). The check works because the server parses the whole string before it complains about several
+/// statements.
 pub(super) fn syntax_check(sql: &[u8], saved: bool) -> Vec<u8> {
     let mut bytes = injection(saved.then_some(SYNTAX));
     bytes.truncate(bytes.len() - SYNC.len());
@@ -116,18 +120,18 @@ pub(super) fn syntax_check(sql: &[u8], saved: bool) -> Vec<u8> {
     bytes
 }
 
-/// Value of a field of an ErrorResponse.
+/// Returns the value of a field in an ErrorResponse.
 pub(super) fn field(error: &[u8], code: u8) -> Option<&[u8]> {
     ErrorResponse::fields(error.get(HEADER..)?).find_map(|(found, value)| (found == code).then_some(value))
 }
 
-/// Values in the body of a `DataRow`.
+/// Returns the values in the body of a `DataRow`.
 pub(super) fn values(row: &[u8]) -> Vec<Option<String>> {
     let text = |value| String::from_utf8_lossy(value).into_owned();
     columns(row).map(|value| value.map(text)).collect()
 }
 
-/// Error of a session whose transaction the server has ended.
+/// Returns the error for a session whose transaction was ended by the server.
 pub(super) fn lost() -> ErrorResponse {
     ErrorResponse::fatal(
         "25000",

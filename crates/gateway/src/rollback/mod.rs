@@ -1,8 +1,18 @@
-//! Rollback isolation: a lease is one server session in one transaction, which is rolled back at its end.
+//! Rollback isolation: undoes everything that a test does in its database with a single ROLLBACK.
 //!
-//! The client's own transactions are savepoints in it. [`RollbackSession`] decides about each message without input or
-//! output. [`Drive`] feeds it from two sockets, and `lease` keeps the server's session and its database. A rollback
-//! leaves nothing to clean up, so one database serves thousands of leases.
+//! A lease is one server session in one transaction, which is rolled back when the lease ends. A rollback leaves
+//! nothing to clean up, so one database can serve thousands of leases. The client must not notice any of this, so its
+//! own transactions become savepoints within the lease's transaction.
+//!
+//! [`RollbackSession`] decides what happens to each message, without input or output. [`Drive`] feeds it from two
+//! sockets. The crate `lease` keeps the server's session and its database between the client's sessions.
+//!
+//! Terms in this module:
+//!
+//! - An *injected* statement is one that the gateway itself sends to the server. The client does not see its result.
+//! - A *group* is the client's messages in the extended protocol up to a Sync.
+//! - The *turn* shows whose statement is running: the client's, an injected one, or nobody's.
+//! - To *settle* is to do what the client's COMMIT must do, although no real COMMIT reaches the server.
 //!
 //! ```text
 //! BEGIN, SAVEPOINT pgfresh_lease            with the lease's first statement

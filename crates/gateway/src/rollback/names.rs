@@ -1,4 +1,4 @@
-//! Prepared statements and portals of the client whose kind is not plain.
+//! Tracks the client's prepared statements and portals that need special treatment, by name.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,9 +9,9 @@ use pgwire::{encode, split_zero};
 pub(super) struct Names {
     statements: HashMap<Vec<u8>, Kind>,
     portals: HashMap<Vec<u8>, Kind>,
-    /// Whether there may be an unnamed portal, of any kind.
+    /// Whether an unnamed portal (of any kind) may exist.
     unnamed: bool,
-    /// Parse messages without an answer yet: the name, and the kind that it had before.
+    /// Parse messages that the server has not answered yet: the name, and the kind that the name had before.
     parsing: VecDeque<(Vec<u8>, Option<Kind>)>,
 }
 
@@ -21,13 +21,13 @@ impl Names {
         self.parsing.push_back((name.to_vec(), before));
     }
 
-    /// Notes that the server has accepted the first pending Parse.
+    /// Records that the server has accepted the oldest pending Parse.
     pub(super) fn parsed(&mut self) {
         self.parsing.pop_front();
     }
 
-    /// Restores the names of all pending Parse messages, which the server has not accepted. An unnamed statement is
-    /// gone all the same, as is its portal.
+    /// Restores the names of all pending Parse messages, because the server has not accepted them. An unnamed statement
+    /// and its portal can't be restored: the server has already removed them.
     pub(super) fn failed(&mut self) {
         for (name, before) in self.parsing.drain(..).rev() {
             let before = before.filter(|_| !name.is_empty());
@@ -35,7 +35,7 @@ impl Names {
         }
     }
 
-    /// Notes a Bind message. The values may be missing unless [`Self::wants_values`].
+    /// Records a Bind message. `body` needs to contain the parameter values only if [`Self::wants_values`] is true.
     pub(super) fn bind(&mut self, body: &[u8]) {
         let (portal, rest) = split_zero(body);
         let kind = match self.statements.get(split_zero(rest).0).cloned() {
@@ -46,7 +46,7 @@ impl Names {
         replace(&mut self.portals, portal, kind);
     }
 
-    /// Whether the value of a parameter decides which setting a statement changes.
+    /// Whether a parameter value can decide which setting a statement changes.
     pub(super) fn wants_values(&self) -> bool {
         self.statements.values().any(|kind| matches!(kind, Kind::MaySet(changes) if changes.wants_values()))
     }
@@ -55,7 +55,7 @@ impl Names {
         self.portals.get(name).cloned()
     }
 
-    /// Notes a Close message.
+    /// Records a Close message.
     pub(super) fn close(&mut self, body: &[u8]) {
         match body.split_first() {
             Some((b'S', name)) => drop(self.statements.remove(split_zero(name).0)),
@@ -64,20 +64,20 @@ impl Names {
         }
     }
 
-    /// Forgets the unnamed statement, which a Query ends.
+    /// Forgets the unnamed statement, because a Query removes it.
     pub(super) fn forget_unnamed(&mut self) {
         self.statements.remove(&b""[..]);
     }
 
-    /// Messages that close all portals, because their transaction is undone.
+    /// Returns messages that close all portals, because their transaction was rolled back.
     pub(super) fn end_portals(&mut self) -> Vec<u8> {
         self.unnamed = false;
         let closes = self.portals.drain().map(|(name, _)| encode(b'C', &[b"P", &name[..], b"\0"].concat()));
         closes.flatten().collect()
     }
 
-    /// Message that closes the unnamed portal at the end of a successful transaction. The server counts named portals
-    /// as cursors, so the gateway closes those by name.
+    /// Returns a message that closes the unnamed portal at the end of a successful transaction. The server lists named
+    /// portals as cursors, so the gateway closes those by name.
     pub(super) fn end_unnamed_portal(&mut self) -> Vec<u8> {
         self.portals.clear();
         if std::mem::take(&mut self.unnamed) { encode(b'C', b"P\0") } else { Vec::new() }

@@ -1,13 +1,13 @@
-//! Reports of settings (ParameterStatus), in the order of a plain server.
+//! Reports changed settings to the client (ParameterStatus) in the same order as a plain server.
 //!
-//! Servers of version 14 and later report changed values right before ReadyForQuery. Versions 14 and 15 sort them by
-//! name, later ones begin with the last change. Older servers report each change at once. Source:
+//! PostgreSQL 14 and later report changed values right before ReadyForQuery. Versions 14 and 15 sort them by name;
+//! later versions begin with the most recent change. Older versions report each change at once. Source:
 //! `ReportChangedGUCOptions`.
 
 use super::settings::Restored;
 use pgwire::{HEADER, encode, frames, split_zero};
 
-/// Value that follows `name` in a startup response; empty if the response has no such name.
+/// Returns the value that follows `name` in a startup response, or nothing if the name does not occur.
 pub(super) fn parameter<'g>(greeting: &'g [u8], name: &[u8]) -> &'g [u8] {
     let at = greeting.windows(name.len()).position(|window| window == name);
     at.map_or(b"", |at| split_zero(&greeting[at + name.len()..]).0)
@@ -16,27 +16,27 @@ pub(super) fn parameter<'g>(greeting: &'g [u8], name: &[u8]) -> &'g [u8] {
 /// Name and value of a setting.
 type Parameter = (Vec<u8>, Vec<u8>);
 
-/// Settings as the client knows them, and changes that it does not know yet.
+/// Settings as the client knows them, and changes that it has not been told yet.
 #[derive(Debug, Default)]
 pub(super) struct Parameters {
     /// Major version of the server.
     major: u32,
     reported: Vec<Parameter>,
-    /// Changes in the order in which to report them.
+    /// Changes, in the order in which they must be reported.
     changed: Vec<Parameter>,
-    /// Reports of the server since it was last ready.
+    /// Reports that the server has sent since it was last ready.
     batch: Vec<Parameter>,
 }
 
 impl Parameters {
-    /// Reads the reports in a startup response, which consists of complete messages.
+    /// Reads the reports in a startup response, which must consist of complete messages.
     pub(super) fn new(greeting: &[u8], major: u32) -> Self {
         let reported =
             frames(greeting).filter(|frame| frame.tag == b'S').map(|frame| read(frame.body)).collect();
         Self { major, reported, ..Self::default() }
     }
 
-    /// Notes a report, or returns it if the client has to get it at once. `ours` means that an injected statement has
+    /// Records a report, or returns it if the client must receive it at once. `ours` means that an injected statement
     /// caused it.
     pub(super) fn hear<'m>(&mut self, report: &'m [u8], ours: bool) -> Option<&'m [u8]> {
         if self.major < 14 && !ours {
@@ -46,10 +46,11 @@ impl Parameters {
         None
     }
 
-    /// Orders the reports since the server was last ready. Returns those that the client has to get at once.
+    /// Sorts the reports that have arrived since the server was last ready. Returns those that the client must receive
+    /// at once.
     ///
-    /// `restored` are settings that the gateway itself has set back; a plain server would have done so in its own
-    /// order.
+    /// `restored` lists settings that the gateway has just set back. A plain server would have done so itself, in its
+    /// own order.
     pub(super) fn server_is_ready(&mut self, restored: &[Restored]) -> Vec<u8> {
         if !restored.is_empty() {
             self.order(restored);
@@ -66,8 +67,8 @@ impl Parameters {
         Vec::new()
     }
 
-    /// Sorts the reports as at the end of a transaction. Servers before 16 set settings back by name. Later ones set
-    /// back the last change first, and report it last.
+    /// Sorts the reports as a plain server does at the end of a transaction. Versions before 16 set settings back in
+    /// the order of their names. Later versions set back the most recent change first, and report it last.
     fn order(&mut self, restored: &[Restored]) {
         if self.major < 16 {
             return self.batch.sort_by_cached_key(|(name, _)| name.to_ascii_lowercase());
@@ -80,7 +81,7 @@ impl Parameters {
         });
     }
 
-    /// Takes out the reports that the client has to get before ReadyForQuery.
+    /// Removes and returns the reports that the client must receive before ReadyForQuery.
     pub(super) fn take(&mut self) -> Vec<u8> {
         self.server_is_ready(&[]);
         if self.major < 16 {
@@ -123,7 +124,7 @@ mod tests {
         let greeting = [said("TimeZone", "UTC"), said("DateStyle", "ISO"), encode(b'Z', b"I")].concat();
         for (major, names) in [(14, ["a", "DateStyle", "in"]), (16, ["in", "a", "DateStyle"])] {
             let mut parameters = Parameters::new(&greeting, major);
-            // Batches of one string, which the server got in parts. The last name of a batch is the first change.
+            // Batches of one string that the server received in parts. The last name in a batch was changed first.
             let batches =
                 [vec![("DateStyle", "SQL"), ("TimeZone", "CET")], vec![("a", "1")], vec![("in", "2")]];
             for batch in batches {

@@ -1,18 +1,19 @@
-//! Reads calls that change settings from SQL: the server does not tell for how long a change holds.
+//! Finds out from the SQL text which settings a statement changes, and for how long.
 //!
-//! The server tells which settings have changed. The calls tell only whether a change ends with its transaction. The server
-//! does not list settings with a dot in their names either, so this module also collects texts that may be such names.
+//! The server reports which settings have changed, but not whether a change ends with its transaction. Only the call
+//! itself shows that, e.g. `set_config('a.b', 'x', true)`. The server also doesn't list settings that have a dot in
+//! their names, so this module collects all texts that might be such names.
 
 use pgwire::{SqlLexer, Token, TokenKind, leaves_nothing, split_zero};
 
-/// Depth to which texts within texts are read: the body of a DO block has strings that are SQL again.
+/// Maximum depth of nested texts. For example, the body of a DO block contains strings that can in turn contain SQL.
 const DEEPEST: usize = 3;
 
 /// An argument of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Argument {
     Text(String),
-    /// A parameter of the statement, from 0.
+    /// A parameter of the statement, counted from 0.
     Parameter(usize),
     Unknown,
 }
@@ -25,20 +26,20 @@ struct Call {
     local: Argument,
 }
 
-/// Changes of settings that statements may make.
+/// The changes that statements may make to settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Changes {
     calls: Vec<Call>,
-    /// A statement may have changed settings without a call in its text.
+    /// Whether a statement may have changed settings without a call in its text, e.g. through a function.
     pub(super) hidden: bool,
-    /// The statement runs one from before: EXECUTE, FETCH.
+    /// Whether the statement runs an earlier one, as EXECUTE and FETCH do.
     pub(super) resumes: bool,
     /// Texts that may be names of settings with a dot.
     pub(super) names: Vec<String>,
 }
 
 impl Changes {
-    /// Changes of a SET or RESET. No name stands for any setting.
+    /// Returns the change of a SET or RESET. Without a name, the change can affect any setting.
     pub(super) fn set(name: Option<&str>, local: bool) -> Self {
         let text = |name: &str| Argument::Text(name.to_owned());
         let name = name.map_or(Argument::Unknown, text);
@@ -48,7 +49,7 @@ impl Changes {
         Self { calls: vec![Call { name, local }], names, ..Self::default() }
     }
 
-    /// Changes that a statement may make; `None` if it surely makes none.
+    /// Returns the changes that a statement may make, or `None` if it certainly makes none.
     pub(super) fn of_statement(sql: &[u8], plain: bool) -> Option<Self> {
         if plain && leaves_nothing(sql) {
             return None;
@@ -58,12 +59,12 @@ impl Changes {
         Some(changes)
     }
 
-    /// Changes of a statement that runs an earlier one.
+    /// Returns the changes of a statement that runs an earlier one.
     pub(super) fn of_resumed(sql: &[u8], plain: bool) -> Self {
         Self { resumes: true, hidden: false, ..Self::of_text(sql, plain) }
     }
 
-    /// Changes in the text of a function, a rule or an expression.
+    /// Returns the changes in the text of a function, a rule or an expression.
     pub(super) fn of_text(sql: &[u8], plain: bool) -> Self {
         let mut changes = Self::default();
         changes.scan(sql, plain, DEEPEST);
@@ -72,7 +73,7 @@ impl Changes {
 
     fn scan(&mut self, sql: &[u8], plain: bool, depth: usize) {
         let mut lexer = SqlLexer::new(sql, plain);
-        // Whether a statement of a function's body may begin here.
+        // Whether a statement of a function's body can begin at this point.
         let mut begins = true;
         while let Some(token) = lexer.token() {
             if token.kind == TokenKind::Text {
@@ -88,14 +89,14 @@ impl Changes {
             } else if begins && (token.is_word(b"set") || token.is_word(b"reset")) {
                 self.extend(&set(lexer.clone(), token.is_word(b"reset")));
             }
-            // PL/pgSQL computes the statement, so nothing can be read from it.
+            // PL/pgSQL computes the statement at run time, so its text is unknown here.
             self.hidden |= begins && token.is_word(b"execute");
             begins = token.is_sign(b';')
                 || [&b"begin"[..], b"then", b"else", b"loop"].iter().any(|word| token.is_word(word));
         }
     }
 
-    /// Changes of any setting.
+    /// Returns the changes of a statement that may change any setting.
     pub(super) fn unknown() -> Self {
         Self { hidden: true, ..Self::default() }
     }
@@ -112,18 +113,18 @@ impl Changes {
         self.calls.is_empty() && !self.hidden
     }
 
-    /// Whether all changes are for the session.
+    /// Whether all changes last for the whole session.
     pub(super) fn are_of_session(&self) -> bool {
         !self.hidden && self.calls.iter().all(|call| !call.local.is_true())
     }
 
-    /// Whether the order of these and of `others` matters, because one changes a setting for the session and another
-    /// for the transaction.
+    /// Whether the order of these changes and `others` matters, because one is for the session and another for the
+    /// transaction.
     pub(super) fn contradict(&self, others: &Self) -> bool {
         self.calls.iter().any(|one| others.calls.iter().any(|other| one.contradicts(other)))
     }
 
-    /// Whether a change of a setting ends with its transaction, if a call in the text tells.
+    /// Whether a change of the setting `name` ends with its transaction. `None` if no call in the text shows it.
     pub(super) fn is_local(&self, name: &str) -> Option<bool> {
         let of = |wanted: &dyn Fn(&Call) -> bool| {
             let found: Vec<_> = self.calls.iter().filter(|call| wanted(call)).collect();
@@ -132,23 +133,23 @@ impl Changes {
         of(&|call| call.name.is(name))
             .or_else(|| of(&|call| !matches!(call.name, Argument::Text(_))))
             .or_else(|| {
-                // SET LOCAL SESSION AUTHORIZATION changes the role, too.
+                // SET LOCAL SESSION AUTHORIZATION also changes the role.
                 of(&|_| !self.hidden)
             })
     }
 
-    /// Whether a call changes that setting, by its name, for the session.
+    /// Whether a call changes the setting `name` for the whole session.
     pub(super) fn names_for_session(&self, name: &str) -> bool {
         self.calls.iter().any(|call| call.name.is(name) && !call.local.is_true())
     }
 
-    /// Whether the value of a parameter tells more.
+    /// Whether the value of a parameter would make the changes more precise.
     pub(super) fn wants_values(&self) -> bool {
         let is_parameter = |argument: &Argument| matches!(argument, Argument::Parameter(_));
         self.calls.iter().any(|call| is_parameter(&call.name) || is_parameter(&call.local))
     }
 
-    /// Fills in the values of a Bind.
+    /// Fills in the parameter values from a Bind message.
     pub(super) fn with_values(mut self, bind: &[u8]) -> Self {
         if !self.wants_values() {
             return self;
@@ -205,7 +206,8 @@ impl Call {
     }
 }
 
-/// Reads the arguments after the name `set_config`. A name has to be one literal, not an expression.
+/// Parses the arguments that follow the name `set_config`. The setting's name must be a single literal rather than an
+/// expression.
 fn call(mut lexer: SqlLexer<'_>) -> Option<Call> {
     lexer.token().filter(|token| token.is_sign(b'('))?;
     let mut arguments: Vec<Vec<Token<'_>>> = vec![Vec::new()];
@@ -229,9 +231,9 @@ fn call(mut lexer: SqlLexer<'_>) -> Option<Call> {
     Some(Call { name: argument(0), local: argument(2) })
 }
 
-/// Value of an argument, without its cast.
+/// Returns the value of an argument, without its cast.
 fn only(tokens: &[Token<'_>]) -> Argument {
-    // Skips the name in named notation.
+    // Skips the name of a named argument.
     let named = tokens.windows(2).position(|pair| pair[1].is_sign(b'>') && (pair[0].is_sign(b'=')));
     let named = named.map_or(0, |at| at + 2);
     match &tokens[named..] {
@@ -241,7 +243,7 @@ fn only(tokens: &[Token<'_>]) -> Argument {
     }
 }
 
-/// Reads a SET or RESET, from behind that word.
+/// Parses a SET or RESET, after that word.
 fn set(mut lexer: SqlLexer<'_>, resets: bool) -> Changes {
     let mut next = lexer.token();
     let is = |token: Option<Token<'_>>, word: &[u8]| token.is_some_and(|token| token.is_word(word));
@@ -272,7 +274,7 @@ fn is_named(token: Token<'_>, name: &[u8]) -> bool {
     token.is_name() && text.eq_ignore_ascii_case(name)
 }
 
-/// Whether the text may be the name of a setting that no library has declared.
+/// Whether the text can be the name of a custom setting, i.e. one that no library has declared.
 fn is_custom(name: &str) -> bool {
     let is_part = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_' || !first.is_ascii())
@@ -283,7 +285,7 @@ fn is_custom(name: &str) -> bool {
     name.len() < 128 && name.contains('.') && name.split('.').all(is_part)
 }
 
-/// Values in the body of a Bind. One that is NULL is empty.
+/// Returns the values in the body of a Bind message. A NULL value becomes empty.
 fn values_of(bind: &[u8]) -> Option<Vec<&[u8]>> {
     let rest = split_zero(split_zero(bind).1).1;
     let count = |bytes: &[u8]| bytes.first_chunk().map(|count| usize::from(u16::from_be_bytes(*count)));

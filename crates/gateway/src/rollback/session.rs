@@ -1,11 +1,11 @@
-//! Decides about each message of a client and its server, without input or output.
+//! Decides what happens to each message of a client and its server, without input or output.
 //!
-//! The server does one thing at a time: injected statements, a Query of the client, or a group of its messages in the
-//! extended protocol. Each ends with a ReadyForQuery, for which [`Awaited`] stands. [`Task`]s follow it.
+//! At any moment the server works on one thing: injected statements, a Query of the client, or a group of the client's
+//! messages in the extended protocol. Each ends with a ReadyForQuery, which an [`Awaited`] represents. After that, the
+//! session performs its next [`Task`].
 //!
-//! The session does not forward the client's own Sync. Within a transaction a Sync ends nothing but a group, so the
-//! session may send one wherever it has to know how far the server is. It sends ReadyForQuery to the client after all
-//! tasks.
+//! The client's own Sync is not forwarded. Within a transaction a Sync only ends a group, so the session can send one
+//! whenever it needs the server's state. The client receives ReadyForQuery after all tasks are done.
 
 use std::collections::VecDeque;
 
@@ -37,54 +37,54 @@ pub(crate) struct RollbackSession {
     pub(super) status: u8,
     pub(super) tasks: VecDeque<Task>,
     awaited: VecDeque<Awaited>,
-    /// Rows of the injected statement that runs.
+    /// Rows that the running injected statement has returned so far.
     pub(super) rows: Vec<Row>,
     pub(super) error: Option<Vec<u8>>,
-    /// Whether the client's group is open: messages were forwarded, without a Sync after them.
+    /// Whether the client's group is open, i.e. the session has forwarded messages without a Sync after them.
     open: bool,
-    /// Whether a statement was executed since the client's last Sync.
+    /// Whether the client has executed a statement since its last Sync.
     piped: bool,
-    /// Whether the session drops all messages up to the client's Sync.
+    /// Whether the session drops all messages up to the client's next Sync, because of an error.
     skipping: bool,
-    /// Whether the client waits for a ReadyForQuery.
+    /// Whether the client is waiting for a ReadyForQuery.
     owed: bool,
-    /// Whether the client may send data for a COPY.
+    /// Whether the client can send data for a COPY.
     copying: bool,
-    /// Whether the client has ended its data before the server has asked for them.
+    /// Whether the client has sent all its COPY data before the server asked for it.
     ahead: bool,
     /// Whether the client's statement failed.
     failed: bool,
-    /// CommandComplete that may still turn out to be an error.
+    /// A CommandComplete message that is delayed, because an error may still have to replace it.
     pub(super) held: Vec<u8>,
     /// Offset of the running part in the client's string, in characters.
     offset: usize,
     pub(super) names: Names,
-    /// Closes the unnamed portal of a transaction that is [`Savepoint::Done`].
+    /// Message that closes the unnamed portal of a transaction that is [`Savepoint::Done`].
     pub(super) ended_portal: Vec<u8>,
     pub(super) settings: Settings,
-    /// Settings as the server has them at the end of the client's transaction, and its `transaction_timeout`.
+    /// Settings as the server reports them at the end of the client's transaction, and its `transaction_timeout`.
     pub(super) found: Vec<Row>,
     pub(super) timeout: String,
-    /// Settings that COMMIT sets back now.
+    /// Settings that the current COMMIT sets back.
     pub(super) restored: Vec<Restored>,
-    /// Whether a cursor WITH HOLD has outlived its transaction. It is still open in the transaction of the lease.
+    /// Whether a cursor WITH HOLD has outlived its transaction. It is still open in the lease's transaction.
     pub(super) holds: bool,
-    /// Whether no statement has run in the client's transaction.
+    /// Whether no statement has run in the client's transaction yet.
     pub(super) is_untouched: bool,
-    /// Whether the client's transaction is to be read only.
+    /// Whether the client asked for a read-only transaction.
     pub(super) read_only: bool,
-    /// Whether it is read only because the previous one in its chain was.
+    /// Whether the transaction is read-only only because the previous one in its chain was.
     pub(super) inherited_read_only: bool,
-    /// Whether a backslash means something in a plain literal.
+    /// Whether a backslash is an escape character in plain literals.
     backslashes: bool,
-    /// Major version of the server.
+    /// The server's major version.
     major: u32,
-    /// Error that ends the session, if it cannot continue.
+    /// The error that ends the session, if it cannot continue.
     pub(super) broken: Option<ErrorResponse>,
 }
 
 impl RollbackSession {
-    /// Begins a session in a transaction, with the startup response of its server.
+    /// Creates a session in a transaction. `greeting` is the server's startup response.
     pub(crate) fn new(transaction: LeaseTransaction, greeting: &[u8]) -> Self {
         let backslashes = parameter(greeting, b"standard_conforming_strings\0").starts_with(b"off");
         let version = String::from_utf8_lossy(parameter(greeting, b"server_version\0")).into_owned();
@@ -105,7 +105,7 @@ impl RollbackSession {
         }
     }
 
-    /// Decides about the client's next message, by its tag.
+    /// Decides what to do with the client's next message, given its tag.
     pub(super) fn client_head(&mut self, tag: u8) -> Disposition {
         let busy = self.owed || !self.tasks.is_empty() || !(self.awaited.is_empty() || self.open);
         match tag {
@@ -113,7 +113,7 @@ impl RollbackSession {
                 self.copying = tag == b'd';
                 Disposition::Pass
             }
-            // The client sends data before the server has asked for them.
+            // The client sends data before the server has asked for it.
             b'd' | b'c' | b'f' if self.open => {
                 self.ahead |= tag != b'd';
                 Disposition::Pass
@@ -122,7 +122,7 @@ impl RollbackSession {
             b'H' | b'S' if self.copying => Disposition::Drop,
             _ if busy && !self.copying => Disposition::Wait,
             _ if !is_frontend_tag(tag) => self.break_off(format!("invalid frontend message type {tag}")),
-            // The data are left over from a COPY that failed.
+            // The data belongs to a COPY that failed.
             b'd' | b'c' | b'f' => Disposition::Drop,
             b'S' => Disposition::Whole,
             _ if self.skipping => Disposition::Drop,
@@ -137,13 +137,13 @@ impl RollbackSession {
         Disposition::Drop
     }
 
-    /// Handles the names in a message of the client that will be forwarded in pieces.
+    /// Processes the names in a Bind message, which the drive then forwards in pieces.
     pub(super) fn client_names(&mut self, body: &[u8]) {
         self.names.bind(body);
         self.open_group();
     }
 
-    /// Handles a whole message of the client.
+    /// Processes a complete message from the client.
     pub(super) fn client(&mut self, tag: u8, body: &[u8]) {
         self.traces.client_says(FramePrefix { tag, length: body.len(), body });
         self.transaction.leaves_nothing &= self.traces.leaves_nothing();
@@ -203,11 +203,11 @@ impl RollbackSession {
         let sql = split_zero(split_zero(body).1).0;
         let mut found = statements(sql, !self.backslashes);
         self.settings.know_dormant(sql, !self.backslashes);
-        // The server reports that several statements are too many.
+        // If there are several statements, the server will report the error.
         let kind = if found.len() == 1 { found.remove(0).kind } else { Kind::Plain };
         let parse = match kind {
             Kind::Begin { .. } => reworded(body, BEGIN_PLACEHOLDER),
-            // Like the original, the replacement may be prepared in a failed transaction.
+            // Like the original statement, the replacement can be prepared in a failed transaction.
             Kind::Commit { .. } | Kind::Rollback { .. } => reworded(body, UNDO),
             _ => encode(b'P', body),
         };
@@ -217,7 +217,8 @@ impl RollbackSession {
 
     fn execute(&mut self, body: &[u8]) {
         let (kind, execute) = (self.names.of_portal(split_zero(body).0), encode(b'E', body));
-        // The server treats later statements of a group like several in a string, new servers more than old ones.
+        // The server treats later statements of a group like several in a string. PostgreSQL 18 does so more often than
+        // older versions.
         let top = !self.piped || self.major < 18 && kind != Some(Kind::DiscardAll);
         let ends = kind.as_ref().is_some_and(Kind::ends_pipeline);
         match kind {
@@ -234,11 +235,11 @@ impl RollbackSession {
         self.piped = !ends;
     }
 
-    /// Decides about the server's next message, by its tag.
+    /// Decides what to do with the server's next message, given its tag.
     pub(super) fn server_head(&mut self, tag: u8) -> Disposition {
         match tag {
             b'Z' | b'C' | b'E' | b'G' | b'1' | b'S' => return Disposition::Whole,
-            // A notice that an injected statement has caused comes before the tag that waits for it.
+            // A notice caused by an injected statement must precede the CommandComplete that is being held.
             b'N' | b'A' if matches!(self.awaited.front(), Some(Awaited::Injected(_))) => {
                 return Disposition::Pass;
             }
@@ -254,7 +255,7 @@ impl RollbackSession {
         }
     }
 
-    /// Handles a whole message of the server.
+    /// Processes a complete message from the server.
     pub(super) fn server(&mut self, bytes: &[u8]) {
         let (tag, body) = (bytes[0], &bytes[HEADER..]);
         let ours = matches!(self.awaited.front(), Some(Awaited::Injected(_)));
@@ -296,7 +297,7 @@ impl RollbackSession {
         self.proceed();
     }
 
-    /// Begins to forward data to the server. A Sync that the server has got already has no effect.
+    /// Starts forwarding COPY data to the server. The server ignores a Sync that it has already received.
     fn begin_copy(&mut self) {
         self.copying = !std::mem::take(&mut self.ahead);
         if !self.copying {
@@ -318,7 +319,7 @@ impl RollbackSession {
         } else {
             Vec::new()
         };
-        // Reports that come at once precede the tag of the statement that has caused them, and follow an error.
+        // Immediate reports come before the tag of the statement that caused them, but after an error.
         let mut reports = self.parameters.server_is_ready(&restored);
         self.status = status;
         if self.transaction.begun && status == b'I' {
@@ -346,7 +347,7 @@ impl RollbackSession {
                 let message = field(&error, b'M').unwrap_or_default();
                 self.broken = Some(lost().detail(String::from_utf8_lossy(message).into_owned()));
             }
-            // The server refuses a correct string for having several statements. Source: `exec_parse_message`.
+            // The server refuses a correct string because it contains several statements. Source: `exec_parse_message`.
             (InjectedStatement::Syntax { saved }, Some(error))
                 if field(&error, b'R') != Some(b"exec_parse_message") =>
             {
@@ -378,7 +379,7 @@ impl RollbackSession {
         }
     }
 
-    /// Handles the failure of the client's statement. Outside of a transaction of the client, undoes its work.
+    /// Handles the failure of the client's statement. Outside of a client transaction, rolls back its work.
     pub(super) fn fail(&mut self) {
         self.tasks.clear();
         self.names.failed();
@@ -392,7 +393,7 @@ impl RollbackSession {
         }
     }
 
-    /// Performs tasks until the session has to wait for an answer.
+    /// Performs tasks until the session must wait for an answer.
     pub(super) fn proceed(&mut self) {
         while self.broken.is_none() && (self.awaited.is_empty() || self.may_tell()) {
             let Some(task) = self.tasks.pop_front() else { return };
@@ -400,7 +401,7 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the next task only sends the client a message that is true whatever the server answers.
+    /// Whether the next task only sends the client a message that doesn't depend on the server's pending answers.
     fn may_tell(&self) -> bool {
         let tells = match self.tasks.front() {
             Some(Task::Say(_) | Task::Ready | Task::Left { chain: false, .. }) => true,
@@ -450,7 +451,7 @@ impl RollbackSession {
         }
     }
 
-    /// Puts tasks before all others.
+    /// Inserts tasks before all others.
     pub(super) fn first(&mut self, tasks: impl IntoIterator<Item = Task, IntoIter: DoubleEndedIterator>) {
         for task in tasks.into_iter().rev() {
             self.tasks.push_front(task);
@@ -462,7 +463,7 @@ impl RollbackSession {
         self.transaction.savepoint == Savepoint::Open
     }
 
-    /// Makes the client's next work undoable by a savepoint. Does not wait for the server.
+    /// Makes sure that a savepoint protects the client's next work. Does not wait for the server.
     pub(super) fn ensure(&mut self) {
         let mut statements = Vec::new();
         if !self.transaction.begun {
@@ -489,9 +490,9 @@ impl RollbackSession {
     }
 
     fn undo(&mut self) {
-        // The server would warn of a portal from a failed transaction.
+        // The server would otherwise warn about portals of a failed transaction.
         self.to_server.extend(self.names.end_portals());
-        // The server keeps its timer after the rollback to a savepoint. Source: `assign_transaction_timeout`.
+        // The server's timer continues after a rollback to a savepoint. Source: `assign_transaction_timeout`.
         let unbounded = self.bound().map(|_| UNBOUNDED);
         self.inject([UNDO, RELEASE].into_iter().chain(unbounded), InjectedStatement::Must);
         self.leave_idle();
@@ -499,8 +500,8 @@ impl RollbackSession {
         self.settings.undo();
     }
 
-    /// Pauses `idle_in_transaction_session_timeout` while the client is outside of its transactions. It costs nothing,
-    /// because the server reads the message together with earlier ones.
+    /// Disables `idle_in_transaction_session_timeout` while the client is outside of its transactions. This costs
+    /// nothing, because the server reads the message together with earlier ones.
     fn leave_idle(&mut self) {
         self.to_server.extend_from_slice(STAY_IDLE);
     }
@@ -554,7 +555,7 @@ impl RollbackSession {
         self.to_client.append(&mut self.held);
     }
 
-    /// Owner of the statement that runs.
+    /// Returns who owns the running statement.
     pub(super) fn turn(&self) -> Turn {
         match self.awaited.front() {
             Some(Awaited::Part | Awaited::Group) => Turn::Client,
@@ -564,28 +565,29 @@ impl RollbackSession {
         }
     }
 
-    /// Ends the work of a client that has gone.
+    /// Ends the work of a client that has disconnected.
     pub(super) fn hang_up(&mut self) {
         if std::mem::take(&mut self.copying) {
             self.to_server.extend(encode(b'f', b"the client has gone\0"));
         }
         self.close_group();
         self.tasks.clear();
-        // No client waits for an answer any more.
+        // No client is waiting for an answer any more.
         self.owed = false;
         self.proceed();
     }
 
-    /// Whether the session waits for nothing.
+    /// Whether the session is waiting for nothing.
     pub(super) fn is_quiet(&self) -> bool {
         self.awaited.is_empty() && self.tasks.is_empty() && self.broken.is_none()
     }
 }
 
-/// Task for statements that go to the server together, or for a single one that needs handling.
+/// Returns the task for statements that can go to the server together, or for a single one that needs special
+/// treatment.
 fn part(sql: &[u8], run: &[Statement], top: bool) -> Task {
     let (from, to) = (run[0].place.start, run[run.len() - 1].place.end);
-    // Characters, as the server counts positions: skips continuation bytes of UTF-8.
+    // Counts characters as the server does, i.e. without the continuation bytes of UTF-8.
     let offset = sql[..from].iter().filter(|byte| **byte & 0xc0 != 0x80).count();
     let native = Native::Part(query(&sql[from..to]), offset);
     Task::Control { kind: kind_of_all(run), top, native }

@@ -1,10 +1,12 @@
-//! Finds settings that the client's transaction has changed, and those that its COMMIT sets back.
+//! Tracks which settings the client's transaction has changed, and which of them its COMMIT must set back.
 //!
-//! A savepoint stands for the client's transaction, and the server keeps a change for a transaction alone until the lease
-//! ends. So a COMMIT compares the settings with those from before. The server does not report for how long a change
-//! holds, but the calls in the SQL do ([`Changes`]). A setting keeps its value if no call mentions it.
+//! The client's transaction is really a savepoint. If the client changes a setting for its transaction only (SET
+//! LOCAL), the server keeps the change until the lease ends. Each COMMIT therefore compares the settings with those
+//! from before the transaction. The server does not report how long a change lasts, but the calls in the SQL text show
+//! it ([`Changes`]). If no call mentions a setting, the setting keeps its new value.
 //!
-//! The gateway reads settings only if a statement may have changed them for its transaction. SET alone costs nothing.
+//! Reading the settings takes time. The gateway does so only if a statement may have changed one for its transaction. A
+//! plain SET costs nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,36 +15,36 @@ use super::message::literal;
 use super::scope::Changes;
 use super::task::Row;
 
-/// Setting that ends a transaction in time. The gateway itself changes it between the client's transactions.
+/// Setting that limits the length of a transaction. The gateway itself changes it between the client's transactions.
 pub(super) const TIMEOUT: &str = "transaction_timeout";
 /// Settings that `pg_show_all_settings` does not list.
 const UNLISTED: [&str; 2] = ["role", "session_authorization"];
 
-/// Settings with a value of the session's own, by name.
+/// Settings that differ from the session's start, by name.
 type Values = Arc<BTreeMap<String, String>>;
 
-/// Setting, and the value that it gets back; `None` stands for the value from the session's start.
+/// A setting, and the value to set it back to. `None` means the value at the session's start.
 pub(super) type Restored = (String, Option<String>);
 
-/// State of the settings at one moment of a transaction.
+/// State of the settings at one point in a transaction.
 #[derive(Debug, Clone, Default)]
 struct Moment {
-    /// Values that a COMMIT keeps; `None` if the gateway has to read them.
+    /// The values that a COMMIT keeps, or `None` if the gateway must read them.
     kept: Option<Values>,
-    /// Values that the server had when they were last read, unless they were all kept.
+    /// The values that the server had when the gateway last read them. `None` if COMMIT keeps all of them.
     seen: Option<Values>,
-    /// Changes that statements may have made since.
+    /// Changes that statements may have made since then.
     since: Changes,
 }
 
-/// Follows the settings of one session.
+/// Tracks the settings of one session.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     now: Moment,
-    /// The state before the client's transaction, and at each of its savepoints, by name.
+    /// The state before the client's transaction. `savepoints` has the state at each of its savepoints, by name.
     before: Moment,
     savepoints: Vec<(String, Moment)>,
-    /// Changes in the objects of the database: any statement may make them.
+    /// Changes in functions and other database objects. Any statement may trigger them.
     hidden: Changes,
     /// Changes in statements that were prepared under a name, or that a cursor reads.
     dormant: Changes,
@@ -51,15 +53,15 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Begins with a session of `user` in which nothing was set.
+    /// Creates the tracker for a session of `user` in which nothing has been set.
     pub(super) fn new(user: &[u8]) -> Self {
         let user = String::from_utf8_lossy(user).into_owned();
         let kept = Some(Arc::new(BTreeMap::from([(UNLISTED[1].to_owned(), user)])));
         Self { now: Moment { kept, ..Moment::default() }, ..Self::default() }
     }
 
-    /// Takes note of the texts of objects in the database that may change settings. Returns whether they name settings that have
-    /// not been read.
+    /// Records the texts of database objects that may change settings. Returns whether they name settings that the
+    /// gateway has not read yet.
     pub(super) fn know_hidden(&mut self, texts: &[String]) -> bool {
         self.hidden = Changes::default();
         for text in texts {
@@ -70,7 +72,7 @@ impl Settings {
         self.names.len() > known
     }
 
-    /// Notes a text whose statements may run later, by name.
+    /// Records a text that contains statements which may run later by name.
     pub(super) fn know_dormant(&mut self, sql: &[u8], plain: bool) {
         let is = |word: &[u8]| sql.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
         if is(b"set_config") && (is(b"prepare") || is(b"declare")) {
@@ -78,13 +80,13 @@ impl Settings {
         }
     }
 
-    /// Notes the beginning of the client's transaction.
+    /// Records the beginning of the client's transaction.
     pub(super) fn begin(&mut self) {
         self.before.clone_from(&self.now);
         self.savepoints.clear();
     }
 
-    /// Restores the state before the client's transaction, because it was undone.
+    /// Restores the state before the client's transaction, because the transaction was rolled back.
     pub(super) fn undo(&mut self) {
         self.now = std::mem::take(&mut self.before);
         self.savepoints.clear();
@@ -111,14 +113,14 @@ impl Settings {
         self.savepoints.iter().rposition(|(known, _)| known == name)
     }
 
-    /// Whether the gateway has to read the settings before a statement with such changes.
+    /// Whether the gateway must read the settings before it runs a statement with these changes.
     pub(super) fn must_read_before(&self, changes: &Changes) -> bool {
         let others = if changes.resumes { Some(&self.dormant) } else { None };
         let may_be_local = [Some(changes), others].into_iter().flatten().any(|one| !one.are_of_session());
         may_be_local && self.now.kept.is_none() || self.now.since.contradict(changes)
     }
 
-    /// Notes that a statement runs that may make these changes.
+    /// Records that a statement with these possible changes runs.
     pub(super) fn run(&mut self, changes: &Changes) {
         self.names.extend(changes.names.iter().cloned());
         let since = &mut self.now.since;
@@ -130,13 +132,14 @@ impl Settings {
         self.run_harmless();
     }
 
-    /// Notes that a statement runs that may reach all objects of the database.
+    /// Records that a statement runs whose own text changes no setting. It may still reach any object of the database.
     pub(super) fn run_harmless(&mut self) {
         self.now.since.hidden |= !self.hidden.is_empty();
     }
 
-    /// Whether the gateway has to read the settings at the end of the client's transaction. After SET alone this forgets the
-    /// values instead. `unread`: the gateway does not know yet which objects of the database may change settings.
+    /// Whether the gateway must read the settings at the end of the client's transaction. If there were only plain
+    /// SETs, it forgets the values instead. `unread` means that the gateway does not know yet which database objects
+    /// may change settings.
     pub(super) fn must_read_at_end(&mut self, unread: bool) -> bool {
         let Moment { kept, seen, since } = &mut self.now;
         let may_be_local = unread || seen.is_some() || !since.are_of_session();
@@ -146,7 +149,7 @@ impl Settings {
         may_be_local || !since.is_empty()
     }
 
-    /// The statement that reads the settings: pairs of name and value.
+    /// Returns the statement that reads the settings as pairs of name and value.
     pub(super) fn select(&self) -> String {
         let names = self.names.iter().map(String::as_str).chain(UNLISTED);
         let names: Vec<_> = names.map(literal).collect();
@@ -160,13 +163,13 @@ impl Settings {
         )
     }
 
-    /// Reads the rows of [`Self::select`].
+    /// Processes the rows of [`Self::select`].
     pub(super) fn read(&mut self, rows: impl Iterator<Item = Row>) {
         let mut values = BTreeMap::new();
         for row in rows {
             let [Some(name), Some(value)] = row.as_slice() else { continue };
             let name = name.to_lowercase();
-            // A custom setting that was set once is empty from then on.
+            // A custom setting that has been set once is empty after it is set back.
             if !(value.is_empty() && name.contains('.') || name == "role" && value == "none") {
                 values.insert(name, value.clone());
             }
@@ -181,7 +184,7 @@ impl Settings {
         let last = seen.take().unwrap_or_else(|| Arc::clone(known));
         for name in names_in(&last, &values) {
             let is_local = since.is_local(&name).or_else(|| self.hidden.is_local(&name));
-            // A change for the session counts, too, if the transaction had the same value already.
+            // If a change is for the session, it counts even if the transaction had already set the same value.
             let is_unchanged = last.get(&name) == values.get(&name) && !since.names_for_session(&name);
             if is_unchanged || is_local == Some(true) {
                 continue;
@@ -195,7 +198,7 @@ impl Settings {
         *seen = (known != &values).then_some(values);
     }
 
-    /// Settings that COMMIT sets back. Roles come first, since they decide who may set the others.
+    /// Returns the settings that COMMIT must set back. Roles come first, because they decide who can set the others.
     pub(super) fn restore(&mut self) -> Vec<Restored> {
         let (Some(kept), Some(seen)) = (&self.now.kept, self.now.seen.take()) else { return Vec::new() };
         let changed = names_in(kept, &seen).into_iter().filter(|name| kept.get(name) != seen.get(name));

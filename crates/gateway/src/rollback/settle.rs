@@ -1,4 +1,6 @@
-//! Ends the client's transactions: COMMIT checks constraints, closes cursors and sets settings back.
+//! Ends the client's transactions: a COMMIT checks deferred constraints, closes cursors and sets settings back.
+//!
+//! The server does none of this itself, because to it the client's transaction is only a savepoint.
 
 use lease::{Constraints, Savepoint};
 
@@ -8,7 +10,8 @@ use super::session::RollbackSession;
 use super::settings::{Restored, TIMEOUT};
 use super::task::{InjectedStatement, Row, Task};
 
-/// Number of catalog rows that this transaction has changed, which the server counts in the backend's own memory.
+/// Number of rows in a catalog that this transaction has changed. The server keeps the number in the backend's own
+/// memory, so reading it is cheap.
 macro_rules! changed_rows {
     ($($catalog:literal)*) => {
         concat!("0" $(,
@@ -19,12 +22,12 @@ macro_rules! changed_rows {
     };
 }
 
-/// Query of a COMMIT, with a row for each open cursor.
+/// Query that each COMMIT runs first, with one row for each open cursor.
 ///
-/// Its first column is the number of changed rows in `pg_constraint`, `pg_proc`, `pg_rewrite`, `pg_attrdef` and
-/// `pg_policy`. The others are the cursor's name, whether the cursor outlives the transaction, and the transaction's
-/// timeout (from 17 on). The portal of this query always has a row. Aggregates and the view `pg_cursors` would take
-/// longer than the rest of a COMMIT.
+/// The first column is the number of changed rows in `pg_constraint`, `pg_proc`, `pg_rewrite`, `pg_attrdef` and
+/// `pg_policy`. Then come the cursor's name, whether the cursor outlives the transaction, and the transaction's timeout
+/// (from version 17 on). There is always at least one row, because the query has a portal itself. Aggregates and the
+/// view `pg_cursors` would take longer than the rest of the COMMIT.
 const LOOK: &str = concat!(
     "SELECT ",
     changed_rows!(2606 1255 2618 2604 3256),
@@ -33,19 +36,19 @@ const LOOK: &str = concat!(
 );
 /// Number of columns of [`LOOK`].
 const COLUMNS: usize = 4;
-/// Names of portals in [`LOOK`] that are no cursors: the injected one, and the unnamed one of the protocol.
+/// Portal names in [`LOOK`] that don't belong to cursors: the injected portal, and the protocol's unnamed portal.
 const NO_CURSORS: [&str; 2] = ["_pgfresh", "\"\""];
 
-/// Query for the names of all deferrable constraints, and of those that are initially deferred. The latter are without
-/// names that a constraint which is not deferrable has, too.
+/// Query for the names of all deferrable constraints, and of those that are initially deferred. The second list omits a
+/// name if a constraint that is not deferrable has the same name.
 const CONSTRAINTS: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_catalog.string_agg(name, ', ') FILTER (WHERE deferred) FROM \
     (SELECT pg_catalog.quote_ident(nspname) || '.' || pg_catalog.quote_ident(conname) AS name, \
      pg_catalog.bool_or(condeferred) AND pg_catalog.bool_and(condeferrable) AS deferred \
      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace \
      GROUP BY nspname, conname HAVING pg_catalog.bool_or(condeferrable)) d";
 
-/// Query for the texts of functions, and of other objects with a call of `set_config` (2078), that may change settings.
-/// A function in another language than SQL and PL/pgSQL may change any setting.
+/// Query for the texts of functions and other objects that may change settings (2078 is the oid of `set_config`). A
+/// function in a language other than SQL and PL/pgSQL may change any setting.
 const SOURCES: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosrc ELSE 'set_config(unknown)' END \
       FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang \
       WHERE p.oid >= 16384 AND lanname NOT IN ('internal', 'c') AND prosrc <> '' \
@@ -64,7 +67,7 @@ const SOURCES: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosr
     UNION ALL SELECT pg_catalog.pg_get_triggerdef(oid) FROM pg_catalog.pg_trigger WHERE tgqual::text ~ ':funcid 2078 '";
 
 impl RollbackSession {
-    /// Ends the client's work since [`super::message::SAVE`] successfully, or fails as its COMMIT would.
+    /// Starts to commit the client's work since [`super::message::SAVE`].
     pub(super) fn settle(&mut self) {
         if !self.is_saved() {
             return;
@@ -75,7 +78,7 @@ impl RollbackSession {
         self.inject(statements, InjectedStatement::Look);
     }
 
-    /// Reads the rows of [`LOOK`], and continues the COMMIT.
+    /// Processes the rows of [`LOOK`], and continues the COMMIT.
     pub(super) fn looked(&mut self, rows: impl Iterator<Item = Row>) {
         let (mut changes, mut cursors) = (None, Vec::new());
         let (looked, settings): (Vec<_>, Vec<_>) = rows.partition(|row| row.len() == COLUMNS);
@@ -105,7 +108,7 @@ impl RollbackSession {
         self.release(&cursors);
     }
 
-    /// Reads the row of [`CONSTRAINTS`] and the rows of [`SOURCES`].
+    /// Processes the row of [`CONSTRAINTS`] and the rows of [`SOURCES`].
     pub(super) fn know_constraints(&mut self, row: Row, sources: impl Iterator<Item = Row>) {
         let mut row = row.into_iter();
         self.transaction.constraints.deferrable = row.next().flatten().unwrap_or_default();
@@ -115,7 +118,7 @@ impl RollbackSession {
         }
     }
 
-    /// Reads the rows of [`SOURCES`]. Returns whether they name settings that have not been read.
+    /// Processes the rows of [`SOURCES`]. Returns whether they name settings that the gateway has not read yet.
     pub(super) fn learn_sources(&mut self, rows: impl Iterator<Item = Row>) -> bool {
         let texts = rows.filter_map(|row| row.into_iter().next().flatten());
         let sources: Vec<_> =
@@ -125,14 +128,14 @@ impl RollbackSession {
         is_news
     }
 
-    /// Reads the objects of the database that may change settings, unless the session knows them.
+    /// Reads the database objects that may change settings, unless the session already knows them.
     pub(super) fn know_sources(&mut self) {
         if self.transaction.constraints.seen.is_none() {
             self.first([Task::Inject(vec![SOURCES.to_owned()], InjectedStatement::Sources)]);
         }
     }
 
-    /// Checks deferred constraints, sets back settings of this transaction, and closes its `cursors`, whose names are
+    /// Checks deferred constraints, sets back the transaction's settings, and closes its `cursors`. Their names must be
     /// quoted for SQL.
     pub(super) fn release(&mut self, cursors: &[String]) {
         let mut statements = Vec::new();
@@ -148,7 +151,7 @@ impl RollbackSession {
             self.settings.read(std::mem::take(&mut self.found).into_iter());
             self.restored = self.settings.restore();
         }
-        // A timeout for this transaction alone is set back before the session switches it off.
+        // If the timeout was set for this transaction only, the session sets it back before it disables it.
         match self.restored.iter_mut().find(|(name, _)| name == TIMEOUT) {
             Some((_, before)) => {
                 *before = Some(self.transaction.timeout.clone()).filter(|before| !before.is_empty());
@@ -159,7 +162,7 @@ impl RollbackSession {
         if !self.restored.is_empty() {
             statements.push(restore(&self.restored));
         }
-        // The timeout stays off until the client's next transaction begins: see `ensure`.
+        // The timeout stays disabled until the client's next transaction begins: see `ensure`.
         if self.bound().is_some() {
             statements.push(UNBOUNDED.to_owned());
         }
@@ -174,7 +177,8 @@ impl RollbackSession {
         self.inject(statements, InjectedStatement::Release);
     }
 
-    /// Statement that has the server end the client's transaction in time; `None` without a timeout.
+    /// Returns the statement that makes the server enforce the client's transaction timeout, or `None` without a
+    /// timeout.
     pub(super) fn bound(&self) -> Option<String> {
         let timeout = &self.transaction.timeout;
         (!timeout.is_empty()).then(|| format!("SET LOCAL {TIMEOUT} = {}", literal(timeout)))
@@ -184,7 +188,7 @@ impl RollbackSession {
         self.transaction.savepoint = Savepoint::Gone;
     }
 
-    /// Reports the error of a failed COMMIT, and undoes all work of the transaction.
+    /// Reports the error of a failed COMMIT, and rolls back all work of the transaction.
     pub(super) fn commit_failed(&mut self, error: &[u8]) {
         self.held.clear();
         self.found.clear();
@@ -197,7 +201,8 @@ impl RollbackSession {
     }
 }
 
-/// Statement that sets settings back, in this order. No value stands for that of the session's start, as with RESET.
+/// Returns the statement that sets settings back, in this order. A setting without a value goes back to its value at
+/// the session's start, as with RESET.
 fn restore(settings: &[Restored]) -> String {
     let mut sql = String::from("SELECT ");
     for (at, (name, value)) in settings.iter().enumerate() {

@@ -1,19 +1,22 @@
-//! Classifies statements by what they do to transactions: splits a string like the server, and reads the first words.
+//! Classifies SQL statements by their effect on transactions.
+//!
+//! Splits a string into statements like the server does, and looks at the first words of each.
 
 use std::ops::Range;
 
 use super::scope::Changes;
 use pgwire::SqlLexer;
 
-/// Most words of a statement that decide about its kind. The longest one that matters is BEGIN with a list of modes.
+/// Maximum number of words that decide about a statement's kind. The longest relevant statement is a BEGIN with a list
+/// of modes.
 const WORDS: usize = 24;
 
-/// Effect of a statement on transactions.
+/// A statement's effect on transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
     Begin {
-        /// Whether it is START TRANSACTION, which is its command tag, too.
+        /// Whether the statement is START TRANSACTION, which has its own command tag.
         start: bool,
         modes: Modes,
     },
@@ -30,12 +33,12 @@ pub(super) enum Kind {
     SetTransaction(Modes),
     SetConstraints,
     SetLocal(Changes),
-    /// SET or RESET for the session.
+    /// SET or RESET that lasts for the session.
     Set(Changes),
-    /// A statement that may change settings in another way.
+    /// A statement that may change settings in a different way, e.g. by calling a function.
     MaySet(Changes),
     Lock,
-    /// A cursor that ends with its transaction.
+    /// Declares a cursor that ends with its transaction.
     Declare,
     DiscardAll,
     PrepareTransaction,
@@ -45,32 +48,32 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Modes {
     pub(super) read_only: Option<bool>,
-    /// Whether the isolation level differs from that of the lease.
+    /// Whether the statement asks for a different isolation level than the lease has.
     pub(super) level: bool,
 }
 
 impl Kind {
-    /// Whether the session has to handle such a statement itself in some state.
+    /// Whether the session must handle such a statement itself in some state.
     pub(super) fn is_control(&self) -> bool {
         !matches!(self, Self::Plain | Self::MaySet(_))
     }
 
-    /// Whether the server treats the next statement in a group as the first.
+    /// Whether the server treats the next statement in a group like the first one.
     pub(super) fn ends_pipeline(&self) -> bool {
         matches!(self, Self::Begin { .. } | Self::Commit { .. } | Self::Rollback { .. } | Self::DiscardAll)
     }
 }
 
-/// One statement of a string.
+/// One statement in a string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Statement {
-    /// Position in the string, without the semicolon.
+    /// The statement's position in the string, without the semicolon.
     pub(super) place: Range<usize>,
     pub(super) kind: Kind,
 }
 
-/// Splits `sql` into its statements, without empty ones. `plain` means that a backslash means nothing in a plain
-/// literal.
+/// Splits `sql` into statements, and omits empty ones. `plain` means that a backslash is an ordinary character in plain
+/// literals.
 pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
     let mut lexer = SqlLexer::new(sql, plain);
     let (mut found, mut words, mut start) = (Vec::new(), Vec::new(), 0);
@@ -82,7 +85,7 @@ pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
         match token {
             Some(b"(") => parentheses += 1,
             Some(b")") => parentheses = parentheses.saturating_sub(1),
-            // The body of a function in SQL ends with END, but so does a CASE.
+            // The body of an SQL function ends with END, but so does a CASE.
             Some(_) if blocks == 0 => {
                 let opens = last.eq_ignore_ascii_case(b"BEGIN") && is("ATOMIC") && first_is(&words, "CREATE");
                 blocks = u32::from(opens);
@@ -120,7 +123,7 @@ fn first_is(words: &[&[u8]], word: &str) -> bool {
     words.first().is_some_and(|first| first.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// Kind of a statement that neither ends nor divides a transaction, and begins with this word.
+/// Returns the kind of a statement that begins with the word `first` and neither ends nor divides a transaction.
 fn may_set(first: &[u8], sql: &[u8], plain: bool) -> Kind {
     if [&b"EXECUTE"[..], b"FETCH", b"MOVE"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
         return Kind::MaySet(Changes::of_resumed(sql, plain));
@@ -128,7 +131,7 @@ fn may_set(first: &[u8], sql: &[u8], plain: bool) -> Kind {
     Changes::of_statement(sql, plain).map_or(Kind::Plain, Kind::MaySet)
 }
 
-/// Kind of several statements that neither end nor divide a transaction.
+/// Returns the kind of several statements that neither end nor divide a transaction.
 pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
     if let [one] = statements {
         return one.kind.clone();
@@ -142,10 +145,10 @@ pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
     all.map_or(Kind::Plain, Kind::MaySet)
 }
 
-/// Kind of a statement with these words. A transaction statement that the server would not understand is plain, so that
-/// the server reports the error.
+/// Returns the kind of a statement with these words. A malformed transaction statement counts as plain, so that the
+/// server reports the error.
 fn kind(words: &[&[u8]]) -> Kind {
-    // The comparison is for keywords, which are short.
+    // The words are only compared with keywords, which are short.
     let short = |word: &&[u8]| {
         if word.len() > 63 { "…".into() } else { String::from_utf8_lossy(word).to_uppercase() }
     };
@@ -202,7 +205,7 @@ fn chain(rest: &[&str]) -> Option<bool> {
     }
 }
 
-/// Reads a list of modes, to its end.
+/// Parses a list of transaction modes up to its end.
 fn modes(mut rest: &[&str]) -> Option<Modes> {
     let mut modes = Modes::default();
     loop {
@@ -225,11 +228,11 @@ fn modes(mut rest: &[&str]) -> Option<Modes> {
     }
 }
 
-/// Change of a SET or RESET, from behind that word.
+/// Returns the change of a SET or RESET, given the words after it.
 fn set(words: &[&str], local: bool) -> Changes {
     let name = match words {
         ["TIME", "ZONE", ..] => "timezone".to_owned(),
-        // A change of the user changes the role, too.
+        // A change of the user also changes the role.
         ["SESSION", "AUTHORIZATION", ..] | ["ALL", ..] | [] => return Changes::set(None, local),
         ["NAMES", ..] => "client_encoding".to_owned(),
         ["SCHEMA", ..] => "search_path".to_owned(),
@@ -239,7 +242,7 @@ fn set(words: &[&str], local: bool) -> Changes {
     Changes::set(Some(&name), local)
 }
 
-/// Name of the savepoint in these words.
+/// Returns the name of the savepoint in these words.
 fn savepoint(words: &[&str]) -> String {
     let words = if let ["SAVEPOINT", name, ..] = words { &[*name][..] } else { words };
     words.first().map(|name| unquoted(name)).unwrap_or_default()

@@ -1,4 +1,6 @@
-//! Stub of a server, which knows whether its transaction has failed, but no SQL. Connects it over sockets, in pieces.
+//! Stub server for tests, which can be connected over sockets and sends its answers in pieces.
+//!
+//! It knows whether its transaction has failed, but no SQL.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,22 +13,23 @@ use tokio::task::yield_now;
 use super::message::ready;
 use crate::stream::Stream;
 
-/// Server whose statements have a meaning by their text. One with "fail" in it is an error. One that begins with "ROWS
-/// n m" has n rows of m bytes. COPY takes data, and that of a "broken" table fails with the first.
+/// A server that derives the result of a statement from its text. A statement that contains "fail" is an error. One
+/// that begins with "ROWS n m" returns n rows of m bytes. COPY accepts data, except that a "broken" table fails with
+/// the first piece.
 #[derive(Debug, Default)]
 pub(super) struct StubServer {
     status: u8,
-    /// Names of deferrable constraints, as the server would return them.
+    /// Names of deferrable constraints, as a server would return them.
     pub(super) deferrable: Option<&'static str>,
     /// Names of open cursors.
     pub(super) cursors: &'static [&'static str],
-    /// Statements that ran. Those of the extended protocol are in brackets, among them all injected ones.
+    /// Statements that ran. Those of the extended protocol are in brackets, which includes all injected ones.
     pub(super) ran: Vec<String>,
     statements: HashMap<Vec<u8>, String>,
     portals: HashMap<Vec<u8>, String>,
-    /// Whether the stub ignores all messages up to a Sync, after an error.
+    /// Whether the stub ignores all messages up to the next Sync, because of an error.
     skips: bool,
-    /// Bytes of the running COPY.
+    /// Number of bytes that the running COPY has received.
     copied: Option<usize>,
 }
 
@@ -35,7 +38,7 @@ impl StubServer {
         Self { status: b'I', ..Self::default() }
     }
 
-    /// Handles a message. Returns the answers.
+    /// Processes a message and returns the answers.
     pub(super) fn hear(&mut self, tag: u8, body: &[u8]) -> Vec<Vec<u8>> {
         let (name, rest) = split_zero(body);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -54,7 +57,7 @@ impl StubServer {
             }
             b'P' => {
                 let sql = text(split_zero(rest).0);
-                // Only checks the syntax of several statements.
+                // Only a syntax check sends several statements.
                 if sql.contains(';') {
                     return self.answer(&format!("[{sql}]"));
                 }
@@ -91,7 +94,7 @@ impl StubServer {
         }
     }
 
-    /// Handles a message of the extended protocol that may fail.
+    /// Processes a message of the extended protocol that may fail.
     fn answer(&mut self, sql: &str) -> Vec<Vec<u8>> {
         let answers = self.run(sql);
         self.skips = answers.iter().any(|answer| answer[0] == b'E');
@@ -151,7 +154,7 @@ fn row(values: &[Option<&str>]) -> Vec<u8> {
     encode(b'D', &body)
 }
 
-/// Rows of the statement.
+/// Returns the rows of a statement.
 fn rows(sql: &str) -> Vec<Vec<u8>> {
     let mut words = sql.trim_matches(['[', ']', ' ']).split(' ');
     if words.next() != Some("ROWS") {
@@ -170,16 +173,16 @@ fn until_space(sql: &str) -> &str {
 /// Places at which to cut a stream of bytes.
 #[derive(Debug, Clone)]
 pub(super) enum Cuts {
-    /// No cut.
+    /// Don't cut.
     None,
-    /// One cut, at this byte.
+    /// Cut once, at this byte.
     At(usize),
-    /// Pieces of these lengths, again and again.
+    /// Cut into pieces of these lengths, repeatedly.
     Into(Vec<usize>),
 }
 
 impl Cuts {
-    /// Lengths of the pieces, one after the other.
+    /// Yields the lengths of the pieces, one after another.
     pub(super) fn pieces(&self) -> Box<dyn Iterator<Item = usize> + '_> {
         match self {
             Self::None => Box::new(std::iter::repeat(usize::MAX)),
@@ -189,7 +192,7 @@ impl Cuts {
     }
 }
 
-/// Writes one piece after the other, and waits until each was read.
+/// Writes one piece after another, and waits until each has been read.
 pub(super) async fn write_pieces(
     to: &mut (impl AsyncWriteExt + Unpin),
     mut bytes: &[u8],
@@ -206,7 +209,7 @@ pub(super) async fn write_pieces(
     }
 }
 
-/// Answers until the other end is closed. Cuts all answers as one stream.
+/// Answers until the other side closes the connection. Cuts the answers as if they were one stream.
 pub(super) async fn serve_in_pieces(
     server: &mut Stream,
     stub: &RefCell<StubServer>,
@@ -224,7 +227,7 @@ pub(super) async fn serve_in_pieces(
             answers.extend(stub.borrow_mut().hear(frame.tag, frame.body).concat());
             heard.drain(..length);
         }
-        // The piece continues that earlier answers have not filled.
+        // The piece continues from where the earlier answers ended.
         let mut lengths = Vec::new();
         let mut rest = answers.len();
         while rest > 0 {
@@ -237,7 +240,7 @@ pub(super) async fn serve_in_pieces(
     }
 }
 
-/// Like [`serve_in_pieces`], with each answer whole.
+/// Like [`serve_in_pieces`], but sends each answer whole.
 pub(super) async fn serve(server: &mut Stream, stub: &RefCell<StubServer>) {
     let (silent, _open) = UnixStream::pair().unwrap();
     serve_in_pieces(server, stub, &mut std::iter::repeat(usize::MAX), &silent).await;
@@ -247,7 +250,7 @@ pub(super) fn parse(name: &str, sql: &str) -> Vec<u8> {
     encode(b'P', format!("{name}\0{sql}\0\0\0").as_bytes())
 }
 
-/// Bind message, with a value of so many bytes after its names.
+/// Returns a Bind message that contains a value of this many bytes after its names.
 pub(super) fn bind(portal: &str, name: &str, value: usize) -> Vec<u8> {
     let names = format!("{portal}\0{name}\0\0\0\0\x01");
     let length = u32::try_from(value).unwrap().to_be_bytes();

@@ -1,24 +1,24 @@
-//! Tasks of a session in rollback isolation, and the answers that it waits for.
+//! Tasks that a session in rollback isolation must perform, and the answers that it waits for.
 
 use super::statement::Kind;
 
-/// Values of one row from an injected statement.
+/// Values of one row that an injected statement returned.
 pub(super) type Row = Vec<Option<String>>;
 
-/// Treatment of a message whose header has arrived.
+/// How to treat a message whose header has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disposition {
-    /// Waits for earlier answers.
+    /// Wait for earlier answers first.
     Wait,
-    /// Waits for the whole message, because the session has to read it.
+    /// Wait for the complete message, because the session must read it.
     Whole,
-    /// Waits for the names at its beginning, then forwards the message in pieces.
+    /// Wait for the names at its beginning, then forward the message in pieces.
     Names,
     Pass,
     Drop,
 }
 
-/// Owner of the statement that runs, which a cancel request may interrupt or not.
+/// Owner of the running statement. A cancel request can only interrupt the client's own statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     Nobody,
@@ -32,45 +32,45 @@ pub(crate) enum Turn {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
     Injected(InjectedStatement),
-    /// Query of the client, or a part of it.
+    /// The client's Query, or a part of it.
     Part,
-    /// Messages of the extended protocol.
+    /// A group of messages in the extended protocol.
     Group,
 }
 
 /// Purpose of an injected statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum InjectedStatement {
-    /// Cannot fail, unless the transaction of the lease is lost.
+    /// Can fail only if the lease's transaction is lost.
     Must,
-    /// Cannot fail, as [`Self::Must`], and changes nothing that the client sees. Later messages to the client need not
-    /// wait for it.
+    /// Like [`Self::Must`], and has no effect that the client can see. Later messages to the client need not wait for
+    /// it.
     Silent,
-    /// Reads the state that decides what a COMMIT has to do.
+    /// Reads the state that decides what a COMMIT must do.
     Look,
     /// Reads which constraints are deferrable.
     Constraints,
-    /// Makes the client's work part of the transaction.
+    /// Makes the client's work part of the lease's transaction.
     Release,
-    /// Reads the settings before a statement may change them.
+    /// Reads the settings before a statement that may change them.
     Settings,
-    /// Reads which objects of the database may change settings.
+    /// Reads which database objects may change settings.
     Sources,
-    /// Reads the settings once more at the end of the client's transaction, with the names of custom settings.
+    /// Reads the settings again at the end of the client's transaction, including newly found custom settings.
     Found,
-    /// Reads whether the client's transaction is read only, for the next in its chain.
+    /// Reads whether the client's transaction is read-only, for the next one in its chain.
     Access,
     /// Checks the syntax of a string, after a savepoint (`saved`) or in a failed transaction.
     Syntax { saved: bool },
-    /// Fails, so that the server undoes all work of the client's transaction now.
+    /// Fails on purpose, so that the server rolls back all work of the client's transaction now.
     Abort,
 }
 
-/// Task to perform once the session waits for no answer.
+/// A task that the session performs once it waits for no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Handles a statement that the gateway must not simply forward. `top` means that it is not one of several in a
-    /// string.
+    /// Handles a statement that the gateway can't simply forward. `top` means that the statement is not one of several
+    /// in a string.
     Control {
         kind: Kind,
         top: bool,
@@ -78,15 +78,15 @@ pub(super) enum Task {
     },
     Native(Native),
     Inject(Vec<String>, InjectedStatement),
-    /// Reads the settings before a statement may change them.
+    /// Reads the settings before a statement that may change them.
     ReadSettings,
-    /// Checks the syntax of a whole string, which the server will get in parts.
+    /// Checks the syntax of a whole string, because the server will receive it in parts.
     CheckSyntax(Vec<u8>),
     Settle,
-    /// Completes [`Self::Settle`], with the cursors to close.
+    /// Completes [`Self::Settle`]. The strings are the cursors to close.
     Release(Vec<String>),
     Undo,
-    /// Ends the client's transaction, or begins a chained one.
+    /// Ends the client's transaction. With `chain`, begins the next one.
     Left {
         tag: &'static str,
         chain: bool,
@@ -97,11 +97,11 @@ pub(super) enum Task {
     Ready,
 }
 
-/// Statement of the client as the server gets it.
+/// A client's statement in the form in which the server receives it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Native {
-    /// Query or `FunctionCall`, and its offset in the client's string, in characters.
+    /// A Query or `FunctionCall`, and its offset in the client's string, in characters.
     Part(Vec<u8>, usize),
-    /// Execute message.
+    /// An Execute message.
     Execute(Vec<u8>),
 }

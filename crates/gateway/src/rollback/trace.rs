@@ -1,6 +1,6 @@
-//! Records the session's conversation with a server, statement by statement, for each row of the table of states.
+//! Tests that record the conversation with the server, statement by statement, for each row of the state table.
 //!
-//! The server is a stub, so these tests are the first to show a change of the conversation.
+//! The server is a stub, so these tests are the first to show any change in the conversation.
 
 use super::session::RollbackSession;
 use super::stub::StubServer;
@@ -9,10 +9,10 @@ use pgwire::{frames, split_zero};
 
 use lease::LeaseTransaction;
 
-/// Startup response with no more than the session reads.
+/// Startup response that contains only the parameters that the session reads.
 const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
-/// Client, session, and stub of a server.
+/// A client, a session, and a stub server.
 struct Play {
     session: RollbackSession,
     server: StubServer,
@@ -25,7 +25,7 @@ impl Play {
         Self { session, server: StubServer::new(), trace: Vec::new() }
     }
 
-    /// Sends a Query until the server is ready for more. Returns the messages since.
+    /// Sends a Query, and runs until the server is ready for more. Returns the messages that were exchanged.
     fn ask(&mut self, sql: &str) -> Vec<String> {
         assert_eq!(self.session.client_head(b'Q'), Disposition::Whole, "{sql}");
         self.session.client(b'Q', &[sql.as_bytes(), b"\0"].concat());
@@ -33,7 +33,7 @@ impl Play {
         std::mem::take(&mut self.trace)
     }
 
-    /// Delivers messages to client and server until none is left.
+    /// Delivers messages to the client and the server until none is left.
     fn settle(&mut self) {
         loop {
             for (tag, body) in messages(&std::mem::take(&mut self.session.to_client)) {
@@ -63,7 +63,7 @@ fn messages(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     frames(bytes).map(|frame| (frame.tag, frame.body.to_vec())).collect()
 }
 
-/// SQLSTATE of an error or a warning.
+/// Returns the SQLSTATE of an error or a warning.
 fn field(body: &[u8]) -> String {
     let fields = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&b'C'));
     String::from_utf8_lossy(&fields.unwrap_or_default()[1..]).into_owned()
@@ -74,7 +74,7 @@ const SAVE: &str = "[SAVEPOINT pgfresh_t]";
 const RELEASE: &str = "[RELEASE SAVEPOINT pgfresh_t]";
 const UNDO: &str = "[ROLLBACK TO SAVEPOINT pgfresh_t]";
 
-/// Play after the first statement of a lease, whose savepoint is still to be released.
+/// Returns a setup in which the lease's first statement has run, but its savepoint has not been released yet.
 fn begun() -> Play {
     let mut play = Play::new();
     let first = play.ask("SELECT");

@@ -18,12 +18,12 @@ use crate::testing::{pair, run};
 
 const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
-/// Session between its two ends, which the test holds.
+/// A session, and its two far ends, which the test controls.
 struct Fixture {
     drive: Drive,
     client: Stream,
     server: Stream,
-    /// Duplicates of the session's own ends.
+    /// Duplicates of the session's own sockets.
     near: UnixStream,
     far: UnixStream,
     taps: Taps,
@@ -33,9 +33,9 @@ struct Fixture {
 /// Result of a session.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
-    /// All bytes that the client gets.
+    /// All bytes that the client received.
     told: Vec<u8>,
-    /// All statements that the server has run.
+    /// All statements that the server ran.
     ran: Vec<String>,
 }
 
@@ -59,8 +59,8 @@ impl Fixture {
         Self { drive, client, server, near: ends.0, far: ends.1, taps, begun }
     }
 
-    /// Sends all of `said` in pieces that end at `up`, to a server whose answers come in pieces that end at `down`.
-    /// Returns once the outcome is as long as `expected`. A `patient` client waits for an answer to each piece.
+    /// Sends all of `said` in pieces that end at `up`. The server's answers come in pieces that end at `down`. Returns
+    /// once the outcome is as long as `expected`. A `patient` client waits for an answer to each piece.
     async fn play(
         &mut self,
         said: &[u8],
@@ -85,7 +85,7 @@ impl Fixture {
         let listens = async {
             let mut told = vec![0; expected.told.len()];
             from_client.read_exact(&mut told).await.unwrap();
-            // The server may still run statements for which the client does not wait.
+            // The server may still run statements that the client does not wait for.
             while stub.borrow().ran.len() < expected.ran.len() {
                 yield_now().await;
             }
@@ -102,14 +102,14 @@ impl Fixture {
         Outcome { told, ran: stub.into_inner().ran }
     }
 
-    /// Statements that the listeners got.
+    /// Returns the statements that the listeners received.
     fn heard(&self) -> Vec<String> {
         let ran = self.taps.history.as_ref().unwrap().of("d", self.begun);
         ran.into_iter().map(|ran| format!("{} {}", ran.statement, ran.error.is_some())).collect()
     }
 }
 
-/// Outcome of the session without connections: each message is whole, and the server answers at once.
+/// Returns the outcome without connections, so that each message is whole and the server answers at once.
 fn directly(said: &[u8]) -> Outcome {
     let (mut session, mut stub, mut told) = (new_session(), StubServer::new(), Vec::new());
     let mut answer = |session: &mut RollbackSession, stub: &mut StubServer| {
@@ -147,7 +147,7 @@ fn directly(said: &[u8]) -> Outcome {
     Outcome { told, ran: stub.ran }
 }
 
-/// Conversation with a message of each kind.
+/// Returns a conversation with a message of each kind.
 fn conversation() -> Vec<u8> {
     let extended = [parse("", "ROWS 2 9"), bind("", "", 6), encode(b'D', b"P\0"), execute(""), sync()];
     let named = [parse("long name", "BEGIN"), bind("portal", "long name", 0), execute("portal"), sync()];
@@ -298,7 +298,7 @@ fn large_messages_are_streamed_with_bounded_buffers() {
     });
 }
 
-/// Waits until the session has read all bytes of its ends, and they have answered.
+/// Waits until the session has read all bytes from both sides, and both have answered.
 async fn nothing_more(near: &UnixStream, far: &UnixStream) {
     let mut quiet = 0;
     while quiet < 10 {
@@ -307,7 +307,7 @@ async fn nothing_more(near: &UnixStream, far: &UnixStream) {
     }
 }
 
-/// Runs the session until its ends have read all bytes, and send nothing more.
+/// Runs the session until all bytes have been processed and neither side sends anything more.
 async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCell<StubServer>) {
     let far = same(&drive.server);
     let near = same(&drive.client);
@@ -320,13 +320,13 @@ async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCell<StubServe
     }
 }
 
-/// Plays a client that sends these bytes and goes, and a server that answers to the end. Returns the rest of the
-/// session, and the statements that the server has run.
+/// Simulates a client that sends these bytes and disconnects. Returns the transaction, if the session can continue, and
+/// the statements that the server ran.
 async fn leave(said: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     leave_after(said, b"").await
 }
 
-/// Plays a client that has got the answers to `said`, and goes before it gets those to `last`.
+/// Simulates a client that reads the answers to `said`, and disconnects before it reads those to `last`.
 async fn leave_after(said: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     let Fixture { mut drive, mut client, mut server, near, far, .. } = Fixture::new(None);
     let stub = RefCell::new(StubServer::new());
@@ -339,7 +339,7 @@ async fn leave_after(said: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec
         () = serve(&mut server, &stub) => panic!("the gateway has closed the server's connection"),
         left = drive.wind_down(async {}) => left,
     };
-    // The session owes nothing to the next client.
+    // The session must not leave any messages for the next client.
     assert!(left.is_none() || sys::is_silent(&far));
     (left, stub.into_inner().ran)
 }
@@ -357,7 +357,7 @@ fn session_survives_client_leaving_at_any_byte() {
     run(async {
         for at in 0..=said.len() {
             let (left, ran) = leave(&said[..at]).await;
-            // An incomplete message has no effect.
+            // An incomplete message must have no effect.
             let whole = ends.iter().filter(|end| **end <= at).count();
             let LeaseTransaction { begun, savepoint, .. } =
                 left.unwrap_or_else(|| panic!("left after {at} bytes"));
@@ -398,14 +398,15 @@ fn client_leaving_within_forwarded_message_ends_session() {
                 assert_eq!(left.is_some(), at == whole, "after {at} of {whole} bytes: {ran:?}");
             }
         }
-        // The server undoes the copy, because it gets a CopyFail.
+        // The gateway sends a CopyFail, so the server undoes the copy.
         let (left, _) = leave(&copy).await;
         assert!(left.is_some());
     });
 }
 
-/// Plays a client that ends while its statement runs, after these bytes, and a server that answers afterwards, or ends,
-/// too. Returns the number of interrupts, whether the session gave up before the answer, and whether it can continue.
+/// Simulates a client that sends `last_words` and disconnects while its statement runs. Then the server answers, or
+/// also disconnects. Returns the number of interrupts, whether the session gave up before the answer, and whether it
+/// can continue.
 async fn end_while_it_runs(last_words: &[u8], server_ends: bool) -> (u32, bool, bool) {
     let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
     client.write_all(&[&query(b"SELECT")[..], last_words].concat()).await.unwrap();
@@ -448,9 +449,9 @@ fn vanished_client_is_interrupted_but_terminating_client_finishes() {
     run(async {
         assert_eq!(end_while_it_runs(TERMINATE, false).await, (0, false, true));
         assert_eq!(end_while_it_runs(b"", false).await, (1, true, true));
-        // Half a message is no Terminate.
+        // Half of a Terminate message doesn't count as a Terminate.
         assert_eq!(end_while_it_runs(b"X\0\0\0", false).await, (1, true, true));
-        // A session cannot continue after its server has ended.
+        // A session cannot continue after its server has disconnected.
         assert_eq!(end_while_it_runs(b"", true).await, (1, true, false));
     });
 }
@@ -506,7 +507,7 @@ fn invalid_message_ends_rollback_session_on_either_side() {
         server.write_all(b"N\0\0\0\x03").await.unwrap();
         let End::Broken(error) = drive.run().await else { panic!("it goes on") };
         assert_eq!(&*error.message, "the server sent an invalid message length");
-        // A lost transaction cannot continue.
+        // A session cannot continue if its transaction is lost.
         let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
         client.write_all(&query(b"SELECT")).await.unwrap();
         let answers = async {
@@ -536,7 +537,7 @@ fn cancel_request_passes_only_during_client_statement() {
                 let to = if frame.tag == b'Q' { &mut answer } else { &mut before };
                 to.extend(stub.hear(frame.tag, frame.body).concat());
             }
-            // The server runs an injected statement first, and a cancel request waits for its end.
+            // The server runs an injected statement first, and a cancel request must wait for its end.
             let end_of_ours = async {
                 for _ in 0..5 {
                     yield_now().await;
@@ -545,7 +546,7 @@ fn cancel_request_passes_only_during_client_statement() {
             };
             let (entered, ()) = tokio::join!(gate.enter(), end_of_ours);
             assert!(entered.is_some(), "the client's statement runs");
-            // No other statement runs while the request is on its way.
+            // No other statement must run while the request is in transit.
             server.write_all(&answer).await.unwrap();
             for _ in 0..20 {
                 yield_now().await;

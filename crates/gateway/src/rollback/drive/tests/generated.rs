@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Statements of each kind, some of which fail in one state or another.
+/// Statements of each kind. Some of them fail in certain states.
 const STATEMENTS: [&str; 14] = [
     "SELECT",
     "ROWS 3 50",
@@ -58,7 +58,7 @@ proptest! {
         patient in any::<bool>(),
         small in any::<bool>(),
     ) {
-        // In a failed transaction no copy begins, and the server would answer its data like any message.
+        // In a failed transaction COPY does not start, and the server would treat its data like any other messages.
         let said = turns.concat();
         let expected = directly(&said);
         run(async {
