@@ -251,7 +251,8 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// Returns the certificate's digest for SCRAM channel binding. `None` if the standard defines no digest for it.
+    /// Returns the certificate's digest for SCRAM channel binding. `None` if the standard defines no digest for it, or
+    /// before the TLS handshake has chosen a certificate.
     pub(crate) fn digest(&self) -> Option<&[u8]> {
         self.leaf.get()?.digest.as_deref()
     }

@@ -79,7 +79,7 @@ pub enum SessionEventKind {
     },
     /// The client sent a request while the server was idle.
     Requested,
-    /// The server completed work since the session's previous event.
+    /// First 1023 bytes of the statement. Empty if the statement was prepared before this session began.
     Completed {
         /// First 1023 bytes of the statement. Empty if the gateway never saw its text, because it was prepared before
         /// this session began.

@@ -1,4 +1,4 @@
-//! Listeners for clients: a TCP port and a unix socket.
+//! Listeners that accept clients on a TCP port and a unix socket.
 
 use std::fs;
 use std::io;
@@ -16,10 +16,11 @@ use crate::session::serve;
 use crate::state::{GatewayState, Presence};
 use crate::stream::{Socket, watch};
 
-/// Pause before the next attempt when the process has no file descriptor left for another connection.
+/// Pause before the next attempt if accepting a connection failed, e.g. because the process has no file descriptor
+/// left.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Listening socket. Dropping it removes the file of a unix socket.
+/// A listening socket. Dropping it removes the file of a unix socket.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),
@@ -41,7 +42,7 @@ impl Listener {
         }
     }
 
-    /// Serves all connections until the gateway closes.
+    /// Accepts and serves connections until the gateway closes.
     pub(crate) async fn run(self, state: Arc<GatewayState>, mut closing: Closing) {
         let for_sessions = closing.clone();
         tokio::select! {
@@ -59,7 +60,7 @@ impl Listener {
                     let presence = Presence::new(closing.clone(), &state.connections);
                     tokio::spawn(serve(socket, Arc::clone(state), presence));
                 }
-                // The client has gone already, or too many files are open. Both pass.
+                // The client has already left, or too many files are open. Both are temporary.
                 Ok(Err(_)) => tokio::time::sleep(PAUSE).await,
                 Err(_would_block) => {}
             }

@@ -1,4 +1,6 @@
-//! TLS for programs that reach a server without the gateway, such as a template's setup.
+//! TLS for programs that connect to a server directly rather than through the gateway.
+//!
+//! For example, the setup command of a template may insist on TLS, which the server itself does not offer.
 
 use std::io;
 use std::net::TcpStream;
@@ -14,7 +16,7 @@ use crate::ServerCertificate;
 use crate::handshake::{TLS_HANDSHAKE, encrypt};
 use crate::stream::{Socket, Stream};
 
-/// TLS with a certificate of the gateway.
+/// Offers TLS with the gateway's certificate.
 #[derive(Debug)]
 pub struct SetupEncryption(pub Arc<ServerCertificate>);
 
@@ -35,7 +37,7 @@ impl LoopbackEncryption for SetupEncryption {
 }
 
 impl SetupEncryption {
-    /// Answers requests for encryption, until the client sends a message for the server.
+    /// Answers requests for encryption until the client sends a message that is meant for the server.
     async fn begin(&self, mut client: Stream) -> io::Result<Stream> {
         let mut bytes = Vec::new();
         loop {
@@ -59,7 +61,7 @@ impl SetupEncryption {
                     client.write_all(NOT_ENCRYPTED).await?;
                     bytes.drain(..length);
                 }
-                // The server itself reports what is wrong.
+                // The server itself will report what is wrong.
                 Ok(Some(_)) | Err(_) => return Ok(client.preceded_by(bytes)),
             }
         }

@@ -1,4 +1,4 @@
-//! Records the statements of one test, with their counts, times and rows.
+//! Records the statements of one test, with their number, times and rows.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -10,58 +10,58 @@ use serde::Serialize;
 
 use crate::budget::{Budget, ExceededLimit};
 
-/// Most different statements that a record distinguishes: 500 kB if each has the greatest length.
+/// Maximum number of different statements that a record counts separately. They take up to 500 kB.
 const DIFFERENT: usize = 500;
-/// Most texts, as clients sent them, for which a record remembers the statement.
+/// Maximum number of statement texts, as clients sent them, that the record caches.
 const KNOWN: usize = 500;
-/// Stands for a statement whose text is unknown or empty.
+/// Placeholder for a statement whose text is unknown or empty.
 const NO_TEXT: &str = "(no text)";
-/// Most statements that a message shows, and characters of each.
+/// Maximum number of statements in a message, and maximum length of each in characters.
 const SHOWN: usize = 10;
 const WIDTH: usize = 100;
 
-/// Statements of a test since its lease began or was reset.
+/// The statements of a test since its lease began or was reset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RecordedStatements {
-    /// Whether the record counts and lists all statements.
+    /// Whether the counts and the list include every statement.
     pub complete: bool,
-    /// Number of runs of all statements.
+    /// Total number of runs.
     pub count: u64,
-    /// Time that all statements took together.
+    /// Total time of all statements, in seconds.
     pub seconds: f64,
-    /// Rows that all statements returned or changed.
+    /// Total number of rows that the statements returned or changed.
     pub rows: u64,
-    /// Each statement once, the most frequent first.
+    /// Each different statement once. The most frequent one comes first.
     pub statements: Vec<RecordedStatement>,
 }
 
-/// Statement of a test, with all its runs.
+/// A statement of a test, with the totals of all its runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RecordedStatement {
-    /// Text on one line, with `?` in place of each value; only the beginning of a very long one.
+    /// The statement on one line, with `?` in place of each value. Truncated if it is very long.
     pub statement: String,
     /// Number of runs.
     pub count: u64,
-    /// Time that all runs took together.
+    /// Total time of all runs, in seconds.
     pub seconds: f64,
-    /// Rows that all runs returned or changed.
+    /// Total number of rows that the runs returned or changed.
     pub rows: u64,
-    /// Whether it is an N+1: a query that ran many times with different values.
+    /// Whether the statement is an N+1, i.e. a query that ran many times with different values.
     pub n_plus_one: bool,
 }
 
-/// Statements of a test, and the limits that it has exceeded.
+/// The statements of a test, and the limits that it exceeded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestMeasurement {
     /// Statements of the test.
     pub statements: RecordedStatements,
-    /// Exceeded limits; empty if the test is within its budget.
+    /// The exceeded limits. Empty if the test is within its budget.
     pub exceeded: Vec<ExceededLimit>,
 }
 
 impl TestMeasurement {
-    /// Report for a test that has exceeded its budget: the limits on one line, then the most frequent statements.
-    /// Returns `None` for a test within its budget.
+    /// Returns the report for a test that exceeded its budget: one line with the limits, then the most frequent
+    /// statements. Returns `None` if the test is within its budget.
     #[must_use]
     pub fn message(&self) -> Option<String> {
         let limits: Vec<_> = self.exceeded.iter().map(ToString::to_string).collect();
@@ -87,7 +87,7 @@ fn cut(statement: &str) -> Cow<'_, str> {
     }
 }
 
-/// Record of the running test.
+/// Record of a running test.
 #[derive(Debug, Default)]
 pub(crate) struct StatementRecord {
     incomplete: bool,
@@ -95,7 +95,8 @@ pub(crate) struct StatementRecord {
     seconds: f64,
     rows: u64,
     lines: Vec<Line>,
-    /// Indexes into `lines`, by the text that a client sent. `places` has them by the statement.
+    /// Caches the index into `lines` for each text that a client sent. `places` maps normalized statements to the same
+    /// indexes.
     known: HashMap<Arc<str>, Option<usize>>,
     places: HashMap<String, usize>,
 }
@@ -108,7 +109,7 @@ struct Line {
 }
 
 impl StatementRecord {
-    /// Adds a completed statement, which took `seconds`.
+    /// Adds a completed statement that took `seconds`.
     pub(crate) fn add(&mut self, done: &Completed, seconds: f64) {
         let runs = u64::from(done.ran);
         self.count += runs;
@@ -129,7 +130,7 @@ impl StatementRecord {
         self.incomplete = true;
     }
 
-    /// Index of the line that counts the statement with this text; `None` if there is no room for another one.
+    /// Returns the index of the line that counts the statement with this text, or `None` if the record is full.
     fn place(&mut self, text: &Arc<str>) -> Option<usize> {
         if let Some(place) = self.known.get(text) {
             return *place;
@@ -154,7 +155,7 @@ impl StatementRecord {
         place
     }
 
-    /// Returns all statements so far.
+    /// Returns all statements recorded so far.
     pub(crate) fn statements(&self) -> RecordedStatements {
         let ran = self.lines.iter().filter(|line| line.statement.count > 0);
         let mut statements: Vec<_> = ran
@@ -165,7 +166,7 @@ impl StatementRecord {
         RecordedStatements { complete: !incomplete, count, seconds, rows, statements }
     }
 
-    /// Limits of `budget` that the test has exceeded.
+    /// Returns the limits of `budget` that the test has exceeded.
     pub(crate) fn exceeded(&self, budget: &Budget) -> Vec<ExceededLimit> {
         let statements = budget
             .statements

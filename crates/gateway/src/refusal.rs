@@ -1,9 +1,11 @@
-//! Error messages for clients: of a failed lease request, and at the end of a session that the client has not ended.
+//! Error messages that the gateway itself sends to clients.
+//!
+//! Clients receive one if their lease request fails, or if their session ends before they end it.
 
 use lease::LeaseError;
 use pgwire::ErrorResponse;
 
-/// Message for an error. If the server refused the client, it is the server's own message.
+/// Returns the message for an error. If the server refused the client, the server's own message is passed on.
 pub(crate) fn words(error: LeaseError) -> Vec<u8> {
     match error {
         LeaseError::Refused(words) => words,
@@ -11,18 +13,19 @@ pub(crate) fn words(error: LeaseError) -> Vec<u8> {
     }
 }
 
-/// Error of a session whose server has gone.
+/// Returns the error for a session whose server has gone.
 pub(crate) fn server_gone() -> ErrorResponse {
     ErrorResponse::fatal("57P02", "terminating connection because the server went away")
         .hint("The log of the server says why.")
 }
 
-/// Error of a session whose lease was reset or has ended. It is that of a server that an administrator stops.
+/// Returns the error for a session whose lease was reset or has ended. It is the error that PostgreSQL sends when an
+/// administrator ends a session.
 pub(crate) fn closed() -> ErrorResponse {
     ErrorResponse::fatal("57P01", "terminating connection due to administrator command")
 }
 
-/// Error of a session that ends because pgfresh shuts down.
+/// Returns the error for a session that ends because pgfresh shuts down.
 pub(crate) fn shutting_down() -> ErrorResponse {
     ErrorResponse::fatal("57P01", "terminating connection because pgfresh is shutting down")
         .hint("The database is removed. Lease another one from a pgfresh that runs.")

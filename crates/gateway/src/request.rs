@@ -1,6 +1,7 @@
-//! Settings named `pgfresh.…` in a client's startup message.
+//! Settings that a client makes with `pgfresh.…` parameters in its startup message.
 //!
-//! A plain server accepts any setting with a dot in its name, so these settings stay in the message for the server.
+//! PostgreSQL accepts any setting with a dot in its name. The parameters can therefore stay in the message that goes to
+//! the server.
 
 use std::time::Duration;
 
@@ -10,30 +11,30 @@ use lease::Isolation;
 
 use crate::parse_span;
 
-/// Settings of pgfresh for one session.
+/// The client's pgfresh settings for one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SessionSettings {
-    /// Template of a new database.
+    /// Template to copy if a new database is needed.
     pub(crate) template: Option<String>,
-    /// Time for which the lease lasts after its last session.
+    /// Time for which the lease lasts after its last session has ended.
     pub(crate) linger: Option<Duration>,
-    /// Whether pgfresh resets the database first, even if no session has used it.
+    /// Whether pgfresh resets the database first, even if no session has used it yet.
     pub(crate) reset: bool,
-    /// Whether pgfresh records the statements of the lease from this session on.
+    /// Whether pgfresh records the lease's statements from this session on.
     pub(crate) record: bool,
-    /// Isolation of a new lease.
+    /// Isolation to use if this session starts a new lease.
     pub(crate) isolation: Option<Isolation>,
 }
 
 impl SessionSettings {
-    /// Reads the settings of pgfresh in `params`, and leaves all others to the server.
+    /// Reads the pgfresh settings in `params`. Leaves all other parameters to the server.
     pub(crate) fn read(params: &StartupParams) -> Result<Self, ErrorResponse> {
         let mut settings = Self::default();
         params.settings().iter().try_for_each(|(name, value)| settings.set(name, value))?;
         Ok(settings)
     }
 
-    /// Applies one setting. Ignores names that do not begin with `pgfresh.`.
+    /// Applies one setting. Ignores names that don't begin with `pgfresh.`.
     fn set(&mut self, name: &[u8], value: &[u8]) -> Result<(), ErrorResponse> {
         let Some((b"pgfresh.", setting)) = name.split_at_checked(8) else { return Ok(()) };
         let value = String::from_utf8_lossy(value);

@@ -1,4 +1,5 @@
-//! Serves a session: gets it a backend, forwards its bytes, and gives the backend back.
+//! Serves one client connection: gets a backend for it, forwards its bytes, and finally returns the backend to the
+//! pool.
 
 use std::future::poll_fn;
 use std::io;
@@ -26,14 +27,14 @@ use crate::state::{GatewayState, Presence};
 use crate::stream::{Socket, Stream};
 use crate::workers::Workers;
 
-/// Timeout for a client's handshake. Source: `authentication_timeout`.
+/// Timeout for a client's handshake. It equals the default of PostgreSQL's `authentication_timeout`.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeout for a backend to discard the state of its session.
 const FORGET: Duration = Duration::from_secs(5);
-/// Databases from which clients drop others by SQL.
+/// Databases to which clients connect in order to drop other databases with SQL.
 const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 
-/// Serves one connection until it ends or the gateway closes.
+/// Serves one connection until the connection ends or the gateway closes.
 pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence: Presence) {
     let Ok(stream) = Stream::new(socket, Vec::new()) else { return };
     let of_session = presence.clone();
@@ -45,13 +46,13 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence
                     Arc::clone(http).serve(stream).await;
                 }
             }
-            // The protocol has no answer to a cancel request. The end of the connection tells that the gateway has
-            // handled it.
+            // The protocol has no answer to a cancel request. Closing the connection shows the client that the gateway
+            // has processed the request.
             Ok(ClientRequest::Cancel(_stream, key)) => drop(state.keys.cancel(&key).await),
             Ok(ClientRequest::Session(stream, pending)) => {
                 let state = Arc::clone(&state);
                 let (socket, unread) = stream.into_parts();
-                // An error means that the task has panicked, which has closed the client's connection, too.
+                // An error means that the task panicked. The panic has also closed the client's connection.
                 let handed = tokio::task::spawn_blocking(move || {
                     let database = &pending.startup.database;
                     let _span = tracing::debug_span!("session", %database).entered();
@@ -71,7 +72,7 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence
     }
 }
 
-/// Gets a backend and passes the session on to a worker. Blocks until then.
+/// Gets a backend and passes the session to a worker thread. Blocks until there is a backend.
 fn hand_over(
     state: &Arc<GatewayState>,
     socket: Socket,
@@ -97,7 +98,7 @@ fn hand_over(
         Err(error) => return refuse(state, socket, unread, error, presence),
     };
     let record = state.taps.record(&database, &settings, &state.leases);
-    // A client that drops databases by SQL needs sessions out of the way that wait in these.
+    // A client that drops databases with SQL would fail if backends were waiting in these databases.
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
     }
@@ -117,7 +118,7 @@ fn hand_over(
         }
         Entered::Transaction(mut lease) => {
             let Some((stream, greeting, transaction)) = lease.lend() else {
-                // The server has ended its session, and the lease with it.
+                // The server has ended its session, and with it the lease.
                 return say(state, socket, unread, refusal::server_gone().to_bytes(), presence);
             };
             let mut words = told(greeting);
@@ -133,13 +134,13 @@ fn hand_over(
     }
 }
 
-/// Sends a client the reason why it gets no session.
+/// Tells a client why it gets no session.
 fn refuse(state: &GatewayState, socket: Socket, unread: Vec<u8>, error: LeaseError, presence: Presence) {
     tracing::debug!(%error, "refused");
     say(state, socket, unread, refusal::words(error), presence);
 }
 
-/// Sends a client these last bytes, also while the gateway closes.
+/// Sends a client these last bytes, even while the gateway is closing.
 fn say(state: &GatewayState, socket: Socket, unread: Vec<u8>, words: Vec<u8>, presence: Presence) {
     state.workers.spawn(move || async move {
         let _presence = presence;
@@ -149,7 +150,8 @@ fn say(state: &GatewayState, socket: Socket, unread: Vec<u8>, words: Vec<u8>, pr
     });
 }
 
-/// Gets a session in the isolation of the request, of the existing lease, or of the server, in this order.
+/// Gets a session. The isolation comes from the request, otherwise from the existing lease, otherwise from the server's
+/// default.
 fn enter(
     state: &GatewayState,
     request: &ConnectRequest<'_>,
@@ -167,7 +169,7 @@ fn enter(
     leases.connect(request)
 }
 
-/// Sends the client the server's startup response, and has a worker serve the session.
+/// Sends the client the server's startup response, and hands the session to a worker thread.
 fn greet<F: Future<Output = ()> + Send + 'static>(
     workers: &Workers,
     client: Socket,
@@ -177,7 +179,8 @@ fn greet<F: Future<Output = ()> + Send + 'static>(
     run: impl FnOnce(Stream, Stream, Vec<u8>) -> F + Send + 'static,
 ) {
     let Ok(server) = Socket::unix(server) else { return };
-    // Sent by this thread: the client is already at its first query when the worker takes over.
+    // This thread sends the response itself, so that the client can prepare its first query while the worker takes
+    // over.
     let sent = client.send(&words).unwrap_or(0);
     words.drain(..sent);
     let span = Span::current();
@@ -193,7 +196,7 @@ fn greet<F: Future<Output = ()> + Send + 'static>(
     });
 }
 
-/// Resources of a session besides its two connections.
+/// Resources of a session, other than its two connections.
 struct Session {
     leases: Leases,
     greeting: Vec<u8>,
@@ -201,12 +204,12 @@ struct Session {
     key: Option<CancelKey>,
     guard: SessionGuard,
     maintenance: Option<MaintenanceGuard>,
-    /// Signals that this session has to close.
+    /// Signals that this session must close.
     closing: Closing,
 }
 
 impl Session {
-    /// Forwards until client or server ends, or the gateway closes.
+    /// Forwards until the client or the server closes its connection, or the gateway closes.
     async fn run(mut self, mut forward: Forward, mut presence: Presence) {
         let end = unless(presence.closed(), self.end_of(&mut forward)).await;
         match end {
@@ -223,13 +226,14 @@ impl Session {
         }
     }
 
-    /// Forwards until client or server ends. Once the session has to close, it no longer waits for a client that does
-    /// not read.
+    /// Forwards until the client or the server closes its connection. Once the session must close, no longer waits for
+    /// a client that does not read.
     async fn end_of(&mut self, forward: &mut Forward) -> End {
         let ending = async {
             let end = forward.run().await;
             if end != End::Server {
-                // A task that needs the lease then waits for this session, however busy the machine is.
+                // Announces the end of the session, so that a task which needs the lease waits for it, however busy the
+                // machine is.
                 self.guard.leaving();
             }
             if end == End::Client {
@@ -243,10 +247,11 @@ impl Session {
         }
     }
 
-    /// Has the backend discard the session's state, and gives it to the next client.
+    /// Makes the backend discard the session's state, and returns it to the pool for the next client.
     async fn give_back(self, mut server: Stream) {
         let Self { leases, greeting, seat, key, guard, maintenance: _maintenance, closing: _ } = self;
-        // A cancel signal may still be on its way, or a client may need all backends to end.
+        // The backend can't be reused if a cancel signal may still be in transit, or if a client needs all waiting
+        // backends to end.
         let wanted = || !leases.has_maintenance_sessions();
         if key.is_some_and(CancelKey::withdraw) || !wanted() {
             return;
@@ -263,15 +268,17 @@ impl Session {
     }
 }
 
-/// Last message for a client at the end of a session that the client has not ended.
+/// Returns the last message for a client whose session ends without its request.
 ///
-/// No `end` means that the gateway closes. `told` means that pgfresh has had the server end the session, whose own
-/// message may be lost. Returns `None` in the middle of a server message, into which no other may come.
+/// `end` is `None` if the gateway closes. `told` means that pgfresh asked the server to end the session. The server's
+/// own message may then be lost. Returns `None` in the middle of a server message, because no other message can be
+/// inserted there.
 fn last_words(conversation: &Conversation, end: Option<End>, told: bool) -> Option<Vec<u8>> {
     if !conversation.may_interject() {
         return None;
     }
-    // The server has sent its reason. Or it has refused a message length, to which a server does not answer either.
+    // The client needs no message if the server has already sent its reason, or if the server refused an invalid
+    // message length. PostgreSQL sends no answer to the latter.
     if conversation.ends_in_error() || (end == Some(End::Server) && conversation.is_within_message()) {
         return Some(Vec::new());
     }
@@ -284,7 +291,7 @@ fn last_words(conversation: &Conversation, end: Option<End>, told: bool) -> Opti
     Some(words.to_bytes())
 }
 
-/// Whether the backend has discarded all state of its session, and is idle.
+/// Makes the backend discard all state of its session. Returns whether it succeeded and the backend is idle.
 async fn forget(server: &mut Stream) -> io::Result<bool> {
     let mut conversation = Conversation::new(false);
     conversation.client_says(DISCARD_ALL, |_| ());
@@ -298,11 +305,11 @@ async fn forget(server: &mut Stream) -> io::Result<bool> {
             return Ok(false);
         }
     }
-    // An error may come together with the ReadyForQuery after it, because of a timeout that the client has set.
+    // An error can arrive together with the following ReadyForQuery, e.g. because of a timeout that the client has set.
     if frames(&answer).any(|frame| frame.tag == b'E') {
         return Ok(false);
     }
-    // No bytes may follow: the next client would read them first.
+    // No further bytes must follow, because the next client would read them.
     let more = poll_fn(|context| match server.poll_receive(context, &mut chunk) {
         std::task::Poll::Pending => std::task::Poll::Ready(ControlFlow::Continue(())),
         std::task::Poll::Ready(_) => std::task::Poll::Ready(ControlFlow::Break(())),

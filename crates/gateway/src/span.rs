@@ -1,12 +1,12 @@
-//! Durations as people write them.
+//! Parses durations with a unit, such as `200ms`.
 
 use std::time::Duration;
 
-/// Longest duration in milliseconds, because instants overflow far beyond a year.
+/// Maximum duration in milliseconds. Far beyond a year, an `Instant` would overflow.
 const LONGEST: u64 = 366 * 86_400_000;
 
-/// Reads a number with a unit that the server accepts, too: ms, s, min (or m), h. Only 0 needs none. Returns `None` for
-/// other text, and for more than a year.
+/// Parses a number with one of the units that PostgreSQL accepts: ms, s, min, h (or m, which means min). Only 0 needs
+/// no unit. Returns `None` for any other text, and for more than a year.
 #[must_use]
 pub fn parse_span(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

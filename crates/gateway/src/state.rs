@@ -25,7 +25,8 @@ pub(crate) struct GatewayState {
     pub(crate) taps: Arc<Taps>,
 }
 
-/// Handle of an open connection on any thread: counts it as open, and signals that the gateway closes.
+/// Handle for an open connection. As long as it exists, the connection counts as open. It also signals when the gateway
+/// closes.
 #[derive(Debug, Clone)]
 pub(crate) struct Presence {
     closing: Closing,

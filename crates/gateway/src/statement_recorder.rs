@@ -1,8 +1,9 @@
-//! Records the statements of each lease since it began or was reset, if a client asks for it or tests have a budget.
+//! Records the statements of each test, so that clients can check them against a budget.
 //!
-//! A test lasts from the beginning of its lease, or the last reset, until the next reset or the end of the lease. A
-//! client that ends its test by name over HTTP learns at once whether the test exceeded its budget. The recorder keeps
-//! all others for the end.
+//! A test lasts from the beginning of its lease, or from its last reset, until the next reset or the end of the lease.
+//! The recorder only records if a client asks for it, or if all tests have a budget. A client that ends its test by
+//! name over HTTP learns at once whether the test exceeded its budget. The recorder keeps the reports about all other
+//! tests until the end.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +16,12 @@ use sys::lock;
 use crate::budget::Budget;
 use crate::record::{StatementRecord, TestMeasurement};
 
-/// Number of recorded leases from which on the recorder searches for ended ones.
+/// Number of recorded leases at which the recorder starts to look for ended ones.
 const SWEEP: usize = 512;
-/// Most reports of tests beyond their budget.
+/// Maximum number of reports about tests that exceeded their budget.
 const TESTS: usize = 1000;
 
-/// Test that exceeded its budget.
+/// A test that exceeded its budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestOverBudget {
     /// Name of the test's database.
@@ -29,39 +30,39 @@ pub struct TestOverBudget {
     pub message: String,
 }
 
-/// Record that all sessions of a lease share.
+/// A record that all sessions of a lease share.
 pub(crate) type SharedRecord = Arc<Mutex<StatementRecord>>;
 
 /// Records the statements of leases.
 #[derive(Debug, Default)]
 pub struct StatementRecorder {
-    /// Budget of each test. If it limits anything, the recorder records all leases.
+    /// Budget for each test. If it has any limit, the recorder records all leases.
     budget: Budget,
-    /// Whether any lease is recorded.
+    /// Whether any lease has been recorded.
     in_use: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Records by database name. Some of their leases may have ended meanwhile.
+    /// Records by database name. Some of these leases may have ended.
     records: HashMap<String, Recorded>,
     over: Vec<TestOverBudget>,
-    /// Number of tests beyond their budget without room in `over`.
+    /// Number of further tests that exceeded their budget when `over` was full.
     more: usize,
     sweep_at: usize,
 }
 
-/// Record of one lease.
+/// The record of one lease.
 #[derive(Debug)]
 struct Recorded {
-    /// Moment when the lease began; `None` until its first session.
+    /// Time at which the lease began, or `None` before its first session.
     since: Option<Instant>,
     record: SharedRecord,
 }
 
 impl StatementRecorder {
-    /// Creates a recorder for tests that each have this budget.
+    /// Creates a recorder. `budget` applies to each test.
     #[must_use]
     pub fn new(budget: Budget) -> Self {
         Self { budget, ..Self::default() }
@@ -73,7 +74,7 @@ impl StatementRecorder {
         !self.budget.is_empty()
     }
 
-    /// Records the lease `name`, which has just begun.
+    /// Starts recording the lease `name`, which has just begun.
     pub fn record(&self, name: &str, leases: &Leases) {
         self.in_use.store(true, Ordering::Relaxed);
         let since = leases.leased(name).map(|(since, _)| since);
@@ -83,8 +84,10 @@ impl StatementRecorder {
         }
     }
 
-    /// Returns the record for a new session with `name`, if the lease is recorded. `asked` means that the session asks
-    /// for it. `reset` means that the session has had its database reset, so that another test begins.
+    /// Returns the record for a new session with `name`, if its lease is recorded.
+    ///
+    /// `asked` means that the session asks for recording. `reset` means that the session had its database reset, so
+    /// that a new test begins.
     pub(crate) fn of_session(
         &self,
         name: &str,
@@ -115,7 +118,7 @@ impl StatementRecorder {
         if !known && (asked || self.records_all()) {
             let recorded = Recorded::new(Some(since));
             if sessions > 1 && !self.records_all() {
-                // The recorder does not see statements of the sessions that are open already.
+                // The sessions that are already open are not recorded, so the record is incomplete.
                 lock(&recorded.record).lose();
             }
             state.records.insert(cut(name).to_owned(), recorded);
@@ -123,8 +126,8 @@ impl StatementRecorder {
         state.records.get(cut(name)).map(|recorded| Arc::clone(&recorded.record))
     }
 
-    /// Measures the lease `name` against `own`, and against the budget of all tests for each limit that `own` lacks.
-    /// Returns `None` if the lease is not recorded.
+    /// Compares the statements of the lease `name` with the budget `own`. The budget for all tests supplies the limits
+    /// that `own` lacks. Returns `None` if the lease is not recorded.
     #[must_use]
     pub fn measure(&self, name: &str, own: &Budget, leases: &Leases) -> Option<TestMeasurement> {
         let since = leases.leased(name).map(|(since, _)| since);
@@ -134,14 +137,14 @@ impl StatementRecorder {
             .filter(|recorded| recorded.since.is_none() || since.is_none() || recorded.since == since);
         match recorded {
             Some(recorded) => Some(recorded.measure(&own.or(self.budget))),
-            // The lease has had no session yet.
+            // The lease has not had a session yet.
             None if self.records_all() => Some(Recorded::new(None).measure(own)),
             None => None,
         }
     }
 
-    /// Ends the test that used `name`. `told` means that the client knows the result. `goes_on` means that the lease
-    /// was reset, so that another test begins.
+    /// Ends the test that used `name`. `told` means that the client already knows the result. `goes_on` means that the
+    /// lease was reset, so that a new test begins.
     pub fn ended(&self, name: &str, told: bool, goes_on: bool) {
         let mut state = lock(&self.state);
         let Some(before) = state.records.remove(cut(name)) else { return };
@@ -153,8 +156,8 @@ impl StatementRecorder {
         }
     }
 
-    /// Ends all tests. Returns reports of the tests beyond their budget whose clients do not know it, and the number of
-    /// further such tests.
+    /// Ends all tests. Returns the reports about tests that exceeded their budget without their client knowing it, and
+    /// the number of further such tests.
     #[must_use]
     pub fn finish(&self) -> (Vec<TestOverBudget>, usize) {
         let mut state = lock(&self.state);
@@ -179,7 +182,8 @@ impl State {
         self.over.push(TestOverBudget { database: cut(name).to_owned(), message });
     }
 
-    /// Removes leases that have ended, once there are many, because no event tells of their end.
+    /// Once there are many records, removes those whose leases have ended. This is necessary because no event announces
+    /// the end of a lease.
     fn sweep(&mut self, budget: &Budget, leases: &Leases) {
         if self.records.len() < self.sweep_at.max(SWEEP) {
             return;
@@ -201,7 +205,7 @@ impl Recorded {
         Self { since, record: SharedRecord::default() }
     }
 
-    /// Report for the user, if the test has exceeded the budget. Otherwise its statements are not collected.
+    /// Returns a report for the user if the test exceeded the budget. Collects the statements only in that case.
     fn beyond(&self, budget: &Budget) -> Option<String> {
         let record = lock(&self.record);
         let exceeded = Some(record.exceeded(budget)).filter(|exceeded| !exceeded.is_empty())?;

@@ -1,8 +1,9 @@
-//! Connection over TCP, with or without TLS, or over a unix socket.
+//! A client or server connection over TCP (with or without TLS) or over a unix socket.
 //!
-//! The kernel reports a unix socket as writable each time the other end has read a message. Tokio's own streams watch
-//! both directions, so every message would wake its sender once more. This module watches only the reading side. A
-//! write that would block watches the writing side through a second descriptor, until it is complete.
+//! The kernel reports a unix socket as writable each time the other side has read a message. Tokio's own streams watch
+//! both directions, so each message would wake its sender once more for nothing. This module watches only the reading
+//! direction. If a write would block, it watches the writing direction through a second descriptor until the write is
+//! complete.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -25,18 +26,18 @@ use crate::certificate::ServerCertificate;
 use crate::closing::Closing;
 use crate::tls::TlsSocket;
 
-/// Bytes that may wait in a unix socket; the kernel doubles the number. Source: default of `wmem_max`, which an
+/// Size of a unix socket's send buffer in bytes, which the kernel doubles. Source: the default of `wmem_max`, which an
 /// administrator may have changed.
 const UNIX_BUFFER: usize = 212_992;
 
-/// Pauses between two checks whether a client that sends nothing more still reads: the first, and the longest.
+/// Pauses between checks of whether a client that has stopped sending still reads: the first pause, and the longest.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LATER_LOOKS: Duration = Duration::from_millis(200);
 
-/// Timeout for a client to read the last message.
+/// Timeout for a client to read its last message.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A socket of any kind, which never blocks.
+/// A non-blocking socket of any kind.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
@@ -45,22 +46,23 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Wraps a connection of a TCP listener. Sends small messages without delay.
+    /// Wraps a connection from a TCP listener. Small messages are sent without delay.
     pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         Ok(Self::Tcp(stream))
     }
 
-    /// Wraps a connection of a unix socket.
+    /// Wraps a connection over a unix socket.
     pub(crate) fn unix(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        // The kernel reports room when three quarters are free, which suffices until the next write.
+        // The kernel reports the socket as writable when three quarters of the buffer are free. That is enough until
+        // the next write.
         sys::set_send_buffer(&stream, UNIX_BUFFER)?;
         Ok(Self::Unix(stream))
     }
 
-    /// Reads available bytes; `WouldBlock` if there are none.
+    /// Reads available bytes. Returns `WouldBlock` if there are none.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         uninterrupted(|| match self {
             Self::Tcp(stream) => (&mut &*stream).read(buffer),
@@ -69,8 +71,8 @@ impl Socket {
         })
     }
 
-    /// Writes as much as there is room for; `WouldBlock` if there is no room. A caller has to retry with the same
-    /// bytes.
+    /// Writes as many bytes as there is room for. Returns `WouldBlock` if nothing fits. The caller must then retry
+    /// with the same bytes.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         uninterrupted(|| match self {
             Self::Tcp(stream) => (&mut &*stream).write(bytes),
@@ -79,7 +81,7 @@ impl Socket {
         })
     }
 
-    /// Closes the writing side; `WouldBlock` if there is no room for TLS's last record.
+    /// Closes the writing side. Returns `WouldBlock` if there is no room for the last TLS record.
     pub(crate) fn finish(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
@@ -88,21 +90,21 @@ impl Socket {
         }
     }
 
-    /// Returns a handle by which a lease checks and closes the client, if the system has a descriptor for it, and the
-    /// signal that the handle sends to the session.
+    /// Returns a handle with which a lease can check and close the client's connection, and the signal that the handle
+    /// sends to the session. There is no handle if the system has no file descriptor left for it.
     pub(crate) fn link(&self) -> (Option<Arc<dyn ClientLink>>, Closing) {
         let (closing, receiver) = channel::channel(false);
         let link = self.duplicate().ok().map(|connection| Link { connection, closing });
         (link.map(|link| -> Arc<dyn ClientLink> { Arc::new(link) }), receiver)
     }
 
-    /// Duplicates the descriptor, to watch the connection but not to use it.
+    /// Duplicates the descriptor, in order to watch the connection but not to use it.
     fn duplicate(&self) -> io::Result<OwnedFd> {
         self.as_fd().try_clone_to_owned()
     }
 }
 
-/// Handle of a client's connection for its lease.
+/// A lease's handle for the client's connection.
 #[derive(Debug)]
 struct Link {
     connection: OwnedFd,
@@ -144,18 +146,18 @@ fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usiz
     }
 }
 
-/// Connection that the current runtime watches.
+/// A connection that is registered with the current runtime.
 #[derive(Debug)]
 pub struct Stream {
     socket: AsyncFd<Socket>,
-    /// Watches for room while a write waits for it.
+    /// Watches for room in the send buffer while a write waits for it.
     room: Option<AsyncFd<OwnedFd>>,
-    /// Bytes that were read too early. They come before all others.
+    /// Bytes that were read too early. Reads return them before all others.
     unread: Vec<u8>,
 }
 
 impl Stream {
-    /// Has the current runtime watch `socket`. Reads return `unread` first.
+    /// Registers `socket` with the current runtime. Reads return `unread` first.
     pub(crate) fn new(socket: Socket, mut unread: Vec<u8>) -> io::Result<Self> {
         if let Socket::Tls(socket) = &socket {
             socket.take_decrypted(&mut unread);
@@ -163,7 +165,7 @@ impl Stream {
         Ok(Self { socket: watch(socket, Interest::READABLE)?, room: None, unread })
     }
 
-    /// Local and remote address of a TCP connection; `None` over a unix socket.
+    /// Returns the local and the remote address of a TCP connection, or `None` over a unix socket.
     #[must_use]
     pub fn tcp_ends(&self) -> Option<(SocketAddr, SocketAddr)> {
         let stream = match self.socket() {
@@ -174,19 +176,19 @@ impl Stream {
         Some((stream.local_addr().ok()?, stream.peer_addr().ok()?))
     }
 
-    /// Returns a watch for the client's departure, which works while others use the connection.
+    /// Returns a watcher that notices when the client leaves. It works while others use the connection.
     pub fn departure(&self) -> io::Result<Departure> {
         let connection = watch(self.socket().duplicate()?, Interest::READABLE)?;
         Ok(Departure { connection, ends: self.tcp_ends() })
     }
 
-    /// Whether the connection uses TLS, so that only its two ends can read it.
+    /// Whether the connection uses TLS, so that nobody between the two sides can read it.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.tls().is_some()
     }
 
-    /// TLS state of the connection, if it uses TLS.
+    /// Returns the TLS state of the connection, if it uses TLS.
     pub(crate) fn tls(&self) -> Option<&TlsSocket> {
         match self.socket() {
             Socket::Tls(socket) => Some(socket),
@@ -194,8 +196,8 @@ impl Stream {
         }
     }
 
-    /// Begins TLS on a TCP connection. `read` are handshake bytes that were read too early. Other connections stay as
-    /// they are.
+    /// Starts TLS on a TCP connection. `read` contains handshake bytes that were read too early. Connections of any
+    /// other kind stay unchanged.
     pub(crate) fn encrypted(self, certificate: &Arc<ServerCertificate>, read: &[u8]) -> io::Result<Self> {
         let (socket, unread) = self.into_parts();
         match socket {
@@ -207,24 +209,24 @@ impl Stream {
         }
     }
 
-    /// Ends the watch. Returns the socket and the unread bytes.
+    /// Deregisters the socket. Returns it and the unread bytes.
     pub(crate) fn into_parts(self) -> (Socket, Vec<u8>) {
         (self.socket.into_inner(), self.unread)
     }
 
-    /// Puts `bytes` before all unread bytes.
+    /// Inserts `bytes` before all unread bytes.
     pub(crate) fn preceded_by(mut self, mut bytes: Vec<u8>) -> Self {
         bytes.append(&mut self.unread);
         self.unread = bytes;
         self
     }
 
-    /// Socket for calls that do not wait.
+    /// Returns the socket, for non-blocking calls.
     pub(crate) fn socket(&self) -> &Socket {
         self.socket.get_ref()
     }
 
-    /// Reads at least one byte; 0 at the end.
+    /// Reads at least one byte. Returns 0 at the end of the stream.
     pub(crate) fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
@@ -242,7 +244,8 @@ impl Stream {
         loop {
             let mut guard = ready!(self.socket.poll_read_ready(context))?;
             match guard.get_inner().receive(buffer) {
-                // A short read has emptied the socket, so the next call would block. With TLS it only ends a record.
+                // A short read means that the socket is empty, so the next call would block. With TLS, it only means
+                // the end of a record.
                 Ok(count) if 0 < count && count < buffer.len() && !self.is_encrypted() => {
                     guard.clear_ready();
                     return Poll::Ready(Ok(count));
@@ -263,7 +266,7 @@ impl Stream {
         Poll::Ready(sent)
     }
 
-    /// Repeats `write` each time there is room, until it no longer blocks.
+    /// Calls `write` each time there is room, until it no longer blocks.
     fn poll_with_room<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -284,13 +287,13 @@ impl Stream {
         }
     }
 
-    /// Sends a last message, closes, and waits a moment until the client has read it.
+    /// Sends a last message, closes the writing side, and waits briefly until the client has read the message.
     pub(crate) async fn say_and_close(mut self, words: &[u8]) {
         let farewell = async {
             self.write_all(words).await?;
             self.shutdown().await?;
-            // Closing with unread bytes would reset the connection, and the client would lose bytes that it has not
-            // read yet.
+            // Closing a socket with unread bytes would reset the connection. The client would then lose bytes that it
+            // has not read yet.
             tokio::io::copy(&mut self, &mut tokio::io::sink()).await
         };
         if let Err(error) = timeout(FAREWELL_TIMEOUT, farewell).await.map_err(io::Error::from).flatten() {
@@ -303,7 +306,7 @@ impl Stream {
     }
 }
 
-/// Tells a client that has closed its writing side, and still reads, from one that is gone.
+/// Distinguishes a client that has only closed its writing side from one that has disconnected.
 #[derive(Debug)]
 pub struct Departure {
     connection: AsyncFd<OwnedFd>,
@@ -311,9 +314,9 @@ pub struct Departure {
 }
 
 impl Departure {
-    /// Waits until the client sends nothing more.
+    /// Waits until the client has closed its writing side or disconnected.
     pub async fn silence(&self) {
-        // Asks the kernel each time, because its answer may come before the runtime's.
+        // Asks the kernel each time, because the kernel may know it before the runtime does.
         poll_fn(|context| {
             while !sys::is_closed_by_peer(&self.connection)
                 && let Ok(mut guard) = ready!(self.connection.poll_read_ready(context))
@@ -325,8 +328,8 @@ impl Departure {
         .await;
     }
 
-    /// Waits until a client that sends nothing more is gone. One on another machine counts as gone, because nothing
-    /// shows that it still reads.
+    /// Waits until a client that has stopped sending is gone. A client on a different machine counts as gone
+    /// immediately, because nothing shows whether it still reads.
     pub async fn end(&self) {
         let mut pause = FIRST_LOOK;
         while !sys::is_hung_up(&self.connection)

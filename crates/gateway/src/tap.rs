@@ -1,4 +1,4 @@
-//! Follows the statements of a session for its listeners: event log, history and recorder.
+//! Follows the statements of a session on behalf of its listeners: the event log, the history and the recorder.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,18 +14,18 @@ use crate::history::{self, ExecutedStatement, Ring, SqlError, StatementHistory, 
 use crate::request::SessionSettings;
 use crate::statement_recorder::{SharedRecord, StatementRecorder};
 
-/// Listeners of a gateway.
+/// The listeners of a gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Taps {
     pub(crate) events: EventSource,
-    /// History of statements, if pgfresh keeps the databases of failed tests.
+    /// History of statements. `None` unless pgfresh keeps the databases of failed tests.
     pub(crate) history: Option<Arc<StatementHistory>>,
     pub(crate) recorder: Arc<StatementRecorder>,
 }
 
 impl Taps {
-    /// Returns the record for a new session with `database`, if its lease is recorded. If the session has had the
-    /// database reset, the history forgets its earlier statements.
+    /// Returns the record for a new session with `database`, if its lease is recorded. If the session had the database
+    /// reset, the history forgets the earlier statements.
     pub(crate) fn record(
         &self,
         database: &str,
@@ -38,10 +38,10 @@ impl Taps {
         self.recorder.of_session(database, (settings.record, settings.reset), leases)
     }
 
-    /// Creates a tap for a new session with `database`, or returns `None` without listeners.
+    /// Creates a tap for a new session with `database`. Returns `None` if nobody listens.
     ///
-    /// `key` is the cancel key of the session's backend, `since` the moment of the client's request, and `record` the
-    /// record of its lease, if there is one.
+    /// `key` is the cancel key of the session's backend, `since` is the time of the client's request, and `record` is
+    /// the record of its lease.
     pub(crate) fn tap(
         &self,
         database: &str,
@@ -69,7 +69,7 @@ impl Taps {
 /// Observes all messages of one session.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    /// Follows the messages; `None` after it has lost track.
+    /// Parses the messages. `None` once it can no longer follow them.
     tracker: Option<StatementTracker>,
     listeners: Listeners,
 }
@@ -84,12 +84,12 @@ struct Listeners {
 }
 
 impl Tap {
-    /// Observes bytes on their way to the server.
+    /// Observes bytes in transit to the server.
     pub(crate) fn client_says(&mut self, bytes: &[u8]) {
         self.note(|tracker, now, tell| tracker.client_says(bytes, now, tell));
     }
 
-    /// Observes bytes on their way to the client.
+    /// Observes bytes in transit to the client.
     pub(crate) fn server_says(&mut self, bytes: &[u8]) {
         self.note(|tracker, now, tell| tracker.server_says(bytes, now, tell));
     }

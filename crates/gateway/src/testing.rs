@@ -7,16 +7,16 @@ use tokio::time::timeout;
 
 use crate::stream::{Socket, Stream};
 
-/// Timeout that no test reaches, even on a busy machine.
+/// Timeout that is long enough for every test, even on a busy machine.
 const HANG: Duration = Duration::from_mins(1);
 
-/// Runs a test that waits for connections, on one thread.
+/// Runs an asynchronous test on one thread.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { timeout(HANG, test).await.expect("something never comes") });
 }
 
-/// Creates the two ends of a connection. With `room`, about so many bytes may be on their way at most.
+/// Creates the two sides of a connection. With `room`, the kernel buffers only about that many bytes.
 pub(crate) fn pair(room: Option<usize>) -> (Stream, Stream) {
     let (one, other) = UnixStream::pair().unwrap();
     (stream(one, room), stream(other, room))

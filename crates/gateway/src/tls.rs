@@ -1,4 +1,4 @@
-//! TCP connection with TLS, with calls that do not wait.
+//! A TCP connection with TLS, with non-blocking calls.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use crate::certificate::{Choice, POSTGRESQL, ServerCertificate};
 #[cfg(test)]
 mod tests;
 
-/// TLS connection. The handshake proceeds as the gateway reads.
+/// A TLS connection. Its handshake proceeds as the gateway reads.
 pub(crate) struct TlsSocket {
     stream: TcpStream,
     session: Mutex<TlsSession>,
@@ -22,12 +22,13 @@ pub(crate) struct TlsSocket {
 
 struct TlsSession {
     connection: ServerConnection,
-    /// Bytes of the last write that are encrypted, but not all sent. The next write has to begin with the same bytes.
+    /// Number of bytes in the last write that have been encrypted, but not all sent. The next write must begin with the
+    /// same bytes.
     accepted: usize,
 }
 
 impl TlsSocket {
-    /// Begins TLS on `stream`, which never blocks. `read` are handshake bytes that were read too early.
+    /// Starts TLS on `stream`, which must be non-blocking. `read` contains handshake bytes that were read too early.
     pub(crate) fn accept(
         stream: TcpStream,
         certificate: &Arc<ServerCertificate>,
@@ -41,29 +42,30 @@ impl TlsSocket {
         Ok(Self { stream, session: Mutex::new(TlsSession { connection, accepted: 0 }), choice })
     }
 
-    /// TCP connection below TLS.
+    /// Returns the TCP connection that carries TLS.
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Digest of the certificate that a client may bind its proof to, once the handshake is complete.
+    /// Returns the digest of the certificate to which a client can bind its proof. `None` before the handshake has
+    /// chosen a certificate, and if the certificate has no digest.
     pub(crate) fn certificate_digest(&self) -> Option<&[u8]> {
         self.choice.digest()
     }
 
-    /// Whether the client has named `PostgreSQL` as its protocol in the handshake (ALPN).
+    /// Whether the client announced the `PostgreSQL` protocol in the handshake (ALPN).
     pub(crate) fn speaks_postgresql(&self) -> bool {
         lock(&self.session).connection.alpn_protocol() == Some(POSTGRESQL)
     }
 
-    /// Reads available bytes; `WouldBlock` if there are none.
+    /// Reads available bytes. Returns `WouldBlock` if there are none.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let connection = &mut lock(&self.session).connection;
         loop {
             match connection.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The client has closed without close_notify. PostgreSQL's own lengths tell whether its messages are
-                // complete.
+                // The client has closed the connection without close_notify. This is safe, because the lengths in
+                // PostgreSQL's messages show whether they are complete.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
@@ -72,8 +74,8 @@ impl TlsSocket {
         }
     }
 
-    /// Writes as much as there is room for; `WouldBlock` if there is no room. A caller has to retry with the same
-    /// bytes.
+    /// Writes as many bytes as there is room for. Returns `WouldBlock` if nothing fits. The caller must then retry
+    /// with the same bytes.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let TlsSession { connection, accepted } = &mut *lock(&self.session);
         flush(connection, &self.stream)?;
@@ -81,17 +83,17 @@ impl TlsSocket {
             *accepted = connection.writer().write(bytes)?;
             flush(connection, &self.stream)?;
         }
-        // A caller that retries with other bytes has a broken connection, but cannot make this panic.
+        // A caller that retries with different bytes corrupts its connection, but can't cause a panic here.
         Ok(std::mem::take(accepted).min(bytes.len()))
     }
 
-    /// Sends `close_notify` and closes the writing side; `WouldBlock` if there is no room.
+    /// Sends `close_notify` and closes the writing side. Returns `WouldBlock` if there is no room.
     pub(crate) fn finish(&self) -> io::Result<()> {
         self.say_farewell()?;
         self.stream.shutdown(Shutdown::Write)
     }
 
-    /// Moves decrypted bytes to `into`, because no socket event announces them.
+    /// Moves decrypted bytes to `into`. This is necessary because no socket event announces them.
     pub(crate) fn take_decrypted(&self, into: &mut Vec<u8>) {
         let mut chunk = [0; 1024];
         let connection = &mut lock(&self.session).connection;
@@ -121,10 +123,10 @@ impl fmt::Debug for TlsSocket {
     }
 }
 
-/// Decrypts received records, and sends responses of TLS itself.
+/// Decrypts received records, and sends the responses of TLS itself.
 fn process(connection: &mut ServerConnection, stream: &TcpStream) -> io::Result<()> {
     let processed = connection.process_new_packets();
-    // Sends the alert with the reason of a failure, too.
+    // If the handshake fails, this also sends the alert with the reason.
     match flush(connection, stream) {
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
         _ => {}
@@ -132,7 +134,7 @@ fn process(connection: &mut ServerConnection, stream: &TcpStream) -> io::Result<
     processed.map(drop).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Sends all encrypted bytes; `WouldBlock` if there is no room.
+/// Sends all encrypted bytes. Returns `WouldBlock` if there is no room.
 fn flush(connection: &mut ServerConnection, mut stream: &TcpStream) -> io::Result<()> {
     while connection.wants_write() {
         connection.write_tls(&mut stream)?;

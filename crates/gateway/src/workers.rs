@@ -1,6 +1,6 @@
 //! Worker threads that forward bytes, each with its own runtime.
 //!
-//! A session stays on one thread, so that a message wakes one thread, and threads share no lock.
+//! A session stays on one thread. A message therefore wakes only one thread, and the threads share no lock.
 
 use std::future::Future;
 use std::io;
@@ -14,15 +14,15 @@ use tokio::sync::oneshot;
 
 /// Name of each worker thread.
 pub const THREAD: &str = "gateway";
-/// Processors for each thread. Forwarding takes about a quarter of the time that clients and server take for a request.
-/// More threads would wake more often, each for fewer sessions.
+/// Number of processors per thread. Forwarding a request takes about a quarter of the time that the client and the
+/// server spend on it. With more threads, each would wake more often for fewer sessions.
 const PROCESSORS: usize = 4;
-/// Most threads. More would only take processors away from the server.
+/// Maximum number of threads. More would only take processors away from the server.
 const MOST: usize = 4;
 /// Timeout for blocking calls after the gateway has closed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Handles for giving work to the threads.
+/// Handles with which to give work to the threads.
 #[derive(Debug)]
 pub(crate) struct Workers(Vec<Worker>);
 
@@ -32,15 +32,15 @@ struct Worker {
     tasks: Arc<AtomicUsize>,
 }
 
-/// Worker threads. Dropping them ends all their tasks.
+/// The worker threads. Dropping this ends all their tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
-    /// Senders that each end one thread when they are dropped.
+    /// One sender for each thread. Dropping a sender ends its thread.
     running: Vec<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts as many threads as can keep up with the server on the same processors.
+/// Starts the threads. Their number is enough to keep up with a server on the same processors.
 pub(crate) fn start() -> io::Result<(Workers, Threads)> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let (mut workers, mut threads) = (Vec::new(), Threads::default());
@@ -49,7 +49,7 @@ pub(crate) fn start() -> io::Result<(Workers, Threads)> {
         workers.push(Worker { handle: runtime.handle().clone(), tasks: Arc::default() });
         let (sender, receiver) = oneshot::channel();
         let thread = thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
-            // The gateway never sends: the receiver returns an error when the sender is dropped.
+            // Nothing is ever sent. The receiver returns an error when the sender is dropped.
             if runtime.block_on(receiver).is_err() {
                 runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
             }
@@ -61,12 +61,12 @@ pub(crate) fn start() -> io::Result<(Workers, Threads)> {
 }
 
 impl Workers {
-    /// Worker that listens for connections.
+    /// Returns the worker that listens for connections.
     pub(crate) fn first(&self) -> &Handle {
         &self.0[0].handle
     }
 
-    /// Runs a task on the least busy thread.
+    /// Runs a task on the thread with the fewest tasks.
     pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
         &self,
         task: impl FnOnce() -> F + Send + 'static,
@@ -82,7 +82,7 @@ impl Workers {
     }
 }
 
-/// Counts a task as long as it exists.
+/// Counts a task for as long as the task exists.
 struct Busy(Arc<AtomicUsize>);
 
 impl Busy {

@@ -4,8 +4,8 @@ use tokio::io::AsyncWriteExt;
 use super::*;
 use crate::testing::{pair, run};
 
-/// Whether `forget` succeeds with a backend that answers in these pieces. It sends each once the gateway has read the
-/// last.
+/// Whether `forget` succeeds with a backend that answers in these pieces. The backend sends each piece once the gateway
+/// has read the previous one.
 async fn forgets(pieces: &[&[u8]]) -> bool {
     let (mut server, mut backend) = pair(None);
     let answers = async {
@@ -14,14 +14,14 @@ async fn forgets(pieces: &[&[u8]]) -> bool {
         assert_eq!(request, DISCARD_ALL);
         for piece in pieces {
             backend.write_all(piece).await.unwrap();
-            // The other future of the two reads the piece now.
+            // The other future now reads the piece.
             tokio::task::yield_now().await;
         }
     };
     tokio::join!(forget(&mut server), answers).0.unwrap()
 }
 
-/// Whether `forget` succeeds with a backend that sends all bytes at once and then ends.
+/// Whether `forget` succeeds with a backend that sends all bytes at once and then closes the connection.
 async fn forgets_and_ends(words: &[u8]) -> bool {
     let (mut server, mut backend) = pair(None);
     backend.write_all(words).await.unwrap();
@@ -51,7 +51,7 @@ fn failing_or_overtalking_backend_is_not_reused() {
         for at in 1..=failed.len() {
             assert!(!forgets(&[&failed[..at], &failed[at..]]).await, "error, cut at {at}");
         }
-        // The next client would read bytes first that follow a complete answer, even if they come with a later read.
+        // The next client would read any bytes that follow a complete answer, even if they arrive in a later read.
         let answer = [&done[..], &ready(b'I')].concat();
         let notice = encode(b'N', &vec![b'x'; 1024 - 5 - answer.len()]);
         assert!(forgets(&[&[&notice[..], &answer].concat()]).await);
@@ -72,12 +72,12 @@ fn failing_or_overtalking_backend_is_not_reused() {
     });
 }
 
-/// Last message for a client that has got `down` from the server.
+/// Returns the last message for a client that has received `down` from the server.
 fn told(up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
     told_when(false, up, down, end)
 }
 
-/// Like `told`, but with `closing`, pgfresh has had the server end the session.
+/// Like `told`. With `closing`, pgfresh has asked the server to end the session.
 fn told_when(closing: bool, up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
     let mut conversation = Conversation::new(false);
     conversation.client_says(up, |_| ());
@@ -98,15 +98,15 @@ fn client_gets_end_error_once_between_messages() {
         for at in 1..row.len() {
             assert_eq!(told(&query(b"SELECT 1"), &row[..at], ended), None, "{at}");
         }
-        // The server has sent its reason.
+        // The server has already sent its reason.
         assert_eq!(told(b"", &error, ended), Some(Vec::new()));
         for at in 1..error.len() {
             assert_eq!(told(b"", &error[..at], ended), None, "{at}");
         }
     }
-    // A server that pgfresh has had end the session has done so, however it has gone.
+    // If pgfresh asked the server to end the session, the client learns of that, however the server ended.
     assert!(has(told_when(true, b"", b"", Some(End::Server)), "57P01"));
-    // A server refuses a length without an answer. A gateway that closes sends its reason all the same.
+    // A server refuses an invalid length without an answer. A closing gateway must still send its reason.
     assert_eq!(told(b"Q\0\0\0\x03", b"", Some(End::Server)), Some(Vec::new()));
     assert!(has(told(b"Q\0\0\0\x03", b"", None), "57P01"));
 }

@@ -12,10 +12,10 @@ use super::*;
 use crate::stream::{Socket, Stream};
 use crate::testing::run;
 
-/// Size of the send buffer in bytes, less than a full TLS record, so that most records are sent in pieces.
+/// Size of the send buffer in bytes. It is smaller than a full TLS record, so that most records are sent in pieces.
 const ROOM: usize = 4096;
 
-/// Client that trusts `certificate` alone.
+/// Returns a client that trusts only `certificate`.
 fn client(certificate: &ServerCertificate, protocols: &[&[u8]]) -> ClientConnection {
     let mut roots = RootCertStore::empty();
     let root = certificate.root().unwrap();
@@ -27,12 +27,12 @@ fn client(certificate: &ServerCertificate, protocols: &[&[u8]]) -> ClientConnect
     ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap()
 }
 
-/// Bytes that differ from their neighbours.
+/// Returns bytes that differ from their neighbours.
 fn pattern(length: usize) -> Vec<u8> {
     (0..251).cycle().take(length).collect()
 }
 
-/// The two ends of a TCP connection.
+/// Returns the two sides of a TCP connection.
 fn ends() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -61,7 +61,7 @@ fn talk(mut stream: StreamOwned<ClientConnection, TcpStream>, up: &[usize], down
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Both sides cut their bytes anywhere, and the session moves from one thread to another anywhere.
+    /// Both sides split their bytes at arbitrary places, and the session moves between threads at arbitrary times.
     #[test]
     fn all_that_is_said_arrives_in_order(
         up in vec(1_usize..40_000, 1..8),
@@ -127,13 +127,13 @@ fn early_read_bytes_belong_to_tls_handshake() {
         assert!(stream.is_encrypted() && stream.tls().unwrap().speaks_postgresql());
         assert_eq!(stream.tls().unwrap().certificate_digest().map(<[u8]>::len), Some(32));
         stream.write_all(b"heard").await.unwrap();
-        // Dropped without a close: the client still gets a proper end.
+        // The socket is dropped without a close. The client must still see a proper end of TLS.
     });
     assert_eq!(talking.join().unwrap(), b"heard");
 }
 
 proptest! {
-    /// Any bytes in place of a handshake end in an error, or in a wait for more.
+    /// Random bytes instead of a handshake must lead to an error, or to a wait for more bytes.
     #[test]
     fn nonsense_is_no_handshake(nonsense in vec(any::<u8>(), 1..2000), cut in any::<prop::sample::Index>()) {
         let certificate = Arc::new(ServerCertificate::generate().unwrap());
@@ -141,7 +141,7 @@ proptest! {
         let mut hello = Vec::new();
         connection.write_tls(&mut hello).unwrap();
         let place = cut.index(hello.len());
-        // Random bytes alone, and after the beginning of a handshake.
+        // Tries random bytes alone, and random bytes after the beginning of a handshake.
         for said in [nonsense.clone(), [&hello[..place], &nonsense].concat()] {
             let (near, far) = ends();
             far.set_nonblocking(true).unwrap();
