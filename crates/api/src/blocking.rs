@@ -5,8 +5,8 @@ use tokio::task::spawn_blocking;
 
 use crate::problem::Problem;
 
-/// Runs a call that waits for the server on a thread for blocking work, so that no other request waits for it. The call
-/// completes even if its own request is dropped.
+/// Runs a call that waits for the server on a thread for blocking work, so that it delays no other request. The call
+/// completes even if the request that made it is dropped.
 pub(crate) async fn blocking<T: Send + 'static>(
     leases: &Leases,
     call: impl FnOnce(&Leases) -> Result<T, LeaseError> + Send + 'static,
@@ -16,7 +16,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     Ok(spawn_blocking(move || call(&leases)).await.map_err(|_| Problem::defect())??)
 }
 
-/// Ends a lease whose client has gone. Logs an error, because no client is left to get it.
+/// Ends a lease whose client has disconnected. Logs any error, because there is no client to receive it.
 pub(crate) fn release_abandoned(leases: &Leases, name: &str) {
     match leases.release(name) {
         Ok(()) | Err(LeaseError::NotLeased(_) | LeaseError::Closed) => {}

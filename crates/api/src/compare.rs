@@ -1,4 +1,6 @@
-//! Compares a database with its template, by a fresh copy that is leased for the comparison.
+//! Compares a database with its template, i.e. shows what a test has changed.
+//!
+//! Nobody can connect to a template itself. The comparison therefore leases a fresh copy of it.
 
 use std::borrow::Cow;
 
@@ -15,14 +17,14 @@ use crate::leases::find;
 use crate::problem::Problem;
 use crate::{ApiState, SharedState, path};
 
-/// Most tables of a comparison, and most rows of each.
+/// Maximum number of tables in a comparison, and maximum number of rows for each.
 const MOST: usize = 1000;
 
 /// Result of a comparison.
 #[derive(Debug, Serialize)]
 pub(crate) struct Compared {
     database: String,
-    /// Test of a kept database.
+    /// The test that used the database, if it is a kept one.
     #[serde(skip_serializing_if = "Option::is_none")]
     test: Option<String>,
     template: String,
@@ -54,14 +56,14 @@ pub(crate) async fn diff(
     })?;
     let leases = api.leases.clone();
     let (database, with) = (name.clone(), template.clone());
-    // The comparison completes even if the request is dropped: each statement has a timeout, and the copy must be
-    // released.
+    // The comparison completes even if the request is dropped, because the copy must be released. This can't take
+    // forever, because each statement has a timeout.
     let compared = spawn_blocking(move || compare(&leases, &database, &with, &limits)).await;
     let diff = compared.map_err(|_| Problem::defect())??;
     Ok(Json(Compared { database: name, test, template, diff }))
 }
 
-/// Returns the test and the template of a kept database or a lease.
+/// Returns the test and the template of a kept database, or the template of a lease.
 async fn origin(api: &ApiState, name: &str) -> Result<(Option<String>, Option<String>), Problem> {
     if let Some(kept) = api.history().and_then(|history| history.kept_as(name)) {
         return Ok((Some(kept.test), kept.template));
@@ -76,7 +78,7 @@ fn number(uri: &Uri, name: &str) -> Result<Option<usize>, Problem> {
     number.map(Some).ok_or_else(|| Problem::invalid(name, &text, format!("It is a number from 0 to {MOST}.")))
 }
 
-/// Releases the copy on drop.
+/// A fresh copy. Dropping it releases its lease.
 struct FreshCopy<'a> {
     leases: &'a Leases,
     name: String,
@@ -88,7 +90,8 @@ impl Drop for FreshCopy<'_> {
     }
 }
 
-/// Compares a database with a fresh copy. A template itself has no sessions, so that pgfresh can copy it at any time.
+/// Compares a database with a fresh copy of its template. The template itself must have no sessions, so that pgfresh
+/// can copy it at any time.
 fn compare(
     leases: &Leases,
     name: &str,

@@ -1,4 +1,7 @@
-//! Authorizes requests: checks the host, the origin, and the secret in one of its forms.
+//! Decides whether a request is allowed.
+//!
+//! Any web page can make a browser send requests to this server. The guard therefore checks the host and the origin of
+//! each request, and that it contains the secret in one of several forms.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,10 +22,10 @@ use crate::{invitation, path};
 /// Headers in which browsers describe the origin of a request. Source: W3C Fetch Metadata Request Headers.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-/// Prefix of a path with the secret, for clients that have nothing but a base URL.
+/// Prefix of a path that contains the secret, for clients in which only a base URL can be configured.
 const IN_PATH: &str = "/token/";
 
-/// Addresses of a TCP connection. One over a unix socket has none.
+/// The two addresses of a TCP connection. A connection over a unix socket has none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) local: SocketAddr,
@@ -36,17 +39,17 @@ impl Ends {
         self.remote.ip().to_canonical().is_loopback()
     }
 
-    /// Scheme of the connection's URL, and the scheme's default port.
+    /// Returns the scheme of the connection's URL, and the default port of that scheme.
     fn scheme(self) -> (&'static str, u16) {
         if self.encrypted { ("https", 443) } else { ("http", 80) }
     }
 }
 
-/// Secret from the beginning of the path.
+/// The secret from the start of the path.
 #[derive(Clone)]
 struct SecretInPath(String);
 
-/// Removes the secret from a path `/token/SECRET/…`, so that routes see the rest.
+/// Removes the secret from a path `/token/SECRET/…`, so that the routes see only the rest.
 pub(crate) fn take_secret<B>(mut request: Request<B>) -> Request<B> {
     if let Some((secret, uri)) = split(request.uri()) {
         request.extensions_mut().insert(secret);
@@ -64,12 +67,12 @@ fn split(uri: &Uri) -> Option<(SecretInPath, Uri)> {
     Some((SecretInPath(secret.to_owned()), Uri::from_parts(parts).ok()?))
 }
 
-/// Admits or refuses a request.
+/// Lets a request pass or refuses it.
 ///
 /// # Errors
 ///
-/// Returns 403 for a foreign `Host`, which an attacker may have pointed at this server, and for requests of foreign
-/// pages. Returns 401 without the secret.
+/// Returns 403 if the `Host` is foreign (an attacker may have pointed that name at this server), or if the request
+/// comes from a foreign page. Returns 401 if the secret is missing or wrong.
 pub(crate) async fn admit(
     State(access): State<Arc<Access>>,
     Extension(ends): Extension<Option<Ends>>,
@@ -90,7 +93,7 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
     }
     let host = host(request, ends)?;
     own_page(request, host, ends)?;
-    // A client of the unix socket needs no password for SQL either.
+    // A client of the unix socket doesn't need a password for SQL either.
     let known = ends.is_none()
         || request.extensions().get::<SecretInPath>().is_some_and(|secret| admits(access, &secret.0))
         || request.headers().get(header::AUTHORIZATION).is_some_and(|value| authorises(access, value))
@@ -107,7 +110,7 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
     Err(problem.hint(hint).header(header::WWW_AUTHENTICATE, "Bearer realm=\"pgfresh\""))
 }
 
-/// Whether a browser of the same user has a valid invitation to the page.
+/// Whether the request comes from a browser of the same user, with a valid invitation to the page.
 fn is_invited<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> bool {
     *request.method() == Method::GET
         && request.uri().path() == "/"
@@ -115,9 +118,10 @@ fn is_invited<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> b
         && ends.is_some_and(|ends| sys::is_our_neighbour(ends.remote, ends.local))
 }
 
-/// Cookie of the live page, which permits reading over HTTP, and is no password for SQL.
+/// Returns the cookie of the live page. It permits reading over HTTP, but is not a password for SQL.
 ///
-/// Browsers share cookies between ports. So its name has the port, and its value is not the secret.
+/// Browsers share cookies between ports. The cookie's name therefore contains the port, and its value is not the secret
+/// itself.
 pub(crate) fn cookie(access: &Access) -> String {
     let value = blake3::derive_key("pgfresh 2026 cookie of the live page", access.secret().as_bytes());
     let value = blake3::Hash::from_bytes(value).to_hex();
@@ -133,7 +137,7 @@ fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
     };
     let ours = |authority: &Authority| match ends {
         None => authority.host().eq_ignore_ascii_case("localhost"),
-        // Another machine may reach this server by any name, and gets nothing without the secret.
+        // A different machine can reach this server under any name. It still needs the secret.
         Some(ends) if !ends.are_here() => true,
         Some(ends) => {
             authority.port_u16().unwrap_or(ends.scheme().1) == ends.local.port()
@@ -160,7 +164,8 @@ fn is_ours(name: &str, local: IpAddr) -> bool {
     }
 }
 
-/// Refuses a browser's requests for other pages. The live page itself may be opened by a link from anywhere.
+/// Refuses requests that a browser makes on behalf of foreign pages. The live page itself can be opened through a link
+/// from anywhere.
 fn own_page<B>(request: &Request<B>, host: &str, ends: Option<Ends>) -> Result<(), Problem> {
     let scheme = ends.map_or("http", |ends| ends.scheme().0);
     let origin = request.headers().get(header::ORIGIN);
@@ -183,7 +188,7 @@ fn admits(access: &Access, secret: &str) -> bool {
     access.admits(secret.as_bytes())
 }
 
-/// Whether the header has the secret: as `Bearer SECRET`, or as the password of any user in `Basic`.
+/// Whether the header contains the secret: as `Bearer SECRET`, or as the password of any user in `Basic`.
 fn authorises(access: &Access, value: &HeaderValue) -> bool {
     let Some((scheme, rest)) = value.to_str().ok().and_then(|value| value.split_once(' ')) else {
         return false;
@@ -203,8 +208,8 @@ fn has_cookie(headers: &HeaderMap, access: &Access) -> bool {
     cookies.flat_map(|value| value.split(';')).any(|pair| blake3::hash(pair.trim().as_bytes()) == right)
 }
 
-/// Whether the client is a program of the same user on this machine, and no browser. integresql's clients send no token.
-/// Their response has the secret, so no other user may get one.
+/// Whether the client is a program of the same user on this machine, other than a browser. integresql's clients send no
+/// token, so this check replaces it. The response contains the secret, so other users must not receive it.
 fn is_neighbour<B>(request: &Request<B>, ends: Option<Ends>) -> bool {
     let from_page =
         request.headers().contains_key(header::ORIGIN) || request.headers().contains_key(FETCH_SITE);
@@ -219,7 +224,7 @@ mod tests {
         Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None)
     }
 
-    /// Addresses whose user the kernel does not know, so that only the secret counts.
+    /// Returns addresses whose user the kernel doesn't know, so that only the secret counts.
     fn far() -> Ends {
         Ends {
             local: "192.0.2.1:5433".parse().unwrap(),
@@ -234,7 +239,7 @@ mod tests {
         let headers = [("host", "192.0.2.1:5433"), ("authorization", "Bearer secret")];
         assert_eq!(asked("GET", "/v1/status", &headers, Some(ends)), Some(StatusCode::FORBIDDEN));
         assert_eq!(asked("GET", "/v1/status", &headers, Some(far())), None);
-        // With TLS the server accepts the secret under any host name, and refuses requests without it.
+        // With TLS the server accepts the secret under any host name, and still refuses requests without it.
         let ends = Ends { encrypted: true, ..ends };
         for host in ["192.0.2.1:5433", "balancer.example", "evil.example:5433"] {
             let asked =

@@ -1,4 +1,7 @@
-//! Holders: clients whose leases end with one of their connections, however that ends.
+//! Leases that end together with a client's connection, even if the client crashes.
+//!
+//! A *holder* is a client that keeps one request (`GET /v1/hold`) open. It names itself when it leases databases.
+//! pgfresh releases all of these when the connection of that request closes.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -20,7 +23,7 @@ use crate::SharedState;
 use crate::blocking::release_abandoned;
 use crate::problem::Problem;
 
-/// Connected holders, with the databases that they have leased.
+/// The connected holders, with the databases that each has leased.
 #[derive(Debug, Default)]
 pub(crate) struct Holders(Mutex<HolderTable>);
 
@@ -43,18 +46,18 @@ impl Holders {
         lock(&self.0).leases.remove(holder).unwrap_or_default()
     }
 
-    /// Releases `database` from its holder, whose end no longer ends the lease.
+    /// Detaches `database` from its holder. The end of the holder then no longer ends the lease.
     pub(crate) fn forget(&self, database: &str) {
         for leases in lock(&self.0).leases.values_mut() {
             leases.retain(|leased| leased != cut(database));
         }
     }
 
-    /// Notes that `holder` has leased `database`.
+    /// Records that `holder` has leased `database`.
     ///
     /// # Errors
     ///
-    /// Returns 409 if the holder is unknown, or has ended.
+    /// Returns 409 if the holder is unknown or has disconnected.
     pub(crate) fn note(&self, holder: &str, database: &str) -> Result<(), Problem> {
         let gone = || {
             let what = format!("holder \"{holder}\" is not there");
@@ -66,13 +69,14 @@ impl Holders {
     }
 }
 
-/// `GET /v1/hold`: sends one line of JSON that names the holder, and then nothing until the client ends the connection.
+/// `GET /v1/hold`: sends one line of JSON with the holder's name. After that, the response stays open until the client
+/// closes the connection.
 pub(crate) async fn hold(State(api): SharedState) -> impl IntoResponse {
     let (sender, mut lines) = mpsc::channel(1);
     tokio::spawn(async move {
         let holder = api.holders.enter();
         let line = json!({ "holder": holder }).to_string() + "\n";
-        // A client that has gone before this line has leased nothing.
+        // If the client disconnected before it received this line, it has leased nothing.
         if sender.send(Bytes::from(line)).await.is_ok() {
             sender.closed().await;
         }

@@ -1,14 +1,16 @@
-//! REST API of integresql, version 1: its clients fill templates themselves, and get test databases by number.
+//! REST API of integresql (version 1), so that its existing clients work with pgfresh unchanged.
+//!
+//! The clients fill the templates themselves, and receive numbered test databases.
 //!
 //! ```text
 //! POST   /templates {hash}              lease an empty database, to be filled            200, 423 if there is one
 //! PUT    /templates/HASH                snapshot it as a template, end the lease         204, 404
-//! GET    /templates/HASH/tests          wait until then; lease a copy, under a number    200, 404, 410 if discarded
+//! GET    /templates/HASH/tests          wait for the snapshot; lease a numbered copy     200, 404, 410 if discarded
 //! DELETE /templates/HASH/tests/ID       end that lease; the number is free               204, 404
 //! DELETE /templates/HASH                forget the template, end its leases              204, 404
 //! ```
-//! pgfresh drops a returned database, whatever its client says about its state. The next one of that number is new.
-//! Source: `internal/api/templates/templates.go` of integresql 1.1.0, and its clients for Go, Node and Rust.
+//! pgfresh drops each returned database, whatever the client says about its state. The next database with that number
+//! is a new one. Source: `internal/api/templates/templates.go` of integresql 1.1.0, and its clients for Go, Node and Rust.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,13 +33,13 @@ use crate::problem::Problem;
 use crate::templates::{PREFIX, Phase, Template, no_template};
 use crate::{ApiState, SharedState};
 
-/// Longest wait of a test for its template to be filled. Source: integresql's default.
+/// Maximum time for which a test waits for its template to be filled. Source: integresql's default.
 const TEMPLATE_TIMEOUT: Duration = Duration::from_mins(1);
-/// Template with nothing but the content of the server's own.
+/// A template that contains nothing beyond the server's own `template1`.
 const EMPTY: &str = "template1";
 
-/// Request to create a template. Ignores other fields, as integresql does (`c.Bind` of Echo), because clients may send
-/// more.
+/// Request to create a template. Clients may send further fields. They are ignored, as integresql does (`c.Bind` of
+/// Echo).
 #[derive(Deserialize)]
 pub(crate) struct Initialize {
     #[serde(default)]
@@ -67,12 +69,12 @@ struct Config<'a> {
     database: &'a str,
 }
 
-/// Completes a request that changes templates, even if the client goes away in the middle.
+/// Completes a request that changes templates, even if the client disconnects before it is done.
 pub(crate) async fn detach(request: Request, next: Next) -> Result<Response, Problem> {
     tokio::spawn(next.run(request)).await.map_err(|_| Problem::defect())
 }
 
-/// Response with the address of a database. Its host and port are those that the client has used.
+/// Returns a response with the address of a database. The host and the port are the ones that the client itself used.
 fn found(api: &ApiState, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize>) -> Response {
     let address = ends.map_or(api.access.address(), |ends| ends.local);
     let config = Config {
@@ -114,7 +116,7 @@ pub(crate) async fn initialize(
         };
         let failed = leased.is_err();
         let is_discarded = *template.phase.borrow() == Phase::Discarded;
-        // A client that went away does not fill its template.
+        // A client that has disconnected won't fill its template.
         if (answer.send(leased).is_err() || failed) && !is_discarded {
             undone(discard(State(owner), Path(of)).await);
         }
@@ -123,7 +125,7 @@ pub(crate) async fn initialize(
     Ok(found(&api, ends, &hash, &name, None))
 }
 
-/// Ends a new lease if its template was discarded in the meantime.
+/// Ends a new lease, and returns an error, if its template has been discarded in the meantime.
 async fn unless_discarded(api: &ApiState, template: &Template, name: String) -> Result<(), Problem> {
     let _changing = template.changing.lock().await;
     if *template.phase.borrow() != Phase::Discarded {
@@ -137,15 +139,16 @@ fn discarded() -> Problem {
     Problem::new(StatusCode::GONE, "3D000", "template was just discarded")
 }
 
-/// Logs the failure to undo a request of a client that went away, unless another client has undone it.
+/// Logs an error if the request of a disconnected client could not be undone. It is no error if a different client has
+/// already undone it.
 fn undone(result: Result<StatusCode, Problem>) {
-    // The end of the server undoes everything.
+    // If the server has ended, everything has been undone.
     if let Err(problem) = result.or_else(unless_gone).or_else(Problem::unless_closed) {
         tracing::warn!(?problem, "could not undo an unfinished request");
     }
 }
 
-/// Treats a missing template or database as removed.
+/// Treats a missing template or database as successfully removed.
 fn unless_gone(problem: Problem) -> Result<StatusCode, Problem> {
     if problem.status == StatusCode::NOT_FOUND { Ok(StatusCode::NO_CONTENT) } else { Err(problem) }
 }
@@ -164,7 +167,7 @@ pub(crate) async fn finalize(
     }
     let (from, to) = (template.building(), template.name.clone());
     blocking(&api.leases, move |leases| leases.snapshot(&from, &to, true)).await?;
-    // The template is ready, even if the release of its source fails.
+    // The template is ready even if its source database can't be released.
     template.phase.send_replace(Phase::Ready);
     let from = template.building();
     blocking(&api.leases, move |leases| end(leases, &from)).await?;
@@ -199,7 +202,7 @@ pub(crate) async fn take(
             }
             Err(error) => Err(error),
         };
-        // A client that went away will never give the database back.
+        // A client that has disconnected will never return the database.
         if let Err(Ok((id, _))) = answer.send(leased) {
             undone(take_back(&owner, &template, id).await);
         }
@@ -208,7 +211,7 @@ pub(crate) async fn take(
     Ok(found(&api, ends, &hash, &name, Some(id)))
 }
 
-/// `DELETE /templates/HASH/tests/ID`, and `POST` with `unlock` or `recreate` appended.
+/// `DELETE /templates/HASH/tests/ID`, or a `POST` to the same path with `unlock` or `recreate` appended.
 pub(crate) async fn give_back(
     State(api): SharedState,
     Path((hash, id)): Path<(String, String)>,
@@ -256,14 +259,14 @@ pub(crate) async fn discard(
 /// `DELETE /admin/templates`
 pub(crate) async fn discard_all(State(api): SharedState) -> Result<StatusCode, Problem> {
     for hash in api.templates.hashes() {
-        // Another client may have discarded the template meanwhile, with the same result.
+        // Another client may have discarded the template in the meantime, which has the same result.
         discard(State(Arc::clone(&api)), Path(hash)).await.or_else(unless_gone)?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Leases a test database under the lowest free number, and returns the number. A number stays taken if SQL has created
-/// a database of its name.
+/// Leases a test database under the lowest free number, and returns the number. If a database with that name already
+/// exists because somebody created it with SQL, the number stays reserved.
 fn lease_test(leases: &Leases, template: &Template) -> Result<usize, LeaseError> {
     loop {
         let id = template.number();
@@ -281,7 +284,8 @@ fn lease_test(leases: &Leases, template: &Template) -> Result<usize, LeaseError>
     }
 }
 
-/// Leases a test database. If the pool is full, ends the oldest idle one first, because few clients give theirs back.
+/// Leases a test database. If the pool is full, first ends the oldest lease without sessions, because few clients
+/// return their databases.
 fn lease(leases: &Leases, name: &str, template: &str) -> Result<String, LeaseError> {
     let begin = || leases.lease(Isolation::Clone, Some(name), Some(template)).map(|(name, _)| name);
     match begin() {
@@ -299,7 +303,7 @@ fn lease(leases: &Leases, name: &str, template: &str) -> Result<String, LeaseErr
     }
 }
 
-/// Ends a lease, unless it has ended already.
+/// Ends a lease, unless it has already ended.
 fn end(leases: &Leases, name: &str) -> Result<(), LeaseError> {
     match leases.release(name) {
         Err(LeaseError::NotLeased(_)) => Ok(()),

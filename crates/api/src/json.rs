@@ -1,4 +1,4 @@
-//! JSON bodies: reads them from requests, bounded in size and time, and writes them as responses.
+//! Reads JSON from request bodies, with limits on size and time, and writes JSON responses.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
@@ -12,11 +12,11 @@ use tokio::time::timeout;
 use crate::problem::Problem;
 use crate::{LONGEST_BODY, REQUEST_TIMEOUT};
 
-/// Value whose body is JSON.
+/// A value whose body is JSON.
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
-    /// Problem with the body: 413 if it is too long, 408 if it takes too long, 400 if it ends early or is invalid.
+    /// The problem with the body: 413 if it is too long, 408 if it takes too long, 400 if it ends early or is invalid.
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
@@ -24,7 +24,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     }
 }
 
-/// Reads and drops a body. An unread body would cost the connection, which has it before the next request.
+/// Reads and discards a request's body. Otherwise the connection could not be reused, because the body precedes the
+/// next request on it.
 pub(crate) async fn ignore_body(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     read(Request::from_parts(parts.clone(), body)).await?;
@@ -46,17 +47,18 @@ async fn read(request: Request) -> Result<Bytes, Problem> {
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
-        // Strings, numbers and maps with string keys: none of pgfresh's values can fail.
+        // Serialization can't fail, because pgfresh's values consist of strings, numbers and maps with string keys.
         let text = serde_json::to_vec(&self.0).map_err(|_| Problem::defect());
         ([(CONTENT_TYPE, "application/json")], text).into_response()
     }
 }
 
-/// Parses `body` as JSON. An empty body is an empty object.
+/// Parses `body` as JSON. An empty body counts as an empty object.
 ///
 /// # Errors
 ///
-/// Returns 400 for invalid JSON, and for unknown names, because a misspelt one would silently do nothing.
+/// Returns 400 if the JSON is invalid, or if it contains an unknown name. A misspelt name would otherwise be ignored
+/// silently.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| {

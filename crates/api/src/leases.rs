@@ -1,4 +1,4 @@
-//! Leases over HTTP: begins, resets and ends them, and makes templates of them.
+//! Leases over HTTP: begins, resets and ends leases, and makes templates from them.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::json::Json;
 use crate::problem::Problem;
 use crate::{ApiState, OnFailure, SharedState, measured, path, templates};
 
-/// Most characters of a test's name that pgfresh keeps.
+/// Maximum length of a test's name in characters. pgfresh truncates longer names.
 const LONGEST_TEST: usize = 1000;
 
 /// Request for a lease.
@@ -27,14 +27,14 @@ pub(crate) struct LeaseRequest {
     template: Option<String>,
     name: Option<String>,
     isolation: Option<String>,
-    /// Holder whose end ends the lease, if it has one: see `GET /v1/hold`.
+    /// Holder of the lease, if it has one: the lease ends when the holder disconnects. See `GET /v1/hold`.
     holder: Option<String>,
-    /// Whether pgfresh records the lease's statements, for [`crate::measured`].
+    /// Whether pgfresh should record the lease's statements, for [`crate::measured`].
     #[serde(default)]
     record: bool,
 }
 
-/// Leased database.
+/// A leased database.
 #[derive(Debug, Serialize)]
 pub(crate) struct Leased {
     name: String,
@@ -47,18 +47,18 @@ pub(crate) struct Leased {
     recorded: bool,
 }
 
-/// Description of a database, without anything that lets a reader connect.
+/// Description of a database. Contains nothing that would let a reader connect to it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Look {
     name: String,
-    /// Template of the lease. This and the next two are missing if the database is no lease.
+    /// The lease's template. This field and the next two are missing if the database is not leased.
     #[serde(skip_serializing_if = "Option::is_none")]
     template: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sessions: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     age_seconds: Option<f64>,
-    /// Last statements of the database, if pgfresh keeps the databases of failed tests.
+    /// The last statements in the database. Missing unless pgfresh keeps the databases of failed tests.
     #[serde(skip_serializing_if = "Option::is_none")]
     statements: Option<Vec<ExecutedStatement>>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Reset {
     close_sessions: bool,
     /// Name of the test that has ended.
     test: Option<String>,
-    /// Most statements that the test may have run.
+    /// Maximum number of statements that the test should have run.
     statements: Option<u64>,
     n_plus_one: Option<u64>,
     time: Option<String>,
@@ -126,9 +126,10 @@ fn no_isolation(word: &str, why: &str) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "22023", what).hint("Leave it out for the server's own.")
 }
 
-/// Leases a database. Returns its name and its template's.
+/// Leases a database. Returns its name and the name of its template.
 ///
-/// If the request is dropped meanwhile, ends a lease whose name no client will learn, or that ends with its client.
+/// The client may disconnect in the meantime. If pgfresh generated the name, no client would ever learn it, so the
+/// function ends the new lease. It also does so if the lease has a holder.
 async fn leased(
     api: &ApiState,
     isolation: Isolation,
@@ -175,7 +176,7 @@ pub(crate) async fn look(State(api): SharedState, Path(name): Path<String>) -> R
     }))
 }
 
-/// Whether the client reports that its test failed: `?failed=true`.
+/// Whether the client reports that its test failed, with `?failed=true`.
 fn has_failed(uri: &Uri) -> Result<bool, Problem> {
     match path::query(uri, "failed").as_deref() {
         None | Some("false") => Ok(false),
@@ -184,7 +185,7 @@ fn has_failed(uri: &Uri) -> Result<bool, Problem> {
     }
 }
 
-/// Shortens a test's name and escapes characters that a terminal would not print as they are.
+/// Truncates a test's name, and escapes characters that a terminal would not print literally.
 fn one_line(test: &str) -> String {
     let end = test.char_indices().nth(LONGEST_TEST).map_or(test.len(), |(end, _)| end);
     server::printable(&test[..end])
@@ -208,7 +209,7 @@ pub(crate) async fn release(
     let shown = test.as_deref().map(one_line);
     api.events.test_ended(&name, shown.as_deref());
     let leased = name.clone();
-    // Has to come before the end of the lease: after it the name may be another client's.
+    // This must come before the end of the lease, because after it a different client can lease the name.
     api.holders.forget(&name);
     if failed && api.on_failure != OnFailure::Release {
         let lease = find(&api, &name).await?;
@@ -242,7 +243,7 @@ pub(crate) async fn release(
     Ok(measured::answer(over, None))
 }
 
-/// Removes the database if an earlier run has left it to this server. Returns whether it did.
+/// Removes the database if this server has inherited it from an earlier one. Returns whether that was the case.
 async fn release_inherited(api: &ApiState, name: &str) -> Result<bool, Problem> {
     let Some(recent) = api.history() else { return Ok(false) };
     if !recent.kept_as(name).is_some_and(|kept| kept.inherited) {
@@ -254,10 +255,10 @@ async fn release_inherited(api: &ApiState, name: &str) -> Result<bool, Problem> 
     Ok(true)
 }
 
-/// Removes databases of earlier failures of a test, because one is enough to see why it fails.
+/// Removes databases from earlier failures of a test. One database is enough to see why the test fails.
 fn release_former(api: &ApiState, former: Vec<String>) {
     let leases = api.leases.clone();
-    // The test does not wait for the removal.
+    // The test need not wait for the removal.
     spawn_blocking(move || former.iter().for_each(|name| release_abandoned(&leases, name)));
 }
 

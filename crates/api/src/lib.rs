@@ -1,7 +1,8 @@
-//! HTTP on the gateway's port: leases as JSON, integresql's REST API, metrics, and a live page.
+//! HTTP API on the gateway's port, for clients that want more than a connection string can express.
 //!
-//! The crate makes an [`Api`], one for each gateway, which serves the requests of any number of connections. It stores
-//! nothing but the templates and numbers of integresql's clients, and the holders. [`Leases`] has all other state.
+//! It offers leases as JSON, integresql's REST API, metrics, and a live page. Each gateway has one [`Api`], which serves
+//! any number of connections. The API itself only stores the templates and numbers of integresql's clients, and the
+//! holders (clients whose leases end when they disconnect). All other state is in [`Leases`].
 //!
 //! ```text
 //! connection ── guard: host, origin, secret ── routes ┬─ leases ────── Leases
@@ -45,29 +46,30 @@ use self::holders::Holders;
 pub use self::invitation::invite;
 use self::templates::IntegresqlTemplates;
 
-/// Timeout for the head of a request, which includes the wait for it, and again for its body.
+/// Timeout for receiving a request's head, which includes the wait for it to begin. It also applies to the body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes of a request's head, and of its body: names, not data.
+/// Maximum size of a request's head and of its body, in bytes. Requests contain names, not data.
 const LONGEST_HEAD: usize = 64 << 10;
 const LONGEST_BODY: usize = 1 << 20;
 
-/// Longest time between a client's end of sending and its departure. On a busy machine its thread may lose the
-/// processor while it closes the connection.
+/// Maximum time between the moment when a client stops sending and the moment when it is gone. On a busy machine the
+/// client's thread may lose the processor while it closes the connection.
 const CLOSING: Duration = Duration::from_millis(50);
 
-/// Treatment of the database of a failed test.
+/// Treatment of a failed test's database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Releases the database, like that of any other test.
+    /// Release the database, like that of any other test.
     #[default]
     Release,
-    /// Keeps the database, which the [`StatementHistory`] then names.
+    /// Keep the database. The [`StatementHistory`] lists it.
     Keep,
-    /// Keeps the database, and sends its URL to the client that released it, because this server is going to last.
+    /// Keep the database, and send its URL to the client that released it, because this server will outlive the test
+    /// run.
     KeepAndTell,
 }
 
-/// HTTP API of one gateway.
+/// The HTTP API of one gateway.
 #[derive(Debug)]
 pub struct Api {
     router: Router,
@@ -82,17 +84,17 @@ struct ApiState {
     templates: IntegresqlTemplates,
     holders: Holders,
     on_failure: OnFailure,
-    /// Statements and kept databases; `None` if pgfresh keeps no databases of failed tests.
+    /// Statements and kept databases. `None` if pgfresh does not keep the databases of failed tests.
     history: Option<Arc<StatementHistory>>,
-    /// Log that gets the ends of tests.
+    /// Event log in which the API records the ends of tests.
     events: EventSource,
-    /// Recorder of the statements of leases.
+    /// Recorder for the statements of leases.
     recorder: Arc<StatementRecorder>,
     since: Instant,
 }
 
 impl ApiState {
-    /// Returns the history, after it has forgotten kept databases that no longer exist.
+    /// Returns the history, without kept databases that no longer exist.
     fn history(&self) -> Option<&StatementHistory> {
         let history = self.history.as_deref()?;
         history.forget_gone(&self.leases);
@@ -100,11 +102,11 @@ impl ApiState {
     }
 }
 
-/// Extractor of the shared state in handlers.
+/// Gives handlers access to the shared state.
 type SharedState = State<Arc<ApiState>>;
 
 impl Api {
-    /// Creates the API of the gateway whose addresses `access` has.
+    /// Creates the API for the gateway that `access` describes.
     #[must_use]
     pub fn new(
         leases: Leases,
@@ -138,7 +140,7 @@ impl HttpService for Api {
         let departure = stream.departure();
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            // `departure` knows better whether a client that sends nothing more is gone.
+            // `departure` can tell better whether a client that has stopped sending is gone.
             .half_close(true)
             .header_read_timeout(REQUEST_TIMEOUT)
             .max_buf_size(LONGEST_HEAD)
@@ -148,7 +150,7 @@ impl HttpService for Api {
                 Ok(departure) => departure,
                 Err(error) => return tracing::debug!(%error, "could not watch an HTTP connection"),
             };
-            // The client sent no HTTP. hyper has answered if it could.
+            // The client did not send valid HTTP. hyper has sent an error response if possible.
             if let Some(Err(error)) = until_gone(connection, &departure).await {
                 tracing::debug!(%error, "an HTTP connection ended early");
             }
@@ -156,8 +158,8 @@ impl HttpService for Api {
     }
 }
 
-/// Runs `connection` to its end, unless the client goes away before. Then its request is dropped. The check comes
-/// before each response, so that no lease stays whose client does not know it.
+/// Runs `connection` until it ends or the client disconnects. If the client disconnects, drops its current request. The
+/// check for the client comes before each response, so that no lease remains that its client doesn't know about.
 async fn until_gone<T>(connection: impl Future<Output = T>, departure: &Departure) -> Option<T> {
     let mut connection = pin!(connection);
     tokio::select! {
@@ -165,7 +167,7 @@ async fn until_gone<T>(connection: impl Future<Output = T>, departure: &Departur
         () = departure.silence() => {}
         ended = &mut connection => return Some(ended),
     }
-    // A socket that is being closed seems to be open for a moment longer.
+    // A socket that is being closed still looks open for a moment.
     tokio::select! {
         () = departure.end() => return None,
         () = sleep(CLOSING) => {}

@@ -1,4 +1,4 @@
-//! Statements of a lease, and whether they exceed a budget.
+//! Reports a lease's statements, and whether they exceed a budget.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::json::Json;
 use crate::problem::Problem;
 use crate::{ApiState, SharedState, path};
 
-/// Statements of a lease since it began or was reset.
+/// The statements of a lease since it began or was reset.
 #[derive(Debug, Serialize)]
 pub(crate) struct MeasuredAnswer {
-    /// URL of the kept database, after a release.
+    /// URL of the kept database. Only present after a release.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
-    /// Report for a test that exceeded its budget.
+    /// Report for the user if the test exceeded its budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     over_budget: Vec<ExceededLimit>,
@@ -51,7 +51,8 @@ pub(crate) async fn statements(
     Ok(Json(MeasuredAnswer::new(measured, None)))
 }
 
-/// Measures the lease `name`. Returns its statements if they exceed `own` or the budget of all tests.
+/// Compares the lease `name` with the budget `own` and the budget for all tests. Returns the lease's statements if they
+/// exceed either.
 ///
 /// # Errors
 ///
@@ -63,7 +64,7 @@ pub(crate) fn beyond(api: &ApiState, name: &str, own: &Budget) -> Result<Option<
     }
 }
 
-/// Response to the end of a test.
+/// Returns the response to the end of a test.
 pub(crate) fn answer(over: Option<TestMeasurement>, url: Option<String>) -> Response {
     match (over, url) {
         (Some(over), url) => Json(MeasuredAnswer::new(over, url)).into_response(),
@@ -72,7 +73,7 @@ pub(crate) fn answer(over: Option<TestMeasurement>, url: Option<String>) -> Resp
     }
 }
 
-/// Reads the budget in the query: `?statements=5&n_plus_one=0&time=200ms`.
+/// Reads the budget from the query, e.g. `?statements=5&n_plus_one=0&time=200ms`.
 pub(crate) fn budget_of(uri: &Uri) -> Result<Budget, Problem> {
     let count = |name: &str| match path::query(uri, name) {
         None => Ok(None),
@@ -88,7 +89,7 @@ pub(crate) fn budget_of(uri: &Uri) -> Result<Budget, Problem> {
     })
 }
 
-/// Reads a time with its unit.
+/// Parses a time with its unit.
 pub(crate) fn time(text: Option<&str>) -> Result<Option<Duration>, Problem> {
     let parse = |text| {
         parse_span(text)

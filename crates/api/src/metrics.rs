@@ -1,4 +1,4 @@
-//! Status in Prometheus' text exposition format 0.0.4, which is the source of its syntax.
+//! Metrics for Prometheus, in its text exposition format 0.0.4.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -49,7 +49,7 @@ fn render(status: &Status, uptime: Duration) -> String {
     page.0.concat()
 }
 
-/// Adds the counters, which only grow.
+/// Adds the counters, i.e. values that only grow.
 fn since_the_start(page: &mut Page, status: &Status) {
     page.work("pgfresh_database_creation_seconds", "Databases copied from a template.", status.created);
     page.work(
@@ -88,7 +88,7 @@ fn since_the_start(page: &mut Page, status: &Status) {
     }
 }
 
-/// Lines of the response, in order.
+/// The lines of the response, in order.
 #[derive(Default)]
 struct Page(Vec<String>);
 
@@ -104,7 +104,7 @@ impl Page {
         self.0.push(format!("{name}{labels} {value}\n"));
     }
 
-    /// Adds a summary: the number of operations, and the time for all of them.
+    /// Adds a summary: the number of operations, and their total time.
     fn work(&mut self, name: &str, help: &str, (count, spent): (u64, Duration)) {
         self.family(name, "summary", help);
         self.sample(&format!("{name}_sum"), &[], spent.as_secs_f64());

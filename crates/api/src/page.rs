@@ -1,4 +1,4 @@
-//! Live page: one file that loads nothing from elsewhere.
+//! The live page: a single file that loads nothing from elsewhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,8 @@ const PAGE: &str = include_str!("page.html");
 /// Placeholder for the nonce in the file.
 const NONCE: &str = "{nonce}";
 
-/// `GET /`: returns the page, with a cookie for reading, so that its address need not have the secret.
+/// `GET /`: returns the page. Also sets a cookie that permits reading, so that the page's address need not contain the
+/// secret.
 pub(crate) async fn page(State(api): SharedState) -> Response {
     render(&api.access)
 }

@@ -1,4 +1,4 @@
-//! Paths and queries of requests.
+//! Normalizes the paths of requests, and reads query parameters.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use server::percent_encode;
 
 use crate::problem::Problem;
 
-/// Decoded value of a query parameter; `None` if it is missing or not UTF-8.
+/// Returns the decoded value of a query parameter, or `None` if it is missing or not UTF-8.
 pub(crate) fn query<'a>(uri: &'a Uri, name: &str) -> Option<Cow<'a, str>> {
     let pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
     pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| decode(value))
@@ -27,7 +27,7 @@ pub(crate) fn is_integresql(path: &str) -> bool {
     path.starts_with("/api/v1/")
 }
 
-/// Normalizes a path for the routes, because a client may percent-encode any part of it, and any letter.
+/// Normalizes a path for the routes. This is necessary because clients can percent-encode any character of it.
 pub(crate) fn normalize(mut request: Request) -> Request {
     let uri = request.uri();
     let parts: Option<Vec<_>> = uri.path().split('/').map(decode).collect();
@@ -43,7 +43,7 @@ pub(crate) fn normalize(mut request: Request) -> Request {
     request
 }
 
-/// Refuses a path that cannot consist of names.
+/// Refuses a path that can't consist of names.
 pub(crate) async fn check(request: Request) -> Result<Request, Problem> {
     let unreadable =
         |why| Problem::new(StatusCode::BAD_REQUEST, "22021", format!("cannot read the path: it {why}"));
@@ -56,9 +56,9 @@ pub(crate) async fn check(request: Request) -> Result<Request, Problem> {
     }
 }
 
-/// Decodes percent-encoding. Returns `None` if it is invalid, or not UTF-8. Source: RFC 3986, 2.1.
+/// Decodes percent-encoding. Returns `None` if it is invalid or the result is not UTF-8. Source: RFC 3986, 2.1.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
-    // `percent_encoding` leaves a % as it is that begins no escape.
+    // `percent_encoding` would accept a % that doesn't begin an escape.
     let is_escape =
         |rest: &str| rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
     let is_encoded = text.split('%').skip(1).all(is_escape);

@@ -1,4 +1,4 @@
-//! Errors of requests, with their SQLSTATE.
+//! Errors of requests, each with a SQLSTATE.
 
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -10,19 +10,19 @@ use serde::Serialize;
 pub(crate) struct Problem {
     #[serde(skip)]
     pub(crate) status: StatusCode,
-    /// SQLSTATE, so that SQL and HTTP share one list of codes.
+    /// SQLSTATE. SQL and HTTP use the same list of codes.
     code: String,
     pub(crate) message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
-    /// Header that belongs to the status: `Allow`, `WWW-Authenticate`.
+    /// Header that the status requires, e.g. `Allow` or `WWW-Authenticate`.
     #[serde(skip)]
     pub(crate) header: Option<Box<(HeaderName, String)>>,
 }
 
-/// Creates a response without a body. [`crate::render`] knows which client reads it.
+/// Creates a response without a body. [`crate::render`] adds the body, because it knows what kind of client reads it.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
@@ -37,7 +37,7 @@ impl Problem {
         Self { status, code, message, detail: None, hint: None, header: None }
     }
 
-    /// Error of a parameter with an invalid value.
+    /// Returns the error for a parameter with an invalid value.
     pub(crate) fn invalid(name: &str, value: &str, hint: impl Into<String>) -> Self {
         let what = format!("invalid value for \"{name}\": \"{value}\"");
         Self::new(StatusCode::BAD_REQUEST, "22023", what).hint(hint)
@@ -58,12 +58,12 @@ impl Problem {
         self
     }
 
-    /// Treats the end of the server as success.
+    /// Treats an error as success if its cause is the end of the server.
     pub(crate) fn unless_closed(self) -> Result<StatusCode, Self> {
         if self.code == "57P01" { Ok(StatusCode::NO_CONTENT) } else { Err(self) }
     }
 
-    /// Internal error: a panic in pgfresh.
+    /// Returns the error for a panic in pgfresh.
     pub(crate) fn defect() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "XX000", "the request ended in an internal error")
     }
@@ -76,7 +76,7 @@ impl From<LeaseError> for Problem {
             "3D000" => StatusCode::NOT_FOUND,
             "42602" | "0A000" => StatusCode::BAD_REQUEST,
             "42P04" | "55006" => StatusCode::CONFLICT,
-            // Connection exceptions and insufficient resources may pass, and are not the client's fault.
+            // Connection exceptions and insufficient resources can be temporary, and are not the client's fault.
             _ if code.starts_with("08") || code.starts_with("53") => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

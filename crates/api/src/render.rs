@@ -1,4 +1,4 @@
-//! Outermost layer: renders problems, and adds the headers of all responses.
+//! Outermost layer for all requests: renders errors, and adds headers to every response.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
@@ -10,7 +10,7 @@ use crate::json::Json;
 use crate::path;
 use crate::problem::Problem;
 
-/// Headers of every response, against caches, other pages and content sniffing.
+/// Headers of every response. They prevent caching, use by foreign pages, and content sniffing.
 const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -18,16 +18,16 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Problem as clients see it.
+/// An error in the form that clients see.
 #[derive(Serialize)]
 struct Report<'a> {
     error: &'a Problem,
-    /// Copy of the message, where integresql's clients look for it.
+    /// Copy of the message in the place where integresql's clients look for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
 }
 
-/// Renders a problem as JSON or as a page, and adds the headers of all responses.
+/// Renders an error as JSON or as a page, and adds the headers of all responses.
 pub(crate) async fn render(request: Request, next: Next) -> Response {
     let plain = path::is_integresql(request.uri().path());
     let is_page = request.uri().path() == "/" && accepts_html(request.headers());
@@ -38,13 +38,13 @@ pub(crate) async fn render(request: Request, next: Next) -> Response {
     (HEADERS, response).into_response()
 }
 
-/// Renders a problem as JSON. `plain` repeats the message at the top, as integresql's errors have it.
+/// Renders an error as JSON. With `plain`, also puts the message at the top level, as in integresql's errors.
 fn in_words(problem: &Problem, plain: bool) -> Response {
     let report = Report { error: problem, message: plain.then_some(&problem.message) };
     (problem.status, problem.header.clone().map(|header| [*header]), Json(report)).into_response()
 }
 
-/// Whether a browser asks for a page.
+/// Whether the client is a browser that asks for a page.
 fn accepts_html(headers: &HeaderMap) -> bool {
     headers
         .get(header::ACCEPT)
@@ -52,7 +52,7 @@ fn accepts_html(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.contains("text/html"))
 }
 
-/// Renders a problem as a page in the place of the live page.
+/// Renders an error as a page that replaces the live page.
 fn on_a_page(problem: &Problem) -> Response {
     let message = problem.message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let text = format!(

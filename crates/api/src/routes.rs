@@ -1,4 +1,4 @@
-//! Table of routes, and the layers that every request passes first.
+//! Table of all routes, and the layers through which every request passes first.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::{
     render, status,
 };
 
-/// Returns all routes. integresql's are those of its `internal/api/templates/routes.go` and `admin/routes.go`, 1.1.0.
+/// Returns all routes. Source of integresql's: its `internal/api/templates/routes.go` and `admin/routes.go`, 1.1.0.
 pub(crate) fn table<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -60,7 +60,7 @@ where
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
 }
 
-/// Wraps `routes` in the layers for all requests. A request passes the last layer first.
+/// Wraps `routes` in the layers for all requests. A request passes through the last layer first.
 pub(crate) fn guarded(routes: Router, access: Arc<Access>) -> Router {
     Router::new()
         .fallback_service(routes)
@@ -71,11 +71,12 @@ pub(crate) fn guarded(routes: Router, access: Arc<Access>) -> Router {
         .layer(map_request(|request| ready(path::normalize(guard::take_secret(request)))))
 }
 
-/// Answers a method that the path lacks with the methods that it has.
+/// If the path doesn't support the request's method, answers with the methods that it supports.
 async fn refuse_other_methods(mut request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    // The router would have GET's handler answer HEAD, and some of these lease databases. No route has OPTIONS.
+    // The router would call GET's handler for HEAD, and some of these handlers lease databases. No route supports
+    // OPTIONS.
     if method == Method::HEAD {
         *request.method_mut() = Method::OPTIONS;
     }
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
     use crate::guard::Ends;
 
-    /// State without a server. A handler that extracts it panics, which shows that a request has reached it.
+    /// A state without a server. A handler that extracts it panics, which shows that a request has reached it.
     #[derive(Clone)]
     struct Reached;
 
@@ -112,8 +113,8 @@ mod tests {
         }
     }
 
-    /// Response to a program at the unix socket. Returns `None` if the request has reached a handler, whose panic is a
-    /// defect when it happens in a spawned task.
+    /// Returns the response to a program on the unix socket. Returns `None` if the request reached a handler. (A
+    /// handler's panic in a spawned task shows as an internal error.)
     async fn asked(method: &str, uri: &str) -> Option<Response> {
         let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None);
         let router = guarded(table().with_state(Reached), Arc::new(access)).layer(Extension(None::<Ends>));
@@ -128,7 +129,7 @@ mod tests {
         }
     }
 
-    /// Paths, with the methods that each has.
+    /// Paths, and the methods that each supports.
     const PATHS: [(&str, &str); 20] = [
         ("/", "GET"),
         ("/metrics", "GET"),
@@ -207,7 +208,7 @@ mod tests {
             assert!(asked(method, &path).await.is_none(), "{method} {path}");
             assert_eq!(asked("BREW", &path).await.unwrap().headers()[ALLOW], allowed, "{path}");
         }
-        // An encoded slash does not divide a path.
+        // An encoded slash does not separate path segments.
         assert_eq!(asked("GET", "/v1%2Fstatus").await.unwrap().status(), StatusCode::NOT_FOUND);
         assert!(asked("GET", "/token/any/v1/st%61tus?a=b").await.is_none());
     }

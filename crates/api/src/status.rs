@@ -1,4 +1,4 @@
-//! Current status as JSON, once or every second.
+//! The current status as JSON, either once or every second.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::{ApiState, SharedState};
 /// Time between two events.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// [`Status`] for programs: seconds, bytes, and counts since the start.
+/// Machine-readable [`Status`]. Times are in seconds, and counts begin at the server's start.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     version: &'static str,
@@ -33,16 +33,16 @@ pub(crate) struct Report {
     /// Number of databases that were not recycled, by reason.
     dropped: BTreeMap<&'static str, u64>,
     sessions: Sessions,
-    /// Recycled databases that were not fresh.
+    /// Recycled databases that turned out not to be fresh.
     differences: Vec<Difference>,
     leaks: Vec<SharedStateChange>,
     /// Number of failed background tasks, by task.
     errors: BTreeMap<&'static str, u64>,
-    /// Kept databases of failed tests.
+    /// Databases that pgfresh has kept because a test failed.
     kept: Vec<KeptReport>,
 }
 
-/// Kept database, and the test that failed.
+/// A kept database, and the test that failed.
 #[derive(Debug, Serialize)]
 struct KeptReport {
     database: String,
@@ -63,14 +63,14 @@ struct LeaseReport {
     age_seconds: f64,
 }
 
-/// Number of databases created or recycled, and the time for all of them.
+/// Number of databases created or recycled, and the total time.
 #[derive(Debug, Serialize)]
 struct Work {
     count: u64,
     seconds: f64,
 }
 
-/// Number of sessions that began with a warm backend, and with a cold one.
+/// Number of sessions that began with a warm backend (one that was already waiting), and with a cold one.
 #[derive(Debug, Serialize)]
 struct Sessions {
     warm: u64,
@@ -109,7 +109,7 @@ impl Report {
     }
 }
 
-/// Seconds, rounded to the microsecond, because more digits are noise.
+/// Returns seconds, rounded to microseconds because more digits would be noise.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e6
 }
@@ -124,8 +124,8 @@ pub(crate) async fn once(State(api): SharedState) -> Result<Json<Report>, Proble
     Report::of(&api).await.map(Json)
 }
 
-/// `GET /v1/events`: streams the status as server-sent events. A client that reads slowly misses some, because pgfresh
-/// creates the next one only when there is room for it. Source: WHATWG HTML, 9.2.
+/// `GET /v1/events`: streams the status as server-sent events. A client that reads slowly misses some events, because
+/// pgfresh creates the next one only when there is room for it. Source: WHATWG HTML, 9.2.
 pub(crate) async fn events(State(api): SharedState) -> impl IntoResponse {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -138,7 +138,7 @@ pub(crate) async fn events(State(api): SharedState) -> impl IntoResponse {
 }
 
 fn event(report: &Report) -> serde_json::Result<String> {
-    // JSON text has no line breaks.
+    // JSON text contains no line breaks, so it fits on one `data` line.
     Ok(format!("data: {}\n\n", serde_json::to_string(report)?))
 }
 

@@ -1,4 +1,5 @@
-//! Templates that integresql's clients have made: their names, their phases, and the numbers of their tests.
+//! Keeps track of the templates that integresql's clients have made: their names, their phases, and the numbers of
+//! their test databases.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -9,30 +10,30 @@ use tokio::sync::watch;
 
 use crate::problem::Problem;
 
-/// Beginning of the names of templates, and of their databases.
+/// Prefix of the names of these templates and of their databases.
 pub(crate) const PREFIX: &str = "integresql_";
-/// Letters of a hash that go into a name. A serial number makes the name unique.
+/// Number of characters from the hash that go into a name. A serial number makes the name unique.
 const LETTERS: usize = 12;
 
-/// Templates of all clients, by hash.
+/// The templates of all clients, by hash.
 #[derive(Debug, Default)]
 pub(crate) struct IntegresqlTemplates(Mutex<Templates>);
 
 #[derive(Debug, Default)]
 struct Templates {
     by_hash: HashMap<String, Arc<Template>>,
-    /// Serial number of the last template.
+    /// Serial number of the newest template.
     serial: u64,
 }
 
-/// Template that a client has made.
+/// A template that a client has made.
 #[derive(Debug)]
 pub(crate) struct Template {
-    /// Name of the template in pgfresh, which begins the names of its databases.
+    /// The template's name in pgfresh. The names of its databases begin with it.
     pub(crate) name: String,
     pub(crate) phase: watch::Sender<Phase>,
     tests: Mutex<BTreeMap<usize, Number>>,
-    /// Lock for finalizing and discarding.
+    /// Lock that serializes finalizing and discarding.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
 
@@ -44,17 +45,18 @@ pub(crate) enum Phase {
     Discarded,
 }
 
-/// State of a number that is not free.
+/// State of a number that is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Number {
-    /// A lease or a release of its database is under way, or SQL has created a database of its name.
+    /// pgfresh is leasing or releasing the database with this number, or somebody has created a database of this name
+    /// with SQL.
     Busy,
     /// A client has the database.
     HandedOut,
 }
 
-/// Whether only this API leases a database of that name. Then the lease lasts from the response to the client until the
-/// client gives it back, and never is a copy of another template.
+/// Whether only this API leases databases of that name. Such a lease lasts until the client returns the database, and
+/// is never a copy of a different template.
 pub(crate) fn is_ours(name: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
@@ -70,7 +72,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
 }
 
 impl IntegresqlTemplates {
-    /// Adds a template to be filled. Returns `None` if there is one of that hash.
+    /// Adds a template that must still be filled. Returns `None` if there already is one for that hash.
     pub(crate) fn add(&self, hash: &str) -> Option<Arc<Template>> {
         let mut templates = lock(&self.0);
         if templates.by_hash.contains_key(hash) {
@@ -106,7 +108,7 @@ impl Template {
         }
     }
 
-    /// Name of the database that the client fills.
+    /// Returns the name of the database that the client fills.
     pub(crate) fn building(&self) -> String {
         format!("{}_template", self.name)
     }
@@ -115,7 +117,7 @@ impl Template {
         format!("{}_test_{id}", self.name)
     }
 
-    /// Takes the lowest free number.
+    /// Reserves the lowest free number.
     pub(crate) fn number(&self) -> usize {
         let mut tests = lock(&self.tests);
         let free = (0..).zip(tests.keys()).find(|(free, id)| free != *id);
@@ -124,21 +126,21 @@ impl Template {
         free
     }
 
-    /// Marks a taken number as in the hands of a client.
+    /// Records that a client now has the database with a reserved number.
     pub(crate) fn hand_out(&self, id: usize) {
         if let Some(number) = lock(&self.tests).get_mut(&id) {
             *number = Number::HandedOut;
         }
     }
 
-    /// Takes a number back from its client, but does not free it. Returns false if no client has it, so that only the
+    /// Takes a number back from its client, but keeps it reserved. Returns false if no client has it, so that only the
     /// first of several requests succeeds.
     pub(crate) fn take_back(&self, id: usize) -> bool {
         let mut tests = lock(&self.tests);
         tests.get_mut(&id).is_some_and(|number| std::mem::replace(number, Number::Busy) == Number::HandedOut)
     }
 
-    /// Takes all numbers back.
+    /// Takes all numbers back and frees them.
     pub(crate) fn take_all(&self) -> impl Iterator<Item = usize> {
         std::mem::take(&mut *lock(&self.tests)).into_keys()
     }

@@ -315,9 +315,8 @@ impl Drive {
                 }
             };
             match session.server_head(tag) {
-                // After an error the session sends messages of its own. They must not be inserted into a client message
-                // that is still in transit. The server always reads the rest of that message first, and sends nothing
-                // before.
+                // After an error the session injects messages. It must not insert them into a client message that is
+                // still in transit. The server always reads the rest of that message first, and sends nothing before.
                 Disposition::Whole if tag == b'E' && up.rest.0 > 0 && up.rest.1 => break,
                 Disposition::Whole => {
                     let Some(message) = down.take(length) else { break };
