@@ -1,12 +1,15 @@
-//! Attributes the time of a recording to the work that its samples show.
+//! Divides the time of a recording among statements, waits and databases.
 //!
-//! Each sample represents half of the seconds to either neighbour. *Session time* counts them for every session at
-//! work, so three at once make three seconds a second. *Wall time* divides them among the sessions at work. All wall
-//! time and the time without such a session add up to the length of the recording.
+//! Each sample represents half of the time to the sample before it, and half of the time to the sample after it. There
+//! are three ways to count this time.
 //!
-//! *Saved time* divides the seconds among the usual number of sessions at work around that moment. It estimates how
-//! much sooner all sessions would end without the work. If three sessions share their work, one of them may wait while
-//! the others continue. If one session prepares for the three, all wait for it.
+//! *Session time* counts it once for every session at work. For example, three sessions at work for a second make three
+//! seconds. *Wall time* divides it among the sessions at work. Together with the time without any such session, all
+//! wall times add up to the length of the recording.
+//!
+//! *Saved time* divides it by the usual number of sessions at work around that moment. It estimates how much sooner the
+//! whole suite would end without the work. If three sessions share their work, one of them may wait while the others
+//! continue, so little is saved. If one session prepares something for all three, they all wait for it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,78 +18,81 @@ use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
 
-/// Smallest share of the time in the database from which on a number of sessions at work counts as usual.
+/// Minimum share of the time in the database for which a number of sessions must be at work to count as usual.
 const RARE: f64 = 0.05;
-/// Wait event of a backend that flushes a file right after it has created it. Source: the manual's table of I/O wait
+/// Wait event of a backend that flushes a file immediately after creating it. Source: the manual's table of I/O wait
 /// events, 13 to 18.
 const NEW_FILE: &str = "IO DataFileImmediateSync";
-/// Seconds before or after a moment that determine its usual number of sessions at work. They have enough samples.
+/// Number of seconds before or after a moment that determine its usual number of sessions at work. One second contains
+/// enough samples.
 const AROUND: f64 = 1.0;
-/// Standard errors on either side of the mean for a confidence interval of 95 %.
+/// Number of standard errors on either side of the mean for a confidence interval of 95 %.
 const SURE: f64 = 1.96;
 
-/// Time and runs of one statement, with any values.
+/// Time and runs of one statement, with any parameter values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spent {
-    /// Time of all runs.
+    /// Total time of all runs.
     pub time: Time,
-    /// Number of runs in samples, in all recordings.
+    /// Number of runs that appear in samples, over all recordings.
     pub seen: usize,
-    /// Estimated number of runs in each recording, at least `seen` divided by the recordings.
+    /// Estimated number of runs in each recording, at least `seen` divided by the number of recordings.
     ///
-    /// A sample in a run of length d comes d/2 after its start, on average. So the length of a run is twice the mean
-    /// elapsed time, and the total time divided by it is the number of runs. The estimate is right for runs of about
-    /// equal length. Long runs among short ones make it too small.
+    /// On average, a sample in a run of length d comes d/2 after its start. A run is therefore twice as long as the
+    /// mean elapsed time, and the total time divided by this length is the number of runs. The estimate is right if all
+    /// runs are about equally long. It is too small if there are long runs among short ones.
     pub runs: f64,
 }
 
 impl Spent {
-    /// Mean duration of a run in seconds.
+    /// Returns the mean duration of a run, in seconds.
     #[must_use]
     pub fn each(&self) -> f64 {
         self.time.sessions / self.runs.max(1.0)
     }
 }
 
-/// Attribution of a recording's time.
+/// How the time of a recording is divided.
 #[derive(Debug, Clone, Default)]
 pub struct Attribution {
-    /// Whether times and runs are exact, rather than estimated from samples.
+    /// Whether times and runs are exact rather than estimated from samples.
     pub exact: bool,
-    /// Length of the recording in seconds.
+    /// Length of the recording, in seconds.
     pub wall: f64,
-    /// Time in which the server was at work for a client.
+    /// Time in which the server worked for a client.
     pub database: Time,
-    /// Seconds in which a transaction was open, but the server not at work.
+    /// Number of seconds in which a transaction was open, but the server was not at work.
     pub in_transaction: f64,
-    /// Usual number of sessions at work at once, while there is one.
+    /// Usual number of sessions at work at the same time, ignoring the time without any.
     pub width: f64,
-    /// Greatest number of sessions at work at once.
+    /// Maximum number of sessions at work at the same time.
     pub most: usize,
     /// Time by kind of statement.
     pub kinds: BTreeMap<StatementKind, Time>,
-    /// Time by cause of the wait.
+    /// Time by cause of waiting.
     pub causes: BTreeMap<Cause, Time>,
-    /// Time by kind and cause.
+    /// Time by kind of statement and cause of waiting.
     pub both: BTreeMap<(StatementKind, Cause), Time>,
-    /// Time by statement, which is a number of the recording. The longest time comes first.
+    /// Time by statement, given as its index in the recording. The longest time comes first.
     pub statements: Vec<(u32, Spent)>,
-    /// Time by database. The longest comes first.
+    /// Time by database. The longest time comes first.
     pub databases: Vec<(String, Time)>,
-    /// Statements that empty tables, with the commits of their transactions.
+    /// Statements that empty tables, including the commits of their transactions.
     pub clean_up: Spent,
-    /// Seconds of sessions in samples that did not come through the gateway; 0 without an exact report.
+    /// Session time, in seconds, of sampled sessions that did not come through the gateway. 0 without exact reports.
     pub(crate) strangers: f64,
-    /// Time of waits for syncs: the session's own, or those of a session that holds its lock.
+    /// Time spent waiting for syncs. Includes syncs by a different session if that one holds the lock.
     pub syncing: Time,
-    /// Standard error of the saved syncing time in seconds, times 1.96. It comes from the moments between samples.
+    /// Standard error of the saved syncing time in seconds, times 1.96. It exists because syncs between two samples
+    /// remain unseen.
     pub syncing_error: f64,
-    /// Time of waits for new files that the server flushes at once, before the end of the statement that creates them.
+    /// Time spent waiting for new files that the server flushes immediately, i.e. before the statement that creates
+    /// them ends.
     pub new_files: Time,
 }
 
 impl Attribution {
-    /// Attributes the time of `recording` by its samples alone.
+    /// Divides the time of `recording` on the basis of its samples alone.
     pub(crate) fn sampled(recording: &Recording) -> Self {
         let mut attribution = Self { wall: recording.seconds, ..Self::default() };
         let mut runs = Runs::default();
@@ -160,7 +166,8 @@ impl Attribution {
         self
     }
 
-    /// Usual number of sessions at work at once. `at_once` has the seconds for each number, and `all` their sum.
+    /// Returns the usual number of sessions at work at the same time. `at_once` contains the seconds for each number,
+    /// and `all` is their sum.
     pub(crate) fn usual(at_once: &BTreeMap<usize, f64>, all: f64) -> f64 {
         let mut seconds = 0.0;
         let usual = at_once.iter().rev().find(|(_, time)| {
@@ -170,19 +177,19 @@ impl Attribution {
         usual.map_or(1.0, |(count, _)| report::as_f64(*count))
     }
 
-    /// Seconds in which the server was not at work.
+    /// Returns the number of seconds in which the server was not at work.
     #[must_use]
     pub fn outside(&self) -> f64 {
         self.wall - self.database.wall
     }
 
-    /// Share of the recording's length, 0 to 1.
+    /// Returns `seconds` as a share of the recording's length, from 0 to 1.
     #[must_use]
     pub fn share(&self, seconds: f64) -> f64 {
         if self.wall > 0.0 { seconds / self.wall } else { 0.0 }
     }
 
-    /// Returns the times, the greatest first.
+    /// Returns the times in descending order.
     pub(crate) fn ranked<K: Copy>(times: &BTreeMap<K, Time>) -> Vec<(K, Time)> {
         let mut ranked: Vec<(K, Time)> = times.iter().map(|(key, time)| (*key, *time)).collect();
         ranked.sort_by(|(_, one), (_, other)| other.sessions.total_cmp(&one.sessions));
@@ -191,16 +198,16 @@ impl Attribution {
 }
 
 impl Snapshot {
-    /// Number of sessions at work.
+    /// Returns the number of sessions at work.
     fn at_work(&self) -> usize {
         self.seen.iter().filter(|seen| seen.state == State::Active).count()
     }
 }
 
-/// Usual number of sessions at work around each sample.
+/// Returns the usual number of sessions at work around each sample.
 ///
-/// It is that of the second before the sample or of the second after it, whichever is smaller. So each sample counts to
-/// its own side of a change.
+/// It is the smaller of two values: that of the second before the sample, and that of the second after it. When the
+/// number changes, each sample thus counts for its own side of the change.
 fn widths(looks: &[Snapshot]) -> Vec<f64> {
     let (mut at_once, mut from) = (BTreeMap::<usize, f64>::new(), 0);
     let mut until = |look: &Snapshot| {
@@ -220,19 +227,19 @@ fn widths(looks: &[Snapshot]) -> Vec<f64> {
     looks.iter().enumerate().map(around).collect()
 }
 
-/// Intermediate results until all samples are attributed.
+/// Intermediate results, until all samples have been processed.
 #[derive(Debug, Default)]
 struct Runs {
     /// Seconds by the number of sessions at work.
     at_once: BTreeMap<usize, f64>,
     statements: HashMap<u32, Run>,
     databases: BTreeMap<String, Time>,
-    /// Transactions that have emptied a table: session and start.
+    /// Transactions that have emptied a table, as session and start.
     clearing: HashSet<(u32, u64)>,
-    /// Seconds of syncs in the previous sample.
+    /// Number of seconds of syncs in the previous sample.
     before: f64,
-    /// Sum of the squared differences between neighbours. Half of it is the variance of the whole, for samples that
-    /// follow each other as regularly as these. Source: Wolter, Introduction to Variance Estimation, chapter 8.
+    /// Sum of the squared differences between neighbouring samples. Half of it is the variance of the total if the
+    /// samples follow each other as regularly as these. Source: Wolter, Introduction to Variance Estimation, chapter 8.
     steps: f64,
 }
 
@@ -245,9 +252,9 @@ impl Runs {
 #[derive(Debug, Default)]
 struct Run {
     time: Time,
-    /// Runs in samples: session and start.
+    /// Runs that appear in samples, as session and start.
     seen: HashSet<(u32, u64)>,
-    /// Seconds since the start of the run, weighted by the time that each sample represents.
+    /// Number of seconds since the start of the run, weighted by the time that each sample represents.
     elapsed: f64,
 }
 
@@ -258,7 +265,7 @@ impl Run {
         self.elapsed += seconds * seen.elapsed;
     }
 
-    /// Mean of `of` recordings.
+    /// Returns the mean over `of` recordings.
     fn spent(&self, of: u32) -> Spent {
         let (time, seen) = (self.time, self.seen.len());
         let length = 2.0 * self.elapsed / time.sessions;
@@ -272,9 +279,11 @@ pub(crate) mod tests {
     use super::*;
     use pgwire::NormalizedStatement;
 
-    /// Returns a recording with samples of 10 ms, each given by `SESSION:SQL:WAIT` for the sessions that are not idle.
-    /// WAIT is `cpu`, `sync`, `checkpoint`, `lock` or `open` (idle in a transaction). A statement lasts while
-    /// consecutive samples have it.
+    /// Returns a recording with samples of 10 ms each.
+    ///
+    /// Each sample lists the sessions that are not idle as `SESSION:SQL:WAIT`, where WAIT is `cpu`, `sync`,
+    /// `checkpoint`, `lock` or `open` (idle in a transaction). A statement lasts as long as consecutive samples contain
+    /// it.
     pub(crate) fn recording(looks: &[&[&str]]) -> Recording {
         let mut recording = Recording { major: 15, ..Recording::default() };
         let mut running: HashMap<u32, (u32, f64)> = HashMap::new();
@@ -380,7 +389,7 @@ pub(crate) mod tests {
 
     #[test]
     fn runs_that_no_look_met_are_counted_in() {
-        // 1000 runs of 2 ms, one after the other, with a sample every 15.1 ms.
+        // 1000 runs of 2 ms, one after another, with a sample every 15.1 ms.
         let mut recording = recording(&[]);
         let template = super::tests::recording(&[&["a:TRUNCATE t:cpu"]]);
         (recording.sessions, recording.statements) = (template.sessions, template.statements);
@@ -429,14 +438,14 @@ pub(crate) mod tests {
 
     #[test]
     fn syncing_error_bounds_sampling_deviation() {
-        // A sync takes 30 % of each 13 ms. A sample comes every 10 ms.
+        // A sync takes 30 % of every 13 ms. There is a sample every 10 ms.
         let seen = |look: u32| f64::from(look * 10 % 13) < 0.3 * 13.0;
         let looks: Vec<&[&str]> =
             (0..500).map(|look| if seen(look) { &["a:COMMIT:sync"] as &[&str] } else { &[] }).collect();
         let attribution = Attribution::of(&recording(&looks));
         let off = (attribution.syncing.saved - 0.3 * attribution.wall).abs();
         assert!(off < attribution.syncing_error && attribution.syncing_error < 0.3, "{off} {attribution:?}");
-        // A state that does not change between two samples has no error.
+        // A state that never changes between two samples has no error.
         let steady = Attribution::of(&recording(&[["a:COMMIT:sync"].as_slice(); 500]));
         assert!(steady.syncing_error < 0.02, "{steady:?}");
     }

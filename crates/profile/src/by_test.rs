@@ -1,9 +1,10 @@
-//! Work of each test in its database, with the queries that it repeated.
+//! Finds out what each test did in its database, and which queries it repeated.
 //!
-//! A record has the time in a database until a client names its test, releases the database, or leaves. A record
-//! without a name is a test only if each test has its own database. Suites without changes for pgfresh share one
-//! database among all tests, or have one for each worker. There, a query that each of many tests runs once is no N+1.
-//! Transactions and savepoints do not delimit tests, because applications use them, too.
+//! A record covers the time in a database until a client names its test, releases the database, or disconnects. A
+//! record without a name counts as a test only if each test has its own database. Suites that were not adapted to
+//! pgfresh often use one database for all tests, or one for each worker process. There, a query that each of many tests
+//! runs once must not count as an N+1. Transactions and savepoints can't separate the tests, because applications use
+//! them too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,108 +14,109 @@ use crate::completed::CompletedStatement;
 use crate::time::Time;
 use pgwire::{QueryRuns, RepeatedPart, StatementKind};
 
-/// Most repetitions in the record of a test.
+/// Maximum number of repetitions in the record of a test.
 const KEPT: usize = 5;
 
-/// Fewest databases, used mostly one after another, that count as one for each test.
+/// Minimum number of databases, used mostly one after another, for which pgfresh assumes that each test has its own.
 const ONE_EACH: usize = 10;
-/// Smallest ratio of all databases to those in use at once.
+/// Minimum ratio of the number of all databases to the number in use at the same time.
 const AT_ONCE: usize = 3;
-/// Database in which programs create and drop others. No test has it.
+/// Database to which programs connect in order to create and drop others. It belongs to no test.
 const MAINTENANCE: &str = "postgres";
 
-/// Work of one test.
+/// The work of one test.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TestRecord {
-    /// Test runner's name for the test, or else the name of its database.
+    /// The test's name in its test runner, or otherwise the name of its database.
     pub(crate) name: String,
-    /// Whether the record has exactly one test.
+    /// Whether the record belongs to exactly one test.
     pub(crate) is_test: bool,
-    /// Time in which the server was at work for it.
+    /// Time in which the server worked for the test.
     pub(crate) time: Time,
     /// Number of statements that ran.
     pub(crate) statements: u64,
-    /// Number of rows that they returned or changed.
+    /// Number of rows that the statements returned or changed.
     pub(crate) rows: u64,
     /// Number of new sessions.
     pub(crate) sessions: u64,
     /// Number of COMMIT statements.
     pub(crate) commits: u64,
-    /// Longest statement, and its seconds.
+    /// The longest statement, and its duration in seconds.
     pub(crate) longest: Option<(u32, f64)>,
-    /// Queries that the test repeated, the longest first. Empty if the record is not one test.
+    /// Queries that the test repeated. The one that took longest comes first. Empty if the record doesn't belong to
+    /// exactly one test.
     pub(crate) repetitions: Vec<Repetition>,
 }
 
-/// Query that a test repeated.
+/// A query that a test repeated.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Repetition {
-    /// Number of the statement.
+    /// Index of the statement.
     pub(crate) statement: u32,
     /// Number of runs.
     pub(crate) count: u64,
-    /// Seconds of all runs.
+    /// Total time of all runs, in seconds.
     pub(crate) seconds: f64,
     /// Kind of the repetition.
     pub(crate) kind: RepetitionKind,
 }
 
-/// Kinds of repetitions.
+/// Kind of repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RepetitionKind {
-    /// The query ran with different values each time, so that one query could replace the runs.
+    /// The query ran with different values each time, so a single query could replace all runs.
     NPlusOne {
-        /// Number of the statement before the first run, if that returned several rows.
+        /// Index of the statement before the first run, if that statement returned several rows.
         after: Option<u32>,
     },
-    /// The query ran with equal values.
+    /// The query ran with the same values each time.
     Identical,
 }
 
-/// Records of all tests.
+/// The records of all tests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ByTest {
     at_work: HashMap<Arc<str>, Ongoing>,
     ended: Vec<Ended>,
 }
 
-/// Record of a database that its client has released.
+/// The record of a database that its client has released.
 #[derive(Debug, Clone)]
 struct Ended {
-    /// Record with its repetitions. It is a test if the client has named it.
+    /// The record with its repetitions. It counts as a test if the client has named it.
     record: TestRecord,
     lasted: Option<Lasted>,
 }
 
-/// Moments at which the first and the last statement ended.
+/// The times at which the first and the last statement ended.
 type Lasted = (Instant, Instant);
 
-/// Record of a test that has not ended.
+/// The record of a test that has not ended yet.
 #[derive(Debug, Clone, Default)]
 struct Ongoing {
     record: TestRecord,
     queries: HashMap<u32, Runs>,
-    /// Last statement, and its rows.
+    /// The last statement, and its number of rows.
     last: Option<(u32, u64)>,
     lasted: Option<Lasted>,
 }
 
-/// Runs of one query.
+/// The runs of one query.
 #[derive(Debug, Clone, Default)]
 struct Runs {
     counted: QueryRuns,
     seconds: f64,
-    /// Query before the first run, if that returned several rows.
+    /// The query before the first run, if it returned several rows.
     after: Option<u32>,
 }
 
 impl ByTest {
-    /// Notes a new session with this database.
+    /// Records a new session with this database.
     pub(crate) fn began(&mut self, database: &Arc<str>) {
         self.at_work.entry(Arc::clone(database)).or_default().record.sessions += 1;
     }
 
-    /// Notes a completed statement with its time.
+    /// Records a completed statement with its time.
     pub(crate) fn done(
         &mut self,
         done: &CompletedStatement<'_>,
@@ -133,7 +135,7 @@ impl ByTest {
             record.longest = Some((statement, time.sessions));
         }
         let last = ongoing.last.replace((statement, done.rows));
-        // No client waits for a single run in a batch.
+        // In a batch, the client doesn't wait for each single run.
         if kind == StatementKind::Select && done.runs == 1 {
             let after = last.filter(|(last, rows)| *last != statement && *rows > 1).map(|(last, _)| last);
             let runs = ongoing.queries.entry(statement).or_insert_with(|| Runs { after, ..Runs::default() });
@@ -142,7 +144,7 @@ impl ByTest {
         }
     }
 
-    /// Ends the test in `database`. `name` is the test runner's name for it.
+    /// Ends the test in `database`. `name` is the test's name in its test runner.
     pub(crate) fn ended(&mut self, database: &str, name: Option<&str>) {
         if let Some((database, ongoing)) = self.at_work.remove_entry(database) {
             let lasted = ongoing.lasted;
@@ -151,7 +153,7 @@ impl ByTest {
         }
     }
 
-    /// Returns all records, also of tests that have not ended, the longest first.
+    /// Returns all records, including those of tests that have not ended. The longest time comes first.
     pub(crate) fn records(&self) -> Vec<TestRecord> {
         let one_each = self.has_one_database_for_each_test();
         let at_work = self.at_work.iter().map(|(database, ongoing)| {
@@ -172,8 +174,8 @@ impl ByTest {
         records
     }
 
-    /// Whether each test has its own database, as far as times show: there are many databases, and few are in use at
-    /// once. A database for each worker is in use until the end.
+    /// Whether each test seems to have its own database. This is the case if there are many databases, and few of them
+    /// are in use at the same time. A worker's database, by contrast, is in use until the end.
     fn has_one_database_for_each_test(&self) -> bool {
         let of_tests = self.at_work.iter().filter(|(database, _)| &***database != MAINTENANCE);
         let at_work = of_tests.map(|(_, ongoing)| ongoing.lasted);
@@ -199,7 +201,7 @@ impl Ongoing {
 }
 
 impl Runs {
-    /// Returns the repetition of the query, if it ran often enough.
+    /// Returns the repetition of the query, if the query ran often enough.
     fn repetition(self, statement: u32) -> Option<Repetition> {
         let Self { counted, seconds, after } = self;
         let kind = match counted.repeated()? {
@@ -228,8 +230,8 @@ mod tests {
         hasher.finish()
     }
 
-    /// Plays a statement with `rows` rows, which takes a millisecond. The line is `DATABASE:SQL`, or
-    /// `DATABASE:SQL|VALUES` with bound values.
+    /// Simulates a statement with `rows` rows that takes a millisecond. The line is `DATABASE:SQL`, or
+    /// `DATABASE:SQL|VALUES` if there are bound values.
     fn play(tests: &mut ByTest, statements: &mut Interner<NormalizedStatement>, line: &str, rows: u64) {
         let (database, sql) = line.split_once(':').unwrap();
         let (sql, values) =
@@ -281,7 +283,7 @@ mod tests {
         tests.ended("t", Some("t"));
         let records = tests.records();
         assert_eq!(records[0].repetitions[0].kind, RepetitionKind::Identical);
-        // Different tests may run equal queries, and no write is a repetition.
+        // Different tests can run the same query, and writes never count as repetitions.
         let apart: Vec<String> = (0..6).map(|test| format!("t{test}:SELECT 1")).collect();
         let apart: Vec<_> = apart
             .iter()
@@ -290,11 +292,11 @@ mod tests {
             .collect();
         let records = played(&apart).0.records();
         assert!(records.iter().all(|record| record.repetitions.is_empty()));
-        // A statement that commits by itself does not count as COMMIT.
+        // A statement that commits implicitly does not count as a COMMIT.
         assert!(records.iter().all(|record| record.commits == 0));
     }
 
-    /// A query that each of many tests runs is no N+1 of one of them.
+    /// If many tests run the same query once each, it must not count as an N+1 of one of them.
     #[test]
     fn databases_that_tests_share_have_no_repetitions() {
         let lookups =
@@ -306,17 +308,17 @@ mod tests {
         let one_after_another = |count: usize| {
             (0..count).flat_map(|database| lookups(&format!("d{database}"))).collect::<Vec<_>>()
         };
-        // One database for all tests, two one after the other, and one for each of twelve workers.
+        // One database for all tests, two databases one after another, and one for each of twelve workers.
         assert_eq!(repetitions(&lookups("test_app")), 0);
         assert_eq!(repetitions(&one_after_another(2)), 0);
         let mut workers = one_after_another(12);
         workers.sort_by_key(|line| line.rsplit(' ').next().and_then(|key| key.parse::<u32>().ok()));
         assert_eq!(repetitions(&workers), 0);
-        // A database that its client releases without a name is no test either.
+        // If a client releases a database without naming a test, the record does not count as a test.
         let (mut tests, _) = played(&[("leased:SELECT 1", 1); 9]);
         tests.ended("leased", None);
         assert!(tests.records()[0].repetitions.is_empty());
-        // One database for each test. The maintenance database has no tests.
+        // One database for each test. The maintenance database belongs to no test.
         let mut each = one_after_another(ONE_EACH);
         assert_eq!(repetitions(&each), ONE_EACH);
         each.extend(lookups(MAINTENANCE));

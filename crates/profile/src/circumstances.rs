@@ -1,23 +1,24 @@
-//! Facts about a run besides its recording, and the format of figures.
+//! Facts about a run that its recording does not contain.
 
 use report::{Quantity, Unit};
 
-/// Facts that the caller knows about the suite. Times are in seconds.
+/// Facts that the caller knows about the suite. All times are in seconds.
 #[derive(Debug, Clone, Default)]
 pub struct Circumstances {
-    /// Whether the server belongs to pgfresh.
+    /// Whether pgfresh started the server.
     pub ours: bool,
-    /// Command line of the suite; `None` if the server was only observed.
+    /// The suite's command line. `None` if pgfresh only observed a server.
     pub command: Option<String>,
-    /// Time from the start of pgfresh to the server's first answer, without the template.
+    /// Time from the start of pgfresh to the server's first response, without the time for the template.
     pub boot: Option<f64>,
-    /// Time for looking up the template and building it if necessary.
+    /// Time to look up the template, and to build it if necessary.
     pub template: Option<f64>,
-    /// Time that a client waits for the first session in a new database.
+    /// Time for which a client waits for the first session in a new database.
     pub fresh_database: Option<f64>,
-    /// How much longer a commit takes with a flush than without, as a multiple of the flush alone. It may exceed 1:
-    /// after a wait, the processor's caches are cold and the journal starts again, so the work between two waits takes
-    /// longer as well.
+    /// Ratio of two times: by how much a flush makes a commit longer, and how long the flush alone takes.
+    ///
+    /// It can exceed 1. After a wait, the processor's caches are cold and the journal starts again. The work between
+    /// two waits therefore also takes longer.
     pub waiting_cost: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Correction of sampled times by the gateway's exact reports.
+//! Replaces sampled times with the gateway's exact times, where these are complete.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::time::Time;
 use pgwire::StatementKind;
 use report::as_f64;
 
-/// Share of the time that is negligible.
+/// Maximum share of the time that counts as negligible.
 const SLIGHT: f64 = 0.1;
 
 impl Attribution {
-    /// Attributes the time of `recording`.
+    /// Divides the time of `recording`.
     #[must_use]
     pub fn of(recording: &Recording) -> Self {
         let sampled = Self::sampled(recording);
@@ -24,13 +24,15 @@ impl Attribution {
     }
 }
 
-/// Whether the exact reports cover nearly all sessions in the samples.
+/// Whether the exact reports cover nearly all sessions that appear in the samples.
 fn covers(exact: &Exact, sampled: &Attribution) -> bool {
     !exact.incomplete && sampled.strangers <= SLIGHT * sampled.database.sessions
 }
 
-/// Returns the attribution with exact times. Only samples show what a statement waits for, so each kind of statement
-/// keeps the proportions of its sampled waits. Returns `sampled` unchanged if the exact reports are incomplete.
+/// Replaces the times in `sampled` with exact ones.
+///
+/// Only the samples show what a statement waits for. Each kind of statement therefore keeps the proportions of its
+/// sampled waits. Returns `sampled` unchanged if the exact reports are incomplete.
 fn correct(exact: &Exact, mut sampled: Attribution, recording: &Recording) -> Attribution {
     if !covers(exact, &sampled) {
         return sampled;

@@ -1,7 +1,7 @@
-//! Counts of `pg_stat_statements` during a recording, if the server has the extension.
+//! Reads the counts of `pg_stat_statements` during a recording, if the server has this extension.
 //!
-//! The counts are exact, but cover only the server's work. They include neither the transport to the client nor its
-//! wait for rows.
+//! The counts are exact, but include only the server's own work. The transfer of rows to the client is missing, as is
+//! the client's wait for them.
 
 use std::collections::HashMap;
 
@@ -10,37 +10,37 @@ use postgres::{Client, Error, Row};
 use crate::error::explain;
 use pgwire::NormalizedStatement;
 
-/// Oldest supported version of the extension. It introduced the present names of the execution times, and comes with
-/// PostgreSQL 13.
+/// Minimum version of the extension, which comes with PostgreSQL 13. It introduced the current names for the execution
+/// times.
 const OLDEST: (u32, u32) = (1, 8);
-/// First version that separates clients' statements from those inside functions.
+/// First version that distinguishes clients' statements from statements inside functions.
 const TELLS_LEVELS: (u32, u32) = (1, 9);
 
-/// Statement with the server's counts.
+/// A statement with the server's counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// Text without values.
+    /// Text of the statement, without values.
     pub statement: NormalizedStatement,
-    /// Database in which it ran.
+    /// Database in which the statement ran.
     pub database: String,
     /// Number of runs.
     pub runs: f64,
     /// Total execution time in seconds.
     pub seconds: f64,
-    /// Total number of rows that it returned or changed.
+    /// Total number of rows that the statement returned or changed.
     pub rows: f64,
 }
 
-/// Result of the query for counts.
+/// Outcome of reading the counts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Counted {
-    /// Statements, those with the longest total time first.
+    /// Statements, in descending order of their total time.
     Lines(Vec<Line>),
-    /// Reason why there are no counts.
+    /// There are no counts. The text is the reason.
     Nothing(String),
 }
 
-/// Counts at one moment.
+/// The counts at one moment.
 #[derive(Debug)]
 pub(crate) struct Counts {
     /// Qualified name of the extension's function.
@@ -53,7 +53,11 @@ pub(crate) struct Counts {
 type Key = (i64, i64, i64, bool);
 
 impl Counts {
-    /// Reads the current counts. The error is the reason why there are none.
+    /// Reads the current counts.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if there are no counts.
     pub(crate) fn read(client: &mut Client) -> Result<Self, String> {
         let about = "SELECT /* pgfresh */ extversion, quote_ident(nspname) FROM pg_namespace n \
                      JOIN pg_extension e ON extnamespace = n.oid WHERE extname = 'pg_stat_statements'";
@@ -73,7 +77,7 @@ impl Counts {
         Ok(counts)
     }
 
-    /// Returns the increase since [`Self::read`].
+    /// Returns how much the counts have increased since [`Self::read`].
     pub(crate) fn since(&self, client: &mut Client) -> Counted {
         let rows = match self.ask(client, true) {
             Ok(rows) => rows,
@@ -82,7 +86,7 @@ impl Counts {
         let mut sums: HashMap<(NormalizedStatement, String), [f64; 3]> = HashMap::new();
         for row in &rows {
             let (now, text): (_, &str) = (numbers(row), row.get(8));
-            // A smaller count means that the server has discarded the statement's entry and started a new one.
+            // A smaller count than before means that the server discarded the statement's entry and started a new one.
             let before = self.before.get(&key(row)).filter(|before| before[0] <= now[0]);
             let added = before.map_or(now, |before| [0, 1, 2].map(|at| now[at] - before[at]));
             if added[0] > 0.0 && !text.contains("/* pgfresh */") {
@@ -119,7 +123,7 @@ fn key(row: &Row) -> Key {
     (row.get(0), row.get(1), row.get(2), row.get(3))
 }
 
-/// Returns runs, seconds and rows.
+/// Returns the runs, the seconds and the rows.
 fn numbers(row: &Row) -> [f64; 3] {
     [row.get(4), row.get(5), row.get(6)]
 }

@@ -1,18 +1,19 @@
-//! Server-wide counters: WAL, checkpoints, transactions, sessions.
+//! Server-wide counters for WAL, checkpoints, transactions and sessions.
 
 use postgres::Client;
 use postgres::SimpleQueryMessage;
 
 use crate::ProfileError;
 
-/// Counters, or their increase between two moments. `None` means that this major version does not count the value.
+/// The counters at one moment, or their increase between two moments. `None` means that this major version does not
+/// count the value.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
-    /// Bytes of WAL.
+    /// Amount of WAL in bytes.
     pub wal_bytes: Option<f64>,
     /// Number of WAL flushes. Available since version 14.
     pub wal_syncs: Option<f64>,
-    /// Number of requested checkpoints: by CREATE or DROP DATABASE, by CHECKPOINT, or because of too much WAL.
+    /// Number of requested checkpoints. CREATE and DROP DATABASE, the CHECKPOINT command, and too much WAL request one.
     pub checkpoints_requested: Option<f64>,
     /// Number of scheduled checkpoints.
     pub checkpoints_timed: Option<f64>,
@@ -26,8 +27,8 @@ pub struct Counters {
     pub sessions: Option<f64>,
 }
 
-/// Returns the queries for a major version. Each returns one number. Source: the manual's "Cumulative Statistics
-/// System", 13 to 18.
+/// Returns the queries for a major version, each of which returns one number. Source: the manual's "Cumulative
+/// Statistics System", 13 to 18.
 fn questions(major: u32) -> [Option<&'static str>; 8] {
     let by = |from: u32, new, old| if major >= from { new } else { old };
     [
@@ -90,13 +91,13 @@ impl Counters {
         })
     }
 
-    /// Returns the increase since `before`. A value that has decreased becomes `None`, because statistics were reset or
-    /// databases dropped.
+    /// Returns the increase since `before`. A value that has decreased becomes `None`, because this means that somebody
+    /// reset the statistics or dropped databases.
     pub(crate) fn since(self, before: Self) -> Self {
         self.with(before, |now, before| Some(now - before).filter(|added| *added >= 0.0))
     }
 
-    /// Returns the sums.
+    /// Adds the values of both.
     pub(crate) fn plus(self, other: Self) -> Self {
         self.with(other, |one, other| Some(one + other))
     }
@@ -106,7 +107,7 @@ impl Counters {
         self.with(self, |count, _| Some(count * factor))
     }
 
-    /// Combines each value with its counterpart, if both exist.
+    /// Combines each value with its counterpart. `None` if either is missing.
     fn with(self, other: Self, make: impl Fn(f64, f64) -> Option<f64>) -> Self {
         let both = |one: Option<f64>, other: Option<f64>| make(one?, other?);
         Self {

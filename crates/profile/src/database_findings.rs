@@ -1,4 +1,4 @@
-//! The finding about databases that a suite makes by SQL.
+//! The finding about a suite that creates and drops databases with SQL.
 
 use report::{Finding, as_f64};
 
@@ -8,13 +8,14 @@ use crate::ranking::DATABASES;
 use crate::time::Time;
 use pgwire::StatementKind;
 
-/// The share of the time in the database, and of the whole time, from which on making databases is worth a finding, too.
+/// Making databases is also worth a finding if it takes these shares: `MOST` of the time in the database, and `LEAST`
+/// of the whole time.
 const MOST: f64 = 0.5;
 const LEAST: f64 = 0.03;
 
 impl Case<'_> {
-    /// Time of CREATE and DROP DATABASE, and of the sessions that exist for them, if both are worth a finding. Together
-    /// they have to be a tenth of the whole time, or half of the time in the database.
+    /// Returns the time of CREATE and DROP DATABASE, and the time of the sessions that exist only for these. `None`
+    /// unless their sum is worth a finding, i.e. reaches [`WORTH`], or both [`MOST`] and [`LEAST`].
     fn made_databases(&self) -> Option<[Time; 2]> {
         let statements = self.attribution.kinds.get(&StatementKind::Database).copied()?;
         let sessions = self.waiting_for_sessions(self.for_databases().1);
@@ -29,7 +30,8 @@ impl Case<'_> {
         self.made_databases().is_some()
     }
 
-    /// Number of sessions that exist for databases created by SQL, and the seconds that their clients waited for them.
+    /// Returns the number of sessions that exist only because the suite creates databases with SQL, and the seconds for
+    /// which their clients waited.
     pub(crate) fn for_databases(&self) -> (f64, f64) {
         let made = self.recording.exact.as_ref().map(|exact| &exact.made);
         made.map_or((0.0, 0.0), |made| (as_f64(made.sessions), made.waited))
@@ -49,7 +51,7 @@ impl Case<'_> {
         }
         let fresh = self.circumstances.fresh_database;
         let fresh_time = fresh.map(|fresh| format!(" A new database takes {} here.", seconds(fresh)));
-        // A fresh database replaces each created one.
+        // The suite would use one fresh database instead of each created one.
         let instead = self.waiting_for_sessions(fresh.unwrap_or(0.0) * count);
         let saved = statements.saved + sessions.saved - instead.saved;
         Some(Finding {
@@ -74,7 +76,8 @@ mod tests {
     use crate::findings::tests::{after, found, looks};
     use crate::ranking::SESSIONS;
 
-    /// CREATE and DROP DATABASE are below the threshold, and so are the sessions for them; together they are most of the time in the database.
+    /// CREATE and DROP DATABASE are below the threshold, and so are the sessions for them. Together they are most of
+    /// the time in the database.
     #[test]
     fn databases_per_test_are_one_finding_before_pool() {
         let of_database = looks(&["a:CREATE DATABASE d:cpu"], 6, &[], 100);
@@ -98,10 +101,10 @@ mod tests {
         assert_eq!(findings[0].name, DATABASES);
         assert!(findings[0].evidence.contains("30 sessions that exist for that"), "{findings:?}");
         assert!((after(&findings[0]) - 0.89).abs() < 1e-9, "{findings:?}");
-        // A fresh database takes a part of that time.
+        // Fresh databases would need some of that time themselves.
         let fresh = Circumstances { fresh_database: Some(0.001), ..Circumstances::default() };
         assert!((after(&found(&recording, &fresh)[0]) - 0.90).abs() < 1e-9);
-        // Other sessions that take longer are for a pool, which comes second.
+        // If the remaining sessions take longer, they are a finding about a pool, which must come second.
         let exact = recording.exact.as_mut().unwrap();
         (100..300).for_each(|session| wait(exact, session, 1, "app"));
         let names: Vec<_> =

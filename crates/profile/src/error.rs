@@ -1,40 +1,40 @@
-//! Errors of profiles.
+//! Errors that occur while pgfresh profiles a server.
 
 use std::io;
 
-/// Failure to observe a server.
+/// Reason why pgfresh can't observe a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// The text is not a URL of a server.
+    /// The text is not a valid server URL.
     #[error("cannot read the URL of the server")]
     Url(#[source] postgres::Error),
-    /// The URL demands encryption, which profiles do not support.
+    /// The URL demands encryption, which profiling does not support.
     #[error("cannot watch this server: it demands encryption (sslmode=require)")]
     Encryption,
     /// The connection failed.
     #[error("could not connect to the server")]
     Connect(#[source] postgres::Error),
-    /// A query of the profile failed.
+    /// One of the profiler's queries failed.
     #[error("could not read {what}")]
     Ask {
-        /// Object of the query.
+        /// Object that the query reads.
         what: &'static str,
-        /// Error of the server or the connection.
+        /// The server's or the connection's error.
         source: postgres::Error,
     },
-    /// The server is too old.
+    /// The server's version is too old.
     #[error("cannot watch PostgreSQL {0}: majors from 13 on show what is needed")]
     TooOld(String),
     /// The server did not respond in time.
     #[error("could not end the profile: the server has not answered for {0} s")]
     NoAnswer(u64),
-    /// The thread did not start.
+    /// The sampling thread could not be started.
     #[error("could not start a thread")]
     Thread(#[source] io::Error),
 }
 
 impl ProfileError {
-    /// Returns the DETAIL of the server's error, if any.
+    /// Returns the DETAIL of the server's error, if there is one.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {

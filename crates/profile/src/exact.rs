@@ -1,8 +1,8 @@
 //! Exact times of a suite whose sessions go through the gateway.
 //!
 //! A session is at work from a request until its last response. If n sessions are at work, the clock `shared` advances
-//! at 1/n of real time. The wall time of a statement is the difference of `shared` between its end and its start, so
-//! that simultaneous statements divide the time among them.
+//! n times more slowly than real time. The wall time of a statement is the difference between the values of `shared` at
+//! its end and at its start. Simultaneous statements thus divide the time among them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use crate::time::Time;
 use pgwire::{NormalizedStatement, StatementKind};
 use report::as_f64;
 
-/// Number of cached statement texts.
+/// Maximum number of cached statement texts.
 const KNOWN: usize = 4096;
-/// Number of distinct statements. Later ones are counted by kind only.
+/// Maximum number of distinct statements. Later ones are only counted by kind.
 const TOLD_APART: usize = 20_000;
 
-/// Times of sessions, from the gateway's reports.
+/// Times of sessions, according to the gateway's reports.
 #[derive(Debug, Clone)]
 pub struct Exact {
     pub(crate) begun: Instant,
-    /// Seconds since `begun` up to which time has been attributed.
+    /// End of the time that has already been attributed, in seconds since `begun`.
     pub(crate) now: f64,
-    /// Seconds, each divided by the number of sessions at work in it.
+    /// Sum of all seconds, each divided by the number of sessions that were at work in it.
     pub(crate) shared: f64,
     sessions: HashMap<u64, Session>,
     /// Number of sessions at work.
     pub(crate) at_work: usize,
-    /// Number of waiting sessions with an open transaction.
+    /// Number of sessions that are waiting for their client within an open transaction.
     pub(crate) open: usize,
     pub(crate) known: HashMap<Arc<str>, u32>,
-    /// Pids of the backends of all reported sessions.
+    /// Process ids of the backends of all reported sessions.
     pub(crate) backends: HashSet<i32>,
-    /// Whether something happened without a report.
+    /// Whether something happened that the gateway did not report.
     pub(crate) incomplete: bool,
     pub(crate) database: Time,
     pub(crate) in_transaction: f64,
@@ -48,18 +48,19 @@ pub struct Exact {
     pub(crate) databases: BTreeMap<Arc<str>, Time>,
     pub(crate) tests: ByTest,
     pub(crate) clean_up: (Time, u64),
-    /// Number of sessions started, and the total seconds that clients waited for them.
+    /// Number of sessions that began, and the total number of seconds for which clients waited for them.
     pub(crate) connected: (u64, f64),
     pub(crate) made: MadeDatabases,
 }
 
-/// Session that is at work or has an open transaction.
+/// A session that is at work or has an open transaction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Session {
-    /// Start of its present work: seconds since `begun`, and the value of `shared`. `None` if it is not at work.
+    /// Start of the session's current work: seconds since `begun`, and the value of `shared`. `None` if the session is
+    /// not at work.
     working: Option<(f64, f64)>,
     open: bool,
-    /// Whether its transaction has emptied tables.
+    /// Whether the session's transaction has emptied tables.
     clears: bool,
 }
 
@@ -87,7 +88,7 @@ impl Exact {
         }
     }
 
-    /// Records the start of a session with its database and backend. The client has waited for `waited`.
+    /// Records the start of a session with its database and backend. The client waited for the time `waited`.
     pub fn began(&mut self, session: u64, waited: Duration, database: &Arc<str>, backend: i32) {
         self.tests.began(database);
         self.made.began(session, waited.as_secs_f64(), database);
@@ -96,7 +97,7 @@ impl Exact {
         self.connected.1 += waited.as_secs_f64();
     }
 
-    /// Records a request: the session is at work from `at` on.
+    /// Records a request. The session is at work from `at` on.
     pub fn asked(&mut self, session: u64, at: Instant) {
         self.advance(at);
         let since = (self.now, self.shared);
@@ -105,17 +106,17 @@ impl Exact {
         self.at_work += usize::from(session.working.replace(since).is_none());
     }
 
-    /// Whether a session of this backend was reported.
+    /// Whether the gateway has reported a session with this backend.
     pub(crate) fn knows(&self, backend: i32) -> bool {
         self.backends.contains(&backend)
     }
 
-    /// Records the end of the test that used `database`. `name` is the test runner's name for it.
+    /// Records the end of the test that used `database`. `name` is the test's name in its test runner.
     pub fn ended(&mut self, database: &str, name: Option<&str>) {
         self.tests.ended(database, name);
     }
 
-    /// Records that something happened without a report.
+    /// Records that something happened which the gateway did not report.
     pub fn miss(&mut self) {
         self.incomplete = true;
     }
@@ -137,7 +138,7 @@ impl Exact {
         }
     }
 
-    /// Attributes the time up to `at`. A late report counts as if it came now.
+    /// Attributes the time up to `at`. If a report arrives late, its time counts as the current one.
     pub(crate) fn advance(&mut self, at: Instant) {
         let at = at.saturating_duration_since(self.begun).as_secs_f64();
         let passed = (at - self.now).max(0.0);
@@ -155,7 +156,7 @@ impl Exact {
 }
 
 impl Exact {
-    /// Records completed work of a session.
+    /// Records work that a session has completed.
     pub fn done(&mut self, done: CompletedStatement<'_>, statements: &mut Interner<NormalizedStatement>) {
         self.advance(done.at);
         let place = self.place(done.statement, statements);
@@ -211,8 +212,10 @@ mod tests {
     use crate::attribution::tests::recording;
     use crate::{Attribution, Recording};
 
-    /// Replays reports and returns the result. Each line has a time in milliseconds, a session, and `asked`, `left` or
-    /// `idle|open|more:STATEMENT`. The samples are those of [`recording`].
+    /// Replays reports and returns the result.
+    ///
+    /// Each line consists of a time in milliseconds, a session, and `asked`, `left` or `idle|open|more:STATEMENT`. The
+    /// samples have the format of [`recording`].
     fn told(talk: &[&str], looks: &[&[&str]]) -> (Attribution, Recording) {
         let begun = Instant::now();
         let (mut exact, mut recording) = (Exact::new(begun), recording(looks));
@@ -259,7 +262,7 @@ mod tests {
         (one - other).abs() < 1e-9
     }
 
-    /// Returns wall time and session time in milliseconds.
+    /// Returns wall time and session time, in milliseconds.
     fn in_ms(time: Time) -> (f64, f64) {
         ((time.wall * 1e6).round() / 1e3, (time.sessions * 1e6).round() / 1e3)
     }

@@ -1,7 +1,8 @@
-//! Derives findings from an attribution, with the predicted gain of each remedy.
+//! Derives findings from an attribution, and predicts the gain of each remedy.
 //!
-//! A prediction subtracts the saved time (see [`crate::attribution`]), and leaves at least the time that the processors
-//! need. Each assumes that it is the only remedy, so gains do not add up.
+//! A prediction subtracts the saved time (see [`crate::attribution`]) from the suite's duration. At least the time that
+//! the processors need always remains. Each prediction assumes that only one remedy is applied, so the gains can't be
+//! added up.
 
 use report::{Basis, Factor, Finding, Gain, Interval, Quantity, Unit, as_f64};
 
@@ -15,26 +16,29 @@ use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
 
-/// Smallest share of the whole time that is worth a finding.
+/// Minimum share of the whole time for a finding.
 pub(crate) const WORTH: f64 = 0.1;
-/// Last major version whose TRUNCATE and CREATE INDEX flush new files at once.
+/// Last major version in which TRUNCATE and CREATE INDEX flush new files immediately.
 const SYNCS_NEW_FILES: u32 = 16;
-/// First major version that counts a session as soon as it is ready, because no process collects the counts.
+/// First major version that counts a session as soon as it is ready. Older versions have a separate process that
+/// collects the counts.
 const COUNTS_AT_ONCE: u32 = 15;
-/// Smallest share of the whole time from which on the database may be the problem.
+/// Minimum share of the whole time for which the database may be the problem at all.
 const SLIGHT: f64 = 0.25;
 
-/// Share by which work is shorter if nothing waits, rather than nearly everything, because the processor's caches stay
-/// warm.
+/// Share by which work becomes shorter if a suite that waited for disks nearly all the time no longer waits. The reason
+/// is that the processor's caches stay warm.
 ///
-/// It comes on top of the difference in a commit of one row. Measured with six suites on three disks (docs/results.md).
+/// This gain comes on top of the one that the time of a single-row commit shows. It was measured with six suites on
+/// three disks (docs/results.md).
 const WARMER: f64 = 0.16;
-/// Shares by which the time without flushes may be longer, and shorter, than predicted. Sampling errors come on top.
+/// Shares by which the time without flushes can be longer, and shorter, than predicted. Sampling errors come on top.
 ///
-/// The reason is that equal work is not equally fast on another server. Measured with the suites of [`WARMER`].
+/// The reason is that the same work does not take the same time on a different server. Measured with the suites of
+/// [`WARMER`].
 const MODEL_ERROR: [f64; 2] = [0.3, 0.25];
 
-/// Input of the findings.
+/// Everything from which findings are derived.
 pub(crate) struct Case<'a> {
     pub(crate) recording: &'a Recording,
     pub(crate) attribution: &'a Attribution,
@@ -42,7 +46,7 @@ pub(crate) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Returns all findings, the greatest gain first.
+    /// Returns all findings. The largest gain comes first.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = [
             self.clean_up(),
@@ -69,16 +73,17 @@ impl Case<'_> {
         findings
     }
 
-    /// Returns how far the machine lacked processors.
+    /// Returns how severely the machine lacked processors, if it did.
     fn shortage(&self) -> Option<Shortage> {
         let waited = self.recording.machine?.cpu_pressure? / self.recording.seconds;
         Some(Shortage { waited: waited.is_finite().then_some(waited), stolen: None })
     }
 
-    /// Predicts the seconds of the whole without `saved`, but at least those in which the processors are busy.
+    /// Predicts the suite's duration in seconds if `saved` seconds are saved. The result is at least the time for which
+    /// the processors are busy.
     ///
-    /// The suite needs processors, as do sessions at the same time. A single session uses a part of the processor time
-    /// within its waits, so that part goes with them.
+    /// Both the suite and simultaneous sessions need processors. If there is only a single session at a time, its
+    /// processor time is part of its waits, and is saved with them.
     fn without(&self, saved: f64) -> f64 {
         let Attribution { wall, width, .. } = *self.attribution;
         let busy = self.recording.machine.map_or(0.0, |machine| {
@@ -88,7 +93,7 @@ impl Case<'_> {
         (wall - saved).max(busy).min(wall)
     }
 
-    /// Gain of a remedy that saves so many seconds.
+    /// Returns the gain of a remedy that saves this many seconds.
     pub(crate) fn gain(&self, saved: f64) -> Gain {
         let (wall, after) = (self.attribution.wall, self.without(saved));
         let quantity = |value| Quantity::new(value, Unit::Seconds);
@@ -100,7 +105,7 @@ impl Case<'_> {
         }
     }
 
-    /// Ratio of the whole time to `after` seconds, at most 1000.
+    /// Returns the ratio of the whole time to `after` seconds, limited to 1000.
     fn times_as_fast(&self, after: f64) -> Quantity {
         let wall = self.attribution.wall;
         Quantity::new(wall / after.max(wall / 1000.0), Unit::Ratio)
@@ -114,10 +119,11 @@ impl Case<'_> {
         percent(self.attribution.share(time.saved))
     }
 
-    /// Seconds saved without waits for disks.
+    /// Returns how many seconds are saved if nothing waits for a disk.
     ///
-    /// `flushing` are seconds of own flushes, which make the work after them longer, and `checkpoints` those of other
-    /// processes. The result is no more than the time of the server, whatever the cost in a commit.
+    /// `flushing` is the time of the sessions' own flushes, which also slow down the work that follows them.
+    /// `checkpoints` is the time of flushes by other processes. The result never exceeds the server's total time,
+    /// however large the cost of a commit is.
     fn saved_with_waits(&self, flushing: f64, checkpoints: f64) -> f64 {
         let cost = self.circumstances.waiting_cost.unwrap_or(1.0).max(1.0);
         let most = self.attribution.database.saved.max(flushing + checkpoints);
@@ -148,7 +154,7 @@ impl Case<'_> {
         if let Some(fresh) = fresh {
             evidence = format!("{evidence} A new database takes {} here.", seconds(fresh));
         }
-        // As many sessions would create new databases at once.
+        // Just as many sessions would create new databases at once.
         let instead = Time { sessions: fresh.unwrap_or(0.0) * spent.runs, ..Time::default() };
         let saved = spent.time.saved - instead.saving_like(spent.time, self.attribution.width).saved;
         let what = if truncates { "TRUNCATE" } else { "DELETE" };
@@ -182,7 +188,8 @@ impl Case<'_> {
         } else {
             "Run the suite on a server that flushes nothing: \"pgfresh run -- COMMAND\"."
         };
-        // A wait for a checkpoint empties the caches once, though the other process flushes many files in it.
+        // The wait for a checkpoint empties the caches only once, although the checkpointer flushes many files during
+        // it.
         let checkpoints = self.attribution.causes.get(&Cause::Checkpoint).map_or(0.0, |time| time.saved);
         let saved = self.saved_with_waits((time.saved - checkpoints).max(0.0), checkpoints);
         let after = self.without(saved);
@@ -228,11 +235,11 @@ impl Case<'_> {
         time.saving_like(Time::default(), self.attribution.width)
     }
 
-    /// Finding about the cost of new sessions; `None` without their number.
+    /// Returns a finding about the cost of new sessions. `None` if their number is unknown.
     fn sessions(&self) -> Option<Finding> {
         let (mut count, mut spent) = self.connecting()?;
         if self.has_made_databases() {
-            // Fresh databases save these sessions. A pool cannot.
+            // Fresh databases would make these sessions unnecessary. A pool would not.
             let (made, waited) = self.for_databases();
             (count, spent) = (count - made, (spent - waited).max(0.0));
         }
@@ -249,12 +256,12 @@ impl Case<'_> {
         })
     }
 
-    /// Number of new sessions, and the seconds for them.
+    /// Returns the number of new sessions, and the seconds that they took.
     pub(crate) fn connecting(&self) -> Option<(f64, f64)> {
         let told = self.recording.exact.as_ref().map(|exact| exact.connected);
         told.map(|(count, spent)| (as_f64(count), spent)).or_else(|| {
-            // The sessions that measured the cost came later. Old servers count their numbers late, so pgfresh's own
-            // session is among them.
+            // pgfresh opened sessions to measure the cost of one only after the recording. Old servers count sessions
+            // late, so pgfresh's own sampling session is included.
             let ours = if self.recording.major < COUNTS_AT_ONCE { 1.0 } else { 0.0 };
             let count = (self.recording.counters.sessions? - ours).max(0.0);
             Some((count, count * self.recording.session_cost?))
@@ -284,7 +291,7 @@ impl Case<'_> {
         })
     }
 
-    /// Finding if no remedy of pgfresh has a gain.
+    /// Returns the finding for the case that no remedy of pgfresh has a gain.
     fn no_problem(&self) -> Finding {
         let Attribution { wall, database, .. } = self.attribution;
         let share = self.attribution.share(database.wall);
@@ -318,8 +325,8 @@ impl Case<'_> {
         Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() }
     }
 
-    /// Name and remedy of a finding if no client came, as far as pgfresh can tell: samples miss short sessions, but
-    /// most major versions count these.
+    /// Returns the name and the remedy of a finding if no client seems to have connected. Samples can miss short
+    /// sessions, but most major versions also count them.
     fn no_client(&self) -> Option<(&'static str, &'static str)> {
         let Circumstances { ours, ref command, .. } = *self.circumstances;
         let remedy = match command {
@@ -342,8 +349,8 @@ impl Case<'_> {
     }
 }
 
-/// Removes the interval of a prediction. With too few processors, an unknown part of the apparent work is waiting for
-/// them.
+/// Removes the interval of a prediction. If there are too few processors, an unknown part of the apparent work is
+/// really waiting for a processor.
 fn call_uncertain(finding: &mut Finding, shortage: &Shortage) {
     if let Some(gain) = &mut finding.gain {
         gain.factor = Factor::Point(Quantity::new(gain.factor.point(), Unit::Ratio));
@@ -364,7 +371,7 @@ pub(crate) mod tests {
     use crate::exact::Exact;
     use crate::machine::MachineUsage;
 
-    /// Samples of one session each.
+    /// Samples with one session each.
     const WORDS: [&str; 6] = [
         "a:COMMIT:sync",
         "b:TRUNCATE t:cpu",
@@ -379,7 +386,7 @@ pub(crate) mod tests {
         Case { recording, attribution: &attribution, circumstances }.findings()
     }
 
-    /// Returns `of` samples: `count` times `first`, then `second`.
+    /// Returns `of` samples. The first `count` are `first`, and the rest are `second`.
     pub(crate) fn looks<'a>(
         first: &'a [&'a str],
         count: usize,
@@ -393,7 +400,8 @@ pub(crate) mod tests {
         finding.gain.as_ref().and_then(|gain| gain.change).map_or(f64::NAN, |[_, after]| after.value)
     }
 
-    /// Rest of `wall` without `waited`, if the work is `cost` shorter by the cost in a commit.
+    /// Returns what remains of `wall` without `waited`, if the cost of a commit makes the remaining work shorter by
+    /// `cost`.
     fn remaining(wall: f64, waited: f64, cost: f64) -> f64 {
         (wall - waited - cost) * (1.0 - WARMER * waited / wall)
     }
@@ -404,7 +412,8 @@ pub(crate) mod tests {
         let findings = found(&serial, &Circumstances::default());
         assert_eq!(findings[0].name, "The server waits for the disk");
         assert!((after(&findings[0]) - remaining(1.0, 0.5, 0.0)).abs() < 1e-9, "{findings:?}");
-        // Two sessions are at work, and one waits half of the time, so all would be done a quarter sooner.
+        // Two sessions are at work, and one waits for half of the time. Without the wait, everything would be done a
+        // quarter sooner.
         let parallel = recording(&looks(
             &["a:COMMIT:sync", "b:SELECT 1:cpu"],
             50,
@@ -424,11 +433,11 @@ pub(crate) mod tests {
         };
         assert!((after_at(None) - remaining(0.6, 0.5, 0.0)).abs() < 1e-9);
         assert!((after_at(Some(1.1)) - remaining(0.6, 0.5, 0.05)).abs() < 1e-9);
-        // A disk that seems faster with a flush than without one shows noise, and no gain.
+        // A disk that seems faster with a flush than without one only shows noise, so there is no additional gain.
         assert!((after_at(Some(0.7)) - remaining(0.6, 0.5, 0.0)).abs() < 1e-9);
-        // A remedy cannot save more than there is.
+        // A remedy can't save more time than there is.
         assert!(after_at(Some(100.0)).abs() < 1e-9);
-        // A checkpoint is one wait, however many files the server flushes in it.
+        // A checkpoint counts as one wait, however many files the server flushes during it.
         let checkpoint = recording(&looks(&["a:CREATE DATABASE d:checkpoint"], 50, &["a:SELECT 1:cpu"], 60));
         let circumstances = Circumstances { waiting_cost: Some(1.1), ..Circumstances::default() };
         let findings = found(&checkpoint, &circumstances);
@@ -466,12 +475,12 @@ pub(crate) mod tests {
         let cleaning = recording(&looks(&["a:TRUNCATE t:cpu"], 60, &[], 100));
         let whole = found(&cleaning, &Circumstances::default());
         assert!((after(&whole[0]) - 0.4).abs() < 1e-9, "{whole:?}");
-        // The only run lasts for 0.6 s. A database in its place takes 0.1 s.
+        // The only run lasts 0.6 s. A fresh database takes 0.1 s instead.
         let fresh = Circumstances { fresh_database: Some(0.1), ..Circumstances::default() };
         let findings = found(&cleaning, &fresh);
         assert_eq!(findings[0].name, "Tests clean up by TRUNCATE");
         assert!((after(&findings[0]) - 0.5).abs() < 0.05, "{findings:?}");
-        // A fresh database that costs more than it would replace is no remedy.
+        // If fresh databases cost more than the work that they replace, they are no remedy.
         let dear = Circumstances { fresh_database: Some(5.0), ..Circumstances::default() };
         let findings = found(&cleaning, &dear);
         assert!(findings[0].gain.is_none() && findings[0].remedy.contains("rollback"), "{findings:?}");

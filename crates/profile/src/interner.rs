@@ -1,4 +1,4 @@
-//! Interning of equal values.
+//! Interns equal values, so that each is stored only once.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,7 +17,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T: Clone + Eq + Hash> Interner<T> {
-    /// Returns the index of `item`, and adds it if it is new.
+    /// Returns the index of `item`. Adds the value first if it is new.
     pub(crate) fn put(&mut self, item: T) -> u32 {
         if let Some(place) = self.places.get(&item) {
             return *place;
@@ -33,13 +33,14 @@ impl<T> Interner<T> {
     /// Returns the value at an index.
     ///
     /// # Panics
-    /// There is no such index.
+    ///
+    /// Panics if there is no such index.
     #[must_use]
     pub fn get(&self, place: u32) -> &T {
         &self.items[place as usize]
     }
 
-    /// Yields all values in order of insertion.
+    /// Yields all values in the order of insertion.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.items.iter()
     }

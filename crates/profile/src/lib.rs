@@ -1,8 +1,8 @@
-//! Profile of a test suite, as seen by its server.
+//! Profiles a test suite from the server's point of view: shows where its database time goes, and how to save it.
 //!
-//! A [`Recorder`] samples a server into a [`Recording`]. An [`Attribution`] divides the suite's time among kinds of
-//! statements, waits and databases. A [`Profile`] draws conclusions. This crate needs no extension, changes nothing in
-//! the server, prints nothing, and does not know the command line.
+//! A [`Recorder`] samples a server and produces a [`Recording`]. An [`Attribution`] divides the suite's time among
+//! statements, waits and databases. A [`Profile`] derives findings from it. This crate needs no extension in the server
+//! and changes nothing there. It prints nothing, and does not depend on the command line.
 
 mod attribution;
 mod by_test;

@@ -1,4 +1,4 @@
-//! Resources that a server uses on this machine: processor time, waits for processors, bytes written.
+//! Measures the resources that a server uses on this machine: processor time, waits for processors, and bytes written.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,27 +6,27 @@ use std::path::PathBuf;
 
 use report::as_f64;
 
-/// Resource usage between two moments.
+/// Resources used between two moments.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MachineUsage {
-    /// Number of processors of this machine.
+    /// Number of processors in this machine.
     pub processors: f64,
-    /// Processor time of the suite in seconds: that of pgfresh's children that have ended.
+    /// Processor time of the suite, in seconds. Includes only those children of pgfresh that have exited.
     pub suite_cpu: f64,
-    /// Processor time of the observed backends in seconds.
+    /// Processor time of the observed backends, in seconds.
     pub backend_cpu: f64,
-    /// Seconds during which these backends were ready to run without a free processor.
+    /// Number of seconds for which these backends were ready to run, but had no processor.
     pub backend_delay: f64,
-    /// Bytes that these backends wrote to disks.
+    /// Number of bytes that these backends wrote to disks.
     pub backend_written: f64,
-    /// Seconds during which at least one task of the machine waited for a processor.
+    /// Number of seconds in which at least one process on this machine waited for a processor.
     pub cpu_pressure: Option<f64>,
-    /// Seconds during which at least one task of the machine waited for a disk.
+    /// Number of seconds in which at least one process on this machine waited for a disk.
     pub io_pressure: Option<f64>,
 }
 
 impl MachineUsage {
-    /// Returns the sum of both. They must be of the same machine.
+    /// Adds two measurements, which must come from the same machine.
     pub(crate) fn plus(self, other: Self) -> Self {
         let both = |one: Option<f64>, other: Option<f64>| Some(one? + other?);
         Self {
@@ -40,7 +40,7 @@ impl MachineUsage {
         }
     }
 
-    /// Multiplies the usage by `part`.
+    /// Multiplies all values by `part`.
     pub(crate) fn times(self, part: f64) -> Self {
         Self {
             processors: self.processors,
@@ -54,8 +54,8 @@ impl MachineUsage {
     }
 }
 
-/// Usage of one process since its start: seconds of processor time, seconds of waiting for a processor, and bytes
-/// written.
+/// Resources that one process has used since it started: seconds of processor time, seconds of waiting for a processor,
+/// and bytes written.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Usage {
     cpu: f64,
@@ -63,13 +63,13 @@ struct Usage {
     written: f64,
 }
 
-/// Sampler of `/proc`.
+/// Reads resource usage from `/proc`.
 #[derive(Debug)]
 pub(crate) struct ProcfsSampler {
     procfs: PathBuf,
     suite_cpu: f64,
     pressure: [Option<f64>; 2],
-    /// First and last usage of each backend, by pid and start.
+    /// First and last usage of each backend, by process id and start.
     usage: HashMap<(i32, i64), (Usage, Usage)>,
 }
 
@@ -81,15 +81,16 @@ impl ProcfsSampler {
         observer
     }
 
-    /// Whether the process waits for a disk without a wait event. It is inside a system call that the server does not
-    /// report as a wait, such as the removal of a file. Source: proc(5), `/proc/PID/stat`, state `D`.
+    /// Whether the process is waiting for a disk although the server reports no wait event. This happens inside system
+    /// calls that the server does not report as waits, e.g. the removal of a file. Source: proc(5), `/proc/PID/stat`,
+    /// state `D`.
     pub(crate) fn waits_for_disk(&self, pid: i32) -> bool {
         self.read(pid, "stat").is_some_and(|stat| {
             stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('D'))
         })
     }
 
-    /// Records the present usage of a process. `new` means that it started after the recording did.
+    /// Records the current usage of a process. `new` means that the process started after the recording did.
     pub(crate) fn note(&mut self, pid: i32, began: i64, new: bool) {
         let Some(now) = self.usage_of(pid) else { return };
         let first = if new { Usage::default() } else { now };
@@ -102,7 +103,7 @@ impl ProcfsSampler {
         let schedule = self.read(pid, "schedstat")?;
         let mut times = schedule.split_whitespace().map(|time| time.parse::<f64>().unwrap_or(0.0) / 1e9);
         let (cpu, delay) = (times.next()?, times.next()?);
-        // Only the owner of the process and root may read this file.
+        // Only root and the process's owner can read this file.
         let io = self.read(pid, "io").unwrap_or_default();
         let written = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
         Some(Usage { cpu, delay, written: written.unwrap_or(0.0) })
@@ -116,7 +117,8 @@ impl ProcfsSampler {
         sys::pressure(&self.procfs, resource)
     }
 
-    /// Returns the processor time of pgfresh's children in seconds. Source: proc(5), `/proc/PID/stat`, fields 16 and 17.
+    /// Returns the processor time of pgfresh's children that have exited, in seconds. Source: proc(5),
+    /// `/proc/PID/stat`, fields 16 and 17.
     fn children_cpu(&self) -> f64 {
         let stat = fs::read_to_string(self.procfs.join("self/stat")).unwrap_or_default();
         let Some((_, fields)) = stat.rsplit_once(')') else { return 0.0 };

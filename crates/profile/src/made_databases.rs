@@ -1,27 +1,29 @@
-//! Databases that a suite creates by SQL, and the sessions that exist for them: those that create and drop them, and the first one in
-//! each. A pool cannot save these.
+//! Counts the databases that a suite creates with SQL, and the sessions that exist only because of them.
+//!
+//! These are the sessions that create and drop the databases, and the first session in each. A connection pool can't
+//! make these sessions unnecessary, but fresh databases can.
 
 use std::collections::{HashMap, HashSet};
 
 use pgwire::{SqlLexer, StatementKind, Token};
 
-/// Databases created by SQL, and sessions that exist for them.
+/// Databases created with SQL, and the sessions that exist only because of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MadeDatabases {
-    /// The number of databases created.
+    /// Number of databases created.
     pub(crate) count: u64,
-    /// The number of sessions that exist for them.
+    /// Number of sessions that exist only because of these databases.
     pub(crate) sessions: u64,
-    /// The seconds that clients waited for these sessions.
+    /// Number of seconds for which clients waited for these sessions.
     pub(crate) waited: f64,
     /// Names of databases that no session has used yet.
     unused: HashSet<String>,
-    /// Seconds that the client waited, for each other session that has not ended.
+    /// All remaining sessions that are still open, with the seconds for which their clients waited.
     others: HashMap<u64, f64>,
 }
 
 impl MadeDatabases {
-    /// Takes note of a new session.
+    /// Records a new session.
     pub(crate) fn began(&mut self, session: u64, waited: f64, database: &str) {
         if self.unused.remove(database) {
             self.add(waited);
@@ -30,7 +32,7 @@ impl MadeDatabases {
         }
     }
 
-    /// Takes note of a statement that a session has run.
+    /// Records a statement that a session has run.
     pub(crate) fn ran(&mut self, session: u64, statement: &str, kind: StatementKind) {
         if kind != StatementKind::Database {
             return;
@@ -44,7 +46,7 @@ impl MadeDatabases {
         }
     }
 
-    /// Takes note of the end of a session.
+    /// Records the end of a session.
     pub(crate) fn left(&mut self, session: u64) {
         self.others.remove(&session);
     }
@@ -77,7 +79,7 @@ mod tests {
     fn sessions_that_exist_for_databases_are_counted() {
         let mut made = MadeDatabases::default();
         let run = |made: &mut MadeDatabases, session, sql| made.ran(session, sql, StatementKind::Database);
-        // One session creates a database, two use it, and one drops it.
+        // One session creates a database, two sessions use it, and one session drops it.
         made.began(1, 0.1, "postgres");
         made.ran(1, "SELECT 1", StatementKind::Select);
         run(&mut made, 1, "CREATE DATABASE Own");

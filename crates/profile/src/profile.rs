@@ -1,4 +1,4 @@
-//! Report of a recording with the facts about its run.
+//! The complete profile: a recording, the facts about its run, and the findings.
 
 use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Unit, as_f64};
 
@@ -15,19 +15,19 @@ use crate::time::Time;
 /// Maximum number of lines in a table of statements or databases.
 const LINES: usize = 20;
 
-/// Recording with its attribution and findings.
+/// A recording with its attribution and findings.
 #[derive(Debug, Clone)]
 pub struct Profile {
     pub(crate) recording: Recording,
     pub(crate) attribution: Attribution,
     pub(crate) circumstances: Circumstances,
     pub(crate) findings: Vec<Finding>,
-    /// Tests, those with most time first; empty without a gateway.
+    /// The tests, in descending order of time. Empty without a gateway.
     records: Vec<TestRecord>,
 }
 
 impl Profile {
-    /// Attributes the time and determines the findings.
+    /// Divides the recording's time and derives the findings.
     #[must_use]
     pub fn new(recording: Recording, circumstances: Circumstances) -> Self {
         let attribution = Attribution::of(&recording);
@@ -42,7 +42,7 @@ impl Profile {
         profile
     }
 
-    /// Whether tests spend so much time on clean-up, or on making databases, that the cost of a new database matters.
+    /// Whether the cost of a new database matters, because tests spend much time on clean-up or on making databases.
     #[must_use]
     pub fn has_replaceable_databases(&self) -> bool {
         let Self { recording, attribution, circumstances, .. } = self;
@@ -50,7 +50,7 @@ impl Profile {
         case.has_clean_up() || case.has_made_databases()
     }
 
-    /// Repeats the analysis with the cost of a session in a new database, in seconds.
+    /// Repeats the analysis, given the cost of a session in a new database (in seconds).
     #[must_use]
     pub fn with_fresh_database(self, cost: f64) -> Self {
         Self::new(self.recording, Circumstances { fresh_database: Some(cost), ..self.circumstances })
@@ -177,7 +177,7 @@ impl Profile {
         Some(layer)
     }
 
-    /// Returns the cells for a time: wall time, session time, and the share of all session time in the database.
+    /// Returns the cells for a time: wall time, session time, and its share of all session time in the database.
     fn cells(&self, time: Time) -> [Cell; 3] {
         let quantity = |value| Quantity::new(value, Unit::Seconds);
         let all = self.attribution.database.sessions;
@@ -282,7 +282,7 @@ impl Profile {
     }
 }
 
-/// Returns the table of the server's own counts.
+/// Returns a table with the server's own counts.
 fn counted(lines: &[Line]) -> Table {
     let numbers = ["time", "runs", "each", "rows"].map(Column::right);
     let words = ["database", "statement"].map(Column::left);

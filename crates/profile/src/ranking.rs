@@ -1,14 +1,14 @@
-//! Order of findings.
+//! Order of the findings in a report.
 
 use report::Finding;
 
-/// Name of the finding about databases that a suite creates by SQL.
+/// Name of the finding about databases that a suite creates with SQL.
 pub(crate) const DATABASES: &str = "Databases are made and dropped by SQL";
-/// Name of the finding about new sessions, whose remedy is a pool.
+/// Name of the finding about new sessions. A connection pool is its remedy.
 pub(crate) const SESSIONS: &str = "Sessions are begun again and again";
 
-/// Sorts findings, the greatest gain first. Fresh databases come before a pool, because no suite can use a pool across
-/// the databases that it creates.
+/// Sorts findings so that the largest gain comes first. Fresh databases come before a pool, because no pool can work
+/// across the databases that a suite creates.
 pub(crate) fn rank(findings: &mut Vec<Finding>) {
     Finding::rank(findings);
     let at = |name| findings.iter().position(|finding| finding.name == name);

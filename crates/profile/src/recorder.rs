@@ -1,8 +1,8 @@
-//! Sampling of a server in a separate thread and session, until the caller stops it.
+//! Samples a server in a separate thread and session until the caller stops it.
 //!
-//! A sample is one query about all sessions that are not idle. It costs the server about half a millisecond. Between
-//! two samples pass some milliseconds ([`Pace`]), and a multiple of the query's duration, so that sampling does not
-//! disturb a server with very many sessions either.
+//! A sample is a query for all sessions that are not idle, which costs the server about half a millisecond. There are
+//! some milliseconds between two samples ([`Pace`]), or a multiple of the query's duration if that is longer. Sampling
+//! thus does not disturb even a server with very many sessions.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -23,13 +23,14 @@ use crate::target::{OURSELVES, Target, is_visible};
 use crate::wait::Cause;
 use pgwire::NormalizedStatement;
 
-/// Timeout for the last sample and the counters. Their queries have shorter timeouts, but those need a running server.
+/// Timeout for the last sample and the counters. Their queries have shorter timeouts, but these work only while the
+/// server runs.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// Number of sessions opened to measure the cost of one.
+/// Number of sessions that pgfresh opens in order to measure the cost of one.
 const TRIALS: usize = 5;
 
-/// Query for a sample. It calls the function rather than the view, because the view looks up names that are not needed.
-/// It excludes sessions and databases of pgfresh.
+/// Query for a sample. It calls the function instead of the view, because the view looks up names that aren't needed.
+/// It excludes pgfresh's own sessions and databases.
 const LOOK: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesce(a.application_name, ''), a.state, a.wait_event_type, \
     a.wait_event, coalesce(a.query, ''), coalesce(extract(epoch FROM a.query_start), 0)::float8, \
     coalesce(extract(epoch FROM a.xact_start), 0)::float8, (extract(epoch FROM a.backend_start) * 1000000)::int8, \
@@ -38,15 +39,16 @@ const LOOK: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesc
     WHERE a.backend_type = 'client backend' AND a.state IS DISTINCT FROM 'idle' AND a.application_name <> $1 \
     AND d.datname NOT LIKE 'pgfresh\\_%'";
 
-/// Source of reports about sessions since the last call; see [`Exact`]. The recorder calls it after each sample.
+/// Function that supplies reports about sessions since its last call: see [`Exact`]. The recorder calls it after each
+/// sample.
 pub type Feed = Box<dyn FnMut(&mut Exact, &mut Interner<NormalizedStatement>) + Send>;
 
-/// Frequency of the samples.
+/// How often to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Every 15 ms, for at most 5 % of the time. For a suite that runs for its results.
+    /// Every 15 ms, for at most 5 % of the time. Meant for a suite that runs for its test results.
     Calm,
-    /// Every 5 ms, for at most 20 % of the time. For a suite that runs only for its profile.
+    /// Every 5 ms, for at most 20 % of the time. Meant for a suite that runs only for its profile.
     Dense,
 }
 
@@ -60,7 +62,7 @@ impl Pace {
     }
 }
 
-/// Running sampler.
+/// A running sampler.
 #[derive(Debug)]
 pub struct Recorder {
     stop: Sender<()>,
@@ -69,34 +71,37 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts sampling `target`. With a `feed`, also records its reports about sessions.
+    /// Starts to sample `target`. With a `feed`, also records its reports about sessions.
     ///
     /// # Errors
-    /// The server is unreachable, is too old, or does not allow sampling.
+    ///
+    /// Returns an error if the server is unreachable, is too old, or does not allow sampling.
     pub fn start(target: &Target, pace: Pace, feed: Option<Feed>) -> Result<Self, ProfileError> {
         let sampler = Sampler::open(target, pace, feed)?;
         let ((stop, stopped), (done, recording)) = (channel(), channel());
         let thread = thread::Builder::new().name("profile".to_owned());
-        // After a timeout, no caller waits for the recording.
+        // After a timeout, nobody waits for the recording any more.
         let record = move || drop(done.send(sampler.record(&stopped)));
         let thread = thread.spawn(record).map_err(ProfileError::Thread)?;
         Ok(Self { stop, recording, thread })
     }
 
-    /// Whether the recorder has stopped by itself because the server went away.
+    /// Whether the recorder has stopped by itself because the server disappeared.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Stops sampling and returns the recording. Takes as long as one sample. Without a feed it also opens five
-    /// sessions to measure their cost.
+    /// Stops sampling and returns the recording. Takes as long as one sample. Without a feed, also opens five sessions
+    /// in order to measure their cost.
     ///
     /// # Errors
-    /// The server has not responded in time. Its processes may be stopped.
+    ///
+    /// Returns an error if the server has not responded in time, for example because its processes are paused.
     ///
     /// # Panics
-    /// The thread has panicked.
+    ///
+    /// Panics if the sampling thread has panicked.
     #[allow(clippy::missing_panics_doc)]
     #[expect(clippy::let_underscore_must_use, reason = "the thread is gone already if the server is")]
     pub fn stop(self) -> Result<Recording, ProfileError> {
@@ -116,13 +121,13 @@ struct Sampler {
     /// Whether the server runs with `fsync=on`.
     flushes: bool,
     before: Counters,
-    /// Counts of each statement, or the reason why there are none. `None` for a server of pgfresh, which does not need
-    /// them.
+    /// Counts of each statement, or the reason why there are none. `None` for one of pgfresh's own servers, which
+    /// doesn't need them.
     counts: Option<Result<Counts, String>>,
     observer: Option<ProcfsSampler>,
     feed: Option<Feed>,
     begun: Instant,
-    /// Start of the recording by the server's clock, in microseconds since 1970.
+    /// Start of the recording according to the server's clock, in microseconds since 1970.
     begun_there: i64,
     recording: Recording,
 }
@@ -165,7 +170,8 @@ impl Sampler {
 
     fn record(mut self, stopped: &Receiver<()>) -> Recording {
         let (period, times) = self.pace.bounds();
-        // Unequal steps, multiples of the golden ratio, so that the samples do not coincide with a rhythm of the suite.
+        // The steps are unequal (multiples of the golden ratio), so that samples don't coincide with a rhythm of the
+        // suite.
         let mut rhythm = (0..).map(|step| period.mul_f64(0.5 + (f64::from(step) * 0.618_034).fract()));
         loop {
             let begun = Instant::now();
@@ -202,7 +208,7 @@ impl Sampler {
         let (pid, began): (i32, i64) =
             (row.try_get(0)?, row.try_get::<_, Option<i64>>(9)?.unwrap_or_default());
         let name = SessionName { pid, began, database: row.try_get(1)?, application: row.try_get(2)? };
-        // The state is NULL, or "starting" since version 18, for a session that is not ready yet.
+        // The state of a session that is not ready yet is NULL, or "starting" since version 18.
         let state: Option<&str> = row.try_get(3)?;
         let starting = matches!(state, None | Some("starting"));
         let in_transaction = state.is_some_and(|state| state.starts_with("idle in transaction"));
@@ -267,8 +273,8 @@ fn session_cost(target: &Target) -> Option<f64> {
     costs.get(costs.len() / 2).copied()
 }
 
-/// Sets the time that each sample represents: half of the time to either neighbour. The first and last sample also
-/// represent the time up to the ends.
+/// Sets the time that each sample represents: half of the time to each of its neighbours. The first and the last sample
+/// also represent the time up to the recording's start and end.
 fn weigh(looks: &mut [Snapshot], end: f64) {
     let mut begin = 0.0;
     for place in 0..looks.len() {

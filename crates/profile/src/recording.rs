@@ -1,4 +1,4 @@
-//! Recording of a server as a series of samples.
+//! A recording: a series of samples of a server's activity.
 
 use crate::counted::Counted;
 use crate::counters::Counters;
@@ -11,39 +11,40 @@ use pgwire::NormalizedStatement;
 /// Activity of a session in a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// The server works for the session, or the session waits for something.
+    /// The server works for the session, or the session is waiting for something.
     Active,
-    /// The client works while a transaction is open.
+    /// A transaction is open while the server waits for the client.
     InTransaction,
 }
 
-/// Session in a sample that is not idle.
+/// A session in a sample that is not idle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation {
     /// Index of the session in [`Recording::sessions`].
     pub session: u32,
     /// Whether the server or the client is at work.
     pub state: State,
-    /// Index of its present or last statement in [`Recording::statements`].
+    /// Index of the session's current or last statement in [`Recording::statements`].
     pub statement: u32,
-    /// Index of the wait event in [`Recording::events`]; `None` without one.
+    /// Index of the wait event in [`Recording::events`]. `None` if there is no event.
     pub event: Option<u32>,
-    /// Reason why the statement is not finished.
+    /// Reason why the statement has not finished.
     pub cause: Cause,
-    /// Start of the statement, in seconds since some fixed moment. It distinguishes successive runs.
+    /// Start of the statement, in seconds since some fixed moment. It distinguishes consecutive runs.
     pub since: f64,
     /// Seconds since the start of the statement.
     pub elapsed: f64,
-    /// Start of the transaction, in seconds since the same moment; 0 outside of a transaction.
+    /// Start of the transaction, in seconds since the same fixed moment. 0 outside of a transaction.
     pub transaction: f64,
 }
 
-/// Sample: all sessions that are not idle at one moment.
+/// A sample: all sessions that are not idle at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     /// Seconds since the recording began.
     pub at: f64,
-    /// Seconds that the sample represents: half of those to either neighbour, divided by the number of runs in a mean.
+    /// Number of seconds that the sample represents: half of the time to each of its neighbours. In a mean, divided by
+    /// the number of runs.
     pub seconds: f64,
     /// Sessions that are not idle.
     pub seen: Vec<Observation>,
@@ -52,54 +53,55 @@ pub struct Snapshot {
 /// Identity of a backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionName {
-    /// Pid, as the server reports it.
+    /// Process id, as the server reports it.
     pub pid: i32,
-    /// Start of the backend in microseconds, because pids are reused.
+    /// Start of the backend in microseconds. It is needed because the system reuses process ids.
     pub began: i64,
-    /// Name of its database in the first sample. pgfresh renames databases while backends are connected.
+    /// Name of the backend's database in the first sample. It may change later, because pgfresh renames databases while
+    /// backends are connected.
     pub database: String,
-    /// Its `application_name`.
+    /// The backend's `application_name`.
     pub application: String,
 }
 
-/// Samples of a server between two moments, or the mean of several equal runs.
+/// Samples of a server between two moments, or the mean of several runs of the same suite.
 #[derive(Debug, Clone, Default)]
 pub struct Recording {
-    /// Version of the server as text.
+    /// The server's version as text.
     pub version: String,
-    /// Major version of the server.
+    /// The server's major version.
     pub major: u32,
     /// Duration in seconds.
     pub seconds: f64,
-    /// Samples in order of time.
+    /// Samples in chronological order.
     pub looks: Vec<Snapshot>,
-    /// Backends in the samples.
+    /// Backends that appear in the samples.
     pub sessions: Interner<SessionName>,
-    /// Statements in the samples, without values.
+    /// Statements that appear in the samples, without values.
     pub statements: Interner<NormalizedStatement>,
-    /// Wait events in the samples, as `TYPE EVENT`.
+    /// Wait events that appear in the samples, as `TYPE EVENT`.
     pub events: Interner<String>,
     /// Increase of the server's counters.
     pub counters: Counters,
-    /// Server's counts per statement; `None` for a server of pgfresh.
+    /// The server's counts for each statement. `None` for one of pgfresh's own servers.
     pub counted: Option<Counted>,
-    /// Resource usage on this machine; `None` if the server runs elsewhere.
+    /// Resource usage on this machine. `None` if the server runs elsewhere.
     pub machine: Option<MachineUsage>,
-    /// Exact reports of each statement; `None` without a gateway.
+    /// The gateway's exact reports. `None` without a gateway.
     pub exact: Option<Exact>,
-    /// Seconds spent on sampling.
+    /// Number of seconds spent on sampling.
     pub looking: f64,
-    /// Cost of a new session in seconds; `None` if the gateway reports that of each session.
+    /// Cost of a new session in seconds. `None` if the gateway reports the cost of each session.
     pub session_cost: Option<f64>,
-    /// Reason for an early end, if any.
+    /// Reason why the recording ended early, if it did.
     pub cut_short: Option<String>,
-    /// Number of runs in a mean; 0 for a single run.
+    /// Number of runs in a mean. 0 for a single run.
     pub mean_of: u32,
 }
 
 impl Recording {
-    /// Returns the mean of recordings of equal runs on separate servers. `None` without recordings. Ignores exact
-    /// reports of all but the first.
+    /// Returns the mean of several recordings, i.e. of runs of the same suite on separate servers. Returns `None` if there are
+    /// no recordings. Uses only the first recording's exact reports.
     #[must_use]
     pub fn mean(runs: Vec<Self>) -> Option<Self> {
         let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);

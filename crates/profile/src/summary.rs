@@ -9,9 +9,9 @@ use crate::circumstances::{percent, seconds};
 use crate::counted::{Counted, Line};
 use crate::profile::Profile;
 
-/// Maximum number of findings and of statements.
+/// Maximum number of findings, and of statements.
 const MOST: usize = 3;
-/// Maximum columns of a statement or a test.
+/// Maximum width of a statement or a test, in characters.
 const WIDTH: usize = 110;
 
 /// Formats the summary for a terminal.
@@ -70,7 +70,7 @@ impl Profile {
         (!known.is_empty()).then(|| known.join(", "))
     }
 
-    /// Lists the parts that take at least 1 % of the time in the database.
+    /// Lists all parts that take at least 1 % of the time in the database.
     fn list<'a>(&self, parts: impl Iterator<Item = (&'a str, f64)>) -> String {
         let all = self.attribution.database.sessions;
         let named: Vec<String> = parts
@@ -121,7 +121,7 @@ fn line(f: &mut fmt::Formatter<'_>, head: &str, text: &str) -> fmt::Result {
     writeln!(f, "{head:<9} {text}")
 }
 
-/// Truncates `text` to one line.
+/// Shortens `text` to one line.
 fn cut(text: &str) -> String {
     if text.chars().count() <= WIDTH {
         return text.to_owned();

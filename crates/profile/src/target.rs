@@ -1,4 +1,4 @@
-//! Observed server, and pgfresh's sessions with it.
+//! The observed server, and how pgfresh connects to it.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use crate::ProfileError;
 
 /// Timeout for connecting, unless the URL sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Statement timeout for pgfresh's sessions. A sample takes a millisecond.
+/// Statement timeout for pgfresh's own sessions. A sample takes only about a millisecond.
 const ANSWER: &str = "-c statement_timeout=10s";
-/// Time without TCP acknowledgement after which the server counts as gone.
+/// Time without TCP acknowledgements after which pgfresh considers the server gone.
 const GONE_TIMEOUT: Duration = Duration::from_secs(30);
-/// `application_name` of all sessions of pgfresh.
+/// `application_name` of all of pgfresh's own sessions.
 pub(crate) const OURSELVES: &str = "pgfresh";
 
 /// Connection options for the observed server.
@@ -27,7 +27,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Returns the target for a server of pgfresh, through its own socket.
+    /// Returns the target for a server that pgfresh started, over the server's own socket.
     #[must_use]
     pub fn of(server: &Server) -> Self {
         let mut config = Config::new();
@@ -38,13 +38,14 @@ impl Target {
     /// Returns the target for a server that pgfresh did not start.
     ///
     /// # Errors
-    /// The text is not a URL, or demands encryption.
+    ///
+    /// Returns an error if the text is not a valid URL, or if it demands encryption.
     pub fn at(url: &str) -> Result<Self, ProfileError> {
         let mut config = Config::from_str(url).map_err(ProfileError::Url)?;
         if config.get_ssl_mode() == SslMode::Require {
             return Err(ProfileError::Encryption);
         }
-        // Like libpq, reads the password from the environment. As an argument, all users could read it.
+        // Like libpq, reads the password from the environment. All users could read it in the program's arguments.
         if let (None, Ok(password)) = (config.get_password(), std::env::var("PGPASSWORD")) {
             config.password(password);
         }
@@ -55,7 +56,7 @@ impl Target {
     }
 
     fn prepared(mut self) -> Self {
-        // The last option wins.
+        // If an option occurs twice, the last one wins.
         let theirs = self.config.get_options().map(|theirs| format!("{theirs} "));
         let options = theirs.unwrap_or_default() + ANSWER;
         self.config.application_name(OURSELVES).options(&options);
@@ -74,7 +75,7 @@ impl Target {
         self.ours
     }
 
-    /// Returns host and port, or the directory of the unix socket.
+    /// Returns the host and the port, or the directory of the unix socket.
     #[must_use]
     pub fn place(&self) -> String {
         let port = self.config.get_ports().first().copied().unwrap_or(5432);
@@ -89,7 +90,7 @@ impl Target {
         self.config.connect(NoTls).map_err(ProfileError::Connect)
     }
 
-    /// Opens and closes a session. Returns the time until it was ready in seconds; `None` if it failed.
+    /// Opens and closes a session. Returns the time in seconds until it was ready, or `None` if it failed.
     #[must_use]
     pub fn time_of_a_session(&self) -> Option<f64> {
         let begun = Instant::now();
@@ -100,7 +101,8 @@ impl Target {
     }
 }
 
-/// Whether `pid`, as the server reports it, is a PostgreSQL backend on this machine in pgfresh's pid namespace.
+/// Whether the process `pid`, as reported by the server, is a PostgreSQL backend on this machine and in pgfresh's pid
+/// namespace.
 pub(crate) fn is_visible(pid: i32) -> bool {
     u32::try_from(pid).is_ok_and(|pid| sys::command_line(pid).starts_with(b"postgres: "))
 }

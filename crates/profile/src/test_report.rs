@@ -1,4 +1,4 @@
-//! Report about the tests of a profile, for people and for programs.
+//! Report about the individual tests of a profile: human-readable tables, and JSON for programs.
 
 use report::{Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit, as_f64};
 use serde_json::{Value, json};
@@ -8,14 +8,14 @@ use crate::circumstances::{percent, seconds};
 use crate::interner::Interner;
 use pgwire::NormalizedStatement;
 
-/// Most lines of the table.
+/// Maximum number of lines in the table.
 const LINES: usize = 20;
-/// Fewest runs of one query in one test that are worth a finding.
+/// Minimum number of runs of a query in one test for a finding.
 const FINDING: u64 = 10;
-/// Most tests that a finding names.
+/// Maximum number of tests that a finding names.
 const NAMED: usize = 3;
 
-/// Records of all tests, and the statements with their numbers.
+/// The records of all tests, and the statements to which they refer.
 #[derive(Clone, Copy)]
 pub(crate) struct Tests<'a> {
     pub(crate) records: &'a [TestRecord],
@@ -23,12 +23,12 @@ pub(crate) struct Tests<'a> {
 }
 
 impl<'a> Tests<'a> {
-    /// Yields the records that are one test each.
+    /// Yields the records that belong to exactly one test.
     fn proven(self) -> impl Iterator<Item = &'a TestRecord> {
         self.records.iter().filter(|record| record.is_test)
     }
 
-    /// Advice for a suite some of whose records may have several tests.
+    /// Returns advice if some records of the suite may contain several tests.
     pub(crate) fn advice(self) -> Option<&'static str> {
         self.records.iter().any(|record| !record.is_test).then_some(
             "Tests share databases, so N+1 queries are not looked for in these. To get names and N+1 queries of tests, use a client of \
@@ -36,7 +36,7 @@ impl<'a> Tests<'a> {
         )
     }
 
-    /// Table with a line for each test. `wall` is the duration of the suite.
+    /// Returns a table with a line for each test. `wall` is the duration of the suite.
     pub(crate) fn table(&self, wall: f64) -> Table {
         let numbers = ["in the database", "share", "statements", "rows", "sessions", "commits", "longest"];
         let columns = numbers.map(Column::right).into_iter();
@@ -69,7 +69,7 @@ impl<'a> Tests<'a> {
         &self.statements.get(statement).text
     }
 
-    /// Measurements of each test for CI systems. `suite` is its name there.
+    /// Returns the measurements of each test for CI systems. `suite` is the suite's name there.
     pub(crate) fn measured(&self, suite: &str, wall: f64) -> MeasuredTests {
         let is_n_plus_one = |one: &&Repetition| matches!(one.kind, RepetitionKind::NPlusOne { .. });
         let tests = self.proven().map(|record| {
@@ -93,7 +93,7 @@ impl<'a> Tests<'a> {
         MeasuredTests { name: suite.to_owned(), seconds: wall, tests: tests.collect() }
     }
 
-    /// JSON value with all records, for programs.
+    /// Returns a JSON value with all records.
     pub(crate) fn to_json(self) -> Value {
         self.records.iter().map(|record| self.record_to_json(record)).collect()
     }
@@ -144,7 +144,7 @@ impl<'a> Tests<'a> {
         })
     }
 
-    /// Finding about queries that tests run once for each row.
+    /// Returns a finding about queries that tests run once for each row.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let of = |record: &TestRecord| {
             let many = |one: &&Repetition| {

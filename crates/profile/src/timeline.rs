@@ -1,9 +1,9 @@
-//! Picture of sessions and their waits over time.
+//! Draws a picture that shows at a glance when sessions were at work, and what they waited for.
 //!
 //! ```text
-//! sessions at work, by cause          ▁▃▅▃▁
-//! a lane for sessions that do not overlap     ▆▆▆  ▆▆▆▆▆
-//! another lane                          ▆▆▆▆▆
+//! number of sessions at work, by cause        ▁▃▅▃▁
+//! a lane for sessions that don't overlap      ▆▆▆  ▆▆▆▆▆
+//! a second lane                                 ▆▆▆▆▆
 //! ```
 
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ use crate::wait::Cause;
 
 /// Number of time slices in a picture.
 const SLICES: usize = 600;
-/// Maximum number of lanes. Sessions beyond them appear only in the sums.
+/// Maximum number of lanes. Further sessions appear only in the sums.
 const MOST_LANES: usize = 40;
-/// Tolerance in seconds, shorter than the time between two samples.
+/// Tolerance in seconds. It is shorter than the time between two samples.
 const MOMENT: f64 = 1e-6;
 /// Sizes in SVG units.
 const WIDTH: f64 = 1200.0;
@@ -27,15 +27,15 @@ const SUMS: f64 = 120.0;
 const LANE: f64 = 14.0;
 const GAP: f64 = 28.0;
 
-/// Mark of a session in one slice.
+/// A session's mark in one slice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Mark {
     seen: Observation,
-    /// Seconds that it represents.
+    /// Number of seconds that the mark represents.
     seconds: f64,
 }
 
-/// Returns an HTML figure: an inline SVG with its legend. Empty without samples.
+/// Returns an HTML figure that contains an inline SVG with its legend. Empty without samples.
 pub(crate) fn draw(recording: &Recording) -> String {
     let lanes = lanes(recording);
     if lanes.is_empty() || recording.seconds <= 0.0 {
@@ -63,8 +63,8 @@ pub(crate) fn draw(recording: &Recording) -> String {
     svg + "</svg>\n</div>\n"
 }
 
-/// Returns the colour of a mark. Readers with colour blindness can distinguish the colours. Source: Okabe and Ito,
-/// "Color Universal Design" (2008).
+/// Returns the colour of a mark. Colour-blind readers can distinguish the colours. Source: Okabe and Ito, "Color
+/// Universal Design" (2008).
 fn colour(seen: &Observation) -> &'static str {
     match (seen.state, seen.cause) {
         (State::InTransaction, _) => "#bbbbbb",
@@ -93,8 +93,8 @@ fn legend() -> String {
     words.join(" ")
 }
 
-/// Yields each sample with the slices that it covers and the seconds in each. A sample begins where the previous one
-/// ends.
+/// Yields each sample with the slices that it covers, and the seconds that fall into each. A sample begins where the
+/// previous one ends.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn slices(recording: &Recording) -> impl Iterator<Item = (&Snapshot, RangeInclusive<usize>, f64)> {
     let slice = |at: f64| ((at / recording.seconds * as_size(SLICES)) as usize).min(SLICES - 1);
@@ -134,7 +134,7 @@ fn draw_sums(recording: &Recording, svg: &mut String) {
     ));
 }
 
-/// Distributes sessions over as few lanes as possible. Each slice of a lane shows the sample that represents the
+/// Distributes the sessions over as few lanes as possible. Each slice of a lane shows the sample that represents the
 /// longest time.
 fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
     let mut spans: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
@@ -167,7 +167,7 @@ fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
     lanes
 }
 
-/// Draws a lane. Equal neighbours become one rectangle.
+/// Draws a lane. Equal neighbours are merged into one rectangle.
 fn draw_lane(recording: &Recording, lane: &[Option<Mark>], y: f64, svg: &mut String) {
     let width = WIDTH / as_size(SLICES);
     let same = |one: &Option<Mark>, other: &Option<Mark>| match (one, other) {
@@ -203,7 +203,7 @@ fn rectangle(svg: &mut String, [x, y, width, height]: [f64; 4], colour: &str, ti
     ));
 }
 
-/// Converts a count. Exact up to 2⁵³.
+/// Converts a count to a float. The result is exact up to 2⁵³.
 fn as_size(count: usize) -> f64 {
     report::as_f64(count)
 }

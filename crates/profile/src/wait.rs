@@ -1,41 +1,42 @@
-//! Causes of waits, derived from the server's wait events.
+//! Derives the cause of a wait from the server's wait event.
 //!
-//! The names of events differ between versions 13 and 18. Their case has changed (`WALSync`, since 17 `WalSync`), as
-//! has their type (`BufferIO` is an `LWLock` in 13, and `IPC` since 14), and newer versions have more. Source: the
-//! manual's tables of wait events, versions 13 to 18.
+//! The events' names differ between versions 13 and 18. Their spelling has changed (`WALSync`, since 17 `WalSync`), and
+//! so has their type (`BufferIO` is an `LWLock` in 13, and `IPC` since 14). Newer versions have additional events.
+//! Source: the manual's tables of wait events, versions 13 to 18.
 
 use std::fmt;
 
-/// Reason why a statement is not finished.
+/// Reason why a statement has not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// No wait event: the backend runs, or is ready to run.
+    /// There is no wait event, so the backend is running or ready to run.
     Cpu,
-    /// Flush of the WAL, by the session itself or by another one on its behalf.
+    /// Flush of the WAL by the session itself, or by a different session on its behalf.
     WalSync,
     /// Flush of data files.
     DataSync,
-    /// A checkpoint.
+    /// Wait for a checkpoint.
     Checkpoint,
-    /// Wait inside a system call that itself flushes nothing, such as a write or the removal of a file. On a server
-    /// with `fsync=on`, the call waits for the file system's journal, which another flush keeps busy.
+    /// Wait inside a system call that itself flushes nothing, e.g. a write or the removal of a file. On a server with
+    /// `fsync=on`, the call waits for the file system's journal, because a flush by a different process keeps the
+    /// journal busy.
     FileSystem,
     /// Read or write of WAL in the operating system's cache.
     WalIo,
     /// Read, write, extension or removal of data files.
     DataIo,
-    /// Lock of another transaction.
+    /// Wait for a lock that a different transaction holds.
     Lock,
-    /// Short lock in shared memory.
+    /// Short-lived lock in shared memory.
     Internal,
-    /// Wait for the client to send or read more.
+    /// Wait for the client to send or to read more.
     Client,
-    /// Sleep, parallel worker, replication or extension.
+    /// Any other wait, e.g. a sleep, a parallel worker, replication, or an extension.
     Other,
 }
 
 impl Cause {
-    /// Returns the name for reports.
+    /// Returns the cause's name for reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,27 +54,27 @@ impl Cause {
         }
     }
 
-    /// Whether the wait would not exist if nothing were flushed.
+    /// Whether this wait would not occur if the server flushed nothing.
     #[must_use]
     pub fn is_sync(self) -> bool {
         matches!(self, Self::WalSync | Self::DataSync | Self::Checkpoint | Self::FileSystem)
     }
 
-    /// Whether a backend with this cause that sleeps in the kernel waits for a flush by another one. True if it changes
-    /// files rather than reads them.
+    /// Whether a backend with this cause that sleeps in the kernel is waiting for somebody else's flush. This is the
+    /// case if it changes files rather than reads them.
     pub(crate) fn may_wait_for_others(self, event: Option<&str>) -> bool {
         let reads = || event.is_some_and(|event| event.to_ascii_lowercase().contains("read"));
         matches!(self, Self::Cpu) || matches!(self, Self::WalIo | Self::DataIo) && !reads()
     }
 
-    /// Returns the cause of a wait event; `None` stands for no event.
+    /// Returns the cause for the wait event `event` of the type `kind`. Both are `None` for a backend without a wait event.
     #[must_use]
     pub fn of(kind: Option<&str>, event: Option<&str>) -> Self {
         let Some(kind) = kind else { return Self::Cpu };
         let event = event.unwrap_or_default().to_ascii_lowercase();
         match kind {
             "IO" => of_io(&event),
-            // The session waits while another one flushes the WAL for it.
+            // The session is waiting while a different one flushes the WAL on its behalf.
             "LWLock" if event == "walwrite" => Self::WalSync,
             "LWLock" | "IPC" if event == "bufferio" => Self::DataIo,
             "LWLock" => Self::Internal,
@@ -90,7 +91,7 @@ impl Cause {
 
 fn of_io(event: &str) -> Cause {
     let wal = event.starts_with("wal") || event.starts_with("timelinehistory");
-    // "…syncmethodassign" flushes as well. Every event with "sync" in its name does.
+    // "…syncmethodassign" also flushes, like every event that has "sync" in its name.
     match (wal, event.contains("sync")) {
         (true, true) => Cause::WalSync,
         (true, false) => Cause::WalIo,
