@@ -12,7 +12,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     call: impl FnOnce(&Leases) -> Result<T, LeaseError> + Send + 'static,
 ) -> Result<T, Problem> {
     let leases = leases.clone();
-    // The task only fails if it panics.
+    // The task can only fail by panicking.
     Ok(spawn_blocking(move || call(&leases)).await.map_err(|_| Problem::defect())??)
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Compared {
     diff: DatabaseDiff,
 }
 
-/// `GET /v1/databases/NAME/diff`
+/// `GET /v1/databases/NAME/diff`: compares a database with its template.
 pub(crate) async fn diff(
     State(api): SharedState,
     Path(name): Path<String>,

@@ -87,7 +87,7 @@ fn found(api: &ApiState, ends: Option<Ends>, hash: &str, name: &str, id: Option<
     Json(Answer { id, database: Database { template_hash: hash, config } }).into_response()
 }
 
-/// `POST /templates`
+/// `POST /templates`: leases an empty database, which the client then fills.
 pub(crate) async fn initialize(
     State(api): SharedState,
     Extension(ends): Extension<Option<Ends>>,
@@ -153,7 +153,7 @@ fn unless_gone(problem: Problem) -> Result<StatusCode, Problem> {
     if problem.status == StatusCode::NOT_FOUND { Ok(StatusCode::NO_CONTENT) } else { Err(problem) }
 }
 
-/// `PUT /templates/HASH`
+/// `PUT /templates/HASH`: makes a template of the database that the client has filled.
 pub(crate) async fn finalize(
     State(api): SharedState,
     Path(hash): Path<String>,
@@ -174,7 +174,7 @@ pub(crate) async fn finalize(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `GET /templates/HASH/tests`
+/// `GET /templates/HASH/tests`: leases a copy of the template, and waits until there is one.
 pub(crate) async fn take(
     State(api): SharedState,
     Extension(ends): Extension<Option<Ends>>,
@@ -235,7 +235,7 @@ async fn take_back(api: &ApiState, template: &Template, id: usize) -> Result<Sta
     ended.map(|()| StatusCode::NO_CONTENT)
 }
 
-/// `DELETE /templates/HASH`
+/// `DELETE /templates/HASH`: forgets a template, and ends all its leases.
 pub(crate) async fn discard(
     State(api): SharedState,
     Path(hash): Path<String>,
@@ -256,7 +256,7 @@ pub(crate) async fn discard(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `DELETE /admin/templates`
+/// `DELETE /admin/templates`: forgets all templates.
 pub(crate) async fn discard_all(State(api): SharedState) -> Result<StatusCode, Problem> {
     for hash in api.templates.hashes() {
         // Another client may have discarded the template in the meantime, which has the same result.

@@ -84,7 +84,7 @@ pub(crate) struct Snapshot {
     close_sessions: bool,
 }
 
-/// `POST /v1/databases`
+/// `POST /v1/databases`: leases a database.
 pub(crate) async fn lease(
     State(api): SharedState,
     Json(LeaseRequest { template, name, isolation, holder, record }): Json<LeaseRequest>,
@@ -156,7 +156,7 @@ pub(crate) async fn find(api: &ApiState, name: &str) -> Result<Option<LeaseStatu
     Ok(status.leases.into_iter().find(|lease| lease.database == lease::cut(name)))
 }
 
-/// `GET /v1/databases/NAME`
+/// `GET /v1/databases/NAME`: describes a database.
 pub(crate) async fn look(State(api): SharedState, Path(name): Path<String>) -> Result<Json<Look>, Problem> {
     let name = lease::cut(&name).to_owned();
     let lease = find(&api, &name).await?;
@@ -191,7 +191,8 @@ fn one_line(test: &str) -> String {
     server::printable(&test[..end])
 }
 
-/// `DELETE /v1/databases/NAME`
+/// `DELETE /v1/databases/NAME`: ends a lease, and keeps the database if its test failed and pgfresh keeps such
+/// databases.
 pub(crate) async fn release(
     State(api): SharedState,
     Path(name): Path<String>,
@@ -262,7 +263,7 @@ fn release_former(api: &ApiState, former: Vec<String>) {
     spawn_blocking(move || former.iter().for_each(|name| release_abandoned(&leases, name)));
 }
 
-/// `POST /v1/databases/NAME/reset`
+/// `POST /v1/databases/NAME/reset`: resets a database.
 pub(crate) async fn reset(
     State(api): SharedState,
     Path(name): Path<String>,
@@ -281,7 +282,7 @@ pub(crate) async fn reset(
     Ok(measured::answer(over, None))
 }
 
-/// `POST /v1/databases/NAME/restart`, `stop` and `crash`
+/// `POST /v1/databases/NAME/restart`, `stop` and `crash`: acts on the server of a lease with isolation `server`.
 pub(crate) async fn act(
     State(api): SharedState,
     Path(name): Path<String>,
@@ -291,7 +292,7 @@ pub(crate) async fn act(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST /v1/databases/NAME/snapshot`
+/// `POST /v1/databases/NAME/snapshot`: makes a new template from a database.
 pub(crate) async fn snapshot(
     State(api): SharedState,
     Path(name): Path<String>,

@@ -37,7 +37,7 @@ impl MeasuredAnswer {
     }
 }
 
-/// `GET /v1/databases/NAME/statements`
+/// `GET /v1/databases/NAME/statements`: returns the statements of a lease, compared with a budget.
 pub(crate) async fn statements(
     State(api): SharedState,
     Path(name): Path<String>,

@@ -14,7 +14,7 @@ use crate::{SharedState, status};
 
 const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// `GET /metrics`
+/// `GET /metrics`: returns all metrics.
 pub(crate) async fn metrics(State(api): SharedState) -> Result<impl IntoResponse, Problem> {
     let text = render(&status::look(&api).await?, api.since.elapsed());
     Ok(([(CONTENT_TYPE, TYPE)], text))

@@ -119,7 +119,7 @@ pub(crate) async fn look(api: &ApiState) -> Result<Status, Problem> {
     blocking(&api.leases, |leases| Ok(leases.status())).await
 }
 
-/// `GET /v1/status`
+/// `GET /v1/status`: returns the status once.
 pub(crate) async fn once(State(api): SharedState) -> Result<Json<Report>, Problem> {
     Report::of(&api).await.map(Json)
 }

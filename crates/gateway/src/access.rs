@@ -26,7 +26,7 @@ pub struct Access {
     verifier: Option<Verifier>,
     /// Whether clients must authenticate with SCRAM even if they don't use TLS.
     demands_proof: bool,
-    /// Certificate for TLS; `None` if the gateway does not offer TLS.
+    /// Certificate for TLS. `None` if the gateway does not offer TLS.
     certificate: Option<Arc<ServerCertificate>>,
     address: SocketAddr,
     advertised: Option<Advertised>,

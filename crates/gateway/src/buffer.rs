@@ -1,4 +1,4 @@
-//! Read buffer that all sessions of a thread share, so that an idle session holds no buffer.
+//! Read buffer that all sessions of a thread share, so that an idle session needs no memory for one.
 
 use std::cell::RefCell;
 

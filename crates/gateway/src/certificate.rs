@@ -31,7 +31,7 @@ const PROTOCOLS: [&[u8]; 2] = [POSTGRESQL, b"http/1.1"];
 /// ALPN name of the `PostgreSQL` protocol. Source: the manual's "SSL Session Encryption".
 pub(crate) const POSTGRESQL: &[u8] = b"postgresql";
 
-/// DER tags: sequence, object identifier, and `[0]` of the standard.
+/// Tags of DER elements: a sequence, an object identifier, and `[0]` as the standard writes it.
 const SEQUENCE: u8 = 0x30;
 const OBJECT: u8 = 0x06;
 const FIRST: u8 = 0xa0;

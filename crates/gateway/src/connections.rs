@@ -31,7 +31,7 @@ impl ConnectionCount {
         ConnectionGuard(self.clone())
     }
 
-    /// Returns the time since the last connection closed, or `None` while a connection is open.
+    /// Returns for how long no connection has been open, or `None` while one is open.
     pub(crate) fn idle(&self) -> Option<Duration> {
         let state = lock(&self.0);
         (state.open == 0).then(|| state.last_left.elapsed())

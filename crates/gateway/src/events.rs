@@ -66,7 +66,7 @@ pub struct SessionEvent {
     pub kind: SessionEventKind,
 }
 
-/// Kinds of session events.
+/// Kind of a session event.
 #[derive(Debug, Clone)]
 pub enum SessionEventKind {
     /// The session began.

@@ -61,7 +61,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Writes all kept bytes.
+    /// Writes all bytes that are still waiting.
     fn poll_flush(&mut self, to: &mut Stream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest @ [_, ..]) = self.bytes.get(self.written..) {
             self.written += ready!(to.poll_send(context, rest))?;

@@ -186,7 +186,7 @@ impl Gateway {
         self.state.taps.events.follow()
     }
 
-    /// Returns the time since the last connection closed, or `None` while a connection is open.
+    /// Returns for how long no connection has been open, or `None` while one is open.
     #[must_use]
     pub fn idle(&self) -> Option<Duration> {
         self.state.connections.idle()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::Stream;
 
-/// Serves connections on which a client speaks HTTP.
+/// A service for connections on which the client speaks HTTP.
 pub trait HttpService: Debug + Send + Sync {
     /// Serves one connection until it ends. The gateway has not consumed any bytes of the connection.
     fn serve(self: Arc<Self>, stream: Stream) -> Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -1,9 +1,10 @@
-//! Entrance of a server: one TCP port and one unix socket that speak the `PostgreSQL` protocol.
+//! The gateway: lets clients connect to a database that does not exist yet, and get a fresh one.
 //!
-//! The crate makes a [`Gateway`], which gives each session a backend of [`lease::Leases`]. From then on it forwards
-//! bytes between the two, and parses only the headers of messages. The crate does not know how databases are created.
+//! To clients, a [`Gateway`] looks like a `PostgreSQL` server with one TCP port and one unix socket. For each session, it
+//! gets a database and a backend from [`lease::Leases`]. From then on it forwards bytes between the client and the
+//! backend. It parses only the headers of messages, and does not know how databases are created.
 //!
-//! In rollback isolation the gateway plays all sessions of a lease in one transaction instead; see `rollback`.
+//! In rollback isolation, the gateway runs all sessions of a lease within one transaction. See the module `rollback`.
 //!
 //! ```text
 //! client ── listener ── session ─┬─ startup ── connect ── forward ── backend

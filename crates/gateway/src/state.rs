@@ -1,4 +1,4 @@
-//! State that all sessions of a gateway share.
+//! State that all sessions of a gateway share, and the handle that each connection holds.
 
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ pub struct TestOverBudget {
 /// A record that all sessions of a lease share.
 pub(crate) type SharedRecord = Arc<Mutex<StatementRecord>>;
 
-/// Records the statements of leases.
+/// Recorder for the statements of all leases.
 #[derive(Debug, Default)]
 pub struct StatementRecorder {
     /// Budget for each test. If it has any limit, the recorder records all leases.

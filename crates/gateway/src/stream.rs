@@ -341,7 +341,7 @@ impl Departure {
     }
 }
 
-/// Has the current runtime watch a descriptor.
+/// Registers a descriptor with the current runtime.
 #[allow(
     deprecated,
     reason = "its successor is unsafe, for types whose descriptor changes: those of `std` keep theirs"

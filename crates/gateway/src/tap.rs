@@ -66,7 +66,7 @@ impl Taps {
     }
 }
 
-/// Observes all messages of one session.
+/// Observes all messages of one session, and reports statements to the listeners.
 #[derive(Debug)]
 pub(crate) struct Tap {
     /// Parses the messages. `None` once it can no longer follow them.

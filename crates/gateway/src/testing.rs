@@ -1,4 +1,4 @@
-//! Helpers for the tests of this crate.
+//! Helpers for this crate's tests.
 
 use std::os::unix::net::UnixStream;
 use std::time::Duration;

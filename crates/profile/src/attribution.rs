@@ -18,7 +18,8 @@ use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
 
-/// Minimum share of the time in the database for which a number of sessions must be at work to count as usual.
+/// Minimum share of the time in the database. A number of sessions counts as usual if at least that many are at work for
+/// this share of the time.
 const RARE: f64 = 0.05;
 /// Wait event of a backend that flushes a file immediately after creating it. Source: the manual's table of I/O wait
 /// events, 13 to 18.
@@ -59,7 +60,7 @@ pub struct Attribution {
     pub exact: bool,
     /// Length of the recording, in seconds.
     pub wall: f64,
-    /// Time in which the server worked for a client.
+    /// Usual number of sessions at work at the same time, i.e. the largest one that counts as usual.
     pub database: Time,
     /// Number of seconds in which a transaction was open, but the server was not at work.
     pub in_transaction: f64,
@@ -220,7 +221,7 @@ fn widths(looks: &[Snapshot]) -> Vec<f64> {
         Attribution::usual(&at_once, busy)
     };
     let until: Vec<f64> = looks.iter().map(&mut until).collect();
-    // Index of the last sample within a second after the moment. The time before that sample ends with it.
+    // Index of the last sample within one second after `at`. The second before that sample is the second after `at`.
     let later = |at: f64| looks.partition_point(|look| look.at <= at + AROUND).saturating_sub(1);
     let whole = looks.first().map_or(0, |first| later(first.at));
     let around = |(place, look): (usize, &Snapshot)| until[place.max(whole)].min(until[later(look.at)]);

@@ -17,7 +17,7 @@ pub struct Counters {
     pub checkpoints_requested: Option<f64>,
     /// Number of scheduled checkpoints.
     pub checkpoints_timed: Option<f64>,
-    /// Seconds that checkpoints spent syncing files.
+    /// Number of seconds that checkpoints spent syncing files.
     pub checkpoint_sync_seconds: Option<f64>,
     /// Number of files that sessions synced. Available since version 16.
     pub session_syncs: Option<f64>,

@@ -264,7 +264,7 @@ impl Profile {
             looks.len(),
             seconds(*length),
             seconds(each),
-            // Two standard errors of a share of one half.
+            // Two standard errors, for a share of one half.
             (100.0 / as_f64(looks.len().max(1)).sqrt()).round()
         ));
         notes.extend(self.tests().advice().map(str::to_owned));

@@ -32,7 +32,7 @@ pub struct Observation {
     pub cause: Cause,
     /// Start of the statement, in seconds since some fixed moment. It distinguishes consecutive runs.
     pub since: f64,
-    /// Seconds since the start of the statement.
+    /// Number of seconds since the start of the statement.
     pub elapsed: f64,
     /// Start of the transaction, in seconds since the same fixed moment. 0 outside of a transaction.
     pub transaction: f64,
@@ -41,7 +41,7 @@ pub struct Observation {
 /// A sample: all sessions that are not idle at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
-    /// Seconds since the recording began.
+    /// Number of seconds since the start of the recording.
     pub at: f64,
     /// Number of seconds that the sample represents: half of the time to each of its neighbours. In a mean, divided by
     /// the number of runs.

@@ -1,4 +1,4 @@
-//! Summary of a profile in about ten lines.
+//! Summarizes a profile in about ten lines for a terminal.
 
 use std::fmt;
 

@@ -18,7 +18,7 @@ const GONE_TIMEOUT: Duration = Duration::from_secs(30);
 /// `application_name` of all of pgfresh's own sessions.
 pub(crate) const OURSELVES: &str = "pgfresh";
 
-/// Connection options for the observed server.
+/// The server to observe, and the options for connecting to it.
 #[derive(Debug, Clone)]
 pub struct Target {
     config: Config,

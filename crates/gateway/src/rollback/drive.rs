@@ -107,7 +107,7 @@ pub(super) struct Drive {
     pub(super) server: Stream,
     session: RollbackSession,
     gate: Arc<Gate>,
-    /// Follows the statements as the client sees them, without injected ones.
+    /// Follows the statements as the client sees them, i.e. without injected ones.
     tap: Option<Box<Tap>>,
     /// Number of unsent bytes for the client that the tap has already seen.
     tapped: usize,
@@ -225,7 +225,7 @@ impl Drive {
                 return Poll::Ready(Some(End::Broken(why.clone())));
             }
             if flush(&mut self.session.to_server, &mut self.server, context).is_err() {
-                // The server is about to send its reason.
+                // The server is about to send the reason.
                 self.session.to_server.clear();
             }
             if self.deaf {

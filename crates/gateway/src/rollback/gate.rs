@@ -1,6 +1,6 @@
 //! Gate that delays cancel requests until a statement of the client runs.
 //!
-//! A cancel request that interrupted an injected statement would break the lease's transaction.
+//! A cancel request that interrupted an injected statement could break the lease's transaction.
 
 use std::time::Duration;
 

@@ -101,7 +101,7 @@ impl Changes {
         Self { hidden: true, ..Self::default() }
     }
 
-    /// Adds the changes of another statement.
+    /// Adds the changes of a different statement.
     pub(super) fn extend(&mut self, others: &Self) {
         self.calls.extend_from_slice(&others.calls);
         self.names.extend_from_slice(&others.names);

@@ -458,7 +458,7 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the savepoint of the client's transaction is open.
+    /// Whether the savepoint for the client's transaction is open.
     pub(super) fn is_saved(&self) -> bool {
         self.transaction.savepoint == Savepoint::Open
     }

@@ -20,7 +20,7 @@ pub(super) const TIMEOUT: &str = "transaction_timeout";
 /// Settings that `pg_show_all_settings` does not list.
 const UNLISTED: [&str; 2] = ["role", "session_authorization"];
 
-/// Settings that differ from the session's start, by name.
+/// Settings whose values the session itself has set, by name.
 type Values = Arc<BTreeMap<String, String>>;
 
 /// A setting, and the value to set it back to. `None` means the value at the session's start.

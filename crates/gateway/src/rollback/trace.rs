@@ -156,7 +156,7 @@ fn settings_are_read_only_for_statements_changing_them() {
     let alone = |sql| [RELEASE, SAVE, sql, look, "done SET", "ready I"];
     assert_eq!(play.ask("SET work_mem = 1"), alone("SET work_mem = 1"));
     assert_eq!(play.ask("BEGIN"), ["done BEGIN", "ready T", RELEASE, SAVE]);
-    // The session no longer knows the settings.
+    // The session must read the settings again, because it no longer knows them.
     assert_eq!(play.ask("SET LOCAL a.b = 1"), [read, "SET LOCAL a.b = 1", "done SET", "ready T"]);
     assert_eq!(play.ask("SET LOCAL c.d = 1"), ["SET LOCAL c.d = 1", "done SET", "ready T"]);
     assert_eq!(play.ask("RESET ALL"), [read, "RESET ALL", "done RESET", "ready T"]);
