@@ -10,7 +10,9 @@
 //! DELETE /templates/HASH                forget the template, end its leases              204, 404
 //! ```
 //! pgfresh drops each returned database, whatever the client says about its state. The next database with that number
-//! is a new one. Source: `internal/api/templates/templates.go` of integresql 1.1.0, and its clients for Go, Node and Rust.
+//! is a new one.
+//!
+//! Source: `internal/api/templates/templates.go` of integresql 1.1.0, and its clients for Go, Node and Rust.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Invitations, which open the live page in a browser without revealing the secret.
 //!
-//! pgfresh passes the page's address to the browser as an argument, and every user of the machine can read the arguments
-//! of a process. The address therefore contains an invitation instead of the secret:
+//! pgfresh passes the page's address to the browser as an argument, and every user of the machine can read the
+//! arguments of a process. The address therefore contains an invitation instead of the secret:
 //!
 //! ```text
 //! ?invitation=SECONDS.DIGEST    time of expiry in seconds since 1970, and a digest of this time and the secret

@@ -1,8 +1,8 @@
 //! HTTP API on the gateway's port, for clients that want more than a connection string can express.
 //!
-//! It offers leases as JSON, integresql's REST API, metrics, and a live page. Each gateway has one [`Api`], which serves
-//! any number of connections. The API itself only stores the templates and numbers of integresql's clients, and the
-//! holders (clients whose leases end when they disconnect). All other state is in [`Leases`].
+//! It offers leases as JSON, integresql's REST API, metrics, and a live page. Each gateway has one [`Api`], which
+//! serves any number of connections. The API itself only stores the templates and numbers of integresql's clients, and
+//! the holders (clients whose leases end when they disconnect). All other state is in [`Leases`].
 //!
 //! ```text
 //! connection ── guard: host, origin, secret ── routes ┬─ leases ────── Leases

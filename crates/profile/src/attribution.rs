@@ -18,8 +18,8 @@ use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
 
-/// Minimum share of the time in the database. A number of sessions counts as usual if at least that many are at work for
-/// this share of the time.
+/// Minimum share of the time in the database. A number of sessions counts as usual if at least that many are at work
+/// for this share of the time.
 const RARE: f64 = 0.05;
 /// Wait event of a backend that flushes a file immediately after creating it. Source: the manual's table of I/O wait
 /// events, 13 to 18.

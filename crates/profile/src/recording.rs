@@ -100,8 +100,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Returns the mean of several recordings, i.e. of runs of the same suite on separate servers. Returns `None` if there are
-    /// no recordings. Uses only the first recording's exact reports.
+    /// Returns the mean of several recordings, i.e. of runs of the same suite on separate servers. Returns `None` if
+    /// there are no recordings. Uses only the first recording's exact reports.
     #[must_use]
     pub fn mean(runs: Vec<Self>) -> Option<Self> {
         let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);

@@ -67,7 +67,8 @@ impl Cause {
         matches!(self, Self::Cpu) || matches!(self, Self::WalIo | Self::DataIo) && !reads()
     }
 
-    /// Returns the cause for the wait event `event` of the type `kind`. Both are `None` for a backend without a wait event.
+    /// Returns the cause for the wait event `event` of the type `kind`. Both are `None` for a backend without a wait
+    /// event.
     #[must_use]
     pub fn of(kind: Option<&str>, event: Option<&str>) -> Self {
         let Some(kind) = kind else { return Self::Cpu };

@@ -4,8 +4,8 @@
 //! nothing to clean up, so one database can serve thousands of leases. The client must not notice any of this, so its
 //! own transactions become savepoints within the lease's transaction.
 //!
-//! [`RollbackSession`] decides what happens to each message, without input or output. [`Drive`] feeds it from two
-//! sockets. The crate `lease` keeps the server's session and its database between the client's sessions.
+//! [`RollbackSession`] decides what happens to each message, without input or output. [`Drive`](drive::Drive) feeds it
+//! from two sockets. The crate `lease` keeps the server's session and its database between the client's sessions.
 //!
 //! Terms in this module:
 //!
