@@ -71,8 +71,11 @@ fn split(uri: &Uri) -> Option<(SecretInPath, Uri)> {
 ///
 /// # Errors
 ///
-/// Returns 403 if the `Host` is foreign (an attacker may have pointed that name at this server), or if the request
-/// comes from a foreign page. Returns 401 if the secret is missing or wrong.
+/// Returns 401 if the secret is missing or wrong. Returns 403 in three cases:
+///
+/// - The request comes from a different machine without TLS.
+/// - The `Host` is foreign, because an attacker may have pointed that name at this server.
+/// - The request comes from a foreign page.
 pub(crate) async fn admit(
     State(access): State<Arc<Access>>,
     Extension(ends): Extension<Option<Ends>>,
