@@ -1,16 +1,17 @@
-//! Addresses of databases, and the proof that a session is in the right one.
+//! Addresses of databases, and checks that a session is in the right one.
 //!
-//! The server finds a database by name, and SQL may give that name to another database at any moment. So pgfresh asks the server for
-//! the oid of a session's database before it uses the session. The session then stays in that database, whatever SQL calls it.
+//! The server finds a database by name, and SQL may give that name to a different database at any moment. So pgfresh asks the
+//! server for the oid of a session's database before it uses the session. The session then stays in that database, even if SQL
+//! renames it.
 
 use server::{AdminConnection, Rows, literal};
 
 use crate::LeaseError;
 
-/// Reads the database of the session that asks.
+/// Returns the oid of the database that the asking session is in.
 const OWN_DATABASE: &str = "SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())";
 
-/// Oid of a database, and the name by which the server finds it.
+/// The oid of a database, and the name by which the server finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DatabaseAddress {
     pub(crate) oid: u32,
@@ -22,21 +23,21 @@ impl DatabaseAddress {
         Self { oid, name: name.to_owned() }
     }
 
-    /// Makes sure that a new session of pgfresh is in this database.
+    /// Checks that a new session of pgfresh is in this database.
     ///
     /// # Errors
-    /// [`LeaseError::NotLeased`] if SQL has given the name to another database.
+    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to a different database.
     pub(crate) fn expect_session(&self, session: &mut AdminConnection) -> Result<(), LeaseError> {
         let rows = session.query(OWN_DATABASE);
         let rows = rows.map_err(|source| LeaseError::Sql { verb: "look at a session", source })?;
         self.expect(oid_in(&rows))
     }
 
-    /// Makes sure that a session in the database with that oid is in this one. `None` stands for a session that has ended or that only
-    /// sends the log: it changes no database.
+    /// Checks that `oid`, the database of a session, is this database. `None` stands for a session that has ended or that only
+    /// sends the log, which cannot change a database.
     ///
     /// # Errors
-    /// [`LeaseError::NotLeased`] if SQL has given the name to another database.
+    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to a different database.
     pub(crate) fn expect(&self, oid: Option<u32>) -> Result<(), LeaseError> {
         if oid.is_none_or(|oid| oid == self.oid) {
             Ok(())
@@ -51,7 +52,7 @@ pub(crate) fn oid_in(rows: &Rows) -> Option<u32> {
     rows.first()?.first()?.as_deref()?.parse().ok()
 }
 
-/// Returns a literal of an array of names.
+/// Returns an SQL literal for an array of names.
 pub(crate) fn list_of<'a>(names: impl IntoIterator<Item = &'a String>) -> String {
     let quoted = |name: &String| format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""));
     literal(&format!("{{{}}}", names.into_iter().map(quoted).collect::<Vec<_>>().join(",")))

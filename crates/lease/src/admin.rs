@@ -1,4 +1,7 @@
-//! Connections of pgfresh to its server, and functions that write SQL for them.
+//! pgfresh's own connections to its server, and functions that build SQL for them.
+//!
+//! pgfresh needs these connections to create, rename, reset and drop databases. They are pooled, because opening one takes longer
+//! than most statements.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -13,62 +16,66 @@ use crate::LeaseError;
 use crate::address::{DatabaseAddress, oid_in};
 use crate::wal::Lsn;
 
-/// Timeout for one of pgfresh's own statements. The copy of a large template takes the longest.
+/// Timeout for one of pgfresh's own statements. Copying a large template takes the longest.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
-/// Timeout for a statement of pgfresh that waits for a connection of the pool. Other statements give their connections back. If the
+/// Timeout for a statement that waits for a connection of the pool. Normally other statements soon return their connections. If the
 /// server has stopped, they do so only after their own timeouts.
 const POOL_TIMEOUT: Duration = Duration::from_mins(10);
-/// Time that a server may take to recover from a crash that a test has caused.
+/// Maximum time for the server's recovery from a crash that a test has caused.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pause between attempts to connect during a recovery: a server does not announce its end.
+/// Pause between attempts to connect during a recovery, because a server does not announce when it is ready.
 const RECOVERY_POLL: Duration = Duration::from_millis(10);
-/// Time for which a client's session may wait until the server has room. Meanwhile sessions that only wait end, and those of clients
-/// that have left.
+/// How long a client's session can wait until the server has room. In the meantime, pgfresh ends sessions that only wait, and those
+/// of clients that have disconnected.
 pub(crate) const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
-/// Like [`ROOM_TIMEOUT`], for a session of pgfresh. Clients leave room for these, but on a busy machine sessions take a while to end.
+/// Like [`ROOM_TIMEOUT`], but for pgfresh's own sessions. Clients leave room for these, but on a busy machine sessions take a while
+/// to end.
 const OWN_ROOM_TIMEOUT: Duration = Duration::from_secs(5);
-/// First pause between two attempts to start a session in a full server. Each pause is twice as long as the one before, up to
-/// [`LONGEST_ROOM_POLL`]. Sessions end within milliseconds, and the server does not announce it.
+/// First pause between two attempts to start a session in a full server. Each further pause is twice as long, up to
+/// [`LONGEST_ROOM_POLL`]. Sessions end within milliseconds, but the server does not announce it.
 const ROOM_POLL: Duration = Duration::from_millis(2);
 const LONGEST_ROOM_POLL: Duration = Duration::from_millis(50);
-/// The lowest limit of connections: three maintenance workers may copy or drop databases, and one connection is left for clients.
+/// Minimum value of the connection limit. Three maintenance workers can copy or drop databases at the same time, which leaves one
+/// connection for clients.
 const LEAST_CONNECTIONS: usize = 4;
-/// Number of connections that serve clients which come one after the other.
+/// Number of connections needed when clients come one after another.
 const SERIAL: usize = 2;
-/// SQLSTATE of a server that has no room for one more session.
+/// SQLSTATE of the error that a server returns if it has no room for another session.
 const TOO_MANY_CONNECTIONS: &str = "53300";
 
-/// Settings of connections whose statements run for every lease. The server plans each statement once, when `pg_database` has a page
-/// or two. Every lease leaves two dead rows there, which a sequential scan would read, and an index does not have.
+/// Settings for connections whose statements run for every lease. The server plans each statement once, while `pg_database` has
+/// only a page or two. Every lease leaves two dead rows there. A sequential scan would read them, but an index scan does not.
 const FOR_EVERY_LEASE: [Setting; 2] = [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off")];
 
-/// Writes a record to the log and returns its position. Once its transaction has committed, everything before it is in the log's
-/// files.
+/// Writes a record to the log and returns the record's position. Once the transaction has committed, everything up to that position
+/// is in the log's files.
 pub(crate) const MARK: &str = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgfresh', '')";
 
-/// Reads the oid of the database of a process ($1).
+/// Returns the oid of the database of a process ($1).
 pub(crate) const DATABASE_OF: Prepared =
     Prepared { name: "database_of", types: &["int4"], sql: "SELECT datid FROM pg_stat_get_activity($1)" };
 
 const PREPARED_MARK: Prepared = Prepared { name: "mark", types: &[], sql: MARK };
 
-/// A statement that runs for every lease. Planning takes several times as long as running it, so each connection prepares it once.
+/// A statement that runs for every lease. Planning takes several times as long as running it, so each connection prepares it only
+/// once.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// Name of the statement in a connection.
+    /// Name of the prepared statement.
     pub(crate) name: &'static str,
     /// Types of the parameters; empty if there are none.
     pub(crate) types: &'static [&'static str],
     pub(crate) sql: &'static str,
 }
 
-/// Owner of sessions that only wait.
+/// Something that can end sessions to make room in the server.
 pub(crate) trait MakeRoom: Debug + Send + Sync {
-    /// Ends these sessions.
+    /// Ends the sessions that only wait for a client.
     fn make_room(&self);
 }
 
-/// A pool of connections to the database `postgres`. It opens them when needed, up to a limit; at the limit, callers wait.
+/// A pool of connections to the database `postgres`. The pool opens connections when they are needed, up to a limit. At the limit,
+/// callers wait.
 #[derive(Debug)]
 pub(crate) struct AdminPool {
     directory: PathBuf,
@@ -76,7 +83,7 @@ pub(crate) struct AdminPool {
     room: Arc<dyn MakeRoom>,
     connections: Mutex<Connections>,
     put_back: Condvar,
-    /// Lock for a thread that takes several connections at once: two such threads could wait for each other's.
+    /// Lock for a thread that acquires several connections at once. Without it, two such threads could wait for each other.
     practising: Mutex<()>,
 }
 
@@ -86,7 +93,7 @@ struct Connections {
     /// Number of connections in use.
     lent: usize,
     most: usize,
-    /// Number of callers that wait for a connection. Without any, a wake-up would still take a system call.
+    /// Number of callers that wait for a connection. If it is 0, returning a connection doesn't need a system call to wake anyone.
     waiting: usize,
 }
 
@@ -104,11 +111,11 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// A superuser's connection of pgfresh's own.
+/// One of pgfresh's own connections, with superuser rights.
 #[derive(Debug)]
 pub(crate) struct PreparedConnection {
     session: AdminConnection,
-    /// Names of the statements that it has prepared.
+    /// Names of the statements that the connection has prepared.
     prepared: Vec<&'static str>,
 }
 
@@ -118,19 +125,19 @@ impl PreparedConnection {
         self.session.is_alive().then_some(self)
     }
 
-    /// Runs a prepared statement with `arguments`, each in SQL syntax.
+    /// Runs a prepared statement. `arguments` are in SQL syntax.
     fn execute(&mut self, statement: &Prepared, arguments: &[&str]) -> Result<Rows, SessionError> {
         let sql = self.call(statement, arguments)?;
         self.session.query(&sql)
     }
 
-    /// Runs a prepared statement, then writes a mark, in one message and one transaction.
+    /// Runs a prepared statement and then writes a mark, in one message and one transaction.
     fn execute_and_mark(&mut self, statement: &Prepared, arguments: &[&str]) -> Result<Rows, SessionError> {
         let sql = format!("{}; {}", self.call(statement, arguments)?, self.call(&PREPARED_MARK, &[])?);
         self.session.query(&sql)
     }
 
-    /// Returns the SQL that runs a statement, which the connection has prepared by then.
+    /// Returns the SQL that runs a statement, and prepares the statement first if necessary.
     fn call(&mut self, statement: &Prepared, arguments: &[&str]) -> Result<String, SessionError> {
         let Prepared { name, types, sql } = statement;
         if !self.prepared.contains(name) {
@@ -148,19 +155,19 @@ impl AdminPool {
         Self { directory, major, room, connections, put_back: Condvar::new(), practising: Mutex::default() }
     }
 
-    /// Sets the limit of connections in use, at least [`LEAST_CONNECTIONS`]. Returns the limit.
+    /// Sets the maximum number of connections in use, which is at least [`LEAST_CONNECTIONS`]. Returns this number.
     pub(crate) fn bound(&self, most: usize) -> usize {
         let most = most.max(LEAST_CONNECTIONS);
         lock(&self.connections).most = most;
         most
     }
 
-    /// Runs `sql`, a second time if the connection is lost. `verb` names the purpose in errors.
+    /// Runs `sql`, and retries once if the connection is lost. `verb` names the purpose in errors.
     pub(crate) fn run(&self, verb: &'static str, sql: &str) -> Result<Rows, LeaseError> {
         self.lend(verb, |connection| connection.session.query(sql))
     }
 
-    /// Runs `sql` once: after a lost connection, the server may have run it or not.
+    /// Runs `sql` without a retry. If the connection is lost, the server may or may not have run it.
     pub(crate) fn run_once(&self, verb: &'static str, sql: &str) -> Result<Rows, LeaseError> {
         let (_slot, mut connection) = self.take(verb)?;
         let result = connection.session.query(sql);
@@ -168,9 +175,9 @@ impl AdminPool {
         result.map_err(|source| LeaseError::Sql { verb, source })
     }
 
-    /// Prepares `statements` on as many connections as serial clients need, so that none waits for that. Two can be in use at once:
-    /// the end of one lease and the beginning of the next overlap. The server plans a statement when it first runs: here with
-    /// arguments that name no database.
+    /// Prepares `statements` on as many connections as serial clients need, so that no client waits for this. Two connections can
+    /// be in use at the same time, because the end of one lease and the beginning of the next overlap. The server plans a statement
+    /// when it first runs, so this runs each statement with arguments that match no database.
     pub(crate) fn practise(&self, statements: &[&Prepared]) {
         let Ok(_practising) = self.practising.try_lock() else { return };
         let lent: Vec<_> = (0..SERIAL).map_while(|_| self.take("prepare a statement").ok()).collect();
@@ -194,7 +201,7 @@ impl AdminPool {
         }
     }
 
-    /// Runs a prepared statement with `arguments`, each in SQL syntax, a second time if the connection is lost.
+    /// Runs a prepared statement, and retries once if the connection is lost. `arguments` are in SQL syntax.
     pub(crate) fn execute(
         &self,
         verb: &'static str,
@@ -204,14 +211,14 @@ impl AdminPool {
         self.lend(verb, |connection| connection.execute(statement, arguments))
     }
 
-    /// Returns the oid of the database that a process of the server is in; `None` if the process has ended, or has no database.
+    /// Returns the oid of the database that a server process is in. Returns `None` if the process has ended or has no database.
     pub(crate) fn database_of(&self, process: u32) -> Result<Option<u32>, LeaseError> {
         let rows = self.execute("look at a session", &DATABASE_OF, &[&process.to_string()])?;
         Ok(oid_in(&rows))
     }
 
-    /// Runs a prepared statement like [`Self::execute`], then writes a mark in the same transaction. Returns the statement's rows, and
-    /// the position up to which the server has written the log.
+    /// Runs a prepared statement like [`Self::execute`], and then writes a mark in the same transaction. Returns the statement's
+    /// rows, and the position up to which the server has flushed the log.
     pub(crate) fn execute_and_mark(
         &self,
         verb: &'static str,
@@ -224,8 +231,8 @@ impl AdminPool {
         Ok((rows, mark))
     }
 
-    /// Runs `work` on a connection of the pool. Tests terminate connections, those of pgfresh among them: then `work` runs once more,
-    /// on a new one.
+    /// Runs `work` on a connection of the pool. Tests sometimes terminate connections, including pgfresh's own. In that case, runs
+    /// `work` again on a new connection.
     fn lend(
         &self,
         verb: &'static str,
@@ -267,14 +274,14 @@ impl AdminPool {
         Ok((slot, idle.map_or_else(|| self.open_admin(verb), Ok)?))
     }
 
-    /// Puts a connection back into the pool, unless `result` shows that it is lost.
+    /// Returns a connection to the pool, unless `result` shows that it is lost.
     fn keep(&self, connection: PreparedConnection, result: &Result<Rows, SessionError>) {
         if !result.as_ref().is_err_and(SessionError::is_fatal) {
             lock(&self.connections).idle.push(connection);
         }
     }
 
-    /// Puts a superuser's session with the database `postgres`, which has no settings yet, into the pool.
+    /// Adds an existing superuser session with the database `postgres` to the pool. The session must not have any settings yet.
     pub(crate) fn adopt(&self, session: AdminConnection) -> Result<(), LeaseError> {
         let adopt = || {
             let mut session = AdminConnection::adopt(session.release()?, STATEMENT_TIMEOUT)?;
@@ -294,15 +301,16 @@ impl AdminPool {
         Ok(PreparedConnection { session, prepared: Vec::new() })
     }
 
-    /// Opens a session with whichever database has that name, independent of all settings of clients. Waits while the server recovers.
+    /// Opens a session with whichever database has this name. Clients' settings don't affect the session. Waits while the server
+    /// recovers.
     pub(crate) fn open_named(&self, name: &str) -> Result<AdminConnection, LeaseError> {
         self.open_with(name, &[])
     }
 
-    /// Opens a session with this database and no other, with additional `settings`.
+    /// Opens a session with exactly this database, with additional `settings`.
     ///
     /// # Errors
-    /// [`LeaseError::NotLeased`] if SQL has given its name to another database.
+    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to a different database.
     pub(crate) fn open_in(
         &self,
         database: &DatabaseAddress,
@@ -328,8 +336,7 @@ impl AdminPool {
         self.with_room(OWN_ROOM_TIMEOUT, open, |error| error.sqlstate() == TOO_MANY_CONNECTIONS)
     }
 
-    /// Starts a session. If the server has no room for one more, ends sessions that only wait, and tries again until `patience` is
-    /// over.
+    /// Starts a session. If the server has no room for it, ends sessions that only wait, and retries until `patience` is over.
     pub(crate) fn with_room<T>(
         &self,
         patience: Duration,
@@ -349,7 +356,7 @@ impl AdminPool {
         }
     }
 
-    /// Runs `work` on a new session with `database`, and once more on another one if the session is lost.
+    /// Runs `work` on a new session with `database`. Retries once on another session if the first one is lost.
     pub(crate) fn ask<T>(
         &self,
         database: &DatabaseAddress,
@@ -369,10 +376,10 @@ impl AdminPool {
     }
 }
 
-/// Most selects in one statement. The server reads a union with a recursion for each, and its stack is small.
+/// Maximum number of SELECTs in one statement. The server parses a UNION recursively, and its stack is small.
 const TOGETHER: usize = 100;
 
-/// Returns the rows of any number of selects with the same columns.
+/// Returns the rows of any number of SELECTs with the same columns.
 pub(crate) fn union(session: &mut AdminConnection, selects: &[String]) -> Result<Rows, SessionError> {
     let mut rows = Rows::new();
     for some in selects.chunks(TOGETHER) {
@@ -381,8 +388,8 @@ pub(crate) fn union(session: &mut AdminConnection, selects: &[String]) -> Result
     Ok(rows)
 }
 
-/// Returns a quoted name in ASCII, with escapes for all other characters. So its meaning does not depend on the encoding of the
-/// session that sends it. `standard_conforming_strings` does not matter either: that setting concerns string literals alone.
+/// Returns a quoted name as ASCII, with escapes for all other characters, so that its meaning doesn't depend on the session's
+/// encoding. It doesn't depend on `standard_conforming_strings` either, because that setting only affects string literals.
 pub(crate) fn ascii(name: &str) -> String {
     if name.is_ascii() {
         return name.to_owned();
@@ -404,23 +411,23 @@ pub(crate) fn ascii(name: &str) -> String {
     sql
 }
 
-/// Returns the items in parentheses; empty without any, as SQL has no empty lists here.
+/// Returns the items in parentheses, or an empty string if there are none, because SQL doesn't allow empty lists here.
 fn list(items: &[&str]) -> String {
     if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
 }
 
-/// Returns the position from [`MARK`], in the first column of the last row; zero if that is missing.
+/// Returns the position from [`MARK`], which is in the first column of the last row. Returns zero if it is missing.
 pub(crate) fn mark_of(rows: &Rows) -> Lsn {
     let last = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
     last.unwrap_or(Lsn(0))
 }
 
-/// Returns the first column of the first row; empty if that is missing.
+/// Returns the first column of the first row, or an empty string if it is missing.
 pub(crate) fn text(rows: &Rows) -> String {
     rows.first().and_then(|row| row.first().cloned().flatten()).unwrap_or_default()
 }
 
-/// Returns an oid; 0 if the text is not a number.
+/// Parses an oid. Returns 0 if the text is not a number.
 pub(crate) fn number(text: &str) -> u32 {
     text.parse().unwrap_or(0)
 }
@@ -429,7 +436,7 @@ pub(crate) fn number(text: &str) -> u32 {
 mod tests {
     use super::*;
 
-    /// Owner of no sessions.
+    /// A `MakeRoom` that has no sessions to end.
     #[derive(Debug)]
     struct Full;
 

@@ -1,14 +1,16 @@
-//! Attributes of a template's database in catalogs that all databases share: owner, privileges, limit, settings, comment.
+//! Attributes of a template's database that are stored in shared catalogs: owner, privileges, connection limit, settings and
+//! comment.
 //!
-//! No way of copying a database copies them. Some statements (`REASSIGN OWNED`, `DROP OWNED`) change them in each database of a role,
-//! wherever a session runs them. So pgfresh notes them when it takes the template into service, and puts them on each copy.
+//! No way of copying a database copies these attributes. In addition, some statements (for example `REASSIGN OWNED` and `DROP
+//! OWNED`) change them in every database of a role, whichever database the session is in. So pgfresh reads the attributes when it
+//! takes the template into service, and sets them on each copy.
 
 use server::literal;
 
 use crate::cached::BOOTSTRAP;
 
-/// Expression for all attributes but the comment, of the database with the oid `$oid`, an SQL expression. A
-/// [`CatalogStamp`](crate::backend::CatalogStamp) begins with its value.
+/// An SQL expression for all attributes except the comment. `$oid` is an SQL expression for the oid of the database. A
+/// [`CatalogStamp`](crate::backend::CatalogStamp) begins with the value of this expression.
 macro_rules! seen {
     ($oid:literal) => {
         concat!(
@@ -21,18 +23,18 @@ macro_rules! seen {
 }
 pub(crate) use seen;
 
-/// Attributes of a database at one time.
+/// The attributes of a database at one point in time.
 #[derive(Debug)]
 pub(crate) struct Attributes {
     seen: String,
-    /// Owner, privileges and limit as JSON. Privileges name their roles.
+    /// Owner, privileges and connection limit as JSON. Privileges contain the names of their roles.
     row: String,
-    /// Rows of `pg_db_role_setting` and, in `dependencies`, those of `pg_shdepend` about owner and privileges, as JSON.
+    /// Rows of `pg_db_role_setting`, as JSON. `dependencies` has the rows of `pg_shdepend` about the owner and privileges.
     settings: String,
     dependencies: String,
     /// Comment of the database; empty if it has no comment.
     comment: String,
-    /// Roles in all these by oid, as JSON. Those that the privileges name have their names, too.
+    /// All roles that these attributes mention, by oid, as JSON. Roles in the privileges also have their names here.
     roles: String,
 }
 
@@ -63,18 +65,18 @@ impl Attributes {
         }
     }
 
-    /// Whether the attributes are those of each new database.
+    /// Whether the attributes are the defaults that a new database has.
     pub(crate) fn are_usual(&self) -> bool {
         self.seen == format!("{BOOTSTRAP}|-1|{{}}") && self.comment.is_empty()
     }
 
-    /// Whether a database with that stamp has the attributes, apart from the comment.
+    /// Whether a database with this stamp has the attributes, not counting the comment.
     pub(crate) fn are_in(&self, stamp: &str) -> bool {
         stamp.strip_prefix(&self.seen).is_some_and(|rest| rest.starts_with('\n'))
     }
 
-    /// Returns SQL that gives the attributes, and no others, to the database with the oid `to`, an SQL expression. It fails if one of
-    /// the roles is gone, or has another name than in the privileges.
+    /// Returns SQL that replaces all attributes of a database by these. `to` is an SQL expression for the database's oid. The SQL
+    /// fails if one of the roles is gone, or if a role in the privileges has been renamed.
     pub(crate) fn put_on(&self, to: &str) -> String {
         let Self { row, settings, dependencies, comment, roles, .. } = self;
         let [row, settings, dependencies, comment, roles] =

@@ -1,4 +1,7 @@
-//! Backends: the server's ends of sessions, each started with one set of start-up parameters.
+//! Backends: the server processes for sessions. Each is started with one set of startup parameters.
+//!
+//! Starting a backend takes milliseconds, so pgfresh starts some ahead of their clients, and keeps backends after their clients
+//! have left. This module starts them and finds out whether a waiting backend is still as good as a new one.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,34 +21,35 @@ use crate::seats::Seat;
 use crate::table::ParamsId;
 use crate::wal::Lsn;
 
-/// Most bytes that a server sends before a session is ready; its own ParameterStatus messages take a kilobyte.
+/// Maximum size of the server's startup response, in bytes. Its own ParameterStatus messages take about a kilobyte.
 const LONGEST_GREETING: usize = 1 << 20;
 /// Timeout for the start of a backend.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout for a statement of pgfresh in a backend that waits for a client.
+/// Timeout for a statement that pgfresh runs in a backend that waits for a client.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Timeout for the start of a backend ahead of its client, and for each statement of pgfresh in it: its database is not ready before.
+/// Timeout for starting a backend ahead of its client, and for each statement of pgfresh in it. The database becomes ready only
+/// afterwards.
 const UNASKED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Most tables that a backend opens ahead of its client; each takes 0.1 ms.
+/// Maximum number of tables that a backend opens ahead of its client. Each table takes 0.1 ms.
 const MOST_TABLES: usize = 64;
 
-/// Returns an id that stands for the parameters in comparisons.
+/// Returns an id that represents the parameters in comparisons.
 pub(crate) fn params_id(params: &StartupParams) -> ParamsId {
     let mut hasher = DefaultHasher::new();
     params.hash(&mut hasher);
     ParamsId(hasher.finish())
 }
 
-/// Whether a session with `params` may have queries compiled, for which the server loads a library into its process.
+/// Whether queries of a session with `params` can be JIT-compiled. For this, the server loads a library into its process.
 pub(crate) fn may_compile(params: &StartupParams) -> bool {
     params.may_set(b"jit")
 }
 
-/// Name of the setting by which a server ends idle sessions. The time that a backend has waited for its client counts.
+/// Name of the setting that makes a server end idle sessions. The time for which a backend waits for its client counts as idle.
 pub(crate) const IDLE_TIMEOUT: &str = "idle_session_timeout";
 
-/// Whether the server may end a session with `params` by [`IDLE_TIMEOUT`], in a database with this stamp.
+/// Whether the server can end a session with `params` because of [`IDLE_TIMEOUT`], in a database with this stamp.
 pub(crate) fn may_be_too_idle(params: &StartupParams, stamp: &str) -> bool {
     params.may_set(IDLE_TIMEOUT.as_bytes()) || stamp.contains(IDLE_TIMEOUT)
 }
@@ -55,9 +59,9 @@ pub(crate) fn may_be_too_idle(params: &StartupParams, stamp: &str) -> bool {
 pub struct Backend {
     /// Connection to the backend, in blocking mode.
     pub stream: UnixStream,
-    /// Messages of the server until then: negotiation, parameters, cancel key, ReadyForQuery.
+    /// Messages that the server has sent so far: negotiation, parameters, cancel key and ReadyForQuery.
     pub greeting: Vec<u8>,
-    /// Seat that the backend occupies for as long as the connection is open.
+    /// The seat that the backend occupies as long as the connection is open.
     pub seat: Seat,
 }
 
@@ -68,24 +72,24 @@ impl Backend {
         self.greeting.windows(IS_SUPERUSER.len()).any(|window| window == IS_SUPERUSER)
     }
 
-    /// Returns the oid of the database that the backend is in; `None` if it has ended, or has no database.
+    /// Returns the oid of the backend's database. Returns `None` if the backend has ended or has no database.
     pub(crate) fn database(&self, admin: &AdminPool) -> Result<Option<u32>, LeaseError> {
         process_of(&self.greeting).map_or(Ok(None), |process| admin.database_of(process))
     }
 
-    /// Whether the server would send an equal startup response in a database with another name. A notice may name the database, as a
-    /// warning about its collation's version does.
+    /// Whether the server would send the same startup response in a database with a different name. A notice can contain the name,
+    /// for example a warning about the version of the database's collation.
     pub(crate) fn may_greet_another(&self) -> bool {
         frames(&self.greeting).all(|frame| frame.tag != b'N')
     }
 
     /// Starts a session with `database` through the socket in `directory`.
     ///
-    /// The connection must not exist any earlier: a silent one keeps a crashed server from recovering until `authentication_timeout`
-    /// is over.
+    /// Call this only when the session is needed. An idle connection without a startup message would keep a crashed server from
+    /// recovering until `authentication_timeout` is over.
     ///
     /// # Errors
-    /// [`LeaseError::Refused`] has the server's error message.
+    /// Returns [`LeaseError::Refused`] with the server's error message if the server refuses the session.
     pub fn connect(directory: &Path, params: &StartupParams, database: &str) -> Result<Self, LeaseError> {
         Self::connect_within(START_TIMEOUT, directory, params, database)
     }
@@ -105,9 +109,9 @@ impl Backend {
         Ok(Self { stream, greeting, seat: Seat::default() })
     }
 
-    /// Starts a backend for a client that may come. The backend opens `tables`, so that its client does not wait while it loads their
-    /// definitions, and then discards the session's state. Returns `None` if the server refuses or is slow, or if the startup response
-    /// does not fit that client.
+    /// Starts a backend for a client that is expected. The backend opens `tables`, so that the client doesn't wait while the
+    /// backend loads their definitions. It then discards the session's state. Returns `None` if the server refuses or is slow, or
+    /// if the startup response doesn't fit that client.
     pub(crate) fn practised(
         directory: &Path,
         params: &StartupParams,
@@ -119,10 +123,10 @@ impl Backend {
         let mut session = AdminConnection::adopt(stream, UNASKED_TIMEOUT).ok()?;
         let mut sql = String::from("SELECT 1;");
         for table in tables.iter().take(MOST_TABLES) {
-            // No row is read, so that the table's statistics stay what they are.
+            // LIMIT 0 reads no rows, so the table's statistics do not change.
             sql.push_str(&format!("SELECT * FROM ONLY {table} LIMIT 0;"));
         }
-        // A role without rights on a table only leaves some definitions unloaded.
+        // If the role has no rights on a table, only some definitions are missing.
         if let Err(error) = session.query(&sql) {
             tracing::debug!(%error, "a backend could not look at all tables");
         }
@@ -131,8 +135,9 @@ impl Backend {
     }
 }
 
-/// State of the catalogs for a database when a session in it started: its rights and settings, and the version of the server's
-/// configuration. A session does not notice later changes there, so pgfresh hands it to a client only if nothing has changed.
+/// A text that changes when the catalogs that a session reads at its start change: the database's rights and settings, and the
+/// version of the server's configuration. A running session doesn't notice later changes there. So pgfresh gives a waiting session
+/// to a client only if the stamp is still the same.
 pub(crate) type CatalogStamp = Arc<str>;
 
 /// A backend that waits for a client.
@@ -140,19 +145,19 @@ pub(crate) type CatalogStamp = Arc<str>;
 pub(crate) struct WaitingBackend {
     pub(crate) params: StartupParams,
     pub(crate) backend: Backend,
-    /// Stamp from before the backend started.
+    /// Stamp from before the start of the backend.
     pub(crate) stamp: CatalogStamp,
-    /// Position of the log from before the backend started; `None` if it does not matter.
+    /// Log position from before the start of the backend. `None` if it doesn't matter.
     pub(crate) since: Option<Lsn>,
 }
 
 impl WaitingBackend {
-    /// Whether the backend still runs: tests terminate "all other sessions".
+    /// Whether the backend still runs. Some tests terminate "all other sessions".
     pub(crate) fn is_alive(&self) -> bool {
         sys::is_silent(&self.backend.stream)
     }
 
-    /// Whether the backend can serve the next client. May wait for its answer.
+    /// Whether the backend can serve the next client. This may wait for an answer of the backend.
     pub(crate) fn will_serve(&self) -> bool {
         will_serve(&self.backend.stream, &self.backend.greeting)
     }
@@ -170,42 +175,44 @@ impl WaitingBackend {
     }
 }
 
-/// Whether the backend with this startup response waits for a message, and has no signal pending. Any session may have signalled it to
-/// end, or to cancel its statement. It acts on that when the kernel schedules it; until then its connection seems to be alive.
+/// Whether the backend with this startup response waits for a message, and has no pending signal. Any session may have sent it a
+/// signal to end, or to cancel its statement. The backend acts on a signal only when the kernel schedules it. Until then, its
+/// connection seems to be alive.
 pub(crate) fn will_serve(stream: &UnixStream, greeting: &[u8]) -> bool {
     let is_asleep = process_of(greeting).is_some_and(sys::is_asleep);
-    // The order matters: a backend that ends sends its last message before it sleeps again.
+    // The order matters because a backend that ends sends its last message before it sleeps again.
     sys::is_silent(stream) && (is_asleep || answers(stream))
 }
 
-/// Returns the process number in a startup response.
+/// Returns the process id from a startup response.
 fn process_of(greeting: &[u8]) -> Option<u32> {
     let number = greeting[cancel_key(greeting)?].first_chunk().copied()?;
     Some(u32::from_be_bytes(number))
 }
 
-/// Whether the backend answers a message. It does so only after it has acted on all signals.
+/// Whether the backend answers a message. It answers only after it has acted on all signals.
 fn answers(stream: &UnixStream) -> bool {
     let Ok(stream) = stream.try_clone() else { return false };
     let Ok(mut session) = AdminConnection::adopt(stream, UNASKED_TIMEOUT) else { return false };
     session.query("").is_ok() && session.release().is_ok()
 }
 
-/// Returns the ids of the parameters of waiting backends.
+/// Returns the ids of the waiting backends' parameters.
 pub(crate) fn ids(waiting: &[WaitingBackend]) -> Vec<ParamsId> {
     waiting.iter().map(|waiting| params_id(&waiting.params)).collect()
 }
 
-/// Configuration files in the data directory that decide how a session starts, and whether it may.
+/// Configuration files in the data directory that decide how a session starts, and whether it is allowed.
 const CONFIGURATION: [&str; 4] = ["postgresql.conf", "postgresql.auto.conf", "pg_hba.conf", "pg_ident.conf"];
 
-/// Returns the stamp of a database from these `rows` of the catalogs and the configuration files in `data`; empty without rows.
+/// Returns the stamp of a database. `rows` come from the catalogs, and the configuration files are in `data`. Returns an empty
+/// stamp if there are no rows.
 pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
     let columns = rows.first().map(Vec::as_slice).unwrap_or_default();
     let Some((attributes, read)) = columns.split_first() else { return CatalogStamp::from("") };
     let mut stamp = format!("{}\n", attributes.as_deref().unwrap_or_default());
     for column in read {
-        // Values contain no zero bytes, so a zero byte can end them, and one more stands for a null.
+        // Values contain no zero bytes, so each value ends with a zero byte. An additional zero byte represents a null.
         stamp.extend([column.as_deref().unwrap_or("\0"), "\0"]);
     }
     for file in CONFIGURATION {
@@ -218,8 +225,8 @@ pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
     stamp.into()
 }
 
-/// Columns of the stamp from the row of `pg_database` with that oid ($1) and name ($2). Any change of a row gives it a new `xmin`.
-/// PostgreSQL 15 introduced rights on parameters.
+/// Columns of the stamp, for the row of `pg_database` with this oid ($1) and name ($2). Any change of a row gives it a new `xmin`.
+/// PostgreSQL 15 introduced privileges on parameters.
 macro_rules! stamp {
     (before 15) => {
         concat!(
@@ -235,8 +242,8 @@ macro_rules! stamp {
 }
 pub(crate) use stamp;
 
-/// Returns the statement that reads the stamp of a database in a server of that major version. It returns no rows if SQL has renamed
-/// the database.
+/// Returns the statement that reads a database's stamp in a server of this major version. The statement returns no rows if SQL has
+/// renamed the database.
 pub(crate) const fn stamp_in(major: u32) -> &'static Prepared {
     const TYPES: &[&str] = &["oid", "name"];
     const BEFORE_15: Prepared = Prepared {
@@ -255,7 +262,7 @@ pub(crate) const fn stamp_in(major: u32) -> &'static Prepared {
 /// Reads messages up to and including the first ReadyForQuery.
 fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
     let mut greeting = Vec::with_capacity(1024);
-    // Start of the message that is not complete yet.
+    // Start of the message that is still incomplete.
     let mut start = 0;
     loop {
         loop {
@@ -269,11 +276,11 @@ fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
             let end = start + length;
             match frame.tag {
                 b'Z' if greeting.len() == end => return Ok(greeting),
-                // Any session may have signalled the backend to end just now.
+                // A session may have told the backend to end just after it became ready.
                 b'Z' if greeting[end] == b'E' => start = end,
                 b'Z' => return Err(malformed("something behind ReadyForQuery")),
                 b'E' => return Err(LeaseError::Refused(greeting[start..end].to_vec())),
-                // Authentication: anything but "ok" means that a test has changed pg_hba.conf.
+                // Any authentication message except "ok" means that a test has changed pg_hba.conf.
                 b'R' if frame.body != [0, 0, 0, 0] => return Err(malformed("a request to authenticate")),
                 _ => start = end,
             }

@@ -1,11 +1,12 @@
-//! Copies of a template by its files in the cache.
+//! Copies a template by copying its files from the cache, which is faster than CREATE DATABASE.
 //!
-//! They equal those of CREATE DATABASE, without its two checkpoints and its locks, and share blocks where the file system can. Their
-//! making can pause while clients need the processors. They lack all changes that SQL has made to the template in its server.
+//! Such a copy equals that of CREATE DATABASE. But it needs no checkpoints and no locks, it shares blocks where the file system
+//! supports that, and it can pause while clients need the processors. It doesn't contain changes that SQL has made to the template
+//! in its server.
 //!
-//! A row in `pg_database` tells the server of such a copy. It is the row that CREATE DATABASE would have written when pgfresh took the
-//! template into service. Nothing else but its directory makes a database. No record of the log tells of the files, so pgfresh makes
-//! no such copies if another server or a backup may replay the log.
+//! A database consists of its directory and a row in `pg_database`. So pgfresh copies the directory and inserts a row. The row is
+//! the one that CREATE DATABASE would have inserted when pgfresh took the template into service. No log record mentions the files.
+//! So pgfresh makes no such copies if another server or a backup may replay the log.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,11 +19,11 @@ use crate::admin::{AdminPool, MARK, mark_of, number, text};
 use crate::drop::drop_database;
 use crate::evidence::Evidence;
 
-/// The oid of the superuser that initdb makes. Source: `src/include/catalog/pg_authid.dat`.
+/// Oid of the superuser that initdb creates. Source: `src/include/catalog/pg_authid.dat`.
 pub(crate) const BOOTSTRAP: u32 = 10;
-/// Directory with the directories of databases.
+/// Directory that contains the directories of databases.
 const BASE: &str = "base";
-/// Directory with the links to other tablespaces.
+/// Directory that contains links to other tablespaces.
 const TABLESPACES: &str = "pg_tblspc";
 
 /// The files of a template's database in the cache.
@@ -35,14 +36,15 @@ pub(crate) struct CachedFiles {
     noted: NotedRow,
 }
 
-/// Rows about a template in shared catalogs, from when pgfresh took it into service.
+/// Rows of shared catalogs about a template, as they were when pgfresh took it into service.
 #[derive(Debug)]
 pub(crate) struct NotedRow {
-    /// Row of `pg_database`, as JSON.
+    /// The row of `pg_database`, as JSON.
     row: String,
-    /// Oldest transactions whose fate the server has to know for the template's files: `datfrozenxid` and `datminmxid`.
+    /// Oldest transactions in the template's files about which the server must know if they have committed: `datfrozenxid` and
+    /// `datminmxid`.
     oldest: [String; 2],
-    /// Rows of `pg_shdepend` that say which objects in the template depend on roles, as JSON.
+    /// Rows of `pg_shdepend` that tell which objects in the template depend on roles, as JSON.
     dependencies: String,
 }
 
@@ -57,25 +59,25 @@ impl NotedRow {
     }
 }
 
-/// SQL condition: something other than this server after a crash replays the log, now or later. That is a standby, or a restored
-/// backup.
+/// SQL condition that is true if anything except this server's crash recovery replays the log, now or later. Examples are a standby
+/// and a restored backup.
 const REPLAYED: &str = "(EXISTS (SELECT FROM pg_stat_get_wal_senders()) \
      OR EXISTS (SELECT FROM pg_get_replication_slots() WHERE slot_type = 'physical') \
      OR current_setting('archive_mode') <> 'off')";
 
-/// Outcome of a copy by files.
+/// Result of a copy by files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CachedCopy {
     Made,
-    /// Not possible by files; another way may be.
+    /// The files cannot be copied, but another way may work.
     Impossible,
-    /// Stopped by `go_on` before its end.
+    /// `go_on` has stopped the copy.
     Stopped,
 }
 
 impl CachedFiles {
-    /// Returns the files of the database with that `oid` in a server whose `data` are a copy of the `entry`. Returns `None` if some
-    /// files are in another place, or if some are unlogged: a crash during a copy might empty these.
+    /// Returns the files of the database with this `oid` in a server whose `data` are a copy of the `entry`. Returns `None` if some
+    /// files are in another place. Also returns `None` if some files are unlogged, because a crash during a copy might empty these.
     pub(crate) fn of(entry: &Entry, data: &Path, oid: u32, noted: NotedRow) -> Option<Self> {
         let directory = format!("{BASE}/{oid}");
         let is_unlogged = entry.names_in(&directory).any(|name| name.ends_with("_init"));
@@ -87,10 +89,11 @@ impl CachedFiles {
         Some(Self { entry: entry.clone(), account, data: data.to_owned(), oid, noted })
     }
 
-    /// Copies the database `template` to a new one called `name`, for as long as `go_on` returns true. `go_on` may block.
+    /// Copies the database `template` to a new database called `name`, as long as `go_on` returns true. `go_on` may block.
     ///
     /// # Errors
-    /// Fails if the server does not answer. After an error, or any result but [`CachedCopy::Made`], there is no such copy.
+    /// Returns an error if the server doesn't answer. After an error, or any result except [`CachedCopy::Made`], the copy doesn't
+    /// exist.
     pub(crate) fn copy(
         &self,
         template: &str,
@@ -115,7 +118,7 @@ impl CachedFiles {
             evidence.log_is_replayed();
             return Ok(CachedCopy::Impossible);
         }
-        // No database has had this oid, so earlier records that put all databases in doubt do not concern it.
+        // No earlier database has had this oid. So earlier records that put all databases in doubt don't concern this one.
         drop(evidence.take(oid));
         let copier =
             DirectoryCopier { entry: &self.entry, parent: BASE, data: &self.data, account: &self.account };
@@ -137,9 +140,10 @@ impl CachedFiles {
         Ok(if entered? { CachedCopy::Made } else { CachedCopy::Impossible })
     }
 
-    /// Tells the server of the copy. Returns false if the server refuses, or may have its log replayed elsewhere. Returns false as
-    /// well if another database has the template's name, or if a role is gone that owns something in the files. Returns false, too, if
-    /// the server has forgotten the fate of transactions that may have written rows in the files.
+    /// Inserts the rows that make the copy known to the server. Returns false if the server refuses, or if its log may be replayed
+    /// elsewhere. Also returns false if a different database has the template's name, or if a role that owns something in the files
+    /// is gone. The last case is that the server no longer knows if transactions that may have written rows in the files have
+    /// committed.
     fn enter(&self, oid: u32, template: &str, name: &str, admin: &AdminPool) -> Result<bool, LeaseError> {
         let NotedRow { row, dependencies, .. } = &self.noted;
         let [template, called, row, dependencies] = [template, name, row, dependencies].map(literal);
@@ -164,7 +168,7 @@ impl CachedFiles {
             Ok(rows) => number(&text(&rows)) == oid,
             Err(error) => {
                 tracing::debug!(%error, "could not tell the server of a copy");
-                // A test may have terminated the connection. Whether the server has the copy is unknown.
+                // A test may have terminated the connection, so the server may or may not have the copy.
                 if error.is_lost() {
                     drop_database(oid, &BTreeSet::from([name.to_owned()]), admin)?;
                 }
@@ -174,7 +178,8 @@ impl CachedFiles {
         if !entered {
             return Ok(false);
         }
-        // The rows of all databases decide which transactions VACUUM forgets: it may have read them just before this row existed.
+        // VACUUM reads the rows of all databases to decide which transactions the server can forget. It may have read them just
+        // before this row existed.
         let still = admin.run("copy a template", &format!("SELECT {}", self.is_remembered(oid)));
         if still.as_ref().is_ok_and(|rows| text(rows) == "t") {
             return Ok(true);
@@ -183,11 +188,11 @@ impl CachedFiles {
         still.map(|_| false)
     }
 
-    /// Returns SQL that tells whether the server still knows the fate of all transactions that may have written rows in the files. The
-    /// server keeps that for as long as any database needs it; the one with this `oid` does not count.
+    /// Returns an SQL expression that tells whether the server still knows if each transaction in the files has committed. The
+    /// server keeps this information as long as any database needs it. The database with this `oid` does not count.
     fn is_remembered(&self, oid: u32) -> String {
-        // Transaction numbers wrap around: the older of two is the one from which the other is less than half of all away.
-        // `age()` and `mxid_age()` measure from the next number, which another session may take between two calls.
+        // Transaction numbers wrap around. Of two numbers, the older one is the one from which the other is less than half of the
+        // range away. `age()` and `mxid_age()` measure from the next number, which another session may take between two calls.
         let keeps = |column: &str, oldest: &str| {
             format!(
                 "EXISTS (SELECT FROM pg_database \

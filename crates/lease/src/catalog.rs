@@ -1,7 +1,7 @@
-//! Catalog of a template: what in it a session can touch, and what it takes to undo that.
+//! The catalog of a template lists what a session can change in a copy, and holds what a reset needs to undo that.
 //!
-//! A copy has the template's files, so every oid and every file number is the same in each of them. One reading of the catalog, in one
-//! of the first copies, holds for all.
+//! A copy has the template's files, so every oid and every file number is the same in each copy. It is therefore enough to read the
+//! catalog once, in one of the first copies.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,20 +15,21 @@ use crate::computed::DEPENDENT;
 use crate::digest::{Digest, ROW, digest_of, rows_of};
 use crate::reach::MAY_LEAVE_TRACES;
 
-/// Bytes on disk, TOAST included, of the largest table whose rows pgfresh keeps in memory to put them back.
+/// Maximum size on disk, in bytes, of a table whose rows pgfresh keeps in memory to restore them. The size includes TOAST.
 const LARGEST_SEED: u64 = 256 << 10;
-/// Most bytes of rows that pgfresh keeps of one table. The server may compress values on disk, and a row of many columns takes more
-/// bytes in a COPY.
+/// Maximum size of the rows that pgfresh keeps of one table, in bytes. They can be larger than on disk, because the server may
+/// compress values there, and because COPY needs more bytes for a row with many columns.
 const LARGEST_ROWS: usize = 1 << 20;
-/// Most bytes of rows that pgfresh keeps of all tables of a template.
+/// Maximum size of the rows that pgfresh keeps of all tables of a template, in bytes.
 const MOST_ROWS: usize = 16 << 20;
-/// Types whose binary form the server reads back as it has written it, whatever a session has set. Types of users consist of these, or
-/// count as inexact.
+/// Types whose binary form the server reads back exactly as it has written it, whatever a session has set. A user-defined type is
+/// exact if it consists only of these types.
 const EXACT_TYPES: &str = "bool,bytea,char,name,int8,int2,int4,text,oid,json,float4,float8,money,bpchar,varchar,date,\
     time,timestamp,timestamptz,interval,timetz,bit,varbit,numeric,uuid,jsonb,inet,cidr,macaddr,macaddr8,point,lseg,path,\
     box,polygon,line,circle,int4range,int8range,numrange,tsrange,tstzrange,daterange,tsvector,xid,pg_lsn";
 
-/// Everything in a template that has rows or a value. A note of it has those fields that are equal in every server on the same files.
+/// Everything in a template that has rows or a value. A note contains only those fields that are equal in every server on the same
+/// files.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TemplateCatalog {
     pub(crate) tables: HashMap<u32, Table>,
@@ -41,10 +42,10 @@ pub(crate) struct TemplateCatalog {
     pub(crate) attributes: String,
     /// Rows of `pg_class`, by oid.
     pub(crate) classes: HashMap<u32, Class>,
-    /// Horizon of the template, as [`HORIZON`] selects it.
+    /// The template's horizon, as [`HORIZON`] selects it.
     #[serde(skip)]
     pub(crate) horizon: String,
-    /// Tables and sequences whose contents are in no log.
+    /// Oids of tables and sequences whose contents are not in the log.
     #[serde(skip)]
     pub(crate) unlogged: (Vec<u32>, Vec<u32>),
     /// Catalogs other than `pg_class`, by oid.
@@ -52,7 +53,7 @@ pub(crate) struct TemplateCatalog {
     /// Digests of the rows of these catalogs.
     #[serde(skip)]
     pub(crate) digests: Digests,
-    /// Content of each file.
+    /// Content of each file, by file number.
     #[serde(skip)]
     pub(crate) files: FileMap,
     /// Digest of the whole database, only in paranoid mode.
@@ -63,25 +64,25 @@ pub(crate) struct TemplateCatalog {
 /// A row of `pg_class`.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Class {
-    /// Digest without the columns that TRUNCATE, VACUUM and ANALYZE change.
+    /// Digest of the row without the columns that TRUNCATE, VACUUM and ANALYZE change.
     pub(crate) digest: String,
     /// Values of [`planner_columns`], separated by commas.
     pub(crate) planner: String,
     /// Values that [`select_in_place`] selects.
     pub(crate) in_place: String,
-    /// File of the relation, 0 without one in this database, and the content of that file.
+    /// File of the relation and the content of that file. The file is 0 if the relation has none in this database.
     file: (u32, Content),
 }
 
-/// Name of a catalog, and number of its rows.
+/// Name of a catalog, and the number of its rows.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Catalog {
     pub(crate) name: String,
     pub(crate) rows: u64,
 }
 
-/// Digests of the rows of catalogs, by name. Few resets need them, and reading them takes longer than the rest of a template: 60 ms
-/// without any tables. So pgfresh reads them only after a reset has requested them.
+/// Digests of the rows of catalogs, by name. Only few resets need them, and reading them takes longer than reading the rest of a
+/// template (60 ms even without tables). So pgfresh reads them only after a reset has requested them.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
     known: OnceLock<HashMap<String, String>>,
@@ -107,13 +108,13 @@ impl Digests {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// Withdraws the request after an error; the next reset repeats it.
+    /// Withdraws the request after an error. The next reset that needs the digests repeats it.
     pub(crate) fn give_up(&self) {
         self.wanted.store(false, Ordering::Relaxed);
     }
 }
 
-/// Contents of the files of a database, by file number. Clones share the map.
+/// Contents of a database's files, by file number. Clones share the map.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FileMap(Arc<HashMap<u32, (Oid, Content)>>);
 
@@ -123,16 +124,16 @@ type Oid = u32;
 /// Content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Content {
-    /// Rows of a user's table, or its TOAST values, by the oid of the table.
+    /// Rows of a user's table, or its TOAST values. The number is the oid of the table.
     Table(u32),
     Sequence(u32),
-    /// An index, which follows from its table.
+    /// An index, whose content follows from its table.
     Index,
     /// `pg_class` itself.
     Classes,
-    /// Another catalog, by its oid.
+    /// A catalog other than `pg_class`. The number is its oid.
     Catalog(u32),
-    /// TOAST values of a catalog, by the oid of the catalog.
+    /// TOAST values of a catalog. The number is the oid of the catalog.
     CatalogValues(u32),
 }
 
@@ -140,14 +141,14 @@ pub(crate) enum Content {
 pub(crate) struct Table {
     /// Qualified name, quoted for SQL in any session.
     pub(crate) name: String,
-    /// Oids of the table, its indexes, its TOAST table and the index of that.
+    /// Oids of the table, its indexes, its TOAST table and that table's index.
     pub(crate) relations: Vec<u32>,
     pub(crate) rows: Seed,
-    /// Whether other tables refer to it, so that it cannot be truncated alone.
+    /// Whether other tables refer to this table, so that it can't be truncated alone.
     pub(crate) referenced: bool,
-    /// Whether its rows are in no log.
+    /// Whether the table is unlogged, so that its rows are not in the log.
     pub(crate) unlogged: bool,
-    /// Whether the server refuses to delete its rows, which a publication could not identify.
+    /// Whether the server refuses to delete rows, because a publication could not identify them.
     pub(crate) undeletable: bool,
 }
 
@@ -155,13 +156,13 @@ pub(crate) struct Table {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Seed {
     Empty,
-    /// Rows in the form of `COPY … (FORMAT binary)`.
+    /// Rows in the format of `COPY … (FORMAT binary)`.
     Rows(#[serde(with = "crate::note::base64")] Vec<u8>),
-    /// Rows that pgfresh cannot put back, and the reason.
+    /// Rows that pgfresh cannot restore, with the reason.
     Fixed(Reason),
 }
 
-/// Reason why pgfresh cannot put back the rows of a table.
+/// Reason why pgfresh cannot restore the rows of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reason {
     MaterialisedView,
@@ -171,7 +172,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// Returns the reason in words, for the report about a lease that has touched such a table.
+    /// Returns the reason as text, for the report about a lease that has changed such a table.
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::MaterialisedView => "a materialised view was refreshed",
@@ -187,16 +188,16 @@ pub(crate) struct Sequence {
     pub(crate) name: String,
     pub(crate) last_value: i64,
     pub(crate) is_called: bool,
-    /// Whether its value is in no log.
+    /// Whether the sequence is unlogged, so that its value is not in the log.
     pub(crate) unlogged: bool,
 }
 
-/// Makes the server send rows as the database has them, for the rest of a transaction. Some encodings do not survive a conversion and
-/// its reverse.
+/// Makes the server send rows in the database's encoding, for the rest of a transaction. In some encodings, a text changes if the
+/// server converts it and converts it back.
 pub(crate) const AS_STORED: &str =
     "SELECT pg_catalog.set_config('client_encoding', pg_catalog.getdatabaseencoding(), true)";
 
-/// Tables, materialised views and sequences of users. A relation that initdb has made has an oid below 16384. Source:
+/// Tables, materialised views and sequences of users. A relation that initdb has created has an oid below 16384. Source:
 /// `FirstNormalObjectId` in `src/include/access/transam.h`.
 const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind, \
     getdatabaseencoding() = 'SQL_ASCII', \
@@ -209,9 +210,10 @@ const RELATIONS: &str = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_id
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND c.relpersistence <> 't' AND c.oid >= 16384 ORDER BY bytes, c.oid";
 
-/// Tables whose rows or indexes may differ from the template's after pgfresh has written the rows once more. The input of some types
-/// depends on a session, or on a user's own code. A generated column may depend on an object that a user can change. An index or a
-/// check may use a user's function in a language other than C, which may depend on the session, whatever it claims.
+/// Tables whose rows or indexes can differ from the template's after pgfresh has written the rows again. The input of some types
+/// depends on a session, or on a user's own code. A generated column can depend on an object that a user can change. An index or a
+/// check can use a user's function in a language other than C. Such a function may depend on the session even if it is declared
+/// immutable.
 const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
     SELECT a.attrelid, a.atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
     WHERE c.oid >= 16384 AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped \
@@ -242,27 +244,28 @@ const INEXACT: &str = "WITH RECURSIVE part(rel, typ) AS ( \
     UNION SELECT p.rel FROM part p JOIN pg_constraint k ON k.contypid = p.typ \
     JOIN computed c ON c.class = 'pg_constraint'::regclass AND c.oid = k.oid";
 
-/// Tables with rows that a constraint may refuse, since the server never checked these (NOT VALID). The constraint belongs to the
-/// table. Or it belongs to any domain, if the table has columns of types that initdb has not made. A constraint that is not enforced
-/// refuses nothing.
+/// Tables with rows that a constraint may refuse, because the server has never checked these rows (NOT VALID). The constraint
+/// belongs to the table or to a domain. If it belongs to a domain, every table counts that has columns of user-defined types. A
+/// constraint that is not enforced refuses nothing.
 const UNVALIDATED: &str = "WITH unvalidated AS (SELECT conrelid, contypid FROM pg_constraint k \
     WHERE NOT convalidated AND contype IN ('c', 'n') AND coalesce(to_jsonb(k) ->> 'conenforced', 'true') = 'true') \
     SELECT conrelid FROM unvalidated WHERE conrelid <> 0 \
     UNION SELECT attrelid FROM pg_attribute WHERE atttypid >= 16384 AND attnum > 0 AND NOT attisdropped \
     AND EXISTS (SELECT FROM unvalidated WHERE contypid <> 0)";
 
-/// Whether any publication includes deletes.
+/// Whether any publication includes DELETE.
 const PUBLISHES: &str = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubdelete)";
 
-/// Condition for each table, from PostgreSQL 14 on: it finds values whose compression differs from that of new ones.
+/// For each table, a condition that finds values whose compression differs from that of new values. For PostgreSQL 14 and later.
 const COMPRESSION: &str = "SELECT attrelid, string_agg(format('pg_column_compression(%I) = %L', attname, \
     CASE attcompression WHEN 'l' THEN 'pglz' ELSE 'lz4' END), ' OR ') FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid \
     WHERE attrelid >= 16384 AND relkind = 'r' AND attnum > 0 AND NOT attisdropped AND attlen = -1 AND attgenerated = '' \
     GROUP BY attrelid";
 
-/// Returns a query for rows of `pg_class`, shared catalogs included. The first columns are oid, file (also of a mapped catalog), kind,
-/// and the table that TOAST belongs to. Next are the values for the planner, and those that may change in place. The last column is a
-/// digest of everything that TRUNCATE, VACUUM and ANALYZE do not change. Reading all rows takes milliseconds.
+/// Returns a query for rows of `pg_class`, including those of shared catalogs. The first columns are the oid, the file (also for a
+/// mapped catalog), the kind, and the table that a TOAST table belongs to. Then follow the values for the planner, and the values
+/// that may change in place. The last column is a digest of everything that TRUNCATE, VACUUM and ANALYZE don't change. Reading all
+/// rows takes milliseconds.
 pub(crate) fn select_classes(major: u32, condition: &str) -> String {
     let planner =
         planner_columns(major).map(|column| format!("c.{column}")).collect::<Vec<_>>().join(", ', ', ");
@@ -282,7 +285,7 @@ pub(crate) fn planner_columns(major: u32) -> impl Iterator<Item = &'static str> 
 }
 
 /// Returns a query for all rows of `pg_class`. It selects the file, and the columns that the server may change in place, outside
-/// transactions, except for the age of the oldest row. Source: `vac_update_relstats()` and `index_update_stats()`.
+/// transactions. It leaves out the age of the oldest row. Source: `vac_update_relstats()` and `index_update_stats()`.
 pub(crate) fn select_in_place(major: u32) -> String {
     format!("SELECT c.oid, {} FROM pg_class c", in_place(major))
 }
@@ -294,20 +297,20 @@ fn in_place(major: u32) -> String {
     )
 }
 
-/// Expression for the oldest transaction that still runs.
+/// Expression for the oldest transaction that is still running.
 pub(crate) const HORIZON: &str = "pg_snapshot_xmin(pg_current_snapshot())::text::numeric % 4294967296";
 
-/// Returns a condition that is true if the transaction `horizon` or a later one has written a row.
+/// Returns a condition that is true if a row was written by the transaction `horizon` or a later one.
 pub(crate) fn is_since(horizon: &str, xmin: &str) -> String {
     format!("pg_catalog.age({xmin}) <= pg_catalog.age('{horizon}'::pg_catalog.xid)")
 }
 
-/// Catalogs of a database but `pg_class`: TRUNCATE changes columns there that define nothing.
+/// All catalogs of a database except `pg_class`, because TRUNCATE changes columns of `pg_class` that define nothing.
 const CATALOGS: &str = "SELECT oid, 'pg_catalog.' || relname FROM pg_class WHERE relkind = 'r' AND NOT relisshared \
     AND relnamespace = 'pg_catalog'::regnamespace AND oid < 16384 AND oid <> 1259";
 
-/// Returns the SQL and the limits by which pgfresh reads the noted part of a catalog, so that a note of another version is
-/// recognisable. Settings of the session are not among them.
+/// Returns the SQL and the limits that pgfresh uses to read the part of a catalog that goes into a note. They differ between
+/// versions of pgfresh, so a note of a different version can be recognized. Settings of the session are not included.
 pub(crate) fn queries(major: u32) -> String {
     let classes = select_classes(major, "");
     let sizes = format!("{LARGEST_SEED} {LARGEST_ROWS} {MOST_ROWS}");
@@ -338,7 +341,7 @@ impl Class {
 }
 
 impl FileMap {
-    /// Returns the files of these rows, and of all others of `before`.
+    /// Returns the files of `rows`, and those of all other relations in `before`.
     pub(crate) fn new(rows: &HashMap<u32, Class>, before: &HashMap<u32, Class>) -> Self {
         let others = before.iter().filter(|(oid, _)| !rows.contains_key(oid));
         let files =
@@ -356,8 +359,8 @@ impl FileMap {
     }
 
     /// Returns the oids of tables and sequences whose file differs from the one in `before`. Returns `None` if a catalog has a new
-    /// file, which may hold anything, or if a file belongs to another relation now. No statement causes the latter, but a session that
-    /// writes into `pg_class` can.
+    /// file, because it can contain anything. Also returns `None` if a file now belongs to a different relation. No statement
+    /// causes this, but a session that writes to `pg_class` can.
     pub(crate) fn moved_since(&self, before: &Self) -> Option<HashSet<u32>> {
         let mut moved = HashSet::new();
         for (file, (oid, content)) in self.0.iter() {
@@ -373,7 +376,7 @@ impl FileMap {
 }
 
 impl TemplateCatalog {
-    /// Reads the catalog in an unused copy that has these attributes. The `horizon` is from before the first client got a copy.
+    /// Reads the catalog from an unused copy with these attributes. The `horizon` is from before the first client received a copy.
     pub(crate) fn read(
         session: &mut AdminConnection,
         attributes: String,
@@ -434,7 +437,7 @@ impl TemplateCatalog {
         Ok(catalog)
     }
 
-    /// Whether notes of both would be equal.
+    /// Whether the notes of both catalogs would be equal.
     pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
         self.tables == other.tables
             && self.sequences == other.sequences
@@ -442,14 +445,14 @@ impl TemplateCatalog {
             && self.catalogs == other.catalogs
     }
 
-    /// Completes a catalog from a note, in a server of this major version whose copies have these attributes. The `horizon` is as for
-    /// [`Self::read`].
+    /// Completes a catalog that comes from a note, in a server of this major version whose copies have these attributes. The
+    /// `horizon` is as for [`Self::read`].
     pub(crate) fn recalled(self, attributes: String, horizon: String, major: u32) -> Self {
         let files = FileMap::new(&self.classes, &HashMap::new());
         Self { major, attributes, horizon, files, ..self }
     }
 
-    /// Reads the digests in an unused copy.
+    /// Reads the digests from an unused copy.
     pub(crate) fn read_digests(
         &self,
         session: &mut AdminConnection,
@@ -474,8 +477,8 @@ fn oids(rows: &Rows) -> HashSet<u32> {
     rows.iter().filter_map(|row| Some(number(row.first()?.as_deref()?))).collect()
 }
 
-/// Whether the server refuses to delete rows of a table: it has no key, or lacks the columns by which a publication selects rows. The
-/// server reports this when it plans a statement. Source: `CheckCmdReplicaIdentity`.
+/// Whether the server refuses to delete rows of a table. It does so if the table has no key, or lacks the columns by which a
+/// publication selects rows. The server reports this when it plans a statement. Source: `CheckCmdReplicaIdentity`.
 fn is_undeletable(session: &mut AdminConnection, name: &str) -> Result<bool, SessionError> {
     match session.query(&format!("EXPLAIN DELETE FROM ONLY {name}")) {
         Ok(_) => Ok(false),
@@ -484,7 +487,7 @@ fn is_undeletable(session: &mut AdminConnection, name: &str) -> Result<bool, Ses
     }
 }
 
-/// Reads all catalogs but `pg_class`.
+/// Reads all catalogs except `pg_class`.
 fn read_catalogs(session: &mut AdminConnection) -> Result<HashMap<u32, Catalog>, SessionError> {
     let names: HashMap<String, u32> =
         session.query(CATALOGS)?.into_iter().filter_map(pair).map(|(oid, name)| (name, oid)).collect();
@@ -504,8 +507,8 @@ pub(crate) fn pair(row: Vec<Option<String>>) -> Option<(u32, String)> {
     Some((number(&columns.next()??), columns.next()??))
 }
 
-/// Returns a name for SQL in a session of any encoding that the server converts to the database's. In a database with `SQL_ASCII` the
-/// server converts nothing, and names are bytes.
+/// Returns a name that SQL can contain in any encoding that the server converts to the database's encoding. If the database has
+/// `SQL_ASCII`, the server converts nothing, and names are bytes.
 fn in_any_encoding(name: String, is_ascii: bool) -> Result<String, SessionError> {
     if !is_ascii {
         return Ok(ascii(&name));
@@ -519,7 +522,8 @@ fn in_any_encoding(name: String, is_ascii: bool) -> Result<String, SessionError>
     Err(SessionError::Server { severity, sqlstate, message, detail: None })
 }
 
-/// Reads the rows of a table that has `size` bytes on disk, if `room` suffices, and subtracts their length from it.
+/// Reads the rows of a table that takes `size` bytes on disk, if `room` is large enough for them. Subtracts their length from
+/// `room`.
 fn seed(
     session: &mut AdminConnection,
     name: &str,
@@ -555,13 +559,13 @@ fn seed(
             *room -= rows.len();
             Ok(Seed::Rows(rows))
         }
-        // A type without binary output.
+        // The table has a type without binary output.
         Err(SessionError::Server { .. }) => Ok(Seed::Fixed(Reason::Uncopied)),
         Err(error) => Err(error),
     }
 }
 
-/// Reads the values of sequences. Each has an oid, a name, and whether it is unlogged.
+/// Reads the values of sequences. Each item has an oid, a name, and whether the sequence is unlogged.
 pub(crate) fn read_sequences(
     session: &mut AdminConnection,
     sequences: &[(u32, String, bool)],

@@ -1,4 +1,4 @@
-//! Locks on names of templates: one thread at a time makes or removes the template of a name.
+//! Locks on template names, so that only one thread at a time creates or removes the template with a name.
 
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -11,7 +11,7 @@ pub(crate) struct Claims {
     freed: Condvar,
 }
 
-/// Lock on a name, until it drops.
+/// A lock on a name. Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
     claims: &'a Claims,
@@ -19,7 +19,7 @@ pub(crate) struct Claim<'a> {
 }
 
 impl Claims {
-    /// Locks a name, once no other thread has it. All work under the lock has a bound.
+    /// Locks a name, and waits while another thread has locked it. All work under the lock has a time limit.
     pub(crate) fn claim<'a>(&'a self, name: &'a str) -> Claim<'a> {
         let is_taken = |names: &mut BTreeSet<String>| names.contains(name);
         let free = self.freed.wait_while(lock(&self.names), is_taken);

@@ -1,14 +1,14 @@
-//! Clients of open sessions, as far as a lease has to know them.
+//! The clients of open sessions, as far as a lease has to know about them.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A client's end of a session.
+/// The gateway's link to the client of a session.
 pub trait ClientLink: fmt::Debug + Send + Sync {
-    /// Whether the client has closed its end of the connection, even if no thread has noticed.
+    /// Whether the client has closed its end of the connection, even if no thread has noticed it yet.
     fn is_gone(&self) -> bool;
-    /// Reports that the server ends the session. The gateway then does not wait until the client has read earlier messages.
+    /// Reports that the server ends the session. The gateway then doesn't wait until the client has read earlier messages.
     fn close(&self);
 }
 
@@ -25,12 +25,12 @@ impl Client {
         Self { link, leaving: AtomicBool::new(false), closed: AtomicBool::new(false) }
     }
 
-    /// Notes that the client leaves; returns false if it was leaving before.
+    /// Records that the client is leaving. Returns false if it was leaving before.
     pub(crate) fn leave(&self) -> bool {
         !self.leaving.swap(true, Ordering::Relaxed)
     }
 
-    /// Tells the client that its session ends, together with its backend.
+    /// Tells the client that its session and its backend end.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         if let Some(link) = &self.link {
@@ -38,7 +38,7 @@ impl Client {
         }
     }
 
-    /// Whether [`Self::close`] has run. The backend then serves no other client, even if it has not noticed yet.
+    /// Whether [`Self::close`] has run. If so, the backend must not serve another client, even if it hasn't noticed the end yet.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }

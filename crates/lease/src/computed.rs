@@ -1,15 +1,17 @@
-//! Columns and indexes that depend on more than their row, although the server declares their built-in functions immutable.
+//! Finds columns and indexes that depend on more than their row, although the server declares the built-in functions in them
+//! immutable.
 
-/// Tables whose rows or indexes may differ from the template's after pgfresh has written the rows once more. A built-in function
-/// computes something in them from more than the row:
+/// Tables whose rows or indexes can differ from the template's after pgfresh has written the rows again. In these tables, a
+/// built-in function uses more than the row to compute a value:
 ///
-/// - the text of a `float8`, of what is made of such numbers, or of a `bytea` (`extra_float_digits`, `bytea_output`); an identifier in
-///   quotes (`quote_all_identifiers`); XML (`xmlbinary`);
-/// - the words of a text, where text search was changed since initdb: it has made 19 mappings for each configuration, before any
-///   transaction that `template0` has not frozen.
+/// - The text of a `float8`, of values made from such numbers, or of a `bytea` depends on `extra_float_digits` or `bytea_output`. A
+///   quoted identifier depends on `quote_all_identifiers`, and XML depends on `xmlbinary`.
+/// - The words of a text depend on the text search configurations, if these have changed since initdb. For each configuration,
+///   initdb has made 19 mappings, before any transaction that `template0` has not frozen.
 ///
-/// The query reads an expression as the server has stored it. Source: `nodeToString` of `src/backend/nodes/outfuncs.c`; 1282 is
-/// `quote_ident`, 3734 and 3769 are `regconfig` and `regdictionary` of `src/include/catalog`.
+/// The query reads an expression in the form in which the server stores it. Source: `nodeToString` of
+/// `src/backend/nodes/outfuncs.c`; 1282 is `quote_ident`, 3734 and 3769 are `regconfig` and `regdictionary` of
+/// `src/include/catalog`.
 pub(crate) const DEPENDENT: &str = "WITH expression(rel, tree) AS ( \
     SELECT f.adrelid, f.adbin::text FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum \
       WHERE a.attgenerated <> '' \

@@ -1,4 +1,7 @@
-//! Copies of templates, from their creation until they are ready for a client, and the reading of a template's catalog in one of them.
+//! Creates copies of templates and prepares them for clients. Also reads a template's catalog in one of the first copies.
+//!
+//! Everything here happens ahead of a client if possible. While clients come and go, the creation of copies pauses, because both
+//! need the processors.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -25,14 +28,14 @@ use crate::table::{DatabaseId, Event, Outcome, Proof};
 use crate::template::{HIDE, Template, name_in};
 use crate::{Backend, LeaseError};
 
-/// Time for which the maker of a copy lets a crowd of clients pass before it looks again.
+/// How long the creation of a copy pauses while many clients come and go, before it checks again.
 const CROWD_PAUSE: Duration = Duration::from_millis(3);
 
-/// Timeout for a client that waits for the end of a preparation.
+/// Maximum time for which a client waits until a database in preparation is ready.
 const PREPARATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Inner {
-    /// Makes a copy of a template, ready for a client.
+    /// Creates a copy of a template, and prepares it for a client.
     pub(crate) fn create(&self, id: DatabaseId, template: &str) -> Outcome {
         let begun = Instant::now();
         let (epoch, own_name) = (self.evidence.epoch(), self.lock().next_name());
@@ -75,15 +78,15 @@ impl Inner {
         if !self.evidence.has_known_format() || template.has_fixed_unlogged() {
             return self.unless_crashed(id, &template);
         }
-        // A crash has emptied the template's own unlogged tables: the copy gets their rows from memory.
+        // A crash may have emptied the template's own unlogged tables. The reset restores their rows in the copy from memory.
         match self.recycle(id, false) {
             Ok(proof) => Outcome::Fresh(proof),
             Err(NotRecyclable { reason, .. }) => Outcome::Doubt(reason),
         }
     }
 
-    /// Hides a database that has become ready, by this `outcome`, from programs that list the databases to connect to. The sessions
-    /// that wait in it have begun before.
+    /// Hides a newly prepared database from programs that list databases to connect to them. `outcome` is the outcome of the
+    /// preparation. The sessions that wait in the database are not affected, because they have started before.
     pub(crate) fn hide(&self, id: DatabaseId, outcome: Outcome) -> Outcome {
         if !matches!(outcome, Outcome::Fresh(_)) {
             return outcome;
@@ -96,7 +99,7 @@ impl Inner {
                 return outcome;
             }
             let to = ready(&held.own_name);
-            // A lost connection leaves open which name the database has.
+            // If the connection is lost, the database may have either name.
             held.names.insert(to.clone());
             (held.oid, held.own_name.clone(), to)
         };
@@ -114,21 +117,21 @@ impl Inner {
         outcome
     }
 
-    /// Drops a database, or the server of a lease in isolation `server`.
+    /// Drops a database, or stops the server of a lease in isolation `server`.
     pub(crate) fn drop(&self, id: DatabaseId) -> Outcome {
         let Some(held) = self.lock().databases.remove(&id) else { return Outcome::Done };
         if held.server.is_some() {
             return Outcome::Done;
         }
         let dropped = if held.oid == 0 {
-            // pgfresh has not learnt its oid: the copy has failed on the way.
+            // The copy has failed before pgfresh received its oid.
             drop_named(&held.own_name, &self.admin)
         } else {
             drop_database(held.oid, &held.names, &self.admin)
         };
         match dropped {
             Ok(()) => {
-                // Nothing of it is of interest any more.
+                // The changes of the database no longer matter.
                 self.evidence.take(held.oid);
                 Outcome::Done
             }
@@ -139,21 +142,22 @@ impl Inner {
         }
     }
 
-    /// Waits, with a bound, while pgfresh prepares a database under that name. It soon has another name.
+    /// Waits, up to a limit, while pgfresh prepares a database under this name. The name changes once the database is ready.
     pub(crate) fn wait_until_prepared(&self, name: &str) {
         let begun = Instant::now();
         let is_there = || self.lock().databases.values().any(|held| held.own_name == name);
         while is_there() && begun.elapsed() < PREPARATION_TIMEOUT {
-            // Only a program that visits all databases waits here, and that is rare.
+            // Only programs that visit all databases wait here, and these are rare.
             thread::sleep(CROWD_PAUSE);
         }
     }
 
-    /// Pauses the maker of a copy while clients come and go, and no client waits for the copy. Also pauses it while all processors are
-    /// busy, and databases come back so soon that no client needs it. Returns false to put the copy off: once the leases are closed,
-    /// and if a client of another template waits for the maker.
+    /// Pauses the creation of a copy while clients come and go, unless a client waits for the copy. Also pauses it while all
+    /// processors are busy, as long as databases come back so soon that no client needs the copy. Returns false if the caller
+    /// should put the creation off. This is the case once the leases are closed, or if a client of another template waits for this
+    /// worker.
     fn let_clients_pass(&self, id: DatabaseId, template: &Template) -> bool {
-        // The template's catalog comes from this copy, and the end of a lease waits for it.
+        // pgfresh reads the template's catalog in this copy, and the end of a lease waits for that.
         let is_awaited = template.is_to_be_read();
         let mut core = self.lock();
         while !core.closed && !is_awaited {
@@ -163,7 +167,7 @@ impl Inner {
                 if !core.table.come_back_soon(id, now) {
                     break;
                 }
-                // The answer comes from a file, and no thread reads files under the lock.
+                // The answer comes from a file, and no thread reads files while it has the lock.
                 drop(core);
                 let are_busy = self.processors.are_busy();
                 core = self.lock();
@@ -177,8 +181,8 @@ impl Inner {
             if let Some(pause) = pause {
                 core = self.shortage.wait_timeout(core, pause).unwrap_or_else(PoisonError::into_inner).0;
             } else {
-                // Each client that comes finds no ready database and would wake this thread. The wake-ups would take the time that the
-                // pause saves.
+                // Each arriving client finds no ready database and would wake this thread. The wake-ups would take up the time that
+                // the pause saves.
                 drop(core);
                 thread::sleep(CROWD_PAUSE);
                 core = self.lock();
@@ -192,7 +196,7 @@ impl Inner {
         self.admin.practise(&[name_in(self.options.major), &STATS_RENAMED, &DATABASE_OF, &HIDE]);
     }
 
-    /// Accepts a copy of a template with unlogged tables whose rows no reset can restore, unless the server has crashed.
+    /// Accepts a copy of a template with unlogged tables whose rows no reset can restore, unless the server has crashed since.
     fn unless_crashed(&self, id: DatabaseId, template: &Template) -> Outcome {
         let now = self.generation();
         if now == 0 || *template.generation.get_or_init(|| now) != now {
@@ -204,15 +208,15 @@ impl Inner {
         Outcome::Fresh(Proof::new())
     }
 
-    /// Returns the number of the checkpointer's process, which identifies the server's life since its last crash. Returns 0 if the
-    /// server does not answer.
+    /// Returns the process id of the checkpointer. It changes with each crash, so equal numbers mean that the server has not
+    /// crashed in between. Returns 0 if the server does not answer.
     pub(crate) fn generation(&self) -> u32 {
         let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
         self.admin.run("look at the server", sql).map_or(0, |rows| number(&text(&rows)))
     }
 
-    /// Reads in an unused copy what pgfresh does not know about its template yet, unless another thread reads it in another copy.
-    /// Returns whether using the copy may leave traces in a backend.
+    /// Reads from an unused copy what pgfresh doesn't know about its template yet, unless another thread is reading it from another
+    /// copy. Returns whether using the copy may leave traces in a backend.
     fn look_into(
         &self,
         id: DatabaseId,
@@ -220,7 +224,7 @@ impl Inner {
         template: &Template,
     ) -> Result<bool, LeaseError> {
         if !template.is_recyclable() {
-            // The template may differ from copy to copy.
+            // This template may change, so its copies may differ.
             return self.leaves_traces(copy);
         }
         match template.catalog() {
@@ -247,9 +251,9 @@ impl Inner {
         Ok(template.may_leave_traces())
     }
 
-    /// Reads a template's catalog, which only the end of a lease needs. It does so in the second copy, so that the first client does
-    /// not wait for that. Other copies do not wait either while one is in use for it. If a crash could take away contents of the
-    /// template, the reading comes first.
+    /// Reads a template's catalog, which is only needed at the end of a lease. It does so in the second copy, so that the first
+    /// client doesn't have to wait. While one copy is used for reading, other copies don't wait either. If a crash could remove
+    /// contents of the template, the catalog is read before anything else.
     fn read_catalog_once(&self, copy: &DatabaseAddress, template: &Template) -> Result<(), LeaseError> {
         let can_wait = self.is_all_logged(template);
         if can_wait && !template.passed_over.swap(true, Ordering::Relaxed) {
@@ -268,7 +272,7 @@ impl Inner {
             return Ok(());
         }
         match template.recall(self.options.major) {
-            // With the option `paranoid`, pgfresh has not used the note.
+            // With the option `paranoid`, pgfresh has ignored the note so far.
             Some((noted, _)) if !noted.says_the_same_as(&catalog) => {
                 self.report("compare a template with its note", "the note in the cache differs from it");
             }
@@ -279,8 +283,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Decides about a copy after an error in reading the catalog. The copy is good for one lease: pgfresh drops it afterwards. But a
-    /// crash may have emptied unlogged tables. pgfresh looks for that only once it is certain that no catalog will tell of them.
+    /// Decides about a copy after an error while reading the catalog. The copy is good for one lease, and pgfresh drops it
+    /// afterwards. But a crash may have emptied unlogged tables. pgfresh checks this only once it is certain that it can't read the
+    /// catalog, which would list such tables.
     fn go_on_without(
         &self,
         template: &Template,
@@ -296,27 +301,28 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether pgfresh may note the catalog of a template for the next server on the same files: only while no client could have
-    /// changed anything. A template with unlogged relations gets no note, since a crash may have emptied them.
+    /// Whether pgfresh may store the template's catalog as a note for the next server on the same files. It may only do so as long
+    /// as no client could have changed anything. A template with unlogged relations has no note, because a crash may have emptied
+    /// them.
     fn can_note(&self, template: &Template) -> bool {
         !self.has_had_clients.load(Ordering::Relaxed)
             && self.evidence.has_known_format()
             && self.is_all_logged(template)
     }
 
-    /// Whether the log shows no change in databases that no client has. Also true if its format is unknown: then pgfresh resets no
-    /// database.
+    /// Whether the log shows no change in databases that no client has. Returns true if the format of the log is unknown, because
+    /// then pgfresh resets no database.
     fn are_untouched(&self, databases: [u32; 2]) -> bool {
         !self.evidence.has_known_format()
             || self.evidence.catch_up(&self.admin).is_ok()
                 && databases.iter().all(|oid| self.evidence.is_untouched(*oid))
     }
 
-    /// Takes the catalog from a note, if an earlier server on the same files has left one. Reads from the copy those attributes that
-    /// differ between servers. Returns whether there is a note to use.
+    /// Reads the catalog from a note, if an earlier server on the same files has left one. Reads those attributes that differ
+    /// between servers from the copy. Returns whether there is a usable note.
     fn recall_catalog(&self, copy: &DatabaseAddress, template: &Template) -> Result<bool, LeaseError> {
         let major = self.options.major;
-        // No note has the digest of a whole database.
+        // A note never contains the digest of a whole database.
         let Some((noted, leaves_traces)) = template.recall(major).filter(|_| !self.options.paranoid) else {
             return Ok(false);
         };
@@ -326,8 +332,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// Whether a template has no unlogged tables or sequences, by its files: each such relation has an init fork. False if the server
-    /// has other tablespaces.
+    /// Whether a template has no unlogged tables or sequences, judging by its files, because each unlogged relation has an init
+    /// fork. Returns false if the server has additional tablespaces.
     fn is_all_logged(&self, template: &Template) -> bool {
         let is_init = |file: io::Result<DirEntry>| {
             file.is_ok_and(|file| file.file_name().as_encoded_bytes().ends_with(b"_init"))
@@ -356,9 +362,10 @@ impl Inner {
         })
     }
 
-    /// Starts backends with the parameters that clients are likely to come with, where none waits yet. If one does not start (a role
-    /// that may not connect), its client gets the error. If a trigger fires at each login, none starts: the trigger fires once a
-    /// client comes. A client that waits for the database starts its own backend, while the maker makes the next copy.
+    /// Starts backends with the parameters that clients are likely to use, unless such a backend waits already. If a backend
+    /// doesn't start (for example, because the role may not connect), its client will receive the error. If an event trigger fires
+    /// at each login, no backend starts, because the trigger should fire only when a client comes. If a client already waits for
+    /// the database, that client starts its own backend, while this worker makes the next copy.
     pub(crate) fn warm_up(
         &self,
         id: DatabaseId,
@@ -401,7 +408,7 @@ impl Inner {
                 None => self.lock().expected.forget(&params),
             }
         }
-        // The stamp shows no setting that existed only while the backends started.
+        // Equal stamps before and after show that no setting existed only while the backends started.
         let is_same = self.read_stamp(address).is_ok_and(|(now, _)| now == stamp);
         if is_same && self.evidence.are_settings_unchanged(before) {
             waiting.append(&mut started);

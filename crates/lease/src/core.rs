@@ -1,4 +1,7 @@
-//! State of all leases behind one lock: the table, the resources of its databases, and the slots for answers.
+//! The state of all leases behind one lock: the table, the resources of its databases, and the slots for answers.
+//!
+//! The table decides, and this module carries the decisions to the threads: it stores tasks for workers, and wakes clients with
+//! their answers.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -26,35 +29,36 @@ use crate::table::{Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Task
 use crate::template::Template;
 use crate::wal::Changes;
 
-/// Most rows that leases of one database may have written and rolled back: they take room until a VACUUM, which does not come.
+/// Maximum number of rows that the leases of one database may have written and rolled back. These rows take up space until a
+/// VACUUM, and nothing starts one.
 const MOST_ROLLED_BACK: u64 = 10_000;
-/// Lowest number of a file that initdb has not made. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
+/// The lowest number for a file that initdb has not created. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 const FIRST_NORMAL: u32 = 16384;
-/// Most backends that wait in leased databases after their clients have left.
+/// Maximum number of backends that wait in leased databases after their clients have left.
 const MOST_WAITING: usize = 64;
-/// Interval between readings of the log while any database is leased: the server recycles old segments.
+/// Interval at which pgfresh reads the log while any database is leased, because the server recycles old segments.
 const CATCH_UP: Duration = Duration::from_secs(1);
-/// Time for which no backends wait for clients after the server had no room for a session that a client needed.
+/// How long no backends wait for clients after the server had no room for a client's session.
 const CROWDED: Duration = Duration::from_secs(10);
 
-/// Data behind the lock.
+/// The data behind the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Core {
     pub(crate) table: LeaseTable,
-    /// Tasks that a client waits for while its own thread does something else.
+    /// Tasks that a client waits for while its own thread is busy with something else.
     urgent: VecDeque<Task>,
     pub(crate) slots: HashMap<Ticket, Arc<Slot>>,
     pub(crate) databases: HashMap<DatabaseId, Held>,
     pub(crate) expected: ExpectedParams,
-    /// Times at which the idle maintenance workers wake by themselves.
+    /// When each idle maintenance worker wakes up by itself.
     pub(crate) idle_workers: Vec<Instant>,
-    /// Time of the last reading of the log on behalf of long leases.
+    /// When pgfresh last read the log on behalf of long leases.
     pub(crate) caught_up: Option<Instant>,
-    /// Number of resets until the last VACUUM of `pg_database`.
+    /// Number of resets at the time of the last VACUUM of `pg_database`.
     vacuumed: u64,
-    /// Most backends that wait for a client, plus sessions of pgfresh that wait for a reset.
+    /// Maximum number of backends that wait for a client, plus pgfresh's own sessions that wait for a reset.
     pub(crate) most_idle: usize,
-    /// Time until which no backend waits for a client.
+    /// Until this time, no backend waits for a client.
     crowded: Option<Instant>,
     serial: u64,
     last_ticket: u64,
@@ -62,55 +66,56 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
 }
 
-/// Runtime resources of one database in the table: its backends, sessions and files.
+/// The resources of one database in the table: its backends, sessions and files.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Oid; 0 until the database exists, and for a lease that is a server.
+    /// Oid of the database. It is 0 until the database exists, and for a lease with its own server.
     pub(crate) oid: u32,
-    /// Name while no lease has the database.
+    /// The database's name while no lease has it.
     pub(crate) own_name: String,
-    /// Names that pgfresh has given it and that it may have now. A database with another name belongs to SQL.
+    /// Names that pgfresh has given the database and that it may have now. A database with a different name belongs to SQL.
     pub(crate) names: BTreeSet<String>,
-    /// Name that the last holder knew.
+    /// The name under which the last lease had the database.
     pub(crate) last_name: String,
-    /// State that pgfresh read when the last lease ended.
+    /// The database's state when the last lease ended.
     pub(crate) stats: Option<DatabaseStats>,
     pub(crate) template: Option<Template>,
-    /// Changes in the template from before the copy, only for `template1`, which may change.
+    /// The template's changes before it was copied. Only for `template1`, because SQL may change it.
     pub(crate) copied_after: Option<Changes>,
-    /// Catalog of the database, if its template has none.
+    /// The database's own catalog, if its template has none.
     pub(crate) catalog: Option<Arc<TemplateCatalog>>,
-    /// Whether a session may do anything that outlives it in its backend by using an object of the database.
+    /// Whether a session that uses an object of the database may leave something in its backend.
     pub(crate) leaves_traces: bool,
     /// Backends that wait here for a client.
     pub(crate) waiting: Vec<WaitingBackend>,
-    /// Stamp that a session would have at its start, and whether pgfresh has read it for this very session.
+    /// The stamp that a session would have if it started now, and whether pgfresh has read it for this very session.
     pub(crate) stamp: (CatalogStamp, bool),
-    /// Files of the database, if they differ from the template's.
+    /// The database's files, if they differ from the template's.
     pub(crate) files: Option<FileMap>,
-    /// Session of pgfresh with the database, once a reset has needed one.
+    /// pgfresh's own session in the database, once a reset has opened one.
     pub(crate) session: Option<AdminConnection>,
-    /// The session that plays leases in rollback isolation, while no client has it.
+    /// The session for leases in rollback isolation, while no client uses it.
     pub(crate) transaction: Option<Box<TransactionSession>>,
     pub(crate) growth: Growth,
     /// Number of rows that leases have written and rolled back.
     rolled_back: u64,
-    /// Server of the lease, in isolation `server`.
+    /// The lease's own server, in isolation `server`.
     pub(crate) server: Option<Arc<Mutex<LeasedServer>>>,
-    /// Generation of the server in which the database was fresh: see [`Inner::generation`](crate::inner::Inner).
+    /// Generation of the server in which the database was fresh. See [`Inner::generation`](crate::inner::Inner).
     pub(crate) generation: u32,
     /// Epoch of the log since which pgfresh knows all changes in the database.
     pub(crate) epoch: Epoch,
     pub(crate) clients: Vec<Arc<Client>>,
-    /// Whether a session has begun since the database got its lease's name.
+    /// Whether a session has started since the database received its lease's name.
     pub(crate) entered: bool,
 }
 
-/// Contents of the files of one database, as far as pgfresh knows them.
+/// Data that tell what a file of one database contains.
 #[derive(Debug)]
 pub(crate) struct KnownFiles {
     files: Option<FileMap>,
-    /// Whether any file may be a catalog. In the system's own template, catalogs are where initdb has put them.
+    /// Whether pgfresh has not read the files yet, so that any file may be a catalog. In the system's own template, the catalogs
+    /// have the files that initdb has given them.
     is_unread: bool,
 }
 
@@ -123,7 +128,7 @@ impl MakeRoom for Mutex<Core> {
 impl Held {
     pub(crate) fn new(own_name: String, template: Option<Template>, epoch: Epoch) -> Self {
         let names = BTreeSet::from([own_name.clone()]);
-        // Until pgfresh has looked for functions, the database may have some.
+        // Until pgfresh has looked for functions, it assumes that the database has some.
         Self { own_name, names, template, leaves_traces: true, epoch, ..Self::default() }
     }
 
@@ -146,13 +151,13 @@ impl Held {
         self.catalog.as_deref().or_else(|| self.template.as_ref()?.catalog())
     }
 
-    /// Returns the data that tell whether a file belongs to a catalog, for use without the lock.
+    /// Returns the data that show if a file belongs to a catalog. They can be used without the lock.
     pub(crate) fn known_files(&self) -> KnownFiles {
         let files = self.files.as_ref().or_else(|| Some(&self.catalog()?.files)).cloned();
         KnownFiles { files, is_unread: self.template.as_ref().is_some_and(Template::is_recyclable) }
     }
 
-    /// Counts rows that a lease has rolled back; returns false once they are too many.
+    /// Counts rows that a lease has rolled back. Returns false once there are too many.
     pub(crate) fn has_room_for(&mut self, rows: u64) -> bool {
         self.rolled_back = self.rolled_back.saturating_add(rows);
         self.rolled_back <= MOST_ROLLED_BACK
@@ -163,7 +168,7 @@ impl Held {
         self.waiting.len() + usize::from(self.session.is_some())
     }
 
-    /// Takes a waiting backend with these parameters.
+    /// Removes and returns a waiting backend with these parameters.
     pub(crate) fn take_waiting(&mut self, params: &StartupParams) -> Option<WaitingBackend> {
         let at = self.waiting.iter().position(|at| at.params == *params)?;
         Some(self.waiting.swap_remove(at))
@@ -204,25 +209,25 @@ impl Core {
         preparing(self.next_serial())
     }
 
-    /// Returns the parameters of a client that waits.
+    /// Returns the parameters of a waiting client.
     pub(crate) fn params_of(&self, id: ParamsId) -> Option<StartupParams> {
         let mut waiting = self.slots.values().filter_map(|slot| slot.params());
         waiting.find(|params| params_id(params) == id).cloned()
     }
 
-    /// Whether the server has room for backends that only wait.
+    /// Whether the server has room for backends that wait for a client.
     pub(crate) fn has_room(&self) -> bool {
         self.crowded.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Returns those new backends that may wait: none of them while the server has no room.
+    /// Returns `waiting` if the server has room for waiting backends, or else an empty list.
     pub(crate) fn admit(&self, waiting: Vec<WaitingBackend>) -> Vec<WaitingBackend> {
         if self.has_room() { waiting } else { Vec::new() }
     }
 
-    /// Makes room for one more backend that a client leaves in its database; returns false if it must close. A lease that ends with
-    /// this client needs no room: its backend then waits in a ready database. At the limit, closes the waiting backends of the lease
-    /// that ends next.
+    /// Makes room for another backend that a client leaves in its database. Returns false if that backend must close. If the lease
+    /// ends with this client, no room is needed, because the backend then waits in a ready database. At the limit, closes the
+    /// waiting backends of the lease that ends next.
     pub(crate) fn make_room_for_left(&mut self, id: DatabaseId) -> bool {
         if !self.has_room() {
             return false;
@@ -250,8 +255,9 @@ impl Core {
         }
     }
 
-    /// Closes waiting sessions beyond `most_idle`. It begins with those in databases that pgfresh removes. Next are leases, in the
-    /// order of their ends, and last the ready databases, in the reverse order of their use. It spares the database `stays`.
+    /// Closes waiting sessions beyond the maximum `most_idle`. It begins with databases that pgfresh is removing, and continues
+    /// with leases, those that end first being first. It closes sessions in ready databases last, in the reverse order of their
+    /// use. It leaves the database `stays` alone.
     pub(crate) fn trim_idle(&mut self, stays: DatabaseId) {
         let mut idle = self.databases.values().map(Held::idle).sum::<usize>();
         if idle <= self.most_idle {
@@ -268,11 +274,11 @@ impl Core {
         }
     }
 
-    /// Ends all backends that wait for a client, and lets none wait for a while.
+    /// Ends all backends that wait for a client, and keeps others from waiting for a while.
     pub(crate) fn evict_idle(&mut self) {
         self.crowded = Some(Instant::now() + CROWDED);
         self.databases.values_mut().for_each(Held::close_waiting);
-        // No lease uses the sessions of ready databases.
+        // A lease is using none of these sessions, because the databases are ready.
         for id in self.table.ready_databases() {
             if let Some(held) = self.databases.get_mut(&id) {
                 held.transaction = None;
@@ -288,7 +294,7 @@ impl Core {
         }
     }
 
-    /// Returns the most urgent task, or else the time at which there may be one.
+    /// Returns the most urgent task, or else the time at which a task may be due.
     pub(crate) fn next_task(&mut self) -> Result<Task, Option<Instant>> {
         match self.urgent.pop_front() {
             Some(task) => Ok(task),
@@ -296,8 +302,8 @@ impl Core {
         }
     }
 
-    /// Returns the next task of that database: one that a client waits for, or else one that is due. Returns `None` while clients wait
-    /// for tasks of other databases only.
+    /// Returns the next task of this database: one that a client waits for, or else one that is due. Returns `None` while clients
+    /// wait only for tasks of other databases.
     pub(crate) fn next_in(&mut self, database: DatabaseId) -> Option<Task> {
         if self.urgent.is_empty() {
             return self.table.take_due(database);
@@ -306,13 +312,13 @@ impl Core {
         self.urgent.remove(at)
     }
 
-    /// Returns the time of the next reading of the log; `None` while no database is leased.
+    /// Returns the time at which pgfresh reads the log next. Returns `None` while no database is leased.
     pub(crate) fn reads_log_at(&self) -> Option<Instant> {
         let next = || self.caught_up.map_or_else(Instant::now, |last| last + CATCH_UP);
         self.table.is_used().then(next)
     }
 
-    /// Whether so many resets have happened since this was last true.
+    /// Whether `resets` resets have happened since this method last returned true.
     pub(crate) fn take_vacuum_due(&mut self, resets: u64) -> bool {
         let is_due = self.counters.recycled.0 >= self.vacuumed + resets;
         if is_due {
@@ -321,7 +327,7 @@ impl Core {
         is_due
     }
 
-    /// Whether an idle maintenance worker has to look at the table now. A busy one will do so anyway.
+    /// Whether an idle maintenance worker should check the table now. A busy worker does so anyway.
     pub(crate) fn needs_worker(&mut self) -> bool {
         let Some(wakes_at) = self.idle_workers.iter().min().copied() else { return false };
         if !self.urgent.is_empty() || self.expected.is_note_due() {
@@ -337,7 +343,7 @@ impl Core {
         }
     }
 
-    /// Tells the table of an event. Returns the tasks of the ticket `mine`.
+    /// Passes an event to the table. Returns the tasks that belong to the ticket `mine`.
     pub(crate) fn handle(&mut self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
         let actions = self.table.handle(event, Instant::now());
         for id in self.table.take_gone() {
@@ -346,7 +352,7 @@ impl Core {
         self.act_on(actions, mine)
     }
 
-    /// Tells the table of an event when no thread waits that could run a task.
+    /// Passes an event to the table when no thread waits that could run its tasks.
     pub(crate) fn raise_in_background(&mut self, event: Event) {
         self.handle(event, None);
     }
@@ -358,9 +364,9 @@ impl Core {
                 Action::Run { task, ticket } if Some(ticket) == mine => tasks.push(task),
                 Action::Run { task, .. } => self.urgent.push_back(task),
                 Action::Answer { ticket, answer } => {
-                    // Every client waits until its slot is answered, so each session that is counted here has a client.
+                    // Every client waits until it has its answer, so each session counted here has a client.
                     let Some(slot) = self.slots.remove(&ticket) else { continue };
-                    // From now on the client learns that its session ends, even before its own thread goes on.
+                    // This client must learn if its session ends, even before its own thread continues.
                     if let (Answer::Session(id), Some(client)) = (&answer, slot.client())
                         && let Some(held) = self.databases.get_mut(id)
                     {
@@ -391,8 +397,9 @@ impl Core {
         (slot, ticket, tasks)
     }
 
-    /// Tells the table of clients that have gone and whose sessions have not ended yet. While any client is present, the lease goes on
-    /// anyway: then this spares looking at hundreds for each client that comes.
+    /// Reports clients to the table that have disconnected while their sessions have not ended yet. If any client is still
+    /// connected, the lease goes on anyway. So the method stops there, instead of checking hundreds of clients each time that a
+    /// client comes.
     fn notice_gone_clients(&mut self, name: &str) {
         let Some(id) = self.table.holder(name) else { return };
         let Some(held) = self.databases.get(&id) else { return };
@@ -405,7 +412,8 @@ impl Core {
         }
     }
 
-    /// Removes a session from its lease. Returns whether its client was leaving; `None` if the lease is over without the session.
+    /// Removes a session from its lease. Returns whether its client was leaving. Returns `None` if the lease has already ended
+    /// without the session.
     pub(crate) fn count_out(&mut self, id: DatabaseId, client: &Arc<Client>) -> Option<bool> {
         let clients = &mut self.databases.get_mut(&id)?.clients;
         let at = clients.iter().position(|other| Arc::ptr_eq(other, client))?;
@@ -420,7 +428,7 @@ mod tests {
     use crate::Isolation;
     use crate::table::{Explicit, Outcome, Proof, Source, TaskKind, Terms};
 
-    /// Leases `name` with a new session, and does all tasks.
+    /// Leases `name` with a new session, and runs all tasks.
     fn lease(core: &mut Core, name: &str, linger: Duration) -> DatabaseId {
         let terms =
             Terms { template: "app".to_owned(), isolation: Isolation::Clone, linger, retained: false };
@@ -430,7 +438,7 @@ mod tests {
         core.table.holder(name).expect("it is leased")
     }
 
-    /// Does these tasks, and all that are due.
+    /// Runs these tasks, and all tasks that are due.
     fn work(core: &mut Core, mut tasks: Vec<Task>) {
         while let Some(Task { database, kind }) = tasks.pop().or_else(|| core.next_task().ok()) {
             let outcome = match kind {
@@ -441,7 +449,7 @@ mod tests {
         }
     }
 
-    /// Returns a lease with one session, and no task left.
+    /// Returns a lease with one session and without remaining tasks.
     fn leased(linger: Duration) -> (Core, DatabaseId) {
         let mut core = Core::new(1);
         core.table.add_source(Source::Template("app".to_owned()), true);
@@ -455,7 +463,7 @@ mod tests {
         for (linger, needed) in [(hour, false), (Duration::from_millis(1), true)] {
             let (mut core, database) = leased(linger);
             assert!(!core.needs_worker(), "one that works looks by itself");
-            // A worker reads the log while any database is leased. One that sleeps longer has not heard of the lease.
+            // A worker reads the log while any database is leased. A worker that sleeps longer has not heard of the lease.
             core.idle_workers = vec![Instant::now() + hour];
             assert!(core.needs_worker());
             core.idle_workers.push(Instant::now() + CATCH_UP / 2);
@@ -523,7 +531,7 @@ mod tests {
             core.raise_in_background(Event::Disconnected { database, leaving: false });
         }
         assert!(core.next_task().is_err());
-        // Workers make copies once no client has come for a moment.
+        // Workers make copies only after no client has come for a moment.
         std::thread::sleep(Duration::from_millis(5));
         work(&mut core, Vec::new());
         let ready: Vec<_> = core.table.by_need().filter(|id| ![soon, late, open].contains(id)).collect();
@@ -539,7 +547,7 @@ mod tests {
             (9, [false, true, true, true, true]),
             (6, [false, false, true, true, true]),
             (5, [false, false, true, true, false]),
-            // Sessions in a lease with a client stay, and so do those in the spared database.
+            // Sessions in a lease with a client are not closed, and neither are those in the spared database.
             (0, [false, false, true, true, false]),
         ] {
             core.most_idle = most_idle;

@@ -1,14 +1,14 @@
-//! Counts of events, and errors of the background.
+//! Event counts, and errors of background work.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::digest::Difference;
 
-/// Time for which pgfresh does not report the cause of a failure again.
+/// How long pgfresh waits before it reports the same cause of a failure again.
 const SAY_AGAIN: Duration = Duration::from_mins(1);
 
-/// Events since the start.
+/// Counts of events since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) created: (u64, Duration),
@@ -16,14 +16,14 @@ pub(crate) struct Counters {
     pub(crate) warm: u64,
     pub(crate) cold: u64,
     pub(crate) differences: Vec<Difference>,
-    /// Number of background tasks that have failed, by their purpose.
+    /// Number of failed background tasks, by purpose.
     pub(crate) errors: HashMap<&'static str, u64>,
-    /// Time of the last report of each purpose and cause.
+    /// Time of the last report, by purpose and cause.
     said: HashMap<(&'static str, String), Instant>,
 }
 
 impl Counters {
-    /// Whether pgfresh has not reported that cause of a failure lately. Counts as a report.
+    /// Whether this cause of a failure has not been reported lately. If so, counts as a report.
     pub(crate) fn is_news(&mut self, verb: &'static str, why: &str) -> bool {
         self.said.retain(|_, last| last.elapsed() < SAY_AGAIN);
         let is_news = !self.said.contains_key(&(verb, why.to_owned()));

@@ -1,4 +1,4 @@
-//! Digest of the whole content of a database, independent of the log.
+//! Digests of a database's complete contents, computed without the log. They serve to check that resets work.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,20 @@ use server::{AdminConnection, SessionError, literal};
 
 use crate::admin::union;
 
-/// A recycled database that differed from its template.
+/// A difference between a recycled database and its template.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Name of the database that its last holder knew.
+    /// The name under which the last lease had the database.
     pub database: String,
-    /// First relation that differed.
+    /// The first relation that differed.
     pub relation: String,
 }
 
-/// Digests by relation: every table, materialised view and sequence, those of the system included.
+/// Digests by relation, for every table, materialised view and sequence, including those of the system.
 ///
-/// They leave out file numbers and ages in `pg_class`, and the number of sequence values that the server logs ahead. They also leave
-/// out schemas of temporary tables, which stay once they exist. They include the columns for the planner.
+/// The digests leave out file numbers and ages in `pg_class`, and the number of sequence values that the server has logged ahead.
+/// They also leave out schemas of temporary tables, because these stay once they exist. They include the columns that the planner
+/// uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digest(BTreeMap<String, String>);
 
@@ -28,10 +29,11 @@ const RELATIONS: &str = "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_c
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'm', 'S') AND NOT c.relisshared";
 
-/// Expression for a whole row as text. For a cast, the server would search `pg_cast`, where a client can put its own.
+/// Expression that returns a whole row as text. A cast would make the server search `pg_cast`, where a client can add its own
+/// casts.
 pub(crate) const ROW: &str = "pg_catalog.textin(pg_catalog.record_out(t))";
 
-/// Returns a query for a relation's name and a digest of its rows. `row` is the expression for the text of a row.
+/// Returns a query for a relation's name and a digest of its rows. `row` is the expression that returns a row as text.
 pub(crate) fn digest_of(name: &str, row: &str) -> String {
     format!(
         "SELECT {}, pg_catalog.md5(pg_catalog.string_agg({row}, E'\\n' ORDER BY {row} COLLATE \"C\")) FROM {}",
@@ -40,7 +42,8 @@ pub(crate) fn digest_of(name: &str, row: &str) -> String {
     )
 }
 
-/// Returns the FROM clause for the rows of a relation that count. Schemas of temporary tables do not, as they stay once they exist.
+/// Returns the FROM clause that selects a relation's rows for the digest. It leaves out schemas of temporary tables, because these
+/// stay once they exist.
 pub(crate) fn rows_of(name: &str) -> String {
     let condition =
         if name == "pg_catalog.pg_namespace" { " WHERE nspname !~ '^pg_(toast_)?temp_'" } else { "" };
@@ -48,7 +51,7 @@ pub(crate) fn rows_of(name: &str) -> String {
 }
 
 impl Digest {
-    /// Reads the digests of all relations: in milliseconds for a small database, in any time for a large one.
+    /// Reads the digests of all relations. This takes milliseconds for a small database, and much longer for a large one.
     pub fn read(session: &mut AdminConnection) -> Result<Self, SessionError> {
         let mut sql = Vec::new();
         for row in session.query(RELATIONS)? {

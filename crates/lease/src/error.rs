@@ -1,4 +1,4 @@
-//! Errors of leases and their sessions, each with its SQLSTATE.
+//! Errors of leases and their sessions. Each error has an SQLSTATE, because clients receive it as an error of the server.
 
 use std::error::Error;
 use std::io;
@@ -10,13 +10,13 @@ use server::SessionError;
 
 use crate::Isolation;
 
-/// A lease, or a session in it, that pgfresh could not give or change.
+/// Error for a lease or session that pgfresh could not provide or change.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// The server refused a session. The bytes are its ErrorResponse, fit for the client.
+    /// The server refused a session. The bytes are its ErrorResponse, which can be sent to the client unchanged.
     #[error("the server refused the session")]
     Refused(Vec<u8>),
-    /// No template has that name.
+    /// There is no template with this name.
     #[error("template \"{name}\" does not exist")]
     UnknownTemplate {
         /// Name in the request.
@@ -24,70 +24,72 @@ pub enum LeaseError {
         /// Names of the templates in service.
         known: Vec<String>,
     },
-    /// No lease has that name, or SQL has given it to another database.
+    /// There is no lease with this name, or SQL has given the name to a different database.
     #[error("database \"{0}\" is not leased")]
     NotLeased(String),
-    /// No lease has that name, and no session may begin a lease of it.
+    /// There is no lease with this name, and a session may not begin one.
     #[error("database \"{0}\" does not exist")]
     NoDatabase(String),
-    /// The rules for names exclude the name.
+    /// The rules for names exclude this name.
     #[error("cannot create database \"{0}\": the rules for names exclude it")]
     Excluded(String),
-    /// A client has the database: it would not be fresh.
+    /// The name is already leased, so its database would not be fresh.
     #[error("database \"{0}\" is leased already")]
     Leased(String),
-    /// The database has sessions, and the request does not allow closing them.
+    /// The database has sessions, and the request does not allow pgfresh to close them.
     #[error("database \"{name}\" has {sessions} open session{}", if *sessions == 1 { "" } else { "s" })]
     InUse {
         /// Name of the database.
         name: String,
-        /// Number of its sessions.
+        /// Number of the database's sessions.
         sessions: usize,
     },
-    /// The database is in a leased server, or all its changes are in an open transaction.
+    /// The database cannot be copied, because it is in a leased server or because all its changes are in an open transaction.
     #[error("cannot copy database \"{name}\": it is leased in isolation \"{isolation}\"")]
     NotCopied {
         /// Name of the database.
         name: String,
-        /// Isolation of its lease.
+        /// Isolation of the database's lease.
         isolation: Isolation,
     },
-    /// All changes of the database are in an open transaction.
+    /// All changes of the database are in an open transaction, so no other session can see them.
     #[error("cannot read database \"{0}\": it is leased in isolation \"rollback\"")]
     Hidden(String),
-    /// In rollback isolation, a lease has one session at a time.
+    /// The lease already has a session. In rollback isolation, a lease can have only one at a time.
     #[error("database \"{0}\" has a session already")]
     Busy(String),
-    /// In rollback isolation, all sessions of a lease are one session of the server.
+    /// The session's parameters differ from those of the lease. In rollback isolation, all sessions of a lease share one session of
+    /// the server.
     #[error("database \"{0}\" has a session with other start-up parameters")]
     OtherParameters(String),
-    /// A lease in another isolation has the name.
+    /// The name has a lease with a different isolation.
     #[error("database \"{name}\" is leased in isolation \"{isolation}\"")]
     OtherIsolation {
         /// Name of the database.
         name: String,
-        /// Isolation of its lease.
+        /// Isolation of the existing lease.
         isolation: Isolation,
     },
-    /// A lease from another template has the name.
+    /// The name has a lease of a different template.
     #[error("database \"{name}\" is leased from template \"{template}\", not \"{asked}\"")]
     OtherTemplate {
         /// Name of the database.
         name: String,
-        /// Template of its lease.
+        /// Template of the existing lease.
         template: String,
-        /// Template in the request.
+        /// Template that the client has requested.
         asked: String,
     },
-    /// The server replicates committed changes only, and in rollback isolation none commit.
+    /// Replication is not possible, because the server replicates only committed changes, and leases in rollback isolation never
+    /// commit.
     #[error("cannot replicate in rollback isolation")]
     Replication,
-    /// No answer came within the timeout.
+    /// The request timed out.
     #[error("no answer for database \"{name}\" after {} s", .waited.as_secs())]
     Timeout {
         /// Name of the database.
         name: String,
-        /// Timeout.
+        /// How long the request waited.
         waited: Duration,
     },
     /// The leases are closed.
@@ -96,39 +98,39 @@ pub enum LeaseError {
     /// The server has ended unexpectedly.
     #[error("the server has ended")]
     Gone,
-    /// Not a possible name.
+    /// The name cannot be used.
     #[error("cannot use \"{name}\" as a name: {why}")]
     Name {
         /// Name in the request.
         name: String,
-        /// Fault in the name.
+        /// Reason why the name cannot be used.
         why: &'static str,
     },
-    /// Not a possible name of a template, with the reason.
+    /// The name cannot be used for a template. The text gives the reason.
     #[error("{0}")]
     TemplateName(String),
     /// The leased server is stopped.
     #[error("the server of database \"{0}\" is stopped")]
     Stopped(String),
-    /// A leased server has ended by itself.
+    /// A leased server has ended by itself, for example after a crash.
     #[error("the server of database \"{name}\" has ended")]
     Ended {
         /// Name of the lease.
         name: String,
-        /// Cause of the end.
+        /// Cause of the server's end.
         why: String,
     },
-    /// A leased server did not start again. Its data are still there.
+    /// A leased server did not start again. Its data still exist.
     #[error("the server of \"{name}\" did not start again")]
     NotStarted {
         /// Name of the lease.
         name: String,
         /// Cause of the failure.
         why: String,
-        /// Data directory of the server.
+        /// Data directory of the leased server.
         data: PathBuf,
     },
-    /// A leased server did not end when told to. pgfresh has removed it with its data.
+    /// A leased server did not stop when pgfresh told it to. pgfresh has removed it and its data.
     #[error("the server of \"{name}\" could not be ended, and its data are gone")]
     Lost {
         /// Name of the lease.
@@ -136,19 +138,19 @@ pub enum LeaseError {
         /// Cause of the failure.
         why: String,
     },
-    /// A crash has emptied unlogged tables of a template, and there is no way to fill them again.
+    /// A crash has emptied unlogged tables of a template, and pgfresh cannot fill them again.
     #[error("cannot copy template \"{0}\" any more: a crash of the server has emptied its unlogged tables")]
     Emptied(String),
-    /// A superuser has found a way to change a template in its server.
+    /// A superuser has managed to change a template in its server.
     #[error("cannot copy template \"{0}\" any more: SQL has changed it in the server")]
     Changed(String),
-    /// Leases in isolation `server` are not possible here: the service has no provisioner.
+    /// Leases in isolation `server` are not available, because the service has no provisioner.
     #[error("there are no servers to be leased")]
     NoServers,
     /// The template is a copy of a database in this server, so no other server can start from it.
     #[error("cannot start a server from template \"{0}\": it is in this server alone")]
     NoServerFrom(String),
-    /// The lease shares the server with others.
+    /// The lease has no server of its own.
     #[error("database \"{0}\" has no server of its own")]
     NoServer(String),
     /// A leased server could not start.
@@ -156,45 +158,45 @@ pub enum LeaseError {
     Server {
         /// Purpose of the attempt.
         verb: &'static str,
-        /// Cause of the failure.
+        /// Reason why the server could not start.
         source: Box<ProvisionError>,
     },
-    /// Clients use all sessions that the server has for them. The message is PostgreSQL's.
+    /// Clients use all sessions that the server has for them. The message is the same as PostgreSQL's.
     #[error("sorry, too many clients already")]
     TooManyClients {
-        /// Number of sessions for clients.
+        /// Number of sessions that clients can have.
         most: usize,
     },
-    /// The budget has no room for one more database.
+    /// The budget has no room for another database.
     #[error("no room for another database: {leased} of at most {most} are leased{}", of_failed_tests(*kept))]
     Full {
         /// Number of leases.
         leased: usize,
-        /// Number of leases that failed tests have left.
+        /// Number of leases that pgfresh keeps for failed tests.
         kept: usize,
-        /// Most leases that the place's budget allows.
+        /// Maximum number of leases that the budget allows.
         most: usize,
     },
-    /// A statement of pgfresh failed.
+    /// One of pgfresh's own statements failed.
     #[error("could not {verb}")]
     Sql {
         /// Purpose of the statement.
         verb: &'static str,
-        /// Answer of the server.
+        /// Error from the server or the connection.
         source: SessionError,
     },
-    /// All connections of pgfresh to the server were in use for too long.
+    /// All of pgfresh's own connections to the server were in use for too long.
     #[error("could not {verb}: no connection of pgfresh's own was free for {} s", .waited.as_secs())]
     NoConnection {
         /// Purpose of the statement.
         verb: &'static str,
-        /// Time of the wait.
+        /// How long the statement waited.
         waited: Duration,
     },
-    /// A defect of pgfresh.
+    /// A task has panicked, which is a bug in pgfresh.
     #[error("a task of pgfresh has panicked")]
     Panicked,
-    /// The system has no threads to give.
+    /// The operating system could not start a thread.
     #[error("could not start the threads that prepare databases")]
     Threads(#[source] io::Error),
     /// The connection to the server failed.
@@ -207,12 +209,12 @@ pub enum LeaseError {
     },
 }
 
-/// Returns a clause with the number of leases that failed tests have left; empty for 0.
+/// Returns a clause with the number of leases that pgfresh keeps for failed tests. Returns an empty string if it is 0.
 fn of_failed_tests(kept: usize) -> String {
     if kept == 0 { String::new() } else { format!(", {kept} of them kept for failed tests") }
 }
 
-/// Returns the messages of an error and its causes.
+/// Returns the messages of an error and all its causes, separated by colons.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
@@ -223,26 +225,26 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     words
 }
 
-/// Returns the messages of an error and its causes as a sentence, followed by `detail`.
+/// Returns a sentence with the messages of an error and all its causes, followed by `detail`.
 pub(crate) fn cause(error: &dyn Error, detail: Option<String>) -> String {
     let detail = detail.map(|detail| format!(" {detail}")).unwrap_or_default();
     format!("The cause: {}.{detail}", chain(error))
 }
 
 impl LeaseError {
-    /// Whether the connection was lost on the way: the server may have run the statement or not.
+    /// Whether the connection was lost. If so, the server may or may not have run the statement.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::Sql { source, .. } if source.is_fatal())
     }
 
-    /// Whether the server would repeat the error: it lacked no resources, and no operator intervened.
+    /// Whether the server would report the error again. It would not if it lacked resources, or if an operator intervened.
     pub(crate) fn is_lasting(&self) -> bool {
         const PASSING: [&str; 6] = ["08", "40", "53", "55", "57", "58"];
         let Self::Sql { source: SessionError::Server { sqlstate, .. }, .. } = self else { return false };
         !PASSING.iter().any(|class| sqlstate.starts_with(class))
     }
 
-    /// Returns the SQLSTATE that a client should see. Source: the manual's appendix A.
+    /// Returns the SQLSTATE that a client should see. Source: appendix A of PostgreSQL's manual.
     #[must_use]
     pub fn sqlstate(&self) -> &str {
         match self {
@@ -270,13 +272,13 @@ impl LeaseError {
         }
     }
 
-    /// Returns the messages of the error and its causes in one line, as many clients show only one.
+    /// Returns the messages of the error and its causes in one line, because many clients show only the first line.
     #[must_use]
     pub fn with_causes(&self) -> String {
         chain(self)
     }
 
-    /// Returns the detail of the message, if there is any.
+    /// Returns the error's detail message, if there is one.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {

@@ -1,5 +1,7 @@
-//! Ends the sessions that keep a database from being copied: those of background workers, and of programs that have not come through
-//! the gateway.
+//! Ends the sessions that keep the server from copying a database, for example those of background workers.
+//!
+//! Clients of the gateway are closed elsewhere. The sessions here belong to background workers, or to programs that have connected
+//! without the gateway.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,12 +12,12 @@ use server::Rows;
 use crate::LeaseError;
 use crate::admin::AdminPool;
 
-/// Time that sessions may take to end. CREATE DATABASE then waits for another 5 s.
-/// Source: `CountOtherDBBackends` in `src/backend/storage/ipc/procarray.c`.
+/// Time for the sessions to end. If some are left, CREATE DATABASE waits for another 5 s. Source: `CountOtherDBBackends` in
+/// `src/backend/storage/ipc/procarray.c`.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Ends the sessions of `database`, and waits until they are gone.
+/// Ends the sessions of `database`, and waits until they are gone or the timeout is over.
 pub(crate) fn evict(database: &str, admin: &AdminPool) -> Result<(), LeaseError> {
     let begun = Instant::now();
     let sql = end_sessions(database);
@@ -26,7 +28,7 @@ pub(crate) fn evict(database: &str, admin: &AdminPool) -> Result<(), LeaseError>
     Ok(())
 }
 
-/// Runs `sql`, which copies `database`; once more, without its sessions, if they are in the way.
+/// Runs `sql`, which copies `database`. If sessions prevent the copy, ends them and retries once.
 pub(crate) fn copy_without_sessions(
     database: &str,
     sql: &str,

@@ -1,9 +1,10 @@
-//! Changes by sessions, according to the write-ahead log: the evidence that a database equals its template.
+//! Collects the evidence that a database equals its template: the changes that the write-ahead log shows.
 //!
-//! One reader follows the log of the server. A caller that asks about a database makes the server write the log up to a mark
-//! ([`MARK`]). Then it reads on to the mark, and takes the changes. If the reader cannot follow the log, earlier knowledge of every
-//! database is in doubt. If the format of the log is unknown, as that of a newer `PostgreSQL`, every reset is in doubt. Then pgfresh
-//! hands out only new copies.
+//! One reader follows the server's log. A caller that asks about a database first makes the server flush the log up to a mark
+//! ([`MARK`]). Then it reads the log up to the mark, and takes the changes.
+//!
+//! If the reader can't follow the log, every database is in doubt. If the format of the log is unknown (for example, that of a
+//! newer `PostgreSQL`), databases stay in doubt. Then pgfresh hands out only new copies.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,8 @@ use crate::admin::{AdminPool, MARK, mark_of};
 use crate::error::chain;
 use crate::wal::{Changes, Lsn, SharedChange, WalError, WalReader};
 
-/// Validity of knowledge about databases: equal epochs mean that the reader has followed the log without a gap.
+/// A period in which the reader has followed the log without a gap. What pgfresh knows about a database is only valid if it comes
+/// from the current epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Epoch(u64);
 
@@ -31,36 +33,37 @@ pub(crate) struct Evidence {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Reader of the log; `None` after a failure, until the next mark.
+    /// The log reader. It is `None` after a failure, until the next mark.
     reader: Option<WalReader>,
-    /// Whether the format of the server's log is unknown: then there is no reader, ever.
+    /// Whether the format of the server's log is unknown. If so, there is never a reader.
     unknown_format: bool,
     epoch: Epoch,
     /// Files of the catalogs that a session reads at its start.
     settings: Vec<u32>,
     /// Position of the last change of one of these files.
     settings_changed: Lsn,
-    /// Changes of the watched shared catalogs, not taken yet.
+    /// Changes of the watched shared catalogs that no caller has taken yet.
     shared: Vec<SharedChange>,
     watched: Vec<u32>,
-    /// Whether some of these changes may be unknown.
+    /// Whether there may be further changes of these catalogs that pgfresh doesn't know.
     missed_shared: bool,
-    /// Reasons why the reader could not follow the log, for people.
+    /// Human-readable reasons why the reader could not follow the log.
     failures: Vec<String>,
 }
 
-/// Files of the watched shared catalogs. Those that a session reads at its start come first: roles, their memberships, their settings.
-/// Some major versions lack one of the others. Each file has its own column: the server plans that in a third of the time of rows.
+/// Query for the files of the watched shared catalogs. The ones that a session reads at its start come first: roles, their
+/// memberships and their settings. One of the others doesn't exist in some major versions. Each file has its own column, because
+/// the server plans such a query in a third of the time that it would need for rows.
 const WATCHED: &str = "SELECT pg_relation_filenode('pg_authid'), pg_relation_filenode('pg_auth_members'), \
     pg_relation_filenode('pg_db_role_setting'), pg_relation_filenode('pg_tablespace'), \
     pg_relation_filenode('pg_subscription'), pg_relation_filenode('pg_replication_origin'), \
     pg_relation_filenode('pg_shdescription'), pg_relation_filenode('pg_shseclabel'), \
     pg_relation_filenode(to_regclass('pg_parameter_acl'))";
-/// Number of these catalogs that a session reads.
+/// Number of watched catalogs that a session reads at its start.
 const SETTINGS: usize = 3;
 
 impl Evidence {
-    /// Begins with the log's records from now on.
+    /// Starts to follow the log, beginning with the next record.
     pub(crate) fn open(data: PathBuf, admin: &AdminPool) -> Result<Self, LeaseError> {
         let rows = admin.run("mark the log", &format!("{WATCHED}; {MARK}"))?;
         let mark = mark_of(&rows);
@@ -80,20 +83,21 @@ impl Evidence {
         state.epoch
     }
 
-    /// Makes the server write the log, and reads it. Otherwise the log of a long lease would grow until the server recycles it unread.
+    /// Makes the server flush the log, and reads it. Otherwise the server could recycle parts of the log that pgfresh has not read
+    /// yet during a long lease.
     pub(crate) fn catch_up(&self, admin: &AdminPool) -> Result<Lsn, LeaseError> {
         let mark = mark_of(&admin.run("mark the log", MARK)?);
         self.read(mark);
         Ok(mark)
     }
 
-    /// Reads up to a mark. Takes and returns the changes of a database since the last time.
+    /// Reads the log up to a mark. Takes and returns the changes of a database since the last call for it.
     pub(crate) fn changes_up_to(&self, mark: Lsn, database: u32) -> Changes {
         self.read(mark);
         self.take(database)
     }
 
-    /// Takes and returns the changes of a database, as far as the log has been read.
+    /// Takes and returns the changes of a database that the reader has read so far.
     pub(crate) fn take(&self, database: u32) -> Changes {
         let mut state = self.lock();
         match &mut state.reader {
@@ -102,24 +106,24 @@ impl Evidence {
         }
     }
 
-    /// Whether pgfresh knows the format of the log, and so can know the changes.
+    /// Whether pgfresh knows the format of the log, so that it can find changes.
     pub(crate) fn has_known_format(&self) -> bool {
         !self.lock().unknown_format
     }
 
-    /// Whether a ready database, without a lease, has no changes. If the log's format is unknown, every ready database is a new copy
-    /// that no client has reached: it has none.
+    /// Whether a ready database has no changes. If the log's format is unknown, every ready database is a new copy that no client
+    /// has reached, so this returns true.
     pub(crate) fn is_untouched(&self, database: u32) -> bool {
         self.lock().is_untouched(database)
     }
 
-    /// Whether a database has no changes since the server started. Holds only for a database whose changes no caller has taken.
+    /// Whether a database has no changes since the server started. Only valid for a database whose changes no caller takes.
     pub(crate) fn is_as_at_start(&self, database: u32) -> bool {
         let state = self.lock();
         state.epoch == Epoch::default() && state.reader.is_some() && state.is_untouched(database)
     }
 
-    /// Notes that another server or a backup may replay the log from now on: data must not bypass it.
+    /// Records that another server or a backup may replay the log from now on. So all data must go through the log.
     pub(crate) fn log_is_replayed(&self) {
         self.replayed.store(true, Ordering::Relaxed);
     }
@@ -128,18 +132,18 @@ impl Evidence {
         self.replayed.load(Ordering::Relaxed)
     }
 
-    /// Returns all changes of a database, as far as the log has been read. Holds only for a database whose changes no caller has taken.
+    /// Returns all changes of a database that the reader has read so far. Only valid for a database whose changes no caller takes.
     pub(crate) fn changes(&self, database: u32) -> Changes {
         let state = self.lock();
         state.reader.as_ref().and_then(|reader| reader.peek(database)).cloned().unwrap_or_default()
     }
 
-    /// Returns the database from which another one was copied; `None` if the log does not tell.
+    /// Returns the database that this one is a copy of. Returns `None` if the log doesn't show that.
     pub(crate) fn source(&self, database: u32) -> Option<u32> {
         self.lock().reader.as_ref()?.source(database)
     }
 
-    /// Whether a file with this property may have changed in a database, as far as the log has been read.
+    /// Whether a file for which `is_such` returns true may have changed in a database. Considers what the reader has read so far.
     pub(crate) fn may_have_changed(&self, database: u32, is_such: impl Fn(u32) -> bool) -> bool {
         let state = self.lock();
         let Some(reader) = &state.reader else { return true };
@@ -148,24 +152,24 @@ impl Evidence {
         })
     }
 
-    /// Returns the position of the last change of the catalogs that a session reads at its start; `None` if it is unknown.
+    /// Returns the position of the last change of the catalogs that a session reads at its start. Returns `None` if it is unknown.
     pub(crate) fn settings_changed(&self) -> Option<Lsn> {
         let state = self.lock();
         state.reader.as_ref().map(|_| state.settings_changed)
     }
 
-    /// Whether these catalogs are equal now for a session that started after the log was read up to `since`.
+    /// Whether the catalogs that a session reads at its start have not changed since the reader was at `since`.
     pub(crate) fn are_settings_unchanged(&self, since: Lsn) -> bool {
         self.settings_changed().is_some_and(|changed| since > changed)
     }
 
-    /// Returns the position up to which the log has been read; 0 without a reader.
+    /// Returns the position up to which the log has been read. Returns 0 if there is no reader.
     pub(crate) fn position(&self) -> Lsn {
         self.lock().reader.as_ref().map_or(Lsn(0), WalReader::position)
     }
 
-    /// Takes and returns the changes of shared catalogs since the last time, as far as the log has been read; `None` if some are
-    /// unknown.
+    /// Takes and returns the changes of shared catalogs since the last call, as far as the reader has read the log. Returns `None`
+    /// if some changes are unknown.
     pub(crate) fn take_shared(&self) -> Option<Vec<SharedChange>> {
         let mut state = self.lock();
         let (changes, missed) = (std::mem::take(&mut state.shared), std::mem::take(&mut state.missed_shared));
@@ -215,7 +219,7 @@ impl State {
             self.missed_shared = true;
             return;
         }
-        // Without a position, the end of the log is unknown: nothing may count as read.
+        // Without a position, the end of the log is unknown, so nothing may count as read.
         if mark == Lsn(0) {
             self.reader = None;
             self.begin_anew(mark);
@@ -223,7 +227,7 @@ impl State {
             return;
         }
         let Some(reader) = &mut self.reader else {
-            // A new reader begins here: earlier knowledge ends.
+            // A new reader begins here, so anything known from before is no longer valid.
             self.begin_anew(mark);
             return self.open(data, mark);
         };
@@ -245,7 +249,7 @@ impl State {
         self.shared.extend(changes.into_iter().filter(|change| watched.contains(&change.file.number)));
     }
 
-    /// Ends the trust in knowledge from before the mark.
+    /// Begins a new epoch at the mark, so that anything known from before is no longer valid.
     fn begin_anew(&mut self, mark: Lsn) {
         self.epoch.0 += 1;
         self.settings_changed = mark;
@@ -268,18 +272,18 @@ mod tests {
     use super::*;
 
     impl Evidence {
-        /// Moves the last change of settings to `at`.
+        /// Sets the position of the last change of settings to `at`.
         pub(crate) fn change_settings(&self, at: Lsn) {
             self.lock().settings_changed = at;
         }
 
-        /// Loses the reader of the log.
+        /// Drops the log reader, as after a failure.
         pub(crate) fn lose(&self) {
             self.lock().reader = None;
         }
     }
 
-    /// Writes the first page of a log, with nothing behind its header.
+    /// Writes the first page of a log, with nothing after its header.
     pub(crate) fn log_with(magic: u16) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let mut page = vec![0; 8192];
@@ -292,7 +296,7 @@ mod tests {
         fs::create_dir(folder.path().join("pg_wal")).unwrap();
         let mut segment = File::create(folder.path().join("pg_wal/000000010000000000000001")).unwrap();
         segment.write_all(&page).unwrap();
-        // A segment has 16 MiB, as its header says.
+        // A segment has 16 MiB, as the page's header says.
         segment.set_len(0x0100_0000).unwrap();
         folder
     }
@@ -307,7 +311,7 @@ mod tests {
         evidence
     }
 
-    /// New copies still go to clients, and no used database counts as fresh.
+    /// New copies are still handed out, but a used database never counts as fresh.
     #[test]
     fn unknown_log_format_leaves_only_copies_fresh() {
         let folder = log_with(0xD122);
@@ -332,7 +336,7 @@ mod tests {
         assert!(evidence.changes_up_to(mark, 5).doubt.is_some());
         assert_ne!(evidence.epoch(), epoch);
         assert_eq!((evidence.take_failures().len(), evidence.take_shared()), (1, None));
-        // The next mark is a new beginning.
+        // At the next mark, a new reader begins.
         assert_eq!(evidence.changes_up_to(Lsn(0x0100_0028), 5).doubt, None);
     }
 

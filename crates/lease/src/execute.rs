@@ -1,4 +1,7 @@
-//! Execution of tasks in the server: renames, resets, copies.
+//! Executes the table's tasks in the server: renames, resets and copies.
+//!
+//! Each task runs in one thread, without the lock on the core. When the task has ended, its outcome goes back to the table as an
+//! event.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,11 +29,11 @@ use crate::table::{DatabaseId, Event, Outcome, Proof, Source, TaskKind};
 use crate::template::{Template, database_of};
 use crate::{Difference, Digest, LeaseError, TemplateDatabase};
 
-/// A database whose lease in rollback isolation ends.
+/// A database at the end of its lease in rollback isolation.
 struct RolledBack {
     address: DatabaseAddress,
     template: Template,
-    /// Catalog of the database, if its template has none.
+    /// The database's own catalog, if its template has none.
     catalog: Option<Arc<TemplateCatalog>>,
     files: Option<FileMap>,
     epoch: Epoch,
@@ -50,7 +53,7 @@ impl RolledBack {
     }
 }
 
-/// Parts of a [`Held`] that a reset works on without the lock.
+/// Parts of a [`Held`] that a reset takes out, to work on them without the lock.
 struct Taken {
     template: Template,
     address: DatabaseAddress,
@@ -78,7 +81,7 @@ impl Taken {
 }
 
 impl Inner {
-    /// Executes a task. Reports a failure, unless it is a lack of sessions.
+    /// Executes a task. Reports a failure, unless the cause is a lack of sessions.
     pub(crate) fn execute(&self, id: DatabaseId, kind: &TaskKind) -> Outcome {
         let _span = tracing::debug_span!("database", number = id.0).entered();
         let outcome = match kind {
@@ -146,7 +149,7 @@ impl Inner {
         }
     }
 
-    /// Ends a lease in rollback isolation. The database is then fresh, and its session waits for the next lease if it is fresh, too.
+    /// Ends a lease in rollback isolation. The database is then fresh. Its session waits for the next lease if it is fresh too.
     fn roll_back(
         &self,
         id: DatabaseId,
@@ -173,7 +176,7 @@ impl Inner {
             are_only_sequences(&self.evidence.changes_up_to(mark_of(&rows), address.oid))?;
             self.keep_session(id, own);
         }
-        // The database is fresh by now; its session goes on only if it is fresh, too.
+        // The database is fresh by now. Its session can only be used again if it is fresh too.
         if leaves_traces
             || !leaves_nothing
             || !session.may_greet_another
@@ -188,7 +191,7 @@ impl Inner {
         Ok(Outcome::Fresh(Proof::new()))
     }
 
-    /// Keeps pgfresh's session in a database for the next time.
+    /// Keeps pgfresh's session in a database for the next reset.
     fn keep_session(&self, id: DatabaseId, session: AdminConnection) {
         let mut core = self.lock();
         if let Some(held) = core.databases.get_mut(&id) {
@@ -197,7 +200,7 @@ impl Inner {
         core.trim_idle(id);
     }
 
-    /// Returns a database to its template's state.
+    /// Resets a database to the state of its template.
     pub(crate) fn recycle(&self, id: DatabaseId, in_place: bool) -> Result<Proof, NotRecyclable> {
         let gone = || NotRecyclable::because(GONE);
         let taken = self
@@ -237,7 +240,7 @@ impl Inner {
         Ok(proof)
     }
 
-    /// Whether the reader has followed the log without a gap since the database was fresh.
+    /// Checks that the reader has followed the log without a gap since the database was fresh.
     fn check_epoch(&self, epoch: Epoch) -> Result<(), NotRecyclable> {
         if epoch == self.evidence.epoch() {
             return Ok(());
@@ -245,7 +248,7 @@ impl Inner {
         Err(NotRecyclable::because("the write-ahead log could not be followed"))
     }
 
-    /// Reads a database from end to end, and notes the first difference from its template.
+    /// Compares a database completely with its template, and records the first difference.
     fn compare(
         &self,
         id: DatabaseId,
@@ -273,11 +276,11 @@ impl Inner {
         };
         let database = TemplateDatabase { name: template.to_owned(), database: database_of(template) };
         let called = &database.database;
-        // Any session that is left in it has not come through the gateway.
+        // Any remaining session has been opened without the gateway.
         evict(&name, &self.admin)?;
         let sql = create_copy(&name, called, self.options.major);
         let copied = copy_without_sessions(&name, &sql, &self.admin);
-        // After a lost connection, the copy may exist. Any other error means that it does not.
+        // If the connection was lost, the copy may exist. After any other error, it does not.
         let is_there = copied.as_ref().map_or_else(LeaseError::is_lost, |_| true);
         let taken = copied
             .and_then(|_| self.admin.run("complete a template", &complete_copy(&name, called)))
@@ -295,13 +298,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes sure that a template is a copy of the database with that oid.
+    /// Checks that a template is a copy of the database with this oid.
     fn expect_source(&self, template: &Template, oid: u32) -> Result<(), LeaseError> {
         self.evidence.catch_up(&self.admin)?;
         match self.evidence.source(template.oid) {
             Some(source) if source != oid => Err(LeaseError::NotLeased(template.name.clone())),
             _ => {
-                // The records about its creation are no change of the template.
+                // The records of its creation are not changes of the template.
                 drop(self.evidence.take(template.oid));
                 Ok(())
             }
@@ -312,7 +315,7 @@ impl Inner {
     pub(crate) fn close_sessions(&self, id: DatabaseId) {
         let (server, oid) = {
             let mut core = self.lock();
-            // Without clients, its sessions wait for the next one.
+            // If it has no clients, its sessions are waiting for the next one.
             let held = core.databases.get_mut(&id).filter(|held| !held.clients.is_empty());
             let Some(held) = held else { return };
             held.close_waiting();
@@ -328,9 +331,9 @@ impl Inner {
         }
     }
 
-    /// Looks for changes in the state that all databases share, if the log or a file shows any.
+    /// Checks for changes in the state that all databases share, if the log or a file shows any.
     pub(crate) fn look_at_shared_state(&self) {
-        // One thread at a time, so that earlier readings have earlier comparisons.
+        // Only one thread at a time may do this, so that readings are compared in the order in which they were made.
         let _looking = lock(&self.looking);
         let ended = self.shared().take_ended();
         let changes = self.evidence.take_shared();
@@ -358,17 +361,17 @@ impl Inner {
         self.shared().compare(facts, ended, leased.into_iter(), &guilty);
     }
 
-    /// Counts an error of the background with its causes, and logs it.
+    /// Counts and logs an error of background work, with its causes.
     pub(crate) fn report_error(&self, verb: &'static str, error: &LeaseError) {
         let detail = error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
         self.report(verb, &format!("{}{detail}", error.with_causes()));
     }
 
-    /// Counts a failure of the background, and logs it: a repeated cause at a lower level.
+    /// Counts and logs a failure of background work. A cause that has been reported lately is logged at a lower level.
     pub(crate) fn report(&self, verb: &'static str, why: &str) {
         let mut core = self.lock();
         if core.closed {
-            // The task waited for a server that is stopping.
+            // The task has failed because the server is stopping.
             return tracing::debug!(verb, why, "background task ended with the server");
         }
         *core.counters.errors.entry(verb).or_default() += 1;
@@ -381,7 +384,7 @@ impl Inner {
 }
 
 impl TaskKind {
-    /// Returns the purpose of the task, for errors.
+    /// Returns the purpose of the task, for error messages.
     fn verb(&self) -> &'static str {
         match self {
             Self::Create(_) => "make a database",

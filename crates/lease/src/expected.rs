@@ -1,5 +1,7 @@
-//! Start-up parameters of the next clients, as pgfresh expects them, so that backends can wait for these clients. They are those of
-//! the last clients, and, before the first, those in a note of the last server on the same cache entry.
+//! Predicts the startup parameters of the next clients, so that backends can be started ahead of them.
+//!
+//! The prediction is simple: the next clients use the parameters of the last ones. Before the first client, pgfresh uses the
+//! parameters in a note from the last server on the same cache entry.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,28 +12,29 @@ use storage::Entry;
 use crate::LeaseError;
 use crate::admin::AdminPool;
 
-/// Most sets of parameters for which backends wait: those of a driver and of its pool.
+/// Maximum number of parameter sets for which backends wait. Two are enough for a driver and its pool.
 const MOST: usize = 2;
-/// Most sets that a server adds to the note. Otherwise clients that never come with the same set twice would cause a note each.
+/// Maximum number of sets that a server adds to the note. Without a limit, clients that never use the same set twice would make
+/// pgfresh write the note for each of them.
 const MOST_NOTES: usize = MOST;
 /// Name of the note in the cache entry.
 const NOTE: &str = "clients";
-/// Most bytes of a note that pgfresh trusts: as long as start-up messages may be.
+/// Maximum size of a note that pgfresh reads, in bytes. It corresponds to the maximum length of startup messages.
 const LONGEST_NOTE: usize = 4 * 10_000;
 
-/// Some sets of parameters, the latest last.
+/// Sets of startup parameters, in the order of their last use.
 #[derive(Debug, Default)]
 pub(crate) struct ExpectedParams {
     sets: Vec<StartupParams>,
-    /// Sets in the note of the entry, once it is written.
+    /// The sets in the entry's note, once the note is written.
     noted: Vec<StartupParams>,
     notes: usize,
-    /// Whether the note is still to be written.
+    /// Whether the note has yet to be written.
     is_note_due: bool,
 }
 
 impl ExpectedParams {
-    /// Recalls the note that an earlier server on the `entry` has left. Leaves out the sets of roles that this server does not have.
+    /// Reads the note that an earlier server has left in the `entry`. Ignores sets with a role that doesn't exist in this server.
     pub(crate) fn recall(entry: Option<&Entry>, admin: &AdminPool) -> Result<Self, LeaseError> {
         let noted = entry.and_then(|entry| entry.recall(NOTE)).and_then(|text| read(&text));
         let mut noted = noted.unwrap_or_default();
@@ -51,17 +54,17 @@ impl ExpectedParams {
         &self.sets
     }
 
-    /// Returns the parameters of the last client.
+    /// Returns the parameters of the most recent client.
     pub(crate) fn latest(&self) -> Option<&StartupParams> {
         self.sets.last()
     }
 
-    /// Forgets parameters for which a backend has not started, or too slowly, until a client comes with them again.
+    /// Forgets parameters for which a backend has not started, or has started too slowly. They count again when a client uses them.
     pub(crate) fn forget(&mut self, params: &StartupParams) {
         self.sets.retain(|known| known != params);
     }
 
-    /// Notes parameters with which the server has begun a client's session.
+    /// Records that a client's session with these parameters has started.
     pub(crate) fn served(&mut self, params: &StartupParams) {
         if !may_come_again(params) {
             return;
@@ -74,26 +77,26 @@ impl ExpectedParams {
         }
     }
 
-    /// Whether the note is still to be written.
+    /// Whether the note has yet to be written.
     pub(crate) fn is_note_due(&self) -> bool {
         self.is_note_due
     }
 
-    /// Returns the note that is still to be written, once.
+    /// Returns the text of the note if it has yet to be written. Returns it only once.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         std::mem::take(&mut self.is_note_due).then(|| write(&self.noted))
     }
 }
 
-/// Leaves a note for the next server on the same entry.
+/// Writes the note for the next server on the same entry.
 pub(crate) fn note(entry: &Entry, text: &str) {
     if let Err(error) = entry.remember(NOTE, text) {
         tracing::debug!(%error, "could not note with which parameters clients come");
     }
 }
 
-/// Whether a backend may wait for a client with these parameters. A session for replication must not: while one is open, only the
-/// server itself may make copies.
+/// Whether a backend may wait for a client with these parameters. A replication session may not wait, because pgfresh cannot copy
+/// by files while one is open.
 pub(crate) fn may_come_again(params: &StartupParams) -> bool {
     !params.has_replication()
 }
@@ -108,13 +111,13 @@ fn put_last(sets: &mut Vec<StartupParams>, params: &StartupParams) {
     }
 }
 
-/// Writes a line for each set: the version of the protocol, and the parameters in Base64.
+/// Writes a line for each set, which contains the protocol version and the parameters in Base64.
 fn write(sets: &[StartupParams]) -> String {
     let line = |set: &StartupParams| format!("{:08x} {}\n", set.version(), STANDARD.encode(set.parameters()));
     sets.iter().map(line).collect()
 }
 
-/// Reads the text of a note; `None` if no server has written it.
+/// Parses a note. Returns `None` if it doesn't have the format that a server writes.
 fn read(text: &str) -> Option<Vec<StartupParams>> {
     let set = |line: &str| {
         let (version, parameters) = line.split_once(' ')?;

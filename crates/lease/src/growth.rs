@@ -1,17 +1,17 @@
-//! Limit of the room that a database takes and nothing gives back: autovacuum comes once an hour.
+//! Limits the space that a database takes and never gives back, because autovacuum runs only once an hour.
 
-/// Most rows of catalogs that leases may have written, as with temporary tables, until pgfresh drops the database: they stay until a
-/// VACUUM.
+/// Maximum number of catalog rows that leases can write before pgfresh drops the database. For example, temporary tables write such
+/// rows, and they remain until a VACUUM.
 const MOST_OF_CATALOGS: u64 = 20_000;
 
-/// Rows of catalogs that the leases of one database have written.
+/// Number of catalog rows that the leases of one database have written.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     catalogs: u64,
 }
 
 impl Growth {
-    /// Counts rows of catalogs; false if these are too many by now.
+    /// Counts further catalog rows. Returns false once there are too many.
     pub(crate) fn has_room_for(&mut self, rows_of_catalogs: u64) -> bool {
         self.catalogs = self.catalogs.saturating_add(rows_of_catalogs);
         self.catalogs <= MOST_OF_CATALOGS

@@ -1,4 +1,6 @@
-//! Shared state of all leases of a server, and requests to their table. The module `execute` has its tasks.
+//! The state that all leases of a server share, and the requests to their table.
+//!
+//! A request usually runs its tasks in its own thread. Waking another thread would take as long as most tasks.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,9 +26,9 @@ use crate::table::{Answer, Closing, DatabaseId, Event, Outcome, Source, Task, Ta
 use crate::template::Template;
 use crate::{Isolation, LeaseError};
 
-/// Number of databases that may always exist, however small the budget: a server without room for these is of no use.
+/// Minimum number of databases that may exist, however small the budget is. A server with room for fewer would be useless.
 pub(crate) const LEAST_CAPACITY: usize = 4;
-/// Interval at which a thread that waits for the table's answer has the table check its timeouts.
+/// Interval at which a waiting thread asks the table to check its timeouts.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -35,33 +37,34 @@ pub(crate) struct Inner {
     pub(crate) admin: AdminPool,
     pub(crate) seats: Arc<Seats>,
     pub(crate) evidence: Evidence,
-    /// Whether the server may compile a query: then it loads a library into the session's process.
+    /// Whether the server may JIT-compile queries. For this, it loads a library into the session's process.
     pub(crate) jit: bool,
     /// Whether the server ends idle sessions.
     pub(crate) ends_idle: bool,
     pub(crate) templates: Mutex<Vec<Template>>,
-    /// Locks on names of templates, for threads that make or remove one.
+    /// Locks on template names, for threads that create or remove a template.
     pub(crate) claims: Claims,
     pub(crate) core: Arc<Mutex<Core>>,
-    /// State that all databases share. [`Self::shared`] reads it.
+    /// The state that all databases share. Use [`Self::shared`] to read it.
     pub(crate) shared: OnceLock<Mutex<SharedWatch>>,
-    /// Lock for a thread that looks for changes of that state, while it reads and compares.
+    /// Lock for the thread that checks for changes of the shared state, which it holds while it reads and compares.
     pub(crate) looking: Mutex<()>,
-    /// Whether a client has asked for a session.
+    /// Whether a client has ever asked for a session.
     pub(crate) has_had_clients: AtomicBool,
-    /// Signal for maintenance workers: there may be work.
+    /// Signal for maintenance workers that there may be work.
     pub(crate) work: Condvar,
-    /// Signal for makers of copies that let clients go first: a client may wait for a copy now.
+    /// Signal for paused creations of copies that a client may be waiting for a copy.
     pub(crate) shortage: Condvar,
-    /// Load of the processors, for these makers.
+    /// Processor load, which pauses the creation of copies.
     pub(crate) processors: Processors,
-    /// Number of open sessions with databases from which clients drop others.
+    /// Number of open sessions with databases that clients use to drop other databases.
     pub(crate) maintenance_sessions: AtomicUsize,
     pub(crate) workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Inner {
-    /// Tells the table of an event, and wakes other threads for its consequences. Returns the tasks of the ticket `mine`.
+    /// Passes an event to the table, and wakes other threads for the resulting actions. Returns the tasks that belong to the ticket
+    /// `mine`.
     pub(crate) fn raise(&self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
         let mut core = self.lock();
         let tasks = core.handle(event, mine);
@@ -78,7 +81,7 @@ impl Inner {
         self.work.notify_all();
     }
 
-    /// Makes a request for a name, and waits for the answer, for which the table has a timeout. Runs the request's own tasks in this
+    /// Sends a request concerning a name, and waits for the answer. The table limits the wait. Runs the request's own tasks in this
     /// thread.
     pub(crate) fn ask(
         &self,
@@ -96,13 +99,13 @@ impl Inner {
             if let Some(answer) = slot.wait(LOOK_AGAIN) {
                 return answer;
             }
-            // Maintenance workers do so too, but all of them may wait for the server.
+            // Maintenance workers do this too, but all of them may be waiting for the server.
             tasks = self.raise(Event::Tick, Some(ticket));
         }
     }
 
-    /// Runs a task that no thread waits for, then the following tasks in the same database. Waking another thread takes as long as
-    /// most tasks.
+    /// Runs a task that no thread waits for, and then the next tasks of the same database. Waking another thread for these would
+    /// take as long as most tasks.
     pub(crate) fn run(&self, task: Task) {
         let database = task.database;
         let mut next = Some(task);
@@ -115,10 +118,11 @@ impl Inner {
         }
     }
 
-    /// Executes a task. Returns the event for the table, even after a panic: all requests for the database wait for it.
+    /// Executes a task, and returns the event for the table. Returns an event even after a panic, because all requests for the
+    /// database wait for it.
     fn perform(&self, Task { database, kind }: Task) -> Event {
         if kind == TaskKind::Close {
-            // Sessions without the message end by their own timeout.
+            // If some sessions can't be told to end, the timeouts of the requests limit the wait.
             drop(unless_panicked(|| self.close_sessions(database)));
             return Event::Closed { database };
         }
@@ -133,7 +137,8 @@ impl Inner {
         self.shortage.notify_all();
     }
 
-    /// Returns the name of a lease's template: the one in the request, else the one that has the lease's name, else the default one.
+    /// Returns the name of the template for a lease. This is the template in the request, or else the one with the lease's name, or
+    /// else the default.
     pub(crate) fn template_for(&self, lease: &str, asked: Option<&str>) -> Result<String, LeaseError> {
         let asked = asked.map(whole).transpose()?;
         let templates = lock(&self.templates);
@@ -159,7 +164,7 @@ impl Inner {
         lock(&self.core).table.capacity = capacity.max(LEAST_CAPACITY);
     }
 
-    /// Refuses a name that no lease holds but that a database made by SQL already has.
+    /// Returns an error if the name has no lease but SQL has created a database with that name.
     pub(crate) fn expect_free(&self, name: &str) -> Result<(), LeaseError> {
         if lock(&self.core).table.holder(name).is_some() {
             return Ok(());
@@ -180,8 +185,8 @@ impl Inner {
         }
     }
 
-    /// Returns the state that all databases share, as it was before the first client. A maintenance worker reads it while the service
-    /// opens; a client that is quicker waits for that.
+    /// Returns the state that all databases share, as it was before the first client. A maintenance worker reads it while the
+    /// service starts. A client that comes earlier waits for it.
     pub(crate) fn shared(&self) -> MutexGuard<'_, SharedWatch> {
         lock(
             self.shared.get_or_init(|| {
@@ -208,7 +213,7 @@ impl Inner {
         lock(&self.core)
     }
 
-    /// Wakes a maintenance worker if the table has work, and makers of copies if a client waits for one.
+    /// Wakes a maintenance worker if the table has work, and paused creations of copies if a client waits for one.
     pub(crate) fn wake_worker(&self, mut core: MutexGuard<'_, Core>) {
         let (needed, short) = (core.needs_worker(), core.table.take_shortage());
         drop(core);
@@ -220,7 +225,7 @@ impl Inner {
         }
     }
 
-    /// Lets a maintenance worker wait until there may be work.
+    /// Makes a maintenance worker wait until there may be work, or until the time `until`.
     pub(crate) fn wait(&self, mut core: MutexGuard<'_, Core>, until: Instant) {
         core.idle_workers.push(until);
         let patience = until.saturating_duration_since(Instant::now());
@@ -233,7 +238,7 @@ impl Inner {
 
 /// Runs `work` and returns its result, or an error if it panics.
 fn unless_panicked<T>(work: impl FnOnce() -> T) -> Result<T, LeaseError> {
-    // All data that `work` shares are behind locks, and consistent whenever one of these is free.
+    // All data that `work` shares with other threads are behind locks, and they are consistent whenever a lock is free.
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
         tracing::error!("a task has panicked");
         LeaseError::Panicked

@@ -1,4 +1,4 @@
-//! Sessions that read a leased or a kept database.
+//! Sessions that let pgfresh read a leased or a kept database, for example to compare two of them.
 
 use std::time::{Duration, Instant};
 
@@ -9,23 +9,23 @@ use crate::names::{cut, whole};
 use crate::session::{ConnectRequest, Connected, Entered, SessionGuard};
 use crate::{Isolation, LeaseError};
 
-/// Timeout for an answer: a large table may need sorting before the first row.
+/// Timeout for an answer. The server may have to sort a large table before it can send the first row.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// A session that reads a database.
+/// A session for reading a database.
 #[derive(Debug)]
 pub struct Inspection {
     /// The session.
     pub session: AdminConnection,
-    /// Guard that keeps the lease when its other sessions end; `None` for a database that is not leased.
+    /// Guard that keeps the lease alive when its other sessions end. `None` if the database is not leased.
     pub guard: Option<SessionGuard>,
 }
 
 impl Leases {
-    /// Opens a superuser's session with a database that exists, leased or not.
+    /// Opens a superuser session with an existing database, which may be leased or not.
     ///
     /// # Errors
-    /// [`LeaseError::Hidden`] in rollback isolation, as only the lease's own session sees its changes.
+    /// Returns [`LeaseError::Hidden`] in rollback isolation, because only the lease's own session can see its changes.
     pub fn inspect(&self, name: &str) -> Result<Inspection, LeaseError> {
         let name = cut(whole(name)?);
         match self.isolation(name) {
@@ -42,7 +42,7 @@ impl Leases {
         let Entered::Plain(Connected { backend, guard }) = self.connect(&request)? else {
             return Err(LeaseError::Hidden(name.to_owned()));
         };
-        // The lease may have ended meanwhile. Then this session has begun another lease, which is younger.
+        // The lease may have ended in the meantime. If so, this session has begun a new lease, which is younger.
         if self.leased(name).is_none_or(|(since, _)| since > begun) {
             return Err(LeaseError::NotLeased(name.to_owned()));
         }

@@ -1,22 +1,22 @@
-//! Isolation of leases from each other.
+//! The ways in which leases are isolated from each other.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Resource that each lease has for itself.
+/// The resource that a lease doesn't share with others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// Each lease has its own database, a copy of the template.
     #[default]
     Clone,
-    /// Each lease is one transaction, which pgfresh rolls back at its end.
+    /// Each lease is one transaction, which pgfresh rolls back when the lease ends.
     Rollback,
-    /// Each lease has its own server, with one database in it.
+    /// Each lease has its own server, with one database.
     Server,
 }
 
 impl Isolation {
-    /// Returns the name of the isolation in options and messages.
+    /// Returns the name of the isolation that options and messages use.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

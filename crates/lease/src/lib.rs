@@ -1,9 +1,22 @@
-//! Leases: databases that pgfresh hands out by name, each equal to its template, and connections that are like new ones.
+//! Gives each test a fresh database quickly, by keeping copies of a template ready and recycling used ones.
 //!
-//! [`Leases`] keeps copies ready, gives each name one, returns used ones to the state of their template, and removes those
-//! that it cannot prove fresh. A table without I/O (`table`) decides which name gets which database. The module `execute`
-//! runs the table's tasks, in the thread of the client that waits or in a worker of `maintenance`. All code is blocking,
-//! because it waits for the server. This crate does not know the clients' side of the protocol.
+//! A *lease* is the right to a database under a name. [`Leases`] keeps copies of a template ready and gives one to each new lease.
+//! When a lease ends, pgfresh returns its database to the state of the template. If it cannot prove that this worked, it drops the
+//! database and makes a new copy.
+//!
+//! A table without I/O (`table`) decides which name gets which database. The module `execute` runs the table's tasks, either in the
+//! thread of the client that waits or in a worker of `maintenance`. All code is blocking, because every task waits for the server.
+//! This crate doesn't know the protocol between clients and the gateway.
+//!
+//! Some words have a fixed meaning here:
+//!
+//! - A *seat* is the right of one backend to use one of the server's sessions for clients.
+//! - A *stamp* is a text that changes when the catalogs that a session reads at its start change.
+//! - A *mark* is a record that pgfresh writes to the log to learn how far the log has been flushed.
+//! - A *note* is a file in a cache entry, in which one server leaves what it knows for the next one.
+//! - A database is *in doubt* if the log can't show everything that has changed in it.
+//!
+//! Databases have these names:
 //!
 //! ```text
 //! template database      pgfresh_template_NAME   nobody may connect

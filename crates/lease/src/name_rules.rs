@@ -1,11 +1,11 @@
 //! Rules for the names of databases that clients create by connecting to them.
 
-/// Patterns of database names. In a pattern, `*` stands for any characters, and `?` for one.
+/// Patterns for database names. In a pattern, `*` matches any characters, and `?` matches one character.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameRules {
-    /// Patterns of names for which pgfresh creates databases. Empty: all names.
+    /// Patterns for names under which pgfresh creates databases. If empty, all names are allowed.
     pub names: Vec<String>,
-    /// Patterns of names for which it creates none, even if they are among `names`.
+    /// Patterns for names under which pgfresh creates no databases, even if they match `names`.
     pub except: Vec<String>,
 }
 
@@ -18,11 +18,11 @@ impl NameRules {
     }
 }
 
-/// Whether a whole name matches a pattern. The number of steps is at most the product of their lengths.
+/// Whether a pattern matches the whole name. The number of steps is at most the product of their lengths.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut read) = (0, 0);
-    // The last star, and the end of the characters that it stands for.
+    // The last star, and the end of the characters that it matches.
     let mut star: Option<(usize, usize)> = None;
     while read < name.len() {
         match pattern.get(at) {

@@ -1,29 +1,29 @@
-//! Names of leases, and of databases that pgfresh prepares or keeps.
+//! Builds and checks the names of leases, and of the databases that pgfresh prepares or keeps.
 
 use crate::LeaseError;
 use crate::template::PREFIX;
 
-/// Databases that initdb makes. No lease can have them.
+/// Databases that initdb creates. No lease can have one of these names.
 pub(crate) const ALWAYS: [&str; 3] = ["postgres", "template0", "template1"];
-/// Length in bytes of the longest name that a server keeps whole. Source: NAMEDATALEN.
+/// Maximum length of a name, in bytes. The server cuts longer names. Source: NAMEDATALEN.
 const LONGEST_NAME: usize = 63;
-/// Bytes at the beginning of a kept database's name, before its number.
+/// Maximum number of bytes that a kept database's name has before `_failed_` and its number.
 const KEPT_OF_NAME: usize = 40;
 /// Part of a name between [`PREFIX`] and the number of a database in preparation.
 const PREPARING: &str = "preparing_";
 /// Part of a name between [`PREFIX`] and the number of a ready database.
 const READY: &str = "ready_";
-/// Prefix of a name whose label cannot begin a name.
+/// Prefix for a label that could not begin a name otherwise.
 const OF_TEST: &str = "test_";
 
-/// Returns the name as the server reads it, cut to the length that the server keeps.
+/// Returns the name as the server reads it, cut to the server's maximum length.
 #[must_use]
 pub fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
-/// Returns the name, unless it has a zero byte, at which a server would cut it. A name may have all other characters, control
-/// characters too.
+/// Returns the name, or an error if it contains a zero byte, because a server would cut it there. All other characters are allowed,
+/// including control characters.
 pub(crate) fn whole(name: &str) -> Result<&str, LeaseError> {
     if name.contains('\0') {
         return Err(LeaseError::Name { name: name.to_owned(), why: "it has a zero byte" });
@@ -31,34 +31,35 @@ pub(crate) fn whole(name: &str) -> Result<&str, LeaseError> {
     Ok(name)
 }
 
-/// Returns the name of a database that pgfresh prepares. Programs may list it meanwhile, and may ask for it by that name
-/// after pgfresh has renamed the database. Like any other name, it then gives them a fresh database. No two databases have
-/// the same such name.
+/// Returns the name of a database in preparation.
+///
+/// Programs that list databases can see this name, and may ask for it after pgfresh has renamed the database. They then get a fresh
+/// database, as for any other name. The serial number makes the name unique.
 pub(crate) fn preparing(serial: u64) -> String {
     format!("{}{serial}", preparing_prefix())
 }
 
-/// Returns the prefix of each name of [`preparing`].
+/// Returns the prefix of the names that [`preparing`] returns.
 pub(crate) fn preparing_prefix() -> String {
     format!("{PREFIX}{PREPARING}")
 }
 
-/// Returns the prefix of each name of [`ready`].
+/// Returns the prefix of the names that [`ready`] returns.
 pub(crate) fn ready_prefix() -> String {
     format!("{PREFIX}{READY}")
 }
 
-/// Whether a name is one of [`preparing`].
+/// Whether a name has the form that [`preparing`] returns.
 pub(crate) fn is_preparing(name: &str) -> bool {
     name.strip_prefix(PREFIX).is_some_and(|name| name.starts_with(PREPARING))
 }
 
-/// Returns the name of a ready database that was called `name` until then.
+/// Returns the name for a ready database that was called `name` while pgfresh prepared it.
 pub(crate) fn ready(name: &str) -> String {
     name.replacen(PREPARING, READY, 1)
 }
 
-/// Makes sure that a lease may have the name.
+/// Checks that a lease may have the name.
 pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
     let why = match whole(name)? {
         "" => "it is empty",
@@ -69,8 +70,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), LeaseError> {
     Err(LeaseError::Name { name: name.to_owned(), why })
 }
 
-/// Returns the name of a failed test's kept database: after the `test` if there is a name of it, else after the database. The
-/// number makes the name unique in the server.
+/// Returns the name for a failed test's kept database. The name begins with that of the `test`, or with that of the database if the
+/// test is unknown. The number makes the name unique in the server.
 pub(crate) fn name_of_kept(database: &str, test: Option<&str>, number: u64) -> String {
     let begin = match test {
         Some(test) => identifier_like(test),
@@ -79,14 +80,14 @@ pub(crate) fn name_of_kept(database: &str, test: Option<&str>, number: u64) -> S
     format!("{begin}_failed_{number}")
 }
 
-/// Returns an identifier that needs no quotes, with the ASCII letters and digits of `label`. Keeps only the end of a long
-/// label, which says more than the folder at its beginning.
+/// Returns an identifier that needs no quotes, made from the ASCII letters and digits of `label`. For a long label, it keeps only
+/// the end, which says more than the folder at the beginning.
 fn identifier_like(label: &str) -> String {
     let words = label.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let all = words.collect::<Vec<_>>().join("_").to_ascii_lowercase();
     let mut end = &all[all.len().saturating_sub(KEPT_OF_NAME)..];
     if end.len() < all.len() {
-        // The end begins with a whole word, if it has more than one.
+        // If the end has several words, it begins with a whole one.
         end = end.split_once('_').map_or(end, |(_, words)| words);
     }
     let is_plain = end.starts_with(|first: char| first.is_ascii_lowercase()) && !end.starts_with(PREFIX);

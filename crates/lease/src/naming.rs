@@ -1,7 +1,7 @@
-//! Names of databases: tasks that give names to databases, and take them away.
+//! Tasks that give leases' names to databases, and take them away again.
 //!
-//! Each statement changes the row of one oid, and only while the row has a name that pgfresh has given it. A database that SQL has
-//! renamed belongs to SQL: pgfresh leaves it as it is, and forgets it.
+//! SQL may rename or drop any database at any time. So each statement changes the row of one oid, and only if the row still has a
+//! name that pgfresh has given it. A database that SQL has renamed belongs to SQL, and pgfresh forgets it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::wal::Lsn;
 use crate::{Isolation, LeaseError};
 
 impl Inner {
-    /// Gives a ready database a lease's name.
+    /// Gives the name of a lease to a ready database.
     pub(crate) fn name(
         &self,
         id: DatabaseId,
@@ -45,11 +45,11 @@ impl Inner {
             held.entered = false;
             (held.oid, held.epoch, Arc::clone(&held.stamp.0), held.transaction.take())
         };
-        // A crash empties the unlogged tables of every database.
+        // After a crash, the unlogged tables of every database are empty.
         if self.has_crashed_since(id) || self.has_template_changed_since(id) {
             return Outcome::Unfit;
         }
-        // A ready database has had no sessions. If it has changed all the same, pgfresh resets it first.
+        // A ready database has had no sessions. If it has changed nevertheless, pgfresh resets it first.
         if epoch != self.evidence.epoch() || !self.evidence.is_untouched(oid) {
             return Outcome::Unfit;
         }
@@ -74,7 +74,7 @@ impl Inner {
         Outcome::Done
     }
 
-    /// Whether a crash may have emptied unlogged tables of a database since pgfresh knew it to be fresh.
+    /// Whether a crash may have emptied unlogged tables of a database since pgfresh last knew the database to be fresh.
     pub(crate) fn has_crashed_since(&self, id: DatabaseId) -> bool {
         let known = {
             let core = self.lock();
@@ -87,7 +87,7 @@ impl Inner {
         known == 0 || known != self.generation()
     }
 
-    /// Whether SQL has changed the template of a ready database since the copy, as it may do to `template1`.
+    /// Whether SQL has changed the template of a ready database since pgfresh copied it. SQL is allowed to do so for `template1`.
     fn has_template_changed_since(&self, id: DatabaseId) -> bool {
         let (oid, copied_after) = {
             let core = self.lock();
@@ -98,13 +98,14 @@ impl Inner {
         copied_after.is_some_and(|before| before != self.evidence.changes(oid))
     }
 
-    /// Whether a database still has that name after a rollback.
+    /// Whether a database still has this name after a rollback.
     fn is_parked_as(&self, id: DatabaseId, name: &str) -> bool {
         let core = self.lock();
         core.databases.get(&id).is_some_and(|held| held.transaction.is_some() && held.last_name == name)
     }
 
-    /// Restores the attributes of a database that has just got its name. Some statements change these in each database of a role.
+    /// Restores the attributes of a database that has just received its name. Some statements change the attributes of every
+    /// database of a role.
     fn restore_attributes(&self, id: DatabaseId) -> Result<(), LeaseError> {
         let (address, attributes) = {
             let core = self.lock();
@@ -115,7 +116,7 @@ impl Inner {
             };
             (held.leased_address(), attributes)
         };
-        // This fails after SQL has changed a role, which pgfresh reports.
+        // The statement fails if SQL has changed a role. pgfresh reports such changes elsewhere.
         let sql = attributes.put_on(&address.oid.to_string());
         if let Err(error) = self.admin.run("restore the owner of a database", &sql) {
             tracing::debug!(%error, name = address.name, "could not restore what hangs on a database");
@@ -193,8 +194,8 @@ impl Inner {
         };
         self.shared().ended(&last_name);
         let unnamed = match self.take_name(id, &own_name) {
-            // SQL has given that name to another database. A client may wait for the lease's name, so pgfresh tries another
-            // one at once.
+            // SQL has given that name to a different database. A client may wait for the lease's name, so pgfresh immediately tries
+            // another one.
             Outcome::NameTaken => {
                 let mut core = self.lock();
                 let own_name = core.next_name();
@@ -213,7 +214,7 @@ impl Inner {
         }
     }
 
-    /// Takes a name away from its database, and reads what its lease has left.
+    /// Takes a name away from its database, and reads the state in which its lease has left the database.
     fn take_name(&self, id: DatabaseId, own_name: &str) -> Outcome {
         let read = |to: &DatabaseAddress, names: &[String]| {
             let stats = DatabaseStats::rename_and_read(to, names, &self.admin)?;
@@ -234,8 +235,8 @@ impl Inner {
         })
     }
 
-    /// Runs `change`, which gives a database that name, and passes its result to `note`. `change` gets the names that the
-    /// database may have before.
+    /// Runs `change`, which gives a database this name, and passes its result to `note`. `change` receives the names that the
+    /// database may have had before.
     fn change_name<T>(
         &self,
         id: DatabaseId,
@@ -246,7 +247,7 @@ impl Inner {
         let (to, names) = {
             let mut core = self.lock();
             let Some(held) = core.databases.get_mut(&id) else { return Outcome::Vanished };
-            // A lost connection leaves open which name the database has.
+            // If the connection is lost, the database may have either name.
             held.names.insert(name.to_owned());
             (DatabaseAddress::new(held.oid, name), held.names.iter().cloned().collect::<Vec<_>>())
         };

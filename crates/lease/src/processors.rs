@@ -1,4 +1,4 @@
-//! Load of the processors.
+//! Measures whether the processors are busy, so that background work can give way to clients.
 
 use std::sync::{Mutex, OnceLock};
 use std::thread;
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use sys::lock;
 
-/// Time for which a measurement holds.
+/// How long a measurement is valid.
 const COUNTS: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Default)]
 pub(crate) struct Processors {
-    /// Number of processors. Counting reads files, and most servers need not know it.
+    /// Number of processors. It is counted on first use, because counting reads files and most servers never need it.
     count: OnceLock<usize>,
     /// Time and result of the last measurement.
     seen: Mutex<Option<(Instant, bool)>>,

@@ -1,18 +1,19 @@
-//! Finds objects of a database by which a session may leave something in its backend without naming it.
+//! Finds out whether a database has objects through which a session can leave something in its backend without naming them.
 //!
-//! The gateway judges a session by its text (`pgwire::SessionTraces`), in which a view, a default, a constraint, a policy
-//! or an operator shows no function. So no backend of such a database serves a second client.
+//! The gateway judges a session by the text of its statements (`pgwire::SessionTraces`). But a statement can use a view, a default,
+//! a constraint, a policy or an operator, and its text does not show the functions that these call. If a database has such objects,
+//! its backends serve only one client each.
 
-/// Whether an object that initdb has not made may leave anything in a backend that uses it. Any function may, and so may an
-/// expression or an operator that calls such a built-in function:
+/// Whether an object that initdb has not created may leave something in a backend that uses it. Any user-defined function may. An
+/// expression or operator may if it calls one of these built-in functions:
 ///
-/// - A volatile function does, unless it is known to leave nothing: `setseed`, `set_config`, `lo_open`.
-/// - Functions of libraries, of encodings and of text search load a library, and those of XML run SQL.
-/// - A change of `pg_settings` through a view is a change of settings.
+/// - A volatile function, unless it is known to leave nothing. For example, `setseed`, `set_config` and `lo_open` leave something.
+/// - Functions for libraries, encodings and text search load a library, and functions for XML run SQL.
+/// - An update of `pg_settings` through a view changes settings.
 ///
-/// `pg_depend` does not tell of built-in functions, so pgfresh reads expressions as the server has stored them. Source:
-/// `nodeToString` of `src/backend/nodes/outfuncs.c`; 13 is language C of `src/include/catalog/pg_language.dat`. `to_jsonb`
-/// reads columns that not every major version has.
+/// `pg_depend` does not record built-in functions, so pgfresh reads expressions in the form in which the server stores them.
+/// Source: `nodeToString` of `src/backend/nodes/outfuncs.c`; 13 is language C of `src/include/catalog/pg_language.dat`. The query
+/// uses `to_jsonb` for columns that only some major versions have.
 pub(crate) const MAY_LEAVE_TRACES: &str = "WITH leaving(oid) AS (SELECT oid FROM pg_proc WHERE oid < 16384 AND (prolang = 13 \
       OR provolatile = 'v' AND prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype) AND proname !~ '^(\
 random|random_normal|array_sample|array_shuffle|clock_timestamp|timeofday|timezone|current_query|currval|lastval|nextval|setval|\

@@ -1,8 +1,10 @@
-//! Lease table: every database and every name, each in exactly one state. It has no I/O, no clock and no threads.
+//! The lease table decides which name gets which database, so that the rest of the crate only has to carry out its decisions.
 //!
-//! [`LeaseTable::handle`] takes an [`Event`] and the time, and returns [`Action`]s: answers to those who wait, and tasks for
-//! the caller to run. [`LeaseTable::next_task`] hands out the work of the background. The outcome of a task comes back as an
-//! event.
+//! The table knows every database and every name, and each of them is in exactly one state. It has no I/O, no clock and no threads,
+//! so that a simulation can test it.
+//!
+//! [`LeaseTable::handle`] takes an [`Event`] and the current time, and returns [`Action`]s: answers to requests, and tasks for the
+//! caller to run. [`LeaseTable::next_task`] hands out background work. The outcome of a task comes back as an event.
 //!
 //! ```text
 //! Creating ─▶ Ready ─▶ Changing(Naming) ─▶ Leased ─▶ Changing(Unnaming) ─▶ Resetting ─▶ Ready
@@ -11,8 +13,8 @@
 //!   gone                                 Resetting                          Retiring ─▶ gone
 //! ```
 //!
-//! A lease leaves the table only when its database no longer has the name. A database becomes ready only with a [`Proof`].
-//! Any failure on the way leads to `Retiring`.
+//! A lease leaves the table only when its database no longer has the name. A database becomes ready only with a [`Proof`]. If any
+//! step fails, the database goes to `Retiring`.
 
 mod database;
 mod databases;
@@ -39,95 +41,95 @@ pub(crate) use work::WORKERS;
 
 use crate::{Isolation, LeaseError, NameRules};
 
-/// Pause before the first retry of a failed task. Each further pause is twice as long, up to [`LONGEST_RETRY`].
+/// Pause before the first retry of a failed task. Each further pause is twice as long as the previous one, up to [`LONGEST_RETRY`].
 const RETRY: Duration = Duration::from_millis(200);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// Returns the pause before the next attempt. `failures` counts those before the last one, and each doubles the pause, up to
-/// `longest`.
+/// Returns the pause before the next attempt. `failures` is the number of failures before the last one. Each of them doubles the
+/// pause, up to `longest`.
 fn pause_after(failures: u32, longest: Duration) -> Duration {
     (RETRY * 2_u32.saturating_pow(failures)).min(longest)
 }
 
-/// Identifies a database in the table. The table never uses an id again.
+/// Identifies a database in the table. Ids are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct DatabaseId(pub(crate) u64);
 
-/// Identifies a request, so that its answer finds the thread that waits.
+/// Identifies a request, so that its answer reaches the thread that waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Ticket(pub(crate) u64);
 
-/// Identifies a set of startup parameters. Sessions with equal ones are interchangeable.
+/// Identifies a set of startup parameters. Sessions with equal parameters are interchangeable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ParamsId(pub(crate) u64);
 
-/// Proof that a database equals its template. Only code that has compared or copied the database makes one.
+/// Proof that a database equals its template. Only code that has compared or copied the database creates one.
 #[derive(Debug)]
 pub(crate) struct Proof(());
 
 impl Proof {
-    /// Returns a proof. Only code that has shown freshness may call this.
+    /// Returns a proof. Only code that has shown that the database is fresh may call this.
     pub(crate) fn new() -> Self {
         Self(())
     }
 }
 
-/// Source of ready databases.
+/// The source of ready databases.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Source {
-    /// A copy of the template of that name.
+    /// A copy of the template with this name.
     Template(String),
-    /// A leased server that has the template of that name.
+    /// A leased server that starts from the template with this name.
     Server(String),
 }
 
-/// A client's request for a name.
+/// A client's request concerning a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// A session.
+    /// Open a session.
     Session {
         params: ParamsId,
-        /// Terms of the lease, if the name has none yet.
+        /// Terms of the lease, used if the name has no lease yet.
         terms: Terms,
-        /// Terms that the client has requested, in contrast to defaults.
+        /// Terms that the client has requested explicitly, as opposed to defaults.
         explicit: Explicit,
-        /// Whether to return the database to the state of its template first.
+        /// Whether to reset the database first.
         reset: bool,
     },
-    /// A lease without a session.
+    /// Begin a lease without a session.
     Lease { params: Option<ParamsId>, terms: Terms },
-    /// A return to the state of the template, under the same name.
+    /// Reset the database. It keeps its name.
     Reset { close: bool },
-    /// An end of the lease.
+    /// End the lease.
     Release,
-    /// A new name for the database, which stays as it is.
+    /// Rename the database to `to`, and keep its contents.
     Keep { to: String },
-    /// A template that is a copy of the database as it is.
+    /// Make a template that is a copy of the database in its current state.
     Copy { to: String, close: bool },
-    /// A change of the lease's own server.
+    /// Restart, stop or crash the lease's own server.
     Server,
 }
 
-/// Terms that a session has explicitly requested. An existing lease must have the same ones.
+/// Terms that a session has requested explicitly. An existing lease must have the same ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Explicit {
     pub(crate) isolation: bool,
     pub(crate) template: bool,
 }
 
-/// Terms of a lease.
+/// The terms of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) template: String,
     pub(crate) isolation: Isolation,
-    /// Time that the lease outlives its last session.
+    /// How long the lease outlives its last session.
     pub(crate) linger: Duration,
-    /// Whether the lease lasts until its release.
+    /// Whether the lease lasts until a client releases it.
     pub(crate) retained: bool,
 }
 
 impl Want {
-    /// Returns the parameters of the requested session, or of the first session that a lease expects.
+    /// Returns the parameters of the requested session, or those of the first session that a lease expects.
     fn params(&self) -> Option<ParamsId> {
         match self {
             Self::Session { params, .. } => Some(*params),
@@ -146,32 +148,32 @@ impl Terms {
     }
 }
 
-/// Something that has happened, which the table handles.
+/// Something that has happened and that the table has to handle.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A client has sent a request for a name.
+    /// A client has sent a request concerning a name.
     Request { ticket: Ticket, name: String, want: Want },
-    /// The client of an open session has gone; its backend has not ended yet.
+    /// The client of an open session has disconnected, but its backend has not ended yet.
     Leaving { database: DatabaseId },
-    /// A session has ended. `leaving`: the table has already had a `Leaving` for it.
+    /// A session has ended. `leaving` tells whether the table has already received `Leaving` for it.
     Disconnected { database: DatabaseId, leaving: bool },
-    /// A session has ended because its database is gone, or its transaction broken. Its lease ends, too.
+    /// A session has ended because its database is gone or its transaction is broken. Its lease ends with it.
     Lost { database: DatabaseId, leaving: bool },
     /// A task has ended.
     Finished { database: DatabaseId, outcome: Outcome },
-    /// The server has got the order to end the sessions of a database, from [`TaskKind::Close`].
+    /// The task [`TaskKind::Close`] has told the sessions of a database to end.
     Closed { database: DatabaseId },
-    /// Backends wait in a ready database for sessions with these parameters.
+    /// Backends with these parameters wait in a ready database.
     Warmed { database: DatabaseId, params: Vec<ParamsId> },
-    /// A client is about to drop a database, so no session may stay in a database without a client.
+    /// A client is about to drop a database, so sessions without a client must leave every database.
     Vacate,
     /// Time has passed.
     Tick,
-    /// The table must hand out no further databases.
+    /// The table must not hand out any more databases.
     Close(Closing),
 }
 
-/// Reason to hand out no further databases.
+/// Cause for the table to stop handing out databases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
     ShuttingDown,
@@ -187,114 +189,114 @@ impl Closing {
     }
 }
 
-/// Outcome of a task.
+/// The outcome of a task.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The task has succeeded, and its database equals the template.
     Fresh(Proof),
     /// The task has succeeded.
     Done,
-    /// SQL has given the name to another database.
+    /// SQL has given the name to a different database.
     NameTaken,
-    /// The database has the name, but its session is out of date: the settings that it read at its start have changed.
+    /// The database has the name, but its session is out of date because settings have changed since the session started.
     Unfit,
-    /// The database equals its template, but no client may use its session in rollback isolation again.
+    /// The database equals its template, but its session for rollback isolation cannot be used again.
     SessionSpent,
     /// The database no longer exists.
     Vanished,
     /// The task has stopped to let others go first, and has left nothing behind.
     PutOff,
-    /// The database may differ from its template, for this reason.
+    /// The database may differ from its template. The text gives the reason.
     Doubt(&'static str),
     /// The task has failed.
     Failed(LeaseError),
 }
 
-/// Consequence of an event.
+/// Something that the caller has to do after an event.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// The caller passes on the answer to a request.
+    /// Pass the answer on to the thread that sent the request.
     Answer { ticket: Ticket, answer: Answer },
-    /// The caller runs a task at once, best in the thread that waits for it.
+    /// Run a task immediately, preferably in the thread that waits for it.
     Run { task: Task, ticket: Ticket },
 }
 
 /// The answer to a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// The client may open a session in this database. The session counts already.
+    /// The client may open a session in this database. The table already counts the session.
     Session(DatabaseId),
-    /// The request has succeeded. After a request for the server, its change may begin.
+    /// The request has succeeded. If the request was for the lease's server, its change may begin now.
     Done(Option<DatabaseId>),
-    /// SQL has made a database of that name.
+    /// SQL has created a database with that name.
     Elsewhere,
     /// The request has failed.
     Refused(LeaseError),
 }
 
-/// Work on one database. No database has two tasks at a time, except for [`TaskKind::Close`].
+/// Work on one database. A database never has two tasks at the same time, except for [`TaskKind::Close`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Task {
     pub(crate) database: DatabaseId,
     pub(crate) kind: TaskKind,
 }
 
-/// Kind of a task, and its arguments.
+/// The kind of a task, with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TaskKind {
-    /// Make the database.
+    /// Create the database.
     Create(Source),
-    /// Give the database that name, for a lease in that isolation with these parameters.
+    /// Give the database this name, for a lease with this isolation and these parameters.
     Name { to: String, isolation: Isolation, params: Option<ParamsId> },
-    /// Give the database a name of pgfresh's, so that the client's is free.
+    /// Rename the database to one of pgfresh's own names, so that the client's name is free.
     Unname,
-    /// Return the database to the state of its template.
+    /// Reset the database.
     Reset { in_place: bool },
-    /// Give the database that name, and keep it as it is.
+    /// Rename the database to `to`, and keep its contents.
     Keep { to: String },
-    /// Make a template of that name from the database.
+    /// Make a template with this name from the database.
     Copy { to: String },
-    /// Tell the database's sessions to end. Each reports its own end. Runs beside other work, and ends with
+    /// Tell the database's sessions to end. Each session reports its own end. This task can run alongside other work, and ends with
     /// [`Event::Closed`].
     Close,
-    /// Remove the database.
+    /// Drop the database.
     Drop,
 }
 
-/// State of all databases and names.
+/// The state of all databases and names.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseTable {
     databases: Databases,
     names: BTreeMap<String, Line>,
-    /// Names with requests. Others may be among them until the next look.
+    /// Names with pending requests. The set may also hold names without requests until the next check.
     asked: BTreeSet<String>,
-    /// Time of the next look at these names, when a request may time out first.
+    /// Time of the next check of these names, when the first request may time out.
     look_at_lines_at: Option<Instant>,
     supplies: BTreeMap<Source, Supply>,
-    /// Names whose leases last until their release.
+    /// Names whose leases last until a client releases them.
     pub(crate) retained: BTreeSet<String>,
-    /// Recognizes names whose leases begin by [`Want::Lease`] only. Sessions join such a lease.
+    /// Recognizes names whose leases begin only with [`Want::Lease`]. Sessions can join such a lease, but cannot begin it.
     pub(crate) is_issued: Option<fn(&str) -> bool>,
     /// Rules for the names of databases that sessions create.
     pub(crate) rules: NameRules,
-    /// Most databases that the server has room for.
+    /// Maximum number of databases that the server has room for.
     pub(crate) capacity: usize,
     last_id: u64,
-    /// Database whose due task the table started last.
+    /// The database whose due task the table started last.
     last_due: DatabaseId,
-    /// Databases that the table has forgotten since the last `take_gone`.
+    /// Databases that the table has forgotten since the last call of `take_gone`.
     gone: Vec<DatabaseId>,
-    /// Time until which the table makes only databases that a client waits for.
+    /// Until this time, the table makes only databases that a client waits for.
     quiet_until: Option<Instant>,
-    /// Time at which a client last got a database.
+    /// When a client last received a database.
     assigned_at: Option<Instant>,
-    /// Whether a client has found no ready database since the last `take_shortage`.
+    /// Whether a client has found no ready database since the last call of `take_shortage`.
     is_short: bool,
     closed: Option<Closing>,
     /// Number of databases that pgfresh could not recycle, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) failures: u64,
-    /// Consequences so far of the event that the table handles now.
+    /// Actions so far for the event that the table is handling.
     actions: Vec<Action>,
 }
 
@@ -303,12 +305,12 @@ impl LeaseTable {
         Self { capacity, ..Self::default() }
     }
 
-    /// Returns the databases that have gone since the last call. The caller drops all that belongs to them.
+    /// Returns the databases that have gone since the last call. The caller frees everything that belongs to them.
     pub(crate) fn take_gone(&mut self) -> Vec<DatabaseId> {
         std::mem::take(&mut self.gone)
     }
 
-    /// Handles an event, and returns its consequences.
+    /// Handles an event, and returns the actions that follow from it.
     pub(crate) fn handle(&mut self, event: Event, now: Instant) -> Vec<Action> {
         self.databases.sort();
         match event {
@@ -316,7 +318,7 @@ impl LeaseTable {
             Event::Leaving { database } => self.leaving(database, now),
             Event::Disconnected { database, leaving } => {
                 self.disconnected(database, leaving, now);
-                // A lease that lingers makes room for a client that waits, if nothing else does.
+                // If no other database makes room for a waiting client, a lease that lingers ends early.
                 self.serve_where_full(now);
             }
             Event::Lost { database, leaving } => self.lost(database, leaving, now),
