@@ -150,7 +150,7 @@ pub enum LeaseError {
     /// The template is a copy of a database in this server, so no other server can start from it.
     #[error("cannot start a server from template \"{0}\": it is in this server alone")]
     NoServerFrom(String),
-    /// The lease has no server of its own.
+    /// The lease shares its server with other leases.
     #[error("database \"{0}\" has no server of its own")]
     NoServer(String),
     /// A leased server could not start.

@@ -17,8 +17,7 @@ use crate::admin::{AdminPool, MARK, mark_of};
 use crate::error::chain;
 use crate::wal::{Changes, Lsn, SharedChange, WalError, WalReader};
 
-/// A period in which the reader has followed the log without a gap. What pgfresh knows about a database is only valid if it comes
-/// from the current epoch.
+/// A period in which the reader has followed the log without a gap. Equal epochs mean that pgfresh knows all changes in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Epoch(u64);
 

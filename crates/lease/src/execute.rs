@@ -333,7 +333,7 @@ impl Inner {
 
     /// Checks for changes in the state that all databases share, if the log or a file shows any.
     pub(crate) fn look_at_shared_state(&self) {
-        // Only one thread at a time may do this, so that readings are compared in the order in which they were made.
+        // Only one thread at a time may do this, so that each thread compares its reading before the next one reads.
         let _looking = lock(&self.looking);
         let ended = self.shared().take_ended();
         let changes = self.evidence.take_shared();

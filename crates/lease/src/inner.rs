@@ -122,7 +122,7 @@ impl Inner {
     /// database wait for it.
     fn perform(&self, Task { database, kind }: Task) -> Event {
         if kind == TaskKind::Close {
-            // If some sessions can't be told to end, the timeouts of the requests limit the wait.
+            // If this fails, some sessions stay open. The requests that wait for their end have a timeout.
             drop(unless_panicked(|| self.close_sessions(database)));
             return Event::Closed { database };
         }

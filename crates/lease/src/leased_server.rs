@@ -1,7 +1,7 @@
-//! A PostgreSQL server that belongs to one lease, for tests of what all databases of a server share, of its settings and of
-//! its end.
+//! A PostgreSQL server that belongs to a single lease. Tests use one to change state that all databases of a server share, to
+//! change server settings, or to stop or crash a server.
 //!
-//! pgfresh starts it from the same template. It has one database, which has the lease's name.
+//! The server starts from the same template as other leases. It has one database, which has the name of the lease.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -17,29 +17,29 @@ use crate::error::cause;
 use crate::template::database_of;
 use crate::{Backend, LeaseError, TemplateDatabase};
 
-/// Name of the server's database until a lease has it.
+/// Name of the server's database until it is leased.
 const READY: &str = "pgfresh_ready";
 /// Timeout of pgfresh's own statements.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Timeout of a statement that ends sessions. pgfresh ends the server if the statement takes longer.
+/// Timeout of a statement that ends sessions. If the statement takes longer, pgfresh ends the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Change of the state of a leased server that a client may request.
+/// A change of a leased server's state that a client can request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerAction {
-    /// Shuts the server down if it runs, and starts it. A server that has ended by itself recovers.
+    /// Shut the server down if it runs, and start it again. If the server has ended by itself, it recovers.
     Restart,
-    /// Shuts the server down until a restart.
+    /// Shut the server down. It stays down until a restart.
     Stop,
-    /// Ends the server at once, like a loss of power, and starts it: it recovers.
+    /// End the server immediately, as a power failure would, and start it again. The server then recovers.
     Crash,
 }
 
-/// A leased server, which may be off.
+/// A leased server, which may be stopped.
 #[derive(Debug)]
 pub(crate) struct LeasedServer {
     place: Place,
-    /// Directory of the server's socket while the server runs.
+    /// Directory that contains the server's socket while the server runs.
     pub(crate) directory: PathBuf,
     power: Power,
     /// Current name of the server's database.
@@ -50,18 +50,19 @@ pub(crate) struct LeasedServer {
 #[derive(Debug)]
 enum Power {
     On(Box<Server>),
-    /// The server has ended, and its data are still there.
+    /// The server has ended, but its data still exist.
     Off {
         guard: Guard,
-        /// Error of the last attempt to start it again, if there was one.
+        /// Error of the last attempt to start the server again, if it failed.
         failed: Option<String>,
     },
-    /// The server could not end, for this reason. pgfresh removes it with its data.
+    /// The server could not be stopped, for the given reason. pgfresh removes it and its data.
     Lost(String),
 }
 
 impl Power {
-    /// Returns the state after a shutdown, or after an immediate end for a crash. The server may have ended by itself before.
+    /// Returns the state after a shutdown, or after a crash that a client has requested. The server may have ended by itself
+    /// before.
     fn off(self, action: ServerAction) -> Self {
         let ended = match self {
             Self::On(server) if action == ServerAction::Crash => server.crash(),
@@ -84,8 +85,8 @@ impl Power {
 }
 
 impl LeasedServer {
-    /// Starts a server for a database of `template`. The names of all `templates` are free in it, as they are for leases that
-    /// are copies.
+    /// Starts a server with a database made from `template`. The names of all `templates` are free in this server, so that they can
+    /// be used as in other leases.
     pub(crate) fn start(
         provisioner: &Provisioner,
         template: &str,
@@ -115,11 +116,11 @@ impl LeasedServer {
         Ok(())
     }
 
-    /// Opens a session with the server's database. Does not lock the server meanwhile: a postmaster that is stopped (SIGSTOP)
-    /// does not answer.
+    /// Opens a session with the server's database. The server is not locked in the meantime, because a stopped postmaster (SIGSTOP)
+    /// doesn't answer.
     ///
     /// # Errors
-    /// Errors of [`Self::expect_on`] if the server does not run.
+    /// Returns the error of [`Self::expect_on`] if the server does not run.
     pub(crate) fn connect(server: &Mutex<Self>, params: &StartupParams) -> Result<Backend, LeaseError> {
         let (directory, name) = {
             let server = lock(server);
@@ -133,7 +134,7 @@ impl LeasedServer {
         backend
     }
 
-    /// Ends all sessions with the server's database. Ends the server with them if SQL cannot end them.
+    /// Ends all sessions with the server's database. If SQL can't end them, ends the server with them.
     pub(crate) fn close_sessions(&mut self) {
         let Power::On(server) = &self.power else { return };
         server.resume();
@@ -145,10 +146,10 @@ impl LeasedServer {
         }
     }
 
-    /// Restarts, stops or crashes the server, and waits until that is over.
+    /// Restarts, stops or crashes the server, and waits until it is done.
     ///
     /// # Errors
-    /// [`LeaseError::NotStarted`] if the server does not start. The data stay for another attempt.
+    /// Returns [`LeaseError::NotStarted`] if the server does not start. The data remain, so that a client can try again.
     pub(crate) fn act(&mut self, provisioner: &Provisioner, action: ServerAction) -> Result<(), LeaseError> {
         let settings = provisioner
             .settings(self.place.budget())
@@ -168,13 +169,15 @@ impl LeasedServer {
         }
     }
 
-    /// Takes the state for a change, and leaves "lost" in its place.
+    /// Removes and returns the state, to replace it. Leaves "lost" in its place.
     fn take_power(&mut self) -> Power {
         std::mem::replace(&mut self.power, Power::Lost("pgfresh was interrupted.".to_owned()))
     }
 
+    /// Checks that the server runs.
+    ///
     /// # Errors
-    /// The reason if the server does not run.
+    /// Returns the reason why the server does not run.
     fn expect_on(&self) -> Result<(), LeaseError> {
         let name = self.name.clone();
         Err(match &self.power {
@@ -188,7 +191,7 @@ impl LeasedServer {
         })
     }
 
-    /// Runs statements one after the other, in one session. No answer may take longer than `timeout`.
+    /// Runs statements one after another in one session. Each answer may take up to `timeout`.
     fn run(
         &self,
         verb: &'static str,
@@ -203,7 +206,7 @@ impl LeasedServer {
     }
 }
 
-/// Returns statements that end the sessions of a database, and rename it.
+/// Returns statements that end the sessions of a database and rename it.
 fn renaming(from: &str, to: &str) -> [String; 2] {
     let rename = format!("ALTER DATABASE {} RENAME TO {}", identifier(from), identifier(to));
     [end_sessions(from), rename]

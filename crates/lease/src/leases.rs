@@ -1,4 +1,5 @@
-//! Leases of databases by name: the front of this crate. The module `session` opens sessions ([`Leases::connect`]).
+//! The public interface of this crate: leases, resets, snapshots and so on, by name. The module `session` opens sessions
+//! ([`Leases::connect`]).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -28,12 +29,12 @@ use crate::table::{Answer, Closing, Event, Source, Terms, WORKERS, Want};
 use crate::template::{Template, database_of, discard_statistics};
 use crate::{Isolation, LeaseError, TemplateDatabase};
 
-/// All leases of one server. Clones share them.
+/// All leases of one server. Clones share the same leases.
 #[derive(Debug, Clone)]
 pub struct Leases(pub(crate) Arc<Inner>);
 
-/// Guard of a session with a database from which clients create and drop other databases by SQL. While it exists, no backend
-/// waits in a leased database: that would block such statements.
+/// Guard for a session in which clients create and drop databases with SQL. While it exists, no backend waits in a leased database,
+/// because that would block such statements.
 #[derive(Debug)]
 pub struct MaintenanceGuard(Arc<Inner>);
 
@@ -44,8 +45,8 @@ impl Drop for MaintenanceGuard {
 }
 
 impl Leases {
-    /// Takes the templates of a server into service, and begins to prepare copies. `session` is a session of the superuser
-    /// with the database `postgres`, if one is open already. pgfresh uses it as its first one.
+    /// Takes the templates of a server into service, and starts to prepare copies. `session` is a superuser session with the
+    /// database `postgres`, if the caller has one. pgfresh uses it as its first connection.
     pub fn open(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Self, LeaseError> {
         let core = Arc::new(Mutex::new(Core::new(LEAST_CAPACITY)));
         let admin =
@@ -59,7 +60,7 @@ impl Leases {
         let expected = ExpectedParams::recall(options.entry.as_ref(), &admin)?;
         {
             let mut core = lock(&core);
-            // Backends that wait and pgfresh's own sessions take at most half of all sessions.
+            // Waiting backends and pgfresh's own sessions together use at most half of all sessions.
             core.most_idle = (sessions / 2).saturating_sub(most_at_work);
             core.expected = expected;
         }
@@ -76,7 +77,7 @@ impl Leases {
                 table.add_source(Source::Server(template.name.clone()), false);
             }
         }
-        // The rename of a template has ended any autovacuum worker in it. All copies have what the worker did before.
+        // The rename of a template has ended any autovacuum worker in it. So all copies contain the same work of such a worker.
         let evidence = Evidence::open(options.data.clone(), &admin)?;
         let inner = Arc::new(Inner {
             options,
@@ -122,12 +123,12 @@ impl Leases {
         Ok(())
     }
 
-    /// Begins a lease without a session. It lasts until its release. Makes up a name if `name` is `None`. Returns the names
-    /// of the lease and of its template.
+    /// Begins a lease without a session. The lease lasts until a client releases it. If `name` is `None`, makes up a name. Returns
+    /// the names of the lease and its template.
     ///
     /// # Errors
-    /// [`LeaseError::Excluded`] if the rules exclude the name. [`LeaseError::Leased`] if a lease or a database of SQL has the
-    /// name.
+    /// Returns [`LeaseError::Excluded`] if the rules exclude the name. Returns [`LeaseError::Leased`] if the name is already
+    /// leased, or if SQL has created a database with it.
     pub fn lease(
         &self,
         isolation: Isolation,
@@ -143,8 +144,7 @@ impl Leases {
             let made_up = || self.0.made_up(isolation);
             let leased =
                 self.lease_as(isolation, name.map_or_else(made_up, |name| cut(name).to_owned()), template);
-            // SQL may have created a database under the made-up name, or another client may have asked for a lease of that
-            // name.
+            // SQL may have created a database with the made-up name, or a different client may have requested that name.
             if name.is_some() || !matches!(leased, Err(LeaseError::Leased(_))) {
                 return leased;
             }
@@ -172,39 +172,39 @@ impl Leases {
         }
     }
 
-    /// Sets the test that recognizes names which a program gets when it leases. A connection to such a name begins no lease.
+    /// Sets the function that recognizes names made up by pgfresh for a lease. A connection to such a name begins no lease.
     pub fn issue(&self, is_issued: fn(&str) -> bool) {
         lock(&self.0.core).table.is_issued = Some(is_issued);
     }
 
-    /// Reports the start of a replication session, which may send the log to a standby or to a backup. From now on, the
-    /// server itself makes all copies, so that its log contains them.
+    /// Reports the start of a replication session, which may send the log to a standby or a backup. From now on, pgfresh lets the
+    /// server make all copies, so that the log contains them.
     pub fn begin_replication(&self) {
         self.0.evidence.log_is_replayed();
     }
 
-    /// Ends a lease: closes its sessions, and takes the name away from its database.
+    /// Ends a lease. Closes its sessions, and takes the name away from its database.
     pub fn release(&self, name: &str) -> Result<(), LeaseError> {
         self.0.ask(cut(whole(name)?), Want::Release, None).map(drop)
     }
 
-    /// Returns a leased database to the state of its template. `close` ends its sessions first; without it, open sessions are
-    /// an error.
+    /// Resets a leased database to the state of its template. If `close` is set, ends its sessions first. Otherwise open sessions
+    /// are an error.
     pub fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
         self.0.ask(cut(whole(name)?), Want::Reset { close }, None).map(drop)
     }
 
-    /// Keeps a leased database as it is, for as long as the server lasts. Closes its sessions, and gives it a new name, which
-    /// recalls the `test`; its old name is free again. Returns the new name.
+    /// Keeps a leased database unchanged as long as the server lasts. Closes its sessions, and renames it so that its old name is
+    /// free again. The new name contains that of the `test`. Returns the new name.
     ///
-    /// pgfresh cannot keep the database of a lease in rollback isolation, or of one with its own server. It only releases
-    /// such a lease, and returns `None`.
+    /// pgfresh can't keep the database of a lease in rollback isolation, or of a lease with its own server. In these cases it only
+    /// releases the lease, and returns `None`.
     pub fn keep(&self, name: &str, test: Option<&str>) -> Result<Option<String>, LeaseError> {
         let name = cut(whole(name)?);
         let to = loop {
             let serial = lock(&self.0.core).next_serial();
             let to = name_of_kept(name, test, serial);
-            // The data may come from an earlier server, which has kept databases under such names.
+            // The data may come from an earlier server that has kept databases under such names.
             match self.0.expect_free(&to) {
                 Err(LeaseError::Leased(_)) => {}
                 free => break free.map(|()| to)?,
@@ -216,8 +216,8 @@ impl Leases {
         }
     }
 
-    /// Ends the sessions of a database that an earlier server on the same data has kept, and removes it. No lease has such a
-    /// database.
+    /// Drops a database that an earlier server on the same data has kept, after ending its sessions. Such a database belongs to no
+    /// lease.
     pub fn drop_inherited(&self, name: &str) -> Result<(), LeaseError> {
         drop_named(whole(name)?, &self.0.admin)
     }
@@ -225,7 +225,7 @@ impl Leases {
     /// Takes a template of an earlier server on the same data into service again.
     ///
     /// # Errors
-    /// [`LeaseError::UnknownTemplate`] if the template no longer exists.
+    /// Returns [`LeaseError::UnknownTemplate`] if the template no longer exists.
     pub fn take_again(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
         let _claim = inner.claims.claim(name);
@@ -240,13 +240,13 @@ impl Leases {
         Ok(())
     }
 
-    /// Makes a template from a leased database as it is now. Leases of the template may begin at once. `template` must be a
-    /// new name. `close` ends the database's sessions first; without it, open sessions are an error, because the server
-    /// copies no database that is in use.
+    /// Makes a template from a leased database in its current state. Leases of the template can begin immediately. `template` must
+    /// be a new name. If `close` is set, ends the database's sessions first. Otherwise open sessions are an error, because the
+    /// server can't copy a database that is in use.
     pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
-        // A user may add the template to pgfresh.toml later, so the rules of that file hold.
+        // A user may add the template to pgfresh.toml later, so the name must follow the rules of that file.
         ::template::check_name(template).map_err(LeaseError::TemplateName)?;
-        // Concurrent snapshots under one name run one after the other. A later one goes on only if the first fails.
+        // Concurrent snapshots with the same name run one after another. A later one continues only if the earlier one fails.
         let _claim = self.0.claims.claim(template);
         if self.0.template(template).is_ok() {
             let (name, why) = (template.to_owned(), "there is such a template already");
@@ -255,7 +255,7 @@ impl Leases {
         self.0.ask(cut(whole(name)?), Want::Copy { to: template.to_owned(), close }, None).map(drop)
     }
 
-    /// Removes a template. pgfresh makes no further copies of it, and leased copies stay.
+    /// Removes a template. pgfresh makes no more copies of it, but does not touch leased copies.
     pub fn remove_template(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
         let _claim = inner.claims.claim(name);
@@ -277,31 +277,32 @@ impl Leases {
         inner.act(id, action)
     }
 
-    /// Makes the lease of that name last until its release, however long it has no session.
+    /// Makes the lease with this name last until a client releases it, even if it has no sessions.
     pub fn retain(&self, name: &str) {
         lock(&self.0.core).table.retained.insert(cut(name).to_owned());
     }
 
-    /// Returns the isolation of the lease of that name; `None` if there is no such lease.
+    /// Returns the isolation of the lease with this name. Returns `None` if there is no such lease.
     #[must_use]
     pub fn isolation(&self, name: &str) -> Option<Isolation> {
         lock(&self.0.core).table.isolation(cut(name))
     }
 
-    /// Whether [`Leases::keep`] has given that name to a database that still exists.
+    /// Whether [`Leases::keep`] has given this name to a database that still exists.
     #[must_use]
     pub fn is_kept(&self, name: &str) -> bool {
         lock(&self.0.core).table.is_kept(cut(name))
     }
 
-    /// Returns the start of the lease of that name, and its number of sessions; `None` if it has no database.
+    /// Returns when the lease with this name began, and its number of sessions. Returns `None` if the name has no lease with a
+    /// database.
     #[must_use]
     pub fn leased(&self, name: &str) -> Option<(Instant, usize)> {
         let lease = lock(&self.0.core).table.lease(cut(name))?;
         Some((lease.since?, lease.sessions))
     }
 
-    /// Counts a session from which clients create and drop databases by SQL, until the returned guard drops.
+    /// Counts a session in which clients create and drop databases with SQL, until the returned guard is dropped.
     #[must_use]
     pub fn maintenance_session(&self) -> MaintenanceGuard {
         self.0.maintenance_sessions.fetch_add(1, Ordering::Relaxed);
@@ -314,8 +315,8 @@ impl Leases {
         self.0.is_maintained()
     }
 
-    /// Closes all backends that wait in leased databases. A client is about to drop a database by SQL, and the server refuses
-    /// that while the database has a session.
+    /// Closes all backends that wait in leased databases. Call this before a client drops a database with SQL, because the server
+    /// refuses to drop a database that has a session.
     pub fn vacate(&self) {
         let mut core = lock(&self.0.core);
         core.close_waiting_in_leases();
@@ -329,26 +330,26 @@ impl Leases {
         self.0.options.major
     }
 
-    /// Whether pgfresh can reset databases, because it knows the format of the server's write-ahead log. If not, pgfresh
-    /// replaces each used database by a new copy.
+    /// Whether pgfresh can reset databases. It can if it knows the format of the server's write-ahead log. If not, it replaces each
+    /// used database with a new copy.
     #[must_use]
     pub fn can_reset(&self) -> bool {
         self.0.evidence.has_known_format()
     }
 
-    /// Returns the isolation of leases that request none.
+    /// Returns the isolation of leases for which the client requests none.
     #[must_use]
     pub fn default_isolation(&self) -> Isolation {
         self.0.options.isolation
     }
 
-    /// Whether initdb has made the database of that name. Such a database is never leased.
+    /// Whether initdb has created the database with this name. Such a database is never leased.
     #[must_use]
     pub fn is_always_there(name: &str) -> bool {
         ALWAYS.contains(&name)
     }
 
-    /// Stops handing out databases, and waits for running tasks. Others may use the server afterwards.
+    /// Stops handing out databases, and waits for running tasks. Afterwards the caller may use the server for other purposes.
     pub fn close(&self) {
         self.abandon();
         for worker in lock(&self.0.workers).drain(..) {
@@ -360,7 +361,7 @@ impl Leases {
         lock(&self.0.core).databases.clear();
     }
 
-    /// Stops handing out databases, and refuses all waiting requests because pgfresh shuts down. Sessions go on.
+    /// Stops handing out databases, and refuses all waiting requests because pgfresh shuts down. Open sessions are not affected.
     pub fn stop_handing_out(&self) {
         self.0.stop_handing_out(Closing::ShuttingDown);
     }
@@ -370,14 +371,14 @@ impl Leases {
         self.0.stop_handing_out(Closing::ServerGone);
     }
 
-    /// Stops handing out databases, whatever tasks run now: the caller is about to stop the server at once.
+    /// Stops handing out databases without waiting for running tasks, because the caller is about to stop the server immediately.
     pub fn abandon(&self) {
         self.stop_handing_out();
         let mut core = lock(&self.0.core);
         let servers: Vec<_> = core.databases.values_mut().filter_map(|held| held.server.take()).collect();
         core.databases.values_mut().for_each(crate::core::Held::close_waiting);
         drop(core);
-        // The end of each server takes as long as its shutdown.
+        // Ending a server takes as long as its shutdown, so all servers end at the same time.
         thread::scope(|scope| {
             for server in servers {
                 scope.spawn(move || drop(server));
@@ -386,21 +387,21 @@ impl Leases {
     }
 }
 
-/// Settings of the server that matter to leases.
+/// Server settings that matter to leases.
 struct ServerFacts {
-    /// Whether the server compiles expressions by default.
+    /// Whether the server JIT-compiles expressions by default.
     jit: bool,
     /// Whether the server ends idle sessions by default.
     ends_idle: bool,
-    /// Number of sessions that the server admits.
+    /// Number of sessions that the server allows.
     sessions: usize,
 }
 
-/// Reads the server's settings. An earlier pgfresh on the same data may have left databases that it was preparing or
-/// dropping, or that were ready. Removes them, because pgfresh uses their names again.
+/// Reads the server's settings. Also drops databases that an earlier pgfresh on the same data was preparing or dropping, or that
+/// were ready, because pgfresh uses their names again.
 fn look_around(admin: &AdminPool) -> Result<ServerFacts, LeaseError> {
-    // The bound on idle sessions does not apply to pgfresh's own sessions, so the query reads it from the files. The stamps
-    // show the bounds of roles and databases.
+    // pgfresh's own sessions override the limit for idle sessions, so the query reads it from the configuration files. The limits
+    // of roles and databases are in the stamps.
     let sql = format!(
         "SELECT current_setting('jit'), current_setting('max_connections'), datname, coalesce(( \
            SELECT setting FROM pg_file_settings WHERE name = '{IDLE_TIMEOUT}' AND applied), '0') \

@@ -1,4 +1,4 @@
-//! Maintenance workers: prepare databases, end leases and drop leftovers.
+//! Maintenance workers: threads that prepare databases, end leases and drop databases, so that clients don't have to wait for this.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,12 +7,13 @@ use crate::expected;
 use crate::inner::Inner;
 use crate::table::Event;
 
-/// Longest sleep of a worker that has no task.
+/// Maximum time for which a worker without a task sleeps.
 const LONGEST_IDLE: Duration = Duration::from_mins(10);
 /// Number of resets after which a worker removes the dead rows of `pg_database`. Each lease leaves two rows of 28 bytes, and
-/// autovacuum comes once an hour.
+/// autovacuum runs only once an hour.
 const VACUUM_EVERY: u64 = 10_000;
-/// Statement that removes dead rows. It does not truncate the table, because others would wait for that lock.
+/// Statement that removes dead rows. It does not truncate the table, because others would have to wait for the lock that this
+/// needs.
 const VACUUM: &str = "VACUUM (TRUNCATE false) pg_database";
 
 /// Runs background tasks until the leases close.

@@ -1,8 +1,9 @@
-//! Session of a lease in rollback isolation, whose one transaction contains the whole lease. The lease has the database for
-//! itself.
+//! Sessions for leases in rollback isolation. One transaction contains the whole lease, and its rollback resets the database
+//! without any other work.
 //!
-//! The gateway lends the session to one client after another. The end of the lease rolls the transaction back, and reads the
-//! log. Only changes of sequences may survive, and pgfresh sets these back.
+//! The lease has the database for itself. The gateway lends the session to one client after another. At the end of the lease,
+//! pgfresh rolls the transaction back and reads the log. Only changes of sequences may survive a rollback, and pgfresh sets
+//! sequences back.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -21,15 +22,16 @@ use crate::reset::NotRecyclable;
 use crate::seats::Seat;
 use crate::wal::{Changes, Lsn};
 
-/// Statements that begin the transaction of a lease. At its end, the savepoint proves that the transaction is still the one
-/// of the lease.
+/// Statements that begin the transaction of a lease. At the end of the lease, the savepoint proves that it is still the same
+/// transaction.
 pub const BEGIN_LEASE: [&str; 2] =
     ["BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", "SAVEPOINT pgfresh_lease"];
-/// Statement that undoes the client's own transaction, which is a savepoint.
+/// Statement that undoes the client's own transaction, which is implemented as a savepoint.
 pub const UNDO_TRANSACTION: &str = "ROLLBACK TO SAVEPOINT pgfresh_t";
-/// Statement that releases the savepoint of the client's own transaction.
+/// Statement that releases the savepoint that is the client's own transaction.
 pub const RELEASE_TRANSACTION: &str = "RELEASE SAVEPOINT pgfresh_t";
-/// Parts of DISCARD ALL. No transaction allows that statement, but each allows its parts. Source: `DiscardAll`.
+/// The parts of DISCARD ALL. The server doesn't allow DISCARD ALL within a transaction, but it allows each of its parts. Source:
+/// `DiscardAll`.
 pub const DISCARD_ALL: [&str; 9] = [
     "CLOSE ALL",
     "SET SESSION AUTHORIZATION DEFAULT",
@@ -41,55 +43,56 @@ pub const DISCARD_ALL: [&str; 9] = [
     "DISCARD TEMP",
     "DISCARD SEQUENCES",
 ];
-/// Most sequences that the rollback's own message restores one by one. A second message restores any larger number together.
+/// Maximum number of sequences that pgfresh restores one by one, in the same message as the rollback. If there are more, a second
+/// message restores all of them together.
 const MOST_GUESSED: usize = 32;
 /// Timeout of pgfresh's own statements.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Flush message, which a server that is idle in a transaction does not answer. It stops the server's idle timer until the
-/// next ReadyForQuery, whatever `idle_in_transaction_session_timeout` is. Source: `PostgresMain`.
+/// Flush message. A server that is idle in a transaction does not answer it, but stops its idle timer until the next ReadyForQuery.
+/// So `idle_in_transaction_session_timeout` has no effect. Source: `PostgresMain`.
 pub const STAY_IDLE: &[u8] = b"H\0\0\0\x04";
-/// Statement that switches off `transaction_timeout`, which would end the lease's transaction. From `PostgreSQL` 17 on.
+/// Statement that switches off `transaction_timeout`, which would end the lease's transaction. For `PostgreSQL` 17 and later.
 pub const UNBOUNDED: &str = "SET LOCAL transaction_timeout = 0";
 
-/// State of a lease's transaction, which one client's session leaves to the next.
+/// State of a lease's transaction, which is passed from one client's session to the next.
 #[derive(Debug, Clone)]
 pub struct LeaseTransaction {
     /// Whether the transaction has begun.
     pub begun: bool,
-    /// State of the client's own transaction in it.
+    /// State of the client's own transaction within the lease's transaction.
     pub savepoint: Savepoint,
-    /// Whether the server's session is like a new one after [`DISCARD_ALL`].
+    /// Whether the session is like a new one after [`DISCARD_ALL`].
     pub leaves_nothing: bool,
-    /// Constraints that the gateway knows in the transaction.
+    /// Constraints in the transaction that the gateway knows.
     pub constraints: Constraints,
-    /// `transaction_timeout` of the client's own transactions, empty for none. Between them, the timeout of the lease's
-    /// transaction is 0.
+    /// The `transaction_timeout` of the client's own transactions, or an empty string. Outside these transactions, the timeout of
+    /// the lease's transaction is 0.
     pub timeout: String,
 }
 
 /// State of the savepoint that is the client's own transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Savepoint {
-    /// The transaction has no such savepoint.
+    /// There is no such savepoint.
     #[default]
     Gone,
     /// The client's transaction is open.
     Open,
-    /// The client has committed its transaction. The next message also releases the savepoint: a message for that alone would
-    /// wake the server for nothing.
+    /// The client has committed its transaction. The savepoint will be released together with the next message, because a separate
+    /// message would be an additional round trip.
     Done,
 }
 
 /// Constraints in a transaction, as far as the gateway has read them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Constraints {
-    /// Count of changes when the gateway read the constraints; `None` if it has not.
+    /// Number of changes when the gateway read the constraints. `None` if it has not read them.
     pub seen: Option<String>,
-    /// Names of the deferrable constraints, as SQL needs them; empty if there are none.
+    /// Names of the deferrable constraints, quoted for SQL; empty if there are none.
     pub deferrable: String,
-    /// Names of the constraints that are deferred at first.
+    /// Names of the constraints that are initially deferred.
     pub deferred: String,
-    /// Source texts of functions and other objects that may change settings.
+    /// Source texts of functions and other objects that can change settings.
     pub sources: Vec<String>,
     /// Whether the client has used SET CONSTRAINTS. SET CONSTRAINTS ALL also applies to constraints that are created later.
     pub told: bool,
@@ -108,8 +111,8 @@ impl Default for LeaseTransaction {
 }
 
 impl LeaseTransaction {
-    /// Returns the state for the next lease after a rollback. It keeps the known constraints if the transaction has not
-    /// changed any.
+    /// Returns the state for the next lease after a rollback. It keeps the known constraints if the transaction has not changed
+    /// any.
     fn of_next_lease(self) -> Self {
         let constraints = match self.constraints {
             Constraints { seen: Some(seen), deferrable, deferred, sources, .. } if seen == "0" => {
@@ -121,33 +124,33 @@ impl LeaseTransaction {
     }
 }
 
-/// A server's session for leases in rollback isolation. Between two leases it is like a new one.
+/// A session of the server for leases in rollback isolation. Between two leases, it is like a new one.
 #[derive(Debug)]
 pub(crate) struct TransactionSession {
     pub(crate) params: StartupParams,
     pub(crate) greeting: Vec<u8>,
     pub(crate) stamp: CatalogStamp,
-    /// Position up to which pgfresh had read the log before the session started; `None` if later changes of settings do not
-    /// affect it.
+    /// Position up to which pgfresh had read the log before the session started. `None` if later changes of settings don't affect
+    /// the session.
     pub(crate) since: Option<Lsn>,
-    /// Connection to the server, while no client has it.
+    /// Connection to the server, while no client uses it.
     stream: Option<UnixStream>,
     _seat: Seat,
     pub(crate) transaction: LeaseTransaction,
-    /// Whether the session may still have leftovers of the last client: settings, temporary tables, its own transaction and
-    /// so on.
+    /// Whether the last client may have left anything in the session, for example settings, temporary tables or its own
+    /// transaction.
     has_leftovers: bool,
-    /// `transaction_timeout` at the start of the session; empty for none.
+    /// The `transaction_timeout` at the start of the session, or an empty string.
     timeout: String,
     is_superuser: bool,
-    /// Whether a client of a lease with another name would get an equal startup response.
+    /// Whether the startup response would be the same for a lease with a different name.
     pub(crate) may_greet_another: bool,
-    /// Sequences that the last lease has touched. The next one touches them, too, most likely.
+    /// Sequences that the last lease has used. The next lease will probably use the same ones.
     touched: BTreeSet<u32>,
 }
 
 impl TransactionSession {
-    /// Takes over an unused session.
+    /// Creates the struct from an unused backend.
     pub(crate) fn new(
         params: StartupParams,
         backend: Backend,
@@ -174,12 +177,12 @@ impl TransactionSession {
         })
     }
 
-    /// Whether the next client can have the session. May wait for the server's answer.
+    /// Whether the next client can use the session. This may wait for the server's answer.
     pub(crate) fn will_serve(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| will_serve(stream, &self.greeting))
     }
 
-    /// Lends the connection to a client. Begins the transaction first if pgfresh has to switch off a timeout for it.
+    /// Lends the connection to a client. If pgfresh has to switch off a timeout for the transaction, begins it first.
     pub(crate) fn lend(&mut self) -> Result<UnixStream, SessionError> {
         self.discard()?;
         self.transaction.timeout.clone_from(&self.timeout);
@@ -191,17 +194,17 @@ impl TransactionSession {
         self.stream.take().ok_or_else(gone)
     }
 
-    /// Takes back the idle session and its transaction.
+    /// Takes back the idle session and the state of its transaction.
     pub(crate) fn take_back(&mut self, stream: UnixStream, transaction: LeaseTransaction) {
-        // If the transaction has not begun, the client has sent no statement.
+        // If the transaction has not begun, the client has sent no statements.
         self.has_leftovers = transaction.begun;
         (self.stream, self.transaction) = (Some(stream), transaction);
     }
 
-    /// Removes the last client's leftovers from the session. Only its data stay.
+    /// Removes everything that the last client has left in the session, except its data.
     ///
     /// # Errors
-    /// The caller must not use the session after an error.
+    /// After an error, the caller must not use the session any more.
     pub(crate) fn discard(&mut self) -> Result<(), SessionError> {
         if !std::mem::take(&mut self.has_leftovers) {
             return Ok(());
@@ -216,9 +219,9 @@ impl TransactionSession {
         self.query_in_transaction(&format!("{undo}{}{again}", DISCARD_ALL.join("; ")))
     }
 
-    /// Ends the lease: rolls back, restores sequences, and resets the session. `files` are those of the database, if they
-    /// differ from the template's. Returns the oids of sequences that the caller has to restore, and the number of rows
-    /// rolled back.
+    /// Ends the lease. Rolls back, restores sequences, and resets the session. `files` are those of the database, if they differ
+    /// from the template's. Returns the oids of sequences that the caller has to restore, and the number of rows that were rolled
+    /// back.
     pub(crate) fn roll_back(
         &mut self,
         evidence: &Evidence,
@@ -232,7 +235,8 @@ impl TransactionSession {
             String::new()
         };
         let undo = format!("{undo}{}; ", DISCARD_ALL.join("; "));
-        // A correct guess of the touched sequences saves a second message. The log shows whether the guess has missed any.
+        // If pgfresh guesses correctly which sequences were used, it needs no second message. The log shows whether the guess has
+        // missed any.
         let may_guess = self.is_superuser && self.touched.len() <= MOST_GUESSED;
         let guess = if may_guess { restore_touched(catalog, &self.touched) } else { String::new() };
         let rows = self.query(&marked(&undo, &guess))?;
@@ -264,7 +268,7 @@ impl TransactionSession {
         Ok((left, rows))
     }
 
-    /// Runs statements that leave the lease's transaction open, for any time.
+    /// Runs statements that may leave the lease's transaction open for any time.
     fn query_in_transaction(&mut self, sql: &str) -> Result<(), SessionError> {
         self.query(sql)?;
         let stream = self.stream.as_mut().ok_or_else(gone)?;
@@ -283,14 +287,14 @@ fn gone() -> SessionError {
     SessionError::Io { verb: "use a session", source: io::ErrorKind::NotConnected.into() }
 }
 
-/// Returns SQL that runs `undo`, then runs `restore` in a transaction that marks the log.
+/// Returns SQL that runs `undo`, then runs `restore` in a transaction that writes a mark.
 fn marked(undo: &str, restore: &str) -> String {
     format!(
         "{undo}BEGIN READ WRITE; SET LOCAL synchronous_commit = on; {restore}{MARK}; COMMIT; DISCARD SEQUENCES"
     )
 }
 
-/// Makes sure that only sequences were changed while pgfresh restored them.
+/// Checks that only sequences have changed while pgfresh restored them.
 pub(crate) fn are_only_sequences(changes: &Changes) -> Result<(), NotRecyclable> {
     if changes.doubt.is_some() || changes.files.values().any(|change| !change.sequence) {
         return Err(NotRecyclable::because("it was changed while it was reset"));
@@ -298,7 +302,7 @@ pub(crate) fn are_only_sequences(changes: &Changes) -> Result<(), NotRecyclable>
     Ok(())
 }
 
-/// Returns the oid in a result row of [`restore_touched`], if the row has one.
+/// Returns the oid from a result row of [`restore_touched`], if there is one.
 fn restored(row: &[Option<String>]) -> Option<u32> {
     match row {
         [Some(oid), Some(_)] => oid.parse().ok(),
@@ -306,8 +310,8 @@ fn restored(row: &[Option<String>]) -> Option<u32> {
     }
 }
 
-/// Returns SQL that restores those sequences that the session has touched of late. Its own backend counts the touched blocks,
-/// and reports them to others later. Restores unlogged sequences in any case.
+/// Returns SQL that restores those sequences that the session has used recently. The backend counts the blocks that it has
+/// accessed, and reports them to the statistics only later. Unlogged sequences are always restored.
 fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     let restore = |oid: &u32| {
         let Sequence { last_value, is_called, unlogged, .. } = catalog.sequences.get(oid)?;
@@ -321,7 +325,7 @@ fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     oids.iter().filter_map(restore).collect()
 }
 
-/// Returns SQL that restores all these sequences. There may be thousands.
+/// Returns SQL that restores all these sequences, of which there may be thousands.
 pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
     let (mut known, mut values, mut called) = (Vec::new(), Vec::new(), Vec::new());
     for oid in oids {
@@ -342,7 +346,7 @@ pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>)
     )
 }
 
-/// Returns the `transaction_timeout` of a session; empty for none.
+/// Returns the `transaction_timeout` of a session. Empty means that the session has no such timeout.
 fn read_timeout(session: &mut AdminConnection) -> Result<String, SessionError> {
     let rows = session.query("SELECT pg_catalog.current_setting('transaction_timeout', true)")?;
     let value = rows.into_iter().flatten().next().flatten().unwrap_or_default();

@@ -1,24 +1,24 @@
-//! Number of the server's sessions that clients may have. pgfresh keeps the others for itself, so that it can rename, reset,
-//! copy and drop databases with any number of clients.
+//! Divides the server's sessions between clients and pgfresh. pgfresh keeps some for itself, so that it can always rename, reset,
+//! copy and drop databases, however many clients there are.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use sys::lock;
 
-/// Inverse of pgfresh's own share of a server's sessions. It has at least [`LEAST_OWN`].
+/// pgfresh's own share of a server's sessions is one in this number, but at least [`LEAST_OWN`].
 const SHARE: usize = 16;
-/// Fewest sessions of pgfresh's own: four for statements in the database `postgres`, and [`ELSEWHERE`] for other databases.
+/// Minimum number of pgfresh's own sessions: four for statements in the database `postgres`, and [`ELSEWHERE`] for other databases.
 const LEAST_OWN: usize = 6;
-/// Number of pgfresh's own sessions that are not for statements in the database `postgres`.
+/// Number of pgfresh's own sessions for databases other than `postgres`.
 const ELSEWHERE: usize = 2;
 
-/// Division of a server's sessions.
+/// How a server's sessions are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// Sessions for clients, and for backends that wait for one.
+    /// Number of sessions for clients, and for backends that wait for one.
     pub(crate) clients: usize,
-    /// Sessions for pgfresh's statements in the database `postgres`.
+    /// Number of sessions for pgfresh's statements in the database `postgres`.
     pub(crate) at_work: usize,
 }
 
@@ -30,7 +30,7 @@ impl Shares {
     }
 }
 
-/// Sessions for clients, counted.
+/// Counts the sessions for clients.
 #[derive(Debug)]
 pub(crate) struct Seats {
     most: usize,
@@ -38,8 +38,8 @@ pub(crate) struct Seats {
     freed: Condvar,
 }
 
-/// Right of one backend to take a session. Dropped together with its connection. The default is for a backend that takes none
-/// of the server's sessions: one of replication, or in a leased server.
+/// The right of one backend to use one of the clients' sessions. It is dropped together with the backend's connection. The default
+/// value is for a backend that uses none of these: a replication session, or a session in a leased server.
 #[derive(Debug, Default)]
 pub struct Seat(Option<Arc<Seats>>);
 
@@ -48,7 +48,7 @@ impl Seats {
         Arc::new(Self { most, taken: Mutex::default(), freed: Condvar::new() })
     }
 
-    /// Number of sessions for clients.
+    /// Returns the number of sessions for clients.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
@@ -58,7 +58,7 @@ impl Seats {
         self.take_within(Duration::ZERO)
     }
 
-    /// Takes a seat; `None` if none becomes free within `patience`.
+    /// Takes a seat. Returns `None` if none becomes free within `patience`.
     pub(crate) fn take_within(self: &Arc<Self>, patience: Duration) -> Option<Seat> {
         let is_full = |taken: &mut usize| *taken >= self.most;
         let waited = self.freed.wait_timeout_while(lock(&self.taken), patience, is_full);

@@ -1,4 +1,7 @@
-//! Sessions: how a client gets one with a lease, and what happens to it after the client has left.
+//! Opens sessions for clients, and decides what happens to a backend after its client has left.
+//!
+//! A client gets a session with a lease, in a waiting backend if possible, because that saves the start of a new one. When a client
+//! leaves, its backend can often serve another client.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
@@ -28,9 +31,9 @@ use crate::table::{Answer, DatabaseId, Event, Explicit, Terms, Want};
 use crate::wal::Lsn;
 use crate::{Backend, Isolation, LeaseError};
 
-/// Most attempts to begin a session, if the database is gone each time.
+/// Maximum number of attempts to start a session, if the database is gone each time.
 const ATTEMPTS: usize = 5;
-/// Time for which a client waits for a free seat. A backend may hold one while pgfresh starts it for another client.
+/// How long a client waits for a free seat. A backend that pgfresh is starting for an expected client may hold a seat for a while.
 const SEAT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A request for a session.
@@ -38,43 +41,45 @@ const SEAT_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct ConnectRequest<'a> {
     /// Name of the database.
     pub database: &'a str,
-    /// Template for a name that no lease has yet; `None` for the default one.
+    /// Template to use if the name has no lease yet. `None` means the default template.
     pub template: Option<&'a str>,
-    /// Isolation of the lease; `None` accepts any, and begins a lease with the default.
+    /// Isolation of the lease. `None` accepts any existing lease, and begins a new lease with the default isolation.
     pub isolation: Option<Isolation>,
-    /// Time that the lease outlives its last session; `None` for the default.
+    /// How long the lease outlives its last session. `None` means the default.
     pub linger: Option<Duration>,
-    /// Whether to return the database to the state of its template first, if it is leased and has no other sessions.
+    /// Whether to reset the database first, if it is leased and has no other sessions.
     pub reset: bool,
     /// Startup parameters of the session.
     pub params: &'a StartupParams,
-    /// Link that tells whether the client is still connected, if pgfresh can find that out.
+    /// Link that tells whether the client is still connected. `None` if the caller cannot know this.
     pub client: Option<Arc<dyn ClientLink>>,
 }
 
-/// A session that a client has got.
+/// A session that a client has received.
 #[derive(Debug)]
 pub enum Entered {
-    /// A session for this client alone.
+    /// A session for this client only.
     Plain(Connected),
-    /// The session of a lease in rollback isolation, with its transaction. Other clients of the lease have had it before.
+    /// The session of a lease in rollback isolation, with its transaction. Earlier clients of the lease have used the same session.
     Transaction(TransactionGuard),
 }
 
-/// A session's backend, with the session's right to use the database.
+/// The backend of a session, and the session's right to use the database.
 #[derive(Debug)]
 pub struct Connected {
     /// Backend of the server.
     pub backend: Backend,
-    /// Guard that the caller holds for as long as the session lasts.
+    /// Guard that the caller keeps as long as the session lasts.
     pub guard: SessionGuard,
 }
 
-/// Right of one session to use a database. Dropped when the session ends. The lease begins to end after its last session.
+/// The right of one session to use a database. It is dropped when the session ends. After its last session, a lease lingers and
+/// then ends.
 #[derive(Debug)]
 pub struct SessionGuard(Option<LeasedSession>);
 
-/// Right of one client to use the session of a lease in rollback isolation. A drop without [`Self::leave`] ends the lease.
+/// The right of one client to use the session of a lease in rollback isolation. Dropping it without calling [`Self::leave`] ends
+/// the lease.
 #[derive(Debug)]
 pub struct TransactionGuard {
     stay: Option<LeasedSession>,
@@ -93,7 +98,7 @@ struct LeasedSession {
 }
 
 impl<'a> ConnectRequest<'a> {
-    /// Returns a request for that database, with the defaults for all other fields.
+    /// Returns a request for this database, with defaults for all other fields.
     #[must_use]
     pub fn new(database: &'a str, params: &'a StartupParams) -> Self {
         Self { database, template: None, isolation: None, linger: None, reset: false, params, client: None }
@@ -101,14 +106,14 @@ impl<'a> ConnectRequest<'a> {
 }
 
 impl Leases {
-    /// Opens a session in the lease of that name, or in a new lease. Waits, with a bound, while others change the lease.
+    /// Opens a session in the lease with this name, or begins a new lease. Waits while others change the lease, up to a timeout.
     pub fn connect(&self, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         inner.has_had_clients.store(true, Ordering::Relaxed);
-        // The watch needs the shared state from before the session can change it.
+        // pgfresh must read the shared state before the session can change it.
         drop(inner.shared());
         let name = cut(request.database);
-        // A server without templates has nothing to lease: it is like any other server.
+        // A server without templates has nothing to lease, so it is used like any other server.
         if ALWAYS.contains(&name) || inner.options.templates.is_empty() {
             return inner.connect_unleased(name, request.params);
         }
@@ -142,13 +147,13 @@ impl Leases {
             let answer = inner.ask_for_session(name, want.clone(), newcomer.clone())?;
             match answer {
                 Answer::Session(id) => match self.enter(id, name, newcomer) {
-                    // SQL has dropped the database since, or has terminated the session. The next round begins a new lease,
+                    // SQL has dropped the database or terminated the session in the meantime. The next attempt begins a new lease,
                     // or waits for the end of the change.
                     Err(error) if is_gone(&error) || is_closed(&error) => last = error,
                     other => return other,
                 },
                 _ => match inner.connect_elsewhere(name, request.params) {
-                    // A lease has the name by now, and must count the session.
+                    // The name has been leased in the meantime, so the lease has to count the session.
                     Err(error @ LeaseError::NotLeased(_)) => last = error,
                     other => return other,
                 },
@@ -157,7 +162,7 @@ impl Leases {
         Err(last)
     }
 
-    /// Starts a session in a leased database. The table counts the session already.
+    /// Starts a session in a leased database. The table already counts the session.
     fn enter(&self, id: DatabaseId, name: &str, newcomer: Newcomer) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         let stay = LeasedSession::new(inner, id, newcomer);
@@ -174,7 +179,7 @@ impl Leases {
             return stay.entered(backend);
         }
         if let Some(session) = transaction {
-            // The table compares only digests of parameters.
+            // The table compares only hashes of parameters, so this compares the parameters themselves.
             if session.params != stay.params {
                 drop(session);
                 return Err(stay.lost(name));
@@ -210,7 +215,7 @@ impl Inner {
     /// Starts a session in a database that SQL has created.
     ///
     /// # Errors
-    /// [`LeaseError::NotLeased`] if a lease has the name by now.
+    /// Returns [`LeaseError::NotLeased`] if the name has been leased in the meantime.
     fn connect_elsewhere(&self, name: &str, params: &StartupParams) -> Result<Entered, LeaseError> {
         let entered = self.connect_unleased(name, params)?;
         let leased = {
@@ -225,8 +230,8 @@ impl Inner {
         Ok(entered)
     }
 
-    /// Reads the stamp of a database, and returns it with the end of the log. The stamp is empty if SQL has dropped or
-    /// renamed the database.
+    /// Reads the stamp of a database, and returns it with the end of the log. The stamp is empty if SQL has dropped or renamed the
+    /// database.
     pub(crate) fn read_stamp(
         &self,
         DatabaseAddress { oid, name }: &DatabaseAddress,
@@ -238,7 +243,7 @@ impl Inner {
         Ok((stamp_of(&rows, &self.options.data), mark))
     }
 
-    /// Whether a backend with `params`, in a database with that stamp, is like a new one after it has waited for its next
+    /// Whether a backend with `params` in a database with this stamp is still like a new one after it has waited for its next
     /// client.
     pub(crate) fn may_wait(&self, params: &StartupParams, stamp: &str) -> bool {
         let may_compile = self.jit || may_compile(params);
@@ -246,10 +251,10 @@ impl Inner {
         !may_compile && !may_be_ended && may_come_again(params)
     }
 
-    /// Starts a backend, and makes sure that it is in this database.
+    /// Starts a backend, and checks that it is in this database.
     ///
     /// # Errors
-    /// [`LeaseError::NotLeased`] if SQL has given its name to another database.
+    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to a different database.
     pub(crate) fn start_backend_in(
         &self,
         database: &DatabaseAddress,
@@ -260,10 +265,9 @@ impl Inner {
         Ok(backend)
     }
 
-    /// Starts a backend in the database that has the name now. Closes waiting backends if the server has no room for another
-    /// one.
+    /// Starts a backend in the database that has the name now. If the server has no room for another backend, closes waiting ones.
     fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
-        // The server counts sessions of replication separately.
+        // The server counts replication sessions separately.
         let seat = if params.is_replication() { Seat::default() } else { self.take_seat()? };
         let start = || Backend::connect(&self.options.directory, params, name);
         let is_full =
@@ -288,8 +292,8 @@ impl LeasedSession {
         Self { inner: Arc::clone(inner), id, client, params, stamp: CatalogStamp::from(""), since: None }
     }
 
-    /// Returns a backend that waits in the database, if it is like a new one. Notes the stamp and position that a new one
-    /// would have.
+    /// Returns a backend that waits in the database, if it is like a new one. Records the stamp and position that a new one would
+    /// have.
     fn find_waiting(&mut self) -> Option<Backend> {
         let inner = &self.inner;
         let (address, (stamp, is_current), files) = {
@@ -306,14 +310,14 @@ impl LeasedSession {
             inner.read_stamp(&address).unwrap_or((CatalogStamp::from(""), Lsn(0)))
         };
         self.since = Some(position);
-        // The evidence keeps its lock while it reads files, so this asks it before it locks the core.
+        // Evidence keeps its lock while it reads files, so this reads it before it locks the core.
         let may_be_defined =
             !is_current && inner.evidence.may_have_changed(address.oid, |file| files.may_be_definition(file));
         let settings = inner.evidence.settings_changed();
         {
             let mut core = inner.lock();
             let held = core.databases.get_mut(&self.id)?;
-            // A function of a client may have left something in a waiting backend that has called it.
+            // A waiting backend may have called a client's function, which may have left something in it.
             if may_be_defined {
                 held.waiting.clear();
             }
@@ -337,14 +341,14 @@ impl LeasedSession {
         self.inner.start_backend_in(&address, &self.params)
     }
 
-    /// Counts a session that the server has let begin.
+    /// Counts a session that the server has started.
     fn begun(&self, counter: impl FnOnce(&mut Counters) -> &mut u64) {
         let mut core = self.inner.lock();
         *counter(&mut core.counters) += 1;
         core.expected.served(&self.params);
     }
 
-    /// Begins the session with a backend that waits in the database, or with a new one.
+    /// Starts the session in a waiting backend, or in a new one.
     fn begin(mut self, name: &str, is_first: bool) -> Result<Entered, LeaseError> {
         let backend = match self.find_waiting() {
             Some(backend) => {
@@ -352,7 +356,7 @@ impl LeasedSession {
                 backend
             }
             None => match self.start_backend() {
-                // The server may have crashed after the naming of the database, and before this session began.
+                // The server may have crashed after the database received its name, and before this session started.
                 Ok(_) if is_first && self.inner.has_crashed_since(self.id) => return Err(self.lost(name)),
                 Ok(backend) => {
                     self.begun(|counters| &mut counters.cold);
@@ -371,7 +375,7 @@ impl LeasedSession {
         self.entered(backend)
     }
 
-    /// Hands the backend to the client. If pgfresh has ended the lease's sessions before this one started, the server has not
+    /// Hands the backend to the client. If pgfresh has ended the lease's sessions before this session started, the server hasn't
     /// told this client, so pgfresh does.
     fn entered(self, backend: Backend) -> Result<Entered, LeaseError> {
         if self.client.is_closed() {
@@ -382,19 +386,19 @@ impl LeasedSession {
         Ok(Entered::Plain(Connected { backend, guard: SessionGuard(Some(self)) }))
     }
 
-    /// Counts out a session that has ended. `lost` ends its lease, too. Does not wait for anything.
+    /// Removes an ended session from its lease. If `lost` is set, ends the lease with it. Never blocks.
     fn leave(&self, lost: bool) {
         self.leave_in(self.inner.lock(), lost);
     }
 
     fn leave_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
-        // A maintenance worker ends the lease when its deadline comes.
+        // A maintenance worker ends the lease when its deadline has passed.
         self.inner.wake_worker(core);
     }
 
-    /// Counts out a session. If its lease has ended, prepares the database for the next lease, because the next client of the
-    /// name waits for that.
+    /// Removes an ended session from its lease. If the lease has ended, also prepares the database for the next lease, because the
+    /// next client of the name waits for that.
     fn leave_and_end_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
         self.count_out(&mut core, lost);
         let task = core.table.take_due(self.id);
@@ -422,7 +426,7 @@ impl LeasedSession {
         LeaseError::NotLeased(name.to_owned())
     }
 
-    /// Takes note that the client has gone and the session is about to end.
+    /// Records that the client has disconnected and the session is about to end.
     fn leaving(&self) {
         let mut core = self.inner.lock();
         let is_counted = core
@@ -436,8 +440,8 @@ impl LeasedSession {
 }
 
 impl SessionGuard {
-    /// Ends the session, and returns its backend, which may serve another client. The backend must be idle, outside a
-    /// transaction, without unread output and without anything of its client; `DISCARD ALL` has run.
+    /// Ends the session and returns its backend, which may serve another client. The backend must be idle, outside a transaction,
+    /// and without unread output. `DISCARD ALL` must have run, so that nothing of its client is left.
     pub fn give_back(mut self, backend: Backend) {
         let Some(stay) = self.0.take() else { return };
         let mut core = stay.inner.lock();
@@ -457,7 +461,7 @@ impl SessionGuard {
         stay.leave_in(core, false);
     }
 
-    /// Takes note that the client has gone and the session is about to end.
+    /// Records that the client has disconnected and the session is about to end.
     pub fn leaving(&self) {
         if let Some(stay) = &self.0 {
             stay.leaving();
@@ -475,14 +479,14 @@ impl Drop for SessionGuard {
 
 impl TransactionGuard {
     /// Lends the session to a client, with its startup response and the transaction that it continues. Returns `None` if the
-    /// session has ended, which has ended the lease, too.
+    /// session has ended, which also ends the lease.
     pub fn lend(&mut self) -> Option<(UnixStream, Vec<u8>, LeaseTransaction)> {
         let session = self.session.as_mut()?;
         let stream = session.lend().ok()?;
         Some((stream, session.greeting.clone(), session.transaction.clone()))
     }
 
-    /// Takes note that the client has gone and the session is about to return.
+    /// Records that the client has disconnected and is about to return the session.
     pub fn leaving(&self) {
         if let Some(stay) = &self.stay {
             stay.leaving();
@@ -493,7 +497,7 @@ impl TransactionGuard {
     pub fn leave(mut self, stream: UnixStream, transaction: LeaseTransaction) {
         let (Some(stay), Some(mut session)) = (self.stay.take(), self.session.take()) else { return };
         session.take_back(stream, transaction);
-        // The end of a lease undoes more than the last client's leftovers.
+        // If the lease ends, its end undoes everything, including what this client has left.
         let kept = stay.ends_lease() || session.discard().is_ok();
         let mut core = stay.inner.lock();
         let kept = kept && !stay.client.is_closed();
@@ -513,7 +517,7 @@ impl Drop for TransactionGuard {
     }
 }
 
-/// Whether a message of the server has that field.
+/// Whether a server message contains this field.
 fn says(words: &[u8], field: &[u8]) -> bool {
     words.windows(field.len()).any(|window| window == field)
 }
@@ -524,7 +528,7 @@ fn told_to_end() -> LeaseError {
     LeaseError::Refused(words.to_bytes())
 }
 
-/// Whether a client or pgfresh terminated the session before it began.
+/// Whether the session was terminated before it began, by a client or by pgfresh.
 fn is_closed(error: &LeaseError) -> bool {
     matches!(error, LeaseError::Refused(words) if says(words, b"C57P01\0"))
 }

@@ -1,4 +1,5 @@
-//! State that all databases of a server share, so that no copy isolates it. A test that changes it affects all other tests.
+//! Watches the state that all databases of a server share, because no copy isolates it. If a test changes such state, all other
+//! tests are affected.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,18 +12,18 @@ use serde::Serialize;
 use crate::LeaseError;
 use crate::admin::{AdminPool, Prepared};
 
-/// A change of one kind of shared state, and the leases that may have made it.
+/// A change of one kind of shared state, and the leases that may have caused it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SharedStateChange {
-    /// Kind of the changed state, in the plural: "roles", "server settings (ALTER SYSTEM)".
+    /// The kind of state that has changed, in the plural, for example "roles" or "server settings (ALTER SYSTEM)".
     pub what: &'static str,
-    /// Leased databases, one of which made the change each time. At most a hundred.
+    /// Leased databases, of which one has caused the change each time. At most a hundred.
     pub suspects: Vec<String>,
-    /// Number of times that pgfresh found such a change.
+    /// How many times pgfresh has found such a change.
     pub count: u64,
 }
 
-/// Most suspects that pgfresh remembers for a change.
+/// Maximum number of suspects that pgfresh remembers for a change.
 const MOST_SUSPECTS: usize = 100;
 
 /// Kinds of shared state, in the order of the columns below.
@@ -39,9 +40,9 @@ const KINDS: [&str; 8] = [
 const SLOTS: &str = "replication slots";
 const SYSTEM: &str = "server settings (ALTER SYSTEM)";
 
-/// Columns of a query that returns one row of texts. Each text changes when something of its kind does. The query reads whole
-/// rows, whatever columns a major version has. A subscription is in one database, and only its name belongs to all. Its
-/// origin (`pg_` and a number) goes with it.
+/// Columns of a query that returns one row of texts. Each text changes when something of its kind changes. The query reads whole
+/// rows, because the columns differ between major versions. For a subscription, it reads only the name, because the rest belongs to
+/// one database. Its origin (`pg_` and a number) belongs to it as well.
 macro_rules! facts {
     ($rights:literal) => {
         concat!(
@@ -74,7 +75,7 @@ macro_rules! facts {
     };
 }
 
-/// Returns the query for a server of that major version. PostgreSQL 15 introduced rights on parameters.
+/// Returns the query for a server of this major version. PostgreSQL 15 introduced privileges on parameters.
 const fn facts_in(major: u32) -> &'static Prepared {
     const BEFORE_15: Prepared = Prepared { name: "facts", types: &[], sql: facts!("NULL") };
     const SINCE_15: Prepared = Prepared {
@@ -85,12 +86,12 @@ const fn facts_in(major: u32) -> &'static Prepared {
     if major < 15 { &BEFORE_15 } else { &SINCE_15 }
 }
 
-/// Shared state at the last look, and the leases that have ended since.
+/// The shared state at the last check, and the leases that have ended since.
 #[derive(Debug, Default)]
 pub(crate) struct SharedWatch {
     facts: Vec<Option<String>>,
     ended: BTreeSet<String>,
-    /// Time, inode and length of the files of [`Self::have_files_changed`].
+    /// Modification time, inode and length of the files of [`Self::have_files_changed`].
     files: Option<[Option<(SystemTime, u64, u64)>; 2]>,
     found: Vec<SharedStateChange>,
 }
@@ -102,8 +103,8 @@ pub(crate) fn facts(admin: &AdminPool, major: u32) -> Result<Vec<Option<String>>
 }
 
 impl SharedWatch {
-    /// Begins with the facts as they are before a client has a database. If the server does not answer, the next facts count
-    /// as these.
+    /// Starts to watch with the state before any client has a database. If the server doesn't answer, the first state that can be
+    /// read counts instead.
     pub(crate) fn begin(admin: &AdminPool, major: u32, data: &Path) -> Self {
         let facts = facts(admin, major).unwrap_or_else(|error| {
             tracing::warn!(%error, "could not look at what all databases share");
@@ -114,24 +115,24 @@ impl SharedWatch {
         watch
     }
 
-    /// Takes note that the lease of that name has ended.
+    /// Records that the lease with this name has ended.
     pub(crate) fn ended(&mut self, name: &str) {
         if !name.is_empty() {
             self.ended.insert(name.to_owned());
         }
     }
 
-    /// Begins a look. Returns the names of leases that have ended since the last one.
+    /// Begins a check. Returns the names of leases that have ended since the last check.
     pub(crate) fn take_ended(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Ends a look that could not read the facts. The next one has the same suspects again.
+    /// Ends a check that failed to read the state. The next check has the same suspects again.
     pub(crate) fn put_back(&mut self, ended: BTreeSet<String>) {
         self.ended.extend(ended);
     }
 
-    /// Whether files have changed that the log does not show: settings of the server, and replication slots.
+    /// Whether files have changed that the log does not cover: server settings and replication slots.
     pub(crate) fn have_files_changed(&mut self, data: &Path) -> bool {
         let now = ["postgresql.auto.conf", "pg_replslot"].map(|name| {
             let about = fs::symlink_metadata(data.join(name)).ok()?;
@@ -142,9 +143,9 @@ impl SharedWatch {
         changed
     }
 
-    /// Ends a look that found these facts. A session in one of the suspects has made each change. Suspects are the leases
-    /// that had `ended` before this look, those `leased` now, and those that have ended meanwhile. `guilty` are those that
-    /// have changed some shared state according to the log.
+    /// Ends a check that found these facts. Each change comes from a session in one of the suspects. Suspects are the leases that
+    /// had `ended` before this check, those in `leased`, and those that have ended during the check. `guilty` are leases that have
+    /// changed shared state according to the log.
     pub(crate) fn compare(
         &mut self,
         facts: Vec<Option<String>>,
@@ -157,7 +158,7 @@ impl SharedWatch {
         for ((what, before), now) in KINDS.iter().zip(std::mem::take(&mut self.facts)).zip(&facts) {
             if before != *now {
                 let suspects: Vec<_> = match (what, guilty) {
-                    // The log does not show changes of files.
+                    // The log does not show changes of these files.
                     (&SLOTS | &SYSTEM, _) | (_, []) => suspects.iter().cloned().collect(),
                     _ => guilty.to_vec(),
                 };
@@ -167,7 +168,7 @@ impl SharedWatch {
         self.facts = facts;
     }
 
-    /// Adds a change to those of its kind. Each lease may make one.
+    /// Adds a change to the others of its kind. Each lease may cause one.
     fn note(&mut self, what: &'static str, suspects: Vec<String>) {
         let at = self.found.iter().position(|found| found.what == what).unwrap_or_else(|| {
             self.found.push(SharedStateChange { what, suspects: Vec::new(), count: 0 });
@@ -182,7 +183,7 @@ impl SharedWatch {
         }
     }
 
-    /// Returns all changes so far, one for each kind.
+    /// Returns all changes so far, grouped by kind.
     pub(crate) fn found(&self) -> Vec<SharedStateChange> {
         self.found.clone()
     }

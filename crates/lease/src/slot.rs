@@ -1,4 +1,4 @@
-//! A slot in which a request waits for its answer.
+//! Slots, in which requests wait for their answers.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::LeaseError;
 use crate::client::Client;
 use crate::table::Answer;
 
-/// Client of a request for a session, and its startup parameters.
+/// The client of a request for a session, and its startup parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Newcomer {
     pub(crate) client: Arc<Client>,
@@ -28,13 +28,13 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 struct Reply {
     answer: Option<Answer>,
-    /// Whether a thread sleeps until the answer comes. The thread that asks finds most answers itself, and waking one would
-    /// cost a system call all the same.
+    /// Whether a thread sleeps until the answer comes. Usually the requesting thread finds the answer itself, and a wake-up would
+    /// cost a system call even if no thread sleeps.
     is_awaited: bool,
 }
 
 impl Slot {
-    /// Returns a slot for a request. A `newcomer` asks for a session.
+    /// Returns a slot for a request. A request for a session has a `newcomer`.
     pub(crate) fn new(newcomer: Option<Newcomer>) -> Self {
         Self { newcomer, reply: Mutex::default(), answered: Condvar::new() }
     }
@@ -44,7 +44,7 @@ impl Slot {
         self.newcomer.as_ref().map(|newcomer| &newcomer.params)
     }
 
-    /// Returns the client of a request for a session, `None` for other requests.
+    /// Returns the client of a request for a session. Returns `None` for other requests.
     pub(crate) fn client(&self) -> Option<&Arc<Client>> {
         self.newcomer.as_ref().map(|newcomer| &newcomer.client)
     }
@@ -57,7 +57,7 @@ impl Slot {
         }
     }
 
-    /// Waits for the answer; `None` if it does not come within `patience`.
+    /// Waits for the answer. Returns `None` if it doesn't come within `patience`.
     pub(crate) fn wait(&self, patience: Duration) -> Option<Result<Answer, LeaseError>> {
         let is_open = |reply: &mut Reply| {
             reply.is_awaited = reply.answer.is_none();

@@ -1,4 +1,4 @@
-//! State of a database in the whole server's view: its sessions, its attributes and the position of the log.
+//! Reads a database's state as the whole server sees it: its sessions, its attributes and the end of the log.
 
 use server::literal;
 
@@ -7,11 +7,12 @@ use crate::address::{DatabaseAddress, list_of};
 use crate::admin::{AdminPool, Prepared};
 use crate::wal::Lsn;
 
-/// Columns of the row of `pg_database` with the oid $1, in the form that runs fastest. `shobj_description()` plans a query at
-/// each call, and aggregates take longer than arrays. The query reads the whole row, whatever columns a major version has;
-/// that takes a microsecond more than six columns by name. It leaves out the columns that differ in each copy, and those that
-/// VACUUM changes. A backend counts until it can write nothing more to the log. Source:
-/// `src/backend/utils/activity/backend_status.c`.
+/// Columns for the row of `pg_database` with the oid $1, in the form that runs fastest. `shobj_description()` would plan a query at
+/// each call, and aggregates take longer than arrays.
+///
+/// The query reads the whole row, because the columns differ between major versions. This takes a microsecond more than reading six
+/// columns by name. It leaves out columns that differ in each copy, and those that VACUUM changes. A backend counts until it can
+/// write nothing more to the log. Source: `src/backend/utils/activity/backend_status.c`.
 macro_rules! columns {
     () => {
         "pg_stat_get_db_numbackends($1), \
@@ -42,16 +43,16 @@ pub(crate) const STATS_RENAMED: Prepared = Prepared {
     ),
 };
 
-/// State of a database, as one query returns it.
+/// State of a database, as returned by one query.
 #[derive(Debug, Default)]
 pub(crate) struct DatabaseStats {
     /// Number of sessions in the database.
     pub(crate) sessions: usize,
     /// Whether the database has prepared transactions.
     pub(crate) prepared: bool,
-    /// Row of `pg_database` and entries of shared catalogs for the database, as one text.
+    /// The row of `pg_database` and the entries of shared catalogs for the database, as one text.
     pub(crate) attributes: String,
-    /// End of the log after the query. All earlier changes of the database are before it.
+    /// End of the log after the query. All earlier changes of the database come before it.
     pub(crate) mark: Lsn,
 }
 
@@ -59,17 +60,18 @@ impl DatabaseStats {
     /// Reads the statistics of a database.
     ///
     /// # Errors
-    /// [`LeaseError::NotLeased`] if SQL has dropped or renamed the database.
+    /// Returns [`LeaseError::NotLeased`] if SQL has dropped or renamed the database.
     pub(crate) fn read(database: &DatabaseAddress, admin: &AdminPool) -> Result<Self, LeaseError> {
         let DatabaseAddress { oid, name } = database;
         Self::read_by(&STATS, &[&oid.to_string(), &literal(name)], name, admin)
     }
 
-    /// Renames a database, and reads its statistics: the end of a lease needs both. `names` are the names that the database
-    /// may have before.
+    /// Renames a database and reads its statistics, because the end of a lease needs both. `names` are the names that the database
+    /// may have had before.
     ///
     /// # Errors
-    /// [`LeaseError::NotLeased`] if SQL has dropped or renamed the database, SQLSTATE 23505 if another database has the name.
+    /// Returns [`LeaseError::NotLeased`] if SQL has dropped or renamed the database. Returns an error with SQLSTATE 23505 if a
+    /// different database has the name.
     pub(crate) fn rename_and_read(
         to: &DatabaseAddress,
         names: &[String],

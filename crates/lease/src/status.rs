@@ -1,4 +1,4 @@
-//! Status of all leases, for people and programs.
+//! The status of all leases, for users and programs.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -11,38 +11,38 @@ use crate::leases::Leases;
 use crate::table::Source;
 use crate::{Difference, Isolation, SharedStateChange};
 
-/// Timeout of the last look. A server whose processes are stopped does not answer, and pgfresh ends it all the same.
+/// Timeout of the last check. A server whose processes are stopped doesn't answer, and pgfresh ends it anyway.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
-/// Interval of checks whether all databases are ready. Only measurements wait for that.
+/// Interval at which pgfresh checks whether all databases are ready. Only measurements need this.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Leases and ready databases now, and counts since the start.
+/// Current leases and ready databases, and counts since the start.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
     /// Number of ready databases, by template.
     pub ready: Vec<(String, usize)>,
     /// Leases, by name.
     pub leases: Vec<LeaseStatus>,
-    /// Number of databases created since the start, and the sum of the times that took.
+    /// Number of databases created since the start, and the total time that this took.
     pub created: (u64, Duration),
-    /// Number of sessions that got a waiting backend.
+    /// Number of sessions that were given a waiting backend.
     pub warm: u64,
     /// Number of sessions that waited for a new backend.
     pub cold: u64,
-    /// Number of databases recycled, and the sum of the times that took.
+    /// Number of databases recycled, and the total time that this took.
     pub recycled: (u64, Duration),
-    /// Number of databases dropped instead, by reason.
+    /// Number of databases that pgfresh dropped because it could not recycle them, by reason.
     pub dropped: Vec<(&'static str, u64)>,
-    /// Differences between recycled databases and their templates. Empty, unless pgfresh has a fault.
+    /// Differences between recycled databases and their templates. Any entry means that pgfresh has a bug.
     pub differences: Vec<Difference>,
     /// Changes of state that all databases share.
     pub leaks: Vec<SharedStateChange>,
-    /// Number of background tasks that failed, by kind.
+    /// Number of background tasks that failed, by purpose.
     pub errors: Vec<(&'static str, u64)>,
 }
 
-/// One lease.
+/// The status of one lease.
 #[derive(Debug, Clone)]
 pub struct LeaseStatus {
     /// Name of the leased database.
@@ -53,14 +53,14 @@ pub struct LeaseStatus {
     pub isolation: Isolation,
     /// Number of open sessions.
     pub sessions: usize,
-    /// Time at which the lease got its database.
+    /// When the lease received its database.
     pub since: Instant,
-    /// Time from `since` until this status.
+    /// Time between `since` and this status.
     pub age: Duration,
 }
 
 impl Leases {
-    /// Waits until as many databases are ready as pgfresh keeps without clients, for `patience` at most.
+    /// Waits until the number of ready databases is what pgfresh keeps without clients. Returns after `patience` at the latest.
     pub fn settle(&self, patience: Duration) {
         let begun = Instant::now();
         while !self.0.lock().table.is_supplied() && begun.elapsed() < patience {
@@ -73,7 +73,7 @@ impl Leases {
     pub fn status(&self) -> Status {
         let templates: Vec<_> =
             lock(&self.0.templates).iter().map(|template| template.name.clone()).collect();
-        // A watch that does not exist yet has found nothing.
+        // If no watch exists yet, it has found nothing.
         let leaks = self.0.shared.get().map(|watch| lock(watch).found()).unwrap_or_default();
         let core = self.0.lock();
         let ready = |name: &String| core.table.ready(&Source::Template(name.clone()));
@@ -109,8 +109,8 @@ impl Leases {
         self.0.has_had_clients.load(Ordering::Relaxed)
     }
 
-    /// Returns the status after a last look at the state that all databases share. Skips the look if no client has been
-    /// there, or if the server does not answer.
+    /// Returns the status after a last check of the state that all databases share. Skips the check if there have been no clients,
+    /// or if the server doesn't answer.
     #[must_use]
     pub fn final_status(&self) -> Status {
         if !self.has_had_clients() {

@@ -1,4 +1,7 @@
-//! Template databases: takes them into service, and copies them.
+//! Takes template databases into service, and copies them.
+//!
+//! A template in service is renamed, so that its own name is free for leases, and it is closed to connections, so that nothing can
+//! change it.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -23,13 +26,13 @@ use crate::evidence::Evidence;
 use crate::wal::{FileChanges, Lsn};
 use crate::{LeaseError, LeaseOptions, TemplateDatabase, note};
 
-/// Time within which a worker must begin the second copy after the lease of the first.
+/// How soon a worker must begin the second copy after the lease of the first copy.
 const NEXT_COPY: Duration = Duration::from_millis(100);
-/// Time for which the end of a lease waits for such a copy. Without the catalog that pgfresh reads in it, the database cannot
-/// be reset.
+/// How long the end of a lease waits for such a copy. pgfresh reads the catalog in that copy, and cannot reset the database without
+/// it.
 const LONGEST_COPY: Duration = Duration::from_mins(1);
 
-/// Returns the name of a template's database in service. The template's own name stays free for copies.
+/// Returns the name that a template's database has in service. The template's own name remains free for copies.
 pub(crate) fn database_of(template: &str) -> String {
     format!("{PREFIX}template_{template}")
 }
@@ -41,44 +44,45 @@ pub(crate) struct Template {
     pub(crate) database: String,
     pub(crate) oid: u32,
     pub(crate) bytes: u64,
-    /// Attributes that CREATE DATABASE does not copy; `None` for `template1`, because each copy of it is as SQL makes it.
+    /// Attributes that CREATE DATABASE does not copy. `None` for `template1`, because each copy of it is exactly as SQL would make
+    /// it.
     pub(crate) attributes: Option<Arc<Attributes>>,
-    /// Whether an event trigger runs at the start of each session in a copy. From `PostgreSQL` 17 on.
+    /// Whether an event trigger runs at the start of each session in a copy. PostgreSQL has had such triggers since version 17.
     pub(crate) fires_at_login: bool,
-    /// Cache entry that the template comes from, if the server's data are an exact copy of one.
+    /// Cache entry that the template comes from, if the server's data are an exact copy of an entry.
     entry: Option<Entry>,
-    /// Files that pgfresh copies, where it can make copies by files.
+    /// The template's files in the cache, if pgfresh can copy the template by files.
     cached: Option<Arc<CachedFiles>>,
-    /// Transaction ID that is newer than each row of a new copy. A session in the copy may write newer rows.
+    /// Transaction id that is newer than each row of a new copy. Rows that a session writes in the copy may be newer.
     pub(crate) horizon: String,
-    /// Catalog for resets, and whether there are functions. pgfresh reads it in one of the first copies. `template1` has
-    /// none, because it may change.
+    /// The catalog for resets, and whether the template has functions. pgfresh reads it in one of the first copies. `template1` has
+    /// no catalog, because it may change.
     pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
-    /// Set once pgfresh knows that it cannot read the catalog: whether the template may have unlogged tables.
+    /// Set when pgfresh knows that it cannot read the catalog. The value tells whether the template may have unlogged tables.
     pub(crate) unreadable: Arc<OnceLock<bool>>,
-    /// Lock of the thread that reads the template.
+    /// Lock for the thread that reads the template's catalog.
     pub(crate) reading: Arc<Mutex<()>>,
     coming: Arc<Coming>,
-    /// Whether pgfresh has made one copy without a read of the catalog, for the first client.
+    /// Whether pgfresh has already made one copy without reading the catalog, so that the first client doesn't wait.
     pub(crate) passed_over: Arc<AtomicBool>,
-    /// Generation of the server, as `Inner::generation` names it, in which pgfresh made the first copy.
+    /// Generation of the server in which pgfresh made the first copy. See `Inner::generation`.
     pub(crate) generation: Arc<OnceLock<u32>>,
 }
 
-/// Count of the copies that workers make just now.
+/// Counts the copies that workers are making.
 #[derive(Debug, Default)]
 struct Coming {
     copies: Mutex<usize>,
     changed: Condvar,
 }
 
-/// Mark of one copy in the making. Its drop ends the copy.
+/// Marks one copy as being made, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ComingCopy(Arc<Coming>);
 
 impl Coming {
-    /// Waits until a copy begins, then until all copies have ended, while `is_unread` holds. Each wait has its own bound. The
-    /// maker of a copy may wait for the server, and others may begin before it has ended.
+    /// Waits until a copy begins, and then until all copies have ended, as long as `is_unread` returns true. Each of the two waits
+    /// has its own limit. A copy may have to wait for the server, and others may begin before it has ended.
     fn wait(&self, [next, end]: [Duration; 2], is_unread: impl Fn() -> bool) {
         let is_none = |copies: &mut usize| *copies == 0 && is_unread();
         let is_any = |copies: &mut usize| *copies > 0 && is_unread();
@@ -96,10 +100,11 @@ impl Drop for ComingCopy {
 }
 
 impl Template {
-    /// Renames the database so that its own name is free for copies, and refuses connections to it.
+    /// Takes a template into service. Renames its database so that the template's name is free for copies, and closes the database
+    /// to connections.
     ///
-    /// `template1` keeps its usual role: users may change it before they create databases. If the server's data are an exact
-    /// copy of an `entry`, so is the template.
+    /// `template1` keeps its usual role, because users may change it before they create databases. If the server's data are an
+    /// exact copy of an `entry`, the template is too.
     pub(crate) fn take(
         template: &TemplateDatabase,
         entry: Option<Entry>,
@@ -108,7 +113,7 @@ impl Template {
     ) -> Result<Self, LeaseError> {
         let TemplateDatabase { name, database } = template;
         let called = close(name, database, admin)?;
-        // The entry knows the size without a look at each file.
+        // The entry knows its size, so the server doesn't have to look at each file.
         let size = if entry.is_some() { "0" } else { "pg_database_size(oid)" };
         let sql = format!(
             "SELECT oid, {size}, coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, {}, {} \
@@ -148,7 +153,7 @@ impl Template {
         })
     }
 
-    /// Whether pgfresh can recycle copies of the template. `template1` may change meanwhile.
+    /// Whether pgfresh can recycle copies of the template. It can't for `template1`, because that may change in the meantime.
     pub(crate) fn is_recyclable(&self) -> bool {
         self.database != "template1"
     }
@@ -163,7 +168,7 @@ impl Template {
         self.is_recyclable() && self.catalog().is_none() && self.unreadable.get().is_none()
     }
 
-    /// Returns the reason for which the template has no catalog.
+    /// Returns the reason why the template has no catalog.
     pub(crate) fn why_unknown(&self) -> &'static str {
         match self.unreadable.get() {
             Some(_) => "its template's catalog could not be read",
@@ -171,13 +176,13 @@ impl Template {
         }
     }
 
-    /// Returns the catalog that an earlier server on the same entry has noted, and whether there are functions.
+    /// Returns the catalog from the note that an earlier server on the same entry has left, and whether there are functions.
     pub(crate) fn recall(&self, major: u32) -> Option<(TemplateCatalog, bool)> {
         let entry = self.entry.as_ref()?;
         note::read(&entry.recall(&self.note())?, &subject(entry, major))
     }
 
-    /// Notes the catalog for the next server on the same entry.
+    /// Stores the catalog as a note for the next server on the same entry.
     pub(crate) fn remember(&self, catalog: &TemplateCatalog, leaves_traces: bool) {
         let Some(entry) = &self.entry else { return };
         let Some(text) = note::write(catalog, leaves_traces, &subject(entry, catalog.major)) else { return };
@@ -186,33 +191,33 @@ impl Template {
         }
     }
 
-    /// Returns the name of the note. One entry may have several templates, each with its own oid.
+    /// Returns the file name of the note. It contains the template's oid, because an entry can have several templates.
     fn note(&self) -> String {
         format!("catalog-{}", self.oid)
     }
 
-    /// Announces a copy, until the returned mark drops.
+    /// Announces a copy, until the returned value is dropped.
     pub(crate) fn announce_copy(&self) -> ComingCopy {
         *lock(&self.coming.copies) += 1;
         self.coming.changed.notify_all();
         ComingCopy(Arc::clone(&self.coming))
     }
 
-    /// Returns the catalog. If pgfresh still has to read it, first waits for a copy in which it can do so.
+    /// Returns the catalog. If pgfresh has yet to read it, waits for a copy in which it can do so.
     pub(crate) fn catalog_when_read(&self) -> Option<&TemplateCatalog> {
         self.coming.wait([NEXT_COPY, LONGEST_COPY], || self.is_to_be_read());
         self.catalog()
     }
 
-    /// Whether the template has unlogged tables or sequences. `false` if pgfresh does not know that yet: no client gets a
-    /// copy of a template with unlogged tables before pgfresh has read the catalog.
+    /// Whether the template has unlogged tables or sequences. Returns `false` if pgfresh doesn't know yet. This is safe, because no
+    /// client receives a copy of a template with unlogged tables before pgfresh has read the catalog.
     pub(crate) fn has_unlogged(&self) -> bool {
         let of_catalog =
             |catalog: &TemplateCatalog| !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty();
         self.catalog().map_or_else(|| self.unreadable.get() == Some(&true), of_catalog)
     }
 
-    /// Whether objects in the template may leave anything in a backend that uses them.
+    /// Whether objects in the template may leave something in a backend that uses them.
     pub(crate) fn may_leave_traces(&self) -> bool {
         self.catalog.get().is_none_or(|(_, leaves_traces)| *leaves_traces)
     }
@@ -224,12 +229,12 @@ impl Template {
         self.catalog().map_or_else(|| self.has_unlogged(), of_catalog)
     }
 
-    /// Makes a copy called `name`, with the attributes that CREATE DATABASE omits, and returns its oid. Calls `go_on` now and
-    /// then, and returns `None` if `go_on` has stopped the copy.
+    /// Makes a copy called `name`, with the attributes that CREATE DATABASE omits, and returns its oid. Calls `go_on` from time to
+    /// time, and returns `None` if `go_on` has stopped the copy.
     ///
     /// # Errors
-    /// SQLSTATE 42P04 if another database has the name; [`LeaseError::Changed`] if the template has changed. After an error
-    /// there is no such copy.
+    /// Returns an error with SQLSTATE 42P04 if a different database has the name. Returns [`LeaseError::Changed`] if the template
+    /// has changed. After an error, the copy doesn't exist.
     pub(crate) fn copy(
         &self,
         name: &str,
@@ -248,15 +253,15 @@ impl Template {
                 if !error.is_lost() {
                     return Err(error);
                 }
-                // A test may have terminated pgfresh's connection, before or after the server made the copy.
+                // A test may have terminated pgfresh's connection before or after the server made the copy.
                 drop_named(name, admin)?;
                 copy_without_sessions(&self.database, &sql, admin)?;
             }
         }
         let result = self.complete(name, admin, evidence).and_then(|oid| {
-            // The server may have copied another database, which had the template's name.
+            // The server may have copied a different database that had the template's name.
             let is_other = evidence.source(oid).is_some_and(|source| source != self.oid);
-            // No client knows the copy yet, so the log must show only its creation.
+            // No client knows the copy yet, so the log must show nothing but its creation.
             let is_touched = !evidence.take(oid).files.is_empty();
             if is_other || is_touched || by_files == CachedCopy::Impossible && self.is_changed(evidence) {
                 return Err(LeaseError::Changed(self.name.clone()));
@@ -269,7 +274,7 @@ impl Template {
         result
     }
 
-    /// Makes a copy by files, if they are still those of the template: SQL may have changed `template1`.
+    /// Makes a copy by files, unless the files no longer equal the template. This can happen because SQL may change `template1`.
     fn copy_cached(
         &self,
         name: &str,
@@ -305,7 +310,7 @@ impl Template {
         oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))
     }
 
-    /// Returns whether the log has a change of contents since pgfresh took the template into service. `template1` may change.
+    /// Returns whether the log shows a change of contents since pgfresh took the template into service. SQL may change `template1`.
     fn is_changed(&self, evidence: &Evidence) -> bool {
         if !self.is_recyclable() {
             return false;
@@ -314,8 +319,8 @@ impl Template {
     }
 }
 
-/// Discards the statistics of a database that a setup has just filled, and that becomes a template. Autovacuum decides by
-/// them. Without them, it never works in a database without users, so all copies of the template are alike.
+/// Discards the statistics of a database that a setup has just filled and that becomes a template. Autovacuum uses these statistics
+/// to decide what to do. Without them, it never does anything in a database without users, so all copies of the template are equal.
 pub(crate) fn discard_statistics(database: &str, admin: &AdminPool) -> Result<(), LeaseError> {
     if database == "template1" {
         return Ok(());
@@ -330,10 +335,10 @@ pub(crate) fn discard_statistics(database: &str, admin: &AdminPool) -> Result<()
     })
 }
 
-/// Gives the database of a template its name in service, refuses connections to it, and ends its sessions. Returns the new
-/// name.
+/// Renames a template's database to its name in service, closes it to connections, and ends its sessions. Returns the new name.
 ///
-/// `ALTER DATABASE … RENAME` would wait for the sessions. A background worker that restarts finds a lease of the old name.
+/// `ALTER DATABASE … RENAME` would have to wait for the sessions to end. A background worker that restarts will connect to a lease
+/// with the old name.
 fn close(template: &str, database: &str, admin: &AdminPool) -> Result<String, LeaseError> {
     if database == "template1" {
         return Ok(database.to_owned());
@@ -349,32 +354,33 @@ fn close(template: &str, database: &str, admin: &AdminPool) -> Result<String, Le
     Ok(called)
 }
 
-/// Returns an SQL expression for the oid of the database that has that name.
+/// Returns an SQL expression for the oid of the database with this name.
 fn oid_of(name: &str) -> String {
     format!("(SELECT oid FROM pg_database WHERE datname = {})", literal(name))
 }
 
-/// Returns the subject of a note: the files of this entry, and the way in which this version of pgfresh reads them.
+/// Returns the subject of a note. It identifies the files of the entry, and the way in which this version of pgfresh reads them.
 fn subject(entry: &Entry, major: u32) -> String {
     [&entry.identity(), env!("CARGO_PKG_VERSION"), &set_own(major, &[]), &queries(major)].join("\n")
 }
 
-/// Renames a database, and allows connections, which [`HIDE`] may have forbidden. `$3` are the names that it may have before.
+/// Renames a database, and allows connections to it, which [`HIDE`] may have forbidden. `$3` are the names that the database may
+/// have had before.
 macro_rules! name {
     () => {
         "UPDATE pg_database SET datname = $2, datallowconn = true WHERE oid = $1 AND datname = ANY ($3) RETURNING "
     };
 }
 
-/// Renames a prepared database ($2) to its name as a ready one ($3), and forbids connections to it. Programs that visit all
-/// databases list only those that allow connections. The statement may run twice.
+/// Renames a prepared database from $2 to its name as a ready one ($3), and forbids connections to it. Programs that visit all
+/// databases list only those that allow connections. The statement can safely run twice.
 pub(crate) const HIDE: Prepared = Prepared {
     name: "hide",
     types: &["oid", "name", "name"],
     sql: "UPDATE pg_database SET datname = $3, datallowconn = false WHERE oid = $1 AND datname IN ($2, $3) RETURNING oid",
 };
 
-/// Returns the statement that renames a database and returns its stamp, for a server of that major version.
+/// Returns the statement that renames a database and returns its stamp, for a server of this major version.
 pub(crate) const fn name_in(major: u32) -> &'static Prepared {
     const TYPES: &[&str] = &["oid", "name", "name[]"];
     const BEFORE_15: Prepared =
@@ -383,13 +389,15 @@ pub(crate) const fn name_in(major: u32) -> &'static Prepared {
     if major < 15 { &BEFORE_15 } else { &SINCE_15 }
 }
 
-/// Renames a database while it has sessions. `names` are the names that it may have before. Returns its stamp, and the end of
-/// the log.
+/// Renames a database, even while it has sessions. `names` are the names that the database may have had before. Returns its stamp,
+/// and the end of the log.
 ///
-/// `ALTER DATABASE … RENAME` refuses that. The sessions are not affected: they know their database by its oid.
+/// `ALTER DATABASE … RENAME` refuses to do so while there are sessions. The sessions are not affected, because they refer to their
+/// database by oid.
 ///
 /// # Errors
-/// SQLSTATE 23505 if another database has the name; [`LeaseError::NotLeased`] if SQL has dropped or renamed the database.
+/// Returns an error with SQLSTATE 23505 if a different database has the name. Returns [`LeaseError::NotLeased`] if SQL has dropped
+/// or renamed the database.
 pub(crate) fn rename(
     DatabaseAddress { oid, name }: &DatabaseAddress,
     names: &[String],

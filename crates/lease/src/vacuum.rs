@@ -1,21 +1,21 @@
-//! Removal of leftovers of deleted rows in a table: dead tuples and line pointers, which the next rows would reuse. Without
-//! it, a test finds its rows in another order than in a new copy.
+//! Removes what deleted rows leave in a table: dead tuples and line pointers, which the next rows would reuse. Otherwise a test
+//! could find its rows in a different order than in a new copy.
 //!
-//! VACUUM truncates a table without rows to no pages. It also updates the planner's numbers, which pgfresh then restores from
-//! the template.
+//! VACUUM truncates a table without rows to zero pages. It also updates the planner's numbers, which pgfresh then restores from the
+//! template.
 
 use crate::catalog::{Table, TemplateCatalog, planner_columns};
 
-/// Returns SQL that removes all pages of tables without rows. No session but pgfresh's own may work in the database.
+/// Returns SQL that removes all pages of tables without rows. No other session may work in the database in the meantime.
 pub(crate) fn remove_pages(tables: &[(u32, &Table)], has_toast: bool, major: u32) -> String {
     let names: Vec<_> = tables.iter().map(|(_, table)| table.name.as_str()).collect();
-    // The reset does not need the age of the oldest row in the database, which takes longer to find than the rest.
+    // The reset doesn't need the age of the database's oldest row, and finding it takes longer than everything else.
     let statistics = if major < 16 { "" } else { ", SKIP_DATABASE_STATS" };
     let toast = if has_toast || major < 14 { "" } else { ", PROCESS_TOAST OFF" };
     format!("VACUUM (INDEX_CLEANUP ON, TRUNCATE ON{statistics}{toast}) {}", names.join(", "))
 }
 
-/// Returns SQL that counts the tables with pages, also for values in TOAST.
+/// Returns SQL that counts the tables that still have pages, including their TOAST tables.
 pub(crate) fn count_filled(tables: &[(u32, &Table)]) -> String {
     let oids: Vec<_> = tables.iter().map(|(oid, _)| oid.to_string()).collect();
     format!(
