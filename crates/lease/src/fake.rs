@@ -1,5 +1,5 @@
-//! A fake server for tests. It speaks the protocol on a unix socket, answers the statements of this crate, and knows whether each
-//! connection is still open.
+//! A fake server for tests. It speaks the protocol on a Unix socket, answers this crate's statements, and knows which connections
+//! are still open.
 
 #![expect(clippy::let_underscore_must_use, reason = "a client that is gone reads no answer")]
 
@@ -20,18 +20,18 @@ use crate::evidence::log_with;
 use crate::reach::MAY_LEAVE_TRACES;
 use crate::{Backend, Isolation, LeaseOptions, Leases, NameRules, TemplateDatabase};
 
-/// Longer than anything takes on a busy machine.
+/// Timeout that is longer than anything takes on a busy machine.
 const HANG: Duration = Duration::from_secs(30);
-/// Start-up parameter of pgfresh's own connections.
+/// Startup parameter that identifies pgfresh's own connections.
 const OURS: &[u8] = b"application_name\0pgfresh\0";
-/// Start-up parameter of backends that are to wait in a ready database.
+/// Startup parameter that identifies backends which are to wait in a ready database.
 const READY: &[u8] = b"database\0pgfresh_preparing_";
-/// Start-up parameter of sessions with the lease `db`.
+/// Startup parameter that identifies sessions with the lease `db`.
 const LEASED: &[u8] = b"database\0db\0";
 /// End of the server's log.
 pub(crate) const POSITION: &str = "0/1000028";
 
-/// A fake server. Clones share its state.
+/// A fake server. Clones share the same state.
 #[derive(Clone, Default)]
 pub(crate) struct FakeServer(Arc<Mutex<State>>);
 
@@ -39,25 +39,25 @@ pub(crate) struct FakeServer(Arc<Mutex<State>>);
 struct State {
     last_pid: u32,
     last_oid: u32,
-    /// Stamp that a new session reads at its start; empty without databases.
+    /// The stamp that a new session reads at its start. It is empty if there are no databases.
     stamp: String,
-    /// SQLSTATEs of the refusals for the next sessions of clients.
+    /// SQLSTATEs with which the server refuses the next sessions of clients.
     refusals: VecDeque<&'static str>,
-    /// Number of statements to terminate the backends of a lease. The fake terminates none.
+    /// Number of statements that terminate the backends of a lease. The fake server doesn't actually terminate any.
     terminations: usize,
-    /// Open connections by process, without those of pgfresh.
+    /// Open connections by process, except pgfresh's own.
     open: HashMap<u32, UnixStream>,
-    /// Queries by process, from clients' backends.
+    /// Queries in clients' backends, by process.
     asked: HashMap<u32, Vec<String>>,
-    /// The `transaction_timeout` that a session begins with.
+    /// The `transaction_timeout` at the start of a session.
     timeout: String,
-    /// Text that makes a query of a client's backend fail.
+    /// Queries of clients' backends fail if they contain this text.
     fails: Option<&'static str>,
-    /// Whether statements of pgfresh get no answer.
+    /// Whether pgfresh's statements get no answer.
     stopped: bool,
 }
 
-/// Leases of a fake server. Dropping them closes them.
+/// Leases of a fake server. Dropping the struct closes the leases.
 pub(crate) struct FakeLeases {
     pub(crate) leases: Leases,
     pub(crate) server: FakeServer,
@@ -120,22 +120,22 @@ impl FakeServer {
         self.lock().stamp.clear();
     }
 
-    /// Refuses the next sessions of clients, and those of pgfresh with the lease `db`.
+    /// Refuses the next sessions of clients, and those that pgfresh opens with the lease `db`.
     pub(crate) fn refuse(&self, sqlstates: &[&'static str]) {
         self.lock().refusals.extend(sqlstates);
     }
 
-    /// Returns the number of refusals that are left.
+    /// Returns how many refusals are left.
     pub(crate) fn refusals(&self) -> usize {
         self.lock().refusals.len()
     }
 
-    /// Returns the number of statements to terminate the backends of a lease.
+    /// Returns the number of statements that terminated the backends of a lease.
     pub(crate) fn terminations(&self) -> usize {
         self.lock().terminations
     }
 
-    /// Makes a backend send `words`, and then end if `ends`.
+    /// Makes a backend send `words`. The backend then ends if `ends` is set.
     pub(crate) fn say(&self, pid: u32, words: &[u8], ends: bool) {
         let mut state = self.lock();
         let mut stream = &state.open[&pid];
@@ -151,12 +151,12 @@ impl FakeServer {
         self.say(pid, &error("57P01"), true);
     }
 
-    /// Takes and returns the queries of a backend since the last time.
+    /// Takes and returns the queries of a backend since the last call.
     pub(crate) fn asked(&self, pid: u32) -> Vec<String> {
         self.lock().asked.remove(&pid).unwrap_or_default()
     }
 
-    /// Sets the `transaction_timeout` that a session begins with.
+    /// Sets the `transaction_timeout` at the start of a session.
     pub(crate) fn set_timeout(&self, value: &str) {
         value.clone_into(&mut self.lock().timeout);
     }
@@ -166,7 +166,7 @@ impl FakeServer {
         self.lock().fails = Some(words);
     }
 
-    /// Stops or resumes the answers to pgfresh's own statements. Meanwhile they wait, as for a stopped backend.
+    /// Stops or resumes the answers to pgfresh's own statements. While stopped, these wait as they would for a stopped backend.
     pub(crate) fn stop(&self, stopped: bool) {
         self.lock().stopped = stopped;
     }
@@ -197,7 +197,7 @@ impl FakeServer {
         let Some(startup) = read_startup(&mut stream) else { return };
         let is_ours = startup.windows(OURS.len()).any(|words| words == OURS);
         let is_inside = startup.windows(LEASED.len()).any(|words| words == LEASED);
-        // No backend starts ahead, so that a test knows which one it gets.
+        // No backend starts ahead of a client, so that a test knows which backend the client gets.
         if !is_ours && startup.windows(READY.len()).any(|words| words == READY) {
             let _ = stream.write_all(&error("57P03"));
             return;
@@ -249,7 +249,7 @@ impl FakeServer {
         }
     }
 
-    /// Notes a query. Returns an error message if the query is to fail.
+    /// Records a query. Returns an error message if the query should fail.
     fn note(&self, pid: u32, sql: String) -> Vec<u8> {
         let mut state = self.lock();
         if !state.open.contains_key(&pid) {
@@ -289,13 +289,13 @@ impl FakeServer {
     }
 }
 
-/// Returns the process that a backend's startup response names.
+/// Returns the process id in a backend's startup response.
 pub(crate) fn pid_of(backend: &Backend) -> u32 {
     let key = pgwire::cancel_key(&backend.greeting).unwrap();
     u32::from_be_bytes(backend.greeting[key.start..key.start + 4].try_into().unwrap())
 }
 
-/// Returns start-up parameters of a client.
+/// Returns a client's startup parameters.
 pub(crate) fn params(application: &str) -> StartupParams {
     StartupParams::new([("user", "postgres"), ("application_name", application)])
 }

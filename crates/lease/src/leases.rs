@@ -255,7 +255,7 @@ impl Leases {
         self.0.ask(cut(whole(name)?), Want::Copy { to: template.to_owned(), close }, None).map(drop)
     }
 
-    /// Removes a template. pgfresh makes no more copies of it, but does not touch leased copies.
+    /// Removes a template. pgfresh makes no further copies of it, but leased copies are not affected.
     pub fn remove_template(&self, name: &str) -> Result<(), LeaseError> {
         let inner = &self.0;
         let _claim = inner.claims.claim(name);

@@ -386,7 +386,7 @@ impl LeasedSession {
         Ok(Entered::Plain(Connected { backend, guard: SessionGuard(Some(self)) }))
     }
 
-    /// Removes an ended session from its lease. If `lost` is set, ends the lease with it. Never blocks.
+    /// Removes an ended session from its lease. If `lost` is set, ends the lease with it. Does not wait for the server.
     fn leave(&self, lost: bool) {
         self.leave_in(self.inner.lock(), lost);
     }

@@ -42,7 +42,7 @@ const SYSTEM: &str = "server settings (ALTER SYSTEM)";
 
 /// Columns of a query that returns one row of texts. Each text changes when something of its kind changes. The query reads whole
 /// rows, because the columns differ between major versions. For a subscription, it reads only the name, because the rest belongs to
-/// one database. Its origin (`pg_` and a number) belongs to it as well.
+/// one database. It skips the subscription's origin (`pg_` and a number), which comes and goes with it.
 macro_rules! facts {
     ($rights:literal) => {
         concat!(

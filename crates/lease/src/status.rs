@@ -26,7 +26,7 @@ pub struct Status {
     pub leases: Vec<LeaseStatus>,
     /// Number of databases created since the start, and the total time that this took.
     pub created: (u64, Duration),
-    /// Number of sessions that were given a waiting backend.
+    /// Number of sessions that received a waiting backend.
     pub warm: u64,
     /// Number of sessions that waited for a new backend.
     pub cold: u64,

@@ -1,7 +1,7 @@
 //! Takes template databases into service, and copies them.
 //!
-//! A template in service is renamed, so that its own name is free for leases, and it is closed to connections, so that nothing can
-//! change it.
+//! A template in service has a new name, so that its own name is free for leases. It is also closed to connections, so that
+//! ordinary clients can't change it. `template1` is an exception: it keeps its name, and users may change it.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

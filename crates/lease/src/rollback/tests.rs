@@ -1,4 +1,4 @@
-//! Tests of how a session in rollback isolation goes from one client to the next.
+//! Tests how clients of a lease in rollback isolation take turns with its session.
 
 use std::sync::Arc;
 use std::thread;
@@ -9,7 +9,7 @@ use crate::{ClientLink, ConnectRequest, Entered, Isolation, LeaseError, Transact
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// A client that has gone.
+/// A client that has disconnected.
 #[derive(Debug)]
 struct Gone;
 
@@ -30,7 +30,7 @@ struct Lent {
 }
 
 impl Lent {
-    /// Gives the session back with a transaction that has begun.
+    /// Returns the session with a transaction that has begun.
     fn leave(self, savepoint: Savepoint) {
         let transaction = LeaseTransaction { begun: true, savepoint, ..self.transaction };
         self.guard.leaving();
@@ -76,7 +76,7 @@ fn rollback_session_passes_to_next_client_clean() {
     assert!(!first.transaction.begun);
     assert_eq!(state(&fake, "db"), (1, false));
     fake.server.asked(pid);
-    // A client without a statement leaves nothing to discard.
+    // A client that has sent no statements leaves nothing to discard.
     let transaction = first.transaction.clone();
     first.guard.leave(first.stream, transaction);
     assert_eq!((fake.server.asked(pid), state(&fake, "db")), (Vec::new(), (0, true)));
@@ -96,7 +96,7 @@ fn rollback_session_passes_to_next_client_clean() {
     assert!(lend(&fake, "db").transaction.begun, "the lease's transaction goes on");
 }
 
-/// The end of a lease undoes everything, so pgfresh does not undo the last client's leftovers before that.
+/// The end of a lease undoes everything, so pgfresh doesn't undo what the last client has left before that.
 #[test]
 fn lease_ending_with_session_rolls_back_once() {
     for (linger, queries) in [(Duration::ZERO, 1), (HOUR, 2)] {
@@ -164,7 +164,7 @@ fn transaction_timeout_is_disabled_for_each_client() {
         lent.leave(Savepoint::Gone);
         let [asked] = &fake.server.asked(pid)[..] else { panic!("one query") };
         assert!(asked.ends_with(set), "{asked}");
-        // No client begins the transaction again.
+        // The transaction begins only once, not for each client.
         assert!(lend(&fake, "db").transaction.begun && fake.server.asked(pid).is_empty());
     }
 }
@@ -208,7 +208,7 @@ fn session_ending_between_clients_is_not_lent() {
     let Lent { guard, pid, stream, .. } = lend(&fake, "db");
     guard.leave(stream, LeaseTransaction::default());
     fake.server.terminate(pid);
-    // The statement that begins the transaction fails. The lease is over, and the next client gets another session.
+    // The statement that begins the transaction fails. The lease is over, and the next client receives a new session.
     let mut guard = enter(&fake, "db", &params("a"), None).unwrap();
     assert!(guard.lend().is_none());
     drop(guard);
@@ -222,7 +222,7 @@ fn session_is_exclusive_and_bound_to_startup_parameters() {
     let pid = first.pid;
     thread::scope(|scope| {
         let next = scope.spawn(|| lend(&fake, "db").pid);
-        // A lease of another name has another session meanwhile.
+        // In the meantime, a lease with another name has a different session.
         assert_ne!(lend(&fake, "other").pid, pid);
         fake.server.wait_until("the next client", |_| !fake.leases.0.lock().slots.is_empty());
         assert!(!next.is_finished());

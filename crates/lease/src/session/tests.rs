@@ -11,7 +11,7 @@ use crate::fake::{FakeLeases, POSITION, params, pid_of};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// A link to a client that may have gone. Counts how often it has answered.
+/// A link to a client that may have disconnected. Counts the calls of `is_gone`.
 #[derive(Debug, Default)]
 struct FakeLink {
     gone: AtomicBool,
@@ -51,7 +51,7 @@ impl FakeLeases {
         self.enter(name, params, None).unwrap()
     }
 
-    /// Leaves a waiting backend in the lease of that name. Returns its process.
+    /// Leaves a waiting backend in the lease with this name. Returns the backend's process id.
     fn leave_waiting(&self, name: &str, params: &StartupParams) -> u32 {
         let Connected { backend, guard } = self.connect(name, params);
         let pid = pid_of(&backend);
@@ -59,14 +59,14 @@ impl FakeLeases {
         pid
     }
 
-    /// Returns the processes of the backends that wait in the lease.
+    /// Returns the process ids of the backends that wait in the lease.
     fn waiting(&self, name: &str) -> Vec<u32> {
         let core = self.leases.0.lock();
         let id = core.table.holder(name).unwrap();
         core.databases[&id].waiting.iter().map(|waiting| pid_of(&waiting.backend)).collect()
     }
 
-    /// Returns the number of sessions in the lease, as the table counts them and by their clients.
+    /// Returns the number of sessions in the lease, once as the table counts them and once as the number of clients.
     fn sessions(&self, name: &str) -> (usize, usize) {
         let core = self.leases.0.lock();
         let lease = core.table.lease(name).unwrap();
@@ -132,7 +132,7 @@ fn first_living_idle_backend_is_reused() {
     assert_eq!(pid_of(&fake.connect("db", &params).backend), pids[2]);
 }
 
-/// Returns these parameters with another one behind them.
+/// Returns these parameters with an additional one at the end.
 fn more(params: &StartupParams, parameter: &[u8]) -> StartupParams {
     StartupParams::read(params.version(), [params.parameters(), parameter].concat())
 }
@@ -145,7 +145,7 @@ fn idle_backend_serves_only_clients_with_equal_parameters() {
     let other = fake.connect("db", &b);
     assert_ne!(pid_of(&other.backend), pid);
     assert_eq!(fake.waiting("db"), [pid]);
-    // A longer list, another order and another protocol version are other parameters, too.
+    // Parameters also differ if one list is longer, or if the order or the protocol version differs.
     let longer = more(&a, b"options\0-c x=y\0");
     let newer = StartupParams::read(0x0003_0002, a.parameters().to_vec());
     for params in [longer, newer] {
@@ -269,7 +269,7 @@ fn departed_client_is_counted_out_once() {
             }
             _ => {}
         }
-        // The request of another session tells the table that both clients have gone, if it does not know that yet.
+        // The request for another session shows the table that both clients have disconnected, if it doesn't know that yet.
         drop(fake.connect("db", &params));
         drop((backend, guard));
         fake.server.expect_closed(pid);
@@ -298,14 +298,14 @@ fn backend_returned_after_lease_end_is_closed() {
     let Connected { backend, guard } = fake.connect("db", &params);
     let pid = pid_of(&backend);
     thread::scope(|scope| {
-        // The release has the server end the session, and waits for that. The client has just left by itself.
+        // The release asks the server to end the session, and waits for that. The client has just disconnected by itself.
         let release = scope.spawn(|| fake.leases.release("db"));
         fake.server.wait_until("the release", |_| fake.server.terminations() > 0);
         guard.give_back(backend);
         release.join().unwrap().unwrap();
     });
     fake.server.expect_closed(pid);
-    // The name is free, and the new database does not have the old backend.
+    // The name is free, and the new database doesn't have the old backend.
     assert_ne!(pid_of(&fake.connect("db", &params).backend), pid);
 }
 
@@ -314,7 +314,7 @@ fn missing_database_is_replaced_silently_at_session_start() {
     let fake = FakeLeases::open(HOUR);
     for gone in 1..ATTEMPTS {
         fake.server.refuse(&vec!["3D000"; gone]);
-        // No backend waits for the parameters, which differ each time.
+        // No backend waits with these parameters, because they differ each time.
         let connected = fake.connect("db", &params(&format!("gone {gone} times")));
         assert!(fake.server.backends().contains(&pid_of(&connected.backend)));
         assert_eq!(fake.sessions("db"), (1, 1));
@@ -349,11 +349,11 @@ fn idle_backends_make_room_for_client_session() {
     assert_eq!(fake.server.refusals(), 0);
     fake.server.expect_closed(pid);
     assert!(fake.waiting("db").is_empty());
-    // After that, pgfresh keeps no backend waiting for a while.
+    // Afterwards, pgfresh keeps no backends waiting for a while.
     let pid = pid_of(&connected.backend);
     connected.guard.give_back(connected.backend);
     fake.server.expect_closed(pid);
-    // Without waiting backends, pgfresh closes its own idle sessions. Then the client gets the server's own error.
+    // If no backends wait, pgfresh closes its own idle sessions. After that, the client receives the server's own error.
     fake.server.refuse(&["53300"; 1000]);
     let error = fake.enter("db", &params("c"), None).unwrap_err();
     assert!(matches!(&error, LeaseError::Refused(words) if says(words, b"C53300\0")), "{error:?}");
@@ -368,7 +368,7 @@ fn idle_backends_make_room_for_admin_session() {
     assert!(fake.leases.0.admin.open_named("db").is_ok());
     assert_eq!(fake.server.refusals(), 0);
     fake.server.expect_closed(pid);
-    // A session that another thread or a client has ended is gone a moment later.
+    // A session that another thread or a client has ended disappears a moment later.
     fake.server.refuse(&["53300", "53300"]);
     assert!(fake.leases.0.admin.open_named("db").is_ok());
     fake.server.refuse(&["53300"; 1000]);
@@ -387,7 +387,7 @@ fn vacating_closes_those_that_wait_and_no_others() {
     assert!(fake.waiting("db").is_empty() && fake.server.backends().contains(&pid_of(&used.backend)));
 }
 
-/// After random events no client has got an error, or a backend that another client has. No backend is left over at the end.
+/// After random events, no client has received an error or another client's backend. At the end, no backend is left over.
 #[test]
 fn no_backend_is_given_twice_and_none_leaks() {
     for seed in 1..=3_u64 {

@@ -1,4 +1,4 @@
-//! State of one database in the table.
+//! The state of one database in the table, including that of its lease.
 
 use std::time::{Duration, Instant};
 
@@ -8,71 +8,71 @@ use crate::Isolation;
 /// State of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DatabaseState {
-    /// A task makes the database.
+    /// A task is creating the database.
     Creating,
-    /// The database equals its template, and no client has it. After a rollback it still has the name of its last lease.
+    /// The database equals its template, and no client has it. After a rollback, it still has the name of its last lease.
     Ready,
     /// A client has the database.
     Leased(Lease),
-    /// A task changes the database.
+    /// A task is changing the database.
     Changing(Change),
-    /// A task returns the database to the state of its template.
+    /// A task is resetting the database.
     Resetting(Then),
-    /// A task removes the database.
+    /// A task is removing the database.
     Retiring,
 }
 
-/// A lease in use.
+/// A lease that has a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) terms: Terms,
-    /// Number of sessions with a client.
+    /// Number of sessions that have a client.
     pub(crate) open: usize,
-    /// Number of sessions whose client has gone.
+    /// Number of sessions whose client has disconnected.
     pub(crate) leaving: usize,
-    /// Time at which the lease ends, unless another session comes before.
+    /// When the lease ends, unless a new session comes first.
     pub(crate) deadline: Option<Instant>,
-    /// Progress of the order to its sessions to end.
+    /// Whether pgfresh has told the sessions to end.
     pub(crate) closing: Closes,
     pub(crate) since: Instant,
-    /// Time at which pgfresh kept the database of a failed test. If room is short, the oldest goes first.
+    /// When pgfresh kept the database for a failed test. If space is short, the oldest kept database goes first.
     pub(crate) kept: Option<Instant>,
-    /// Time at which the lease last got a session or ended a change, or lost its last client.
+    /// When the lease last received a session, finished a change, or lost its last client.
     pub(crate) moved: Instant,
 }
 
-/// Progress of the order to the sessions of a lease to end.
+/// Whether pgfresh has told the sessions of a lease to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closes {
-    /// The sessions have no such order.
+    /// No task has told the sessions to end.
     None,
-    /// A task tells the sessions to end, whichever are in the database. Until then, no other lease may have it.
+    /// A task is telling all sessions in the database to end. Until it is done, no other lease may have the database.
     Running,
-    /// The sessions have the order. They may not have ended yet.
+    /// A task has told the sessions to end. They may not have ended yet.
     Done,
 }
 
-/// A change that nothing else may interrupt.
+/// A change that must not be interrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The database gets a lease's name.
+    /// The database is receiving a lease's name.
     Naming(String),
-    /// The database loses its name. A task then resets or removes it.
+    /// The database is losing its name. A task then resets or removes it.
     Unnaming { retire: bool },
-    /// The database gets a name under which it stays as it is.
+    /// The database is receiving a new name, under which pgfresh keeps it unchanged.
     Keeping { to: String, lease: Lease },
-    /// The server copies the database.
+    /// The server is copying the database.
     Copying(Lease),
-    /// The client changes the database's own server.
+    /// A client is changing the lease's own server.
     Server(Lease),
 }
 
-/// Purpose of a reset.
+/// The use of a database after a reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Return to the lease, which goes on.
+    /// Return to the same lease, which goes on.
     Lease(Lease),
-    /// Use by the next lease.
+    /// Wait for the next lease.
     Ready,
 }
 
@@ -81,7 +81,7 @@ pub(crate) enum Then {
 pub(super) enum Work {
     None,
     Due,
-    /// The task has failed, and the next attempt is due then.
+    /// The task has failed, and the next attempt is due at this time.
     RetryAt(Instant),
     Running,
 }
@@ -90,19 +90,19 @@ pub(super) enum Work {
 pub(super) struct Database {
     pub(super) source: Source,
     pub(super) isolation: Isolation,
-    /// Startup parameters of the session of a database in rollback isolation.
+    /// Startup parameters of the database's session for rollback isolation.
     pub(super) params: Option<ParamsId>,
     pub(super) state: DatabaseState,
-    /// Lease's name that the database has in the server, if it has one.
+    /// The lease's name that the database has in the server, if any.
     pub(super) name: Option<String>,
     pub(super) work: Work,
-    /// Whether its creation gives way to that of another database.
+    /// Whether the creation of the database gives way to that of a different one.
     pub(super) gives_way: bool,
-    /// Number of failures of its task in succession.
+    /// Number of consecutive failures of the database's task.
     pub(super) failed: u32,
-    /// Terms of the lease that gets the database, or that gets another one after this one has lost its name.
+    /// Terms of the lease that is to receive the database, or terms on which the name is to receive a different database.
     pub(super) terms: Option<Terms>,
-    /// Startup parameters of the backends that wait in it.
+    /// Startup parameters of the backends that wait in the database.
     pub(super) warm: Vec<ParamsId>,
 }
 
@@ -146,7 +146,7 @@ impl Database {
         }
     }
 
-    /// Whether its lease has ended, and a task is to make it ready again.
+    /// Whether the lease has ended and a task is to make the database ready again.
     pub(super) fn is_returning(&self) -> bool {
         matches!(
             self.state,
@@ -155,7 +155,7 @@ impl Database {
         )
     }
 
-    /// Whether the database is on its way out, and leaves only its room.
+    /// Whether the database is being removed. It then only counts because it still takes up space.
     pub(super) fn is_removed(&self) -> bool {
         matches!(
             self.state,
@@ -163,7 +163,8 @@ impl Database {
         )
     }
 
-    /// Whether the database soon makes room for another one. A task that has failed may fail for ever.
+    /// Whether the database will soon make room for another one. A database whose task has failed doesn't count, because the task
+    /// may fail forever.
     pub(super) fn frees_room(&self) -> bool {
         self.is_removed() && !matches!(self.work, Work::RetryAt(_))
     }
@@ -184,24 +185,24 @@ impl Lease {
         self.open + self.leaving
     }
 
-    /// Whether the deadline of the lease has passed. The lease goes on while pgfresh ends its sessions, because sessions of
-    /// the next lease would get that order, too.
+    /// Whether the deadline of the lease has passed. The lease doesn't end while a task is telling its sessions to end, because the
+    /// task could also end sessions of the next lease.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.closing != Closes::Running && self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Sets the deadline if the lease has no session and does not last until its release.
+    /// Sets the deadline if the lease has no sessions, unless it lasts until its release.
     pub(super) fn begin_to_end(&mut self, now: Instant) {
         let ends = self.sessions() == 0 && !self.terms.retained;
         self.deadline = ends.then(|| now + self.terms.linger);
     }
 
-    /// Whether the lease ends with its remaining sessions, whose clients have gone.
+    /// Whether the clients of all remaining sessions have disconnected, and the lease ends with these sessions.
     pub(super) fn is_over(&self) -> bool {
         self.open == 0 && self.leaving > 0 && self.ends_with_its_sessions()
     }
 
-    /// Whether the lease ends as soon as it has no session.
+    /// Whether the lease ends as soon as it has no sessions.
     pub(super) fn ends_with_its_sessions(&self) -> bool {
         self.terms.linger == Duration::ZERO && !self.terms.retained
     }

@@ -1,5 +1,6 @@
-//! All databases of the table, sorted by the work that they may need. Leased databases without work cost no time, however
-//! many there are.
+//! All databases of the table, grouped by the work that they may need.
+//!
+//! There can be thousands of leased databases. Thanks to the groups, leased databases that need no work cost no time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -12,16 +13,16 @@ pub(super) struct Databases {
     all: BTreeMap<DatabaseId, Sorted>,
     ready: BTreeSet<DatabaseId>,
     busy: BTreeSet<DatabaseId>,
-    /// Deadlines of leases.
+    /// Deadlines of leases, with their databases.
     ends: BTreeSet<(Instant, DatabaseId)>,
-    /// Databases that may have changed since the last sort. They may belong to any set.
+    /// Databases that may have changed since the last sort. They may be in the wrong groups.
     touched: BTreeSet<DatabaseId>,
 }
 
 #[derive(Debug)]
 struct Sorted {
     database: Database,
-    /// Deadline under which the database is in `ends`.
+    /// The deadline under which the database is in `ends`.
     end: Option<Instant>,
 }
 
@@ -46,14 +47,14 @@ impl Databases {
     }
 
     pub(super) fn remove(&mut self, id: DatabaseId) {
-        // The next sort removes the database from the other sets.
+        // The next sort removes the database from the other groups.
         if let Some(Sorted { end: Some(end), .. }) = self.all.remove(&id) {
             self.ends.remove(&(end, id));
         }
         self.touched.insert(id);
     }
 
-    /// Returns all databases, in a time that grows with their number.
+    /// Returns all databases. This takes time proportional to their number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
         self.all.iter().map(|(id, sorted)| (*id, &sorted.database))
     }
@@ -63,18 +64,18 @@ impl Databases {
         self.among(&self.ready).filter(|(_, database)| database.state == DatabaseState::Ready)
     }
 
-    /// Returns the databases that are neither ready nor leased without work. A lease that is over counts as work.
+    /// Returns the databases that are neither ready nor leased without work. If the lease is over, that counts as work.
     pub(super) fn busy(&self) -> impl Iterator<Item = (DatabaseId, &Database)> {
         self.among(&self.busy).filter(|(_, database)| is_busy(database))
     }
 
-    /// Returns the next deadline of a lease, with the database.
+    /// Returns the earliest deadline of a lease, with its database.
     pub(super) fn next_end(&mut self) -> Option<(Instant, DatabaseId)> {
         self.sort();
         self.ends.first().copied()
     }
 
-    /// Returns the databases whose leases have a deadline, the next first, as of the last sort.
+    /// Returns the databases whose leases have a deadline, the earliest first, as of the last sort.
     pub(super) fn by_end(&self) -> impl Iterator<Item = DatabaseId> {
         self.ends.iter().map(|(_, id)| *id)
     }
@@ -86,7 +87,7 @@ impl Databases {
         sorted.union(&self.touched).filter_map(|id| Some((*id, self.get(*id)?)))
     }
 
-    /// Puts each touched database into the sets where it belongs.
+    /// Moves each changed database to the groups where it belongs.
     pub(super) fn sort(&mut self) {
         while let Some(id) = self.touched.pop_first() {
             let sorted = self.all.get_mut(&id);
@@ -123,7 +124,7 @@ fn is_busy(database: &Database) -> bool {
     !rests || database.work != Work::None
 }
 
-/// Returns the deadline of the lease; `None` while pgfresh ends its sessions.
+/// Returns the deadline of the lease. Returns `None` while a task is telling its sessions to end.
 fn end_of(database: &Database) -> Option<Instant> {
     match &database.state {
         DatabaseState::Leased(lease) if lease.closing != Closes::Running => lease.deadline,

@@ -1,4 +1,4 @@
-//! One name in the table, with the queue of requests for it. First come, first served.
+//! Serves the requests for one name. They wait in a queue, and the first to come is the first to be served.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,29 +11,29 @@ use super::{
 use crate::names::is_preparing;
 use crate::{Isolation, LeaseError};
 
-/// Time for which a request waits for sessions that it does not end. Their clients may have gone already.
+/// How long a request waits for sessions that it does not end. Their clients may be about to disconnect.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Time for which a request waits for sessions that pgfresh has told to end.
+/// How long a request waits for sessions that pgfresh has told to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for which a session in rollback isolation waits for the one before it.
+/// How long a session in rollback isolation waits for the one before it.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time for which a request waits for sessions whose clients have all gone.
+/// How long a request waits for sessions whose clients have all disconnected.
 const LEAVING_TIMEOUT: Duration = Duration::from_secs(15);
-/// Time for which a request waits for the end of a lease whose clients have all gone. Another database costs less than a
-/// longer wait.
+/// How long a request waits for the end of a lease whose clients have all disconnected. Afterwards, a new database is cheaper than
+/// waiting longer.
 const OVER_TIMEOUT: Duration = Duration::from_millis(500);
-/// Time for which a request waits for anything else. The copy of a large template takes longest.
+/// How long a request waits for anything else. Copying a large template takes the longest.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
-/// State of a name. The table has no entry for a free name without requests.
+/// The state of a name. A free name without requests has no entry in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameState {
     Free,
-    /// A lease has the name. Its database comes with the first session.
+    /// A lease has the name, but will get its database only with the first session.
     Reserved(Terms),
-    /// The name waits for a ready database.
+    /// The name is waiting for a ready database.
     Wanted(Terms),
-    /// Name of this database, now or soon.
+    /// A database has the name, or is about to receive it.
     Held(DatabaseId),
 }
 
@@ -42,9 +42,9 @@ pub(super) struct Request {
     pub(super) ticket: Ticket,
     pub(super) want: Want,
     pub(super) since: Instant,
-    /// Time since which this request ends sessions.
+    /// Since when this request has been ending sessions.
     closes_since: Option<Instant>,
-    /// Whether the requested change has begun. The request gets its answer at the end of the change.
+    /// Whether the requested change has begun. The answer follows at the end of the change.
     pub(super) begun: bool,
 }
 
@@ -54,22 +54,22 @@ pub(super) struct Line {
     pub(super) requests: VecDeque<Request>,
 }
 
-/// Result of a look at the first request of a line.
+/// The result of checking the first request in a queue.
 pub(super) enum Step {
     Next,
-    /// The request waits for an event or for its timeout.
+    /// The request has to wait for an event or its timeout.
     Wait,
 }
 
 impl Request {
-    /// Returns the time until which the request waits for the sessions in a lease. It waits as long as a request that comes
-    /// alone, counted from the last time that an earlier one got its answer.
+    /// Returns the time until which the request waits for the sessions in a lease. Each request waits as long as it would alone,
+    /// counted from when the request before it received its answer.
     fn waits_until(&self, lease: &Lease) -> Instant {
         let since = self.closes_since.unwrap_or_else(|| self.since.max(lease.moved));
         since + patience(&self.want, lease)
     }
 
-    /// Whether the request is for an existing lease, and not for a new one.
+    /// Whether the request concerns an existing lease rather than a new one.
     fn is_for_a_lease(&self) -> bool {
         !matches!(self.want, Want::Session { .. } | Want::Lease { .. })
     }
@@ -85,7 +85,7 @@ impl Request {
 }
 
 impl Line {
-    /// Returns the line of a name that no database has.
+    /// Returns the entry for a name that no database has.
     pub(super) fn free() -> Self {
         Self { state: NameState::Free, requests: VecDeque::new() }
     }
@@ -104,7 +104,7 @@ impl LeaseTable {
         if let Some(why) = self.closed {
             return self.actions.push(refused(ticket, why.error()));
         }
-        // A lease that already ends answers this release, too.
+        // If the lease is already ending, this release is answered when it has ended.
         let begun = want == Want::Release && self.is_ending(name);
         let line = self.names.entry(name.to_owned()).or_insert_with(Line::free);
         line.requests.push_back(Request { ticket, want, since: now, closes_since: None, begun });
@@ -113,13 +113,13 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// Whether the lease of that name is over while its database still has the name.
+    /// Whether the lease with this name is over while its database still has the name.
     fn is_ending(&self, name: &str) -> bool {
         let database = self.holder(name).and_then(|id| self.databases.get(id));
         database.is_some_and(|database| database.is_returning() || database.is_removed())
     }
 
-    /// Serves the requests for a name, as far as that is possible now.
+    /// Serves the requests for a name, as far as this is possible now.
     pub(super) fn advance(&mut self, name: &str, now: Instant) {
         while let Some(Step::Next) = self.step(name, now) {}
         let Some(line) = self.names.get_mut(name) else { return };
@@ -131,7 +131,7 @@ impl LeaseTable {
         }
     }
 
-    /// Returns the time at which the first request of a line times out.
+    /// Returns when the first request in a queue times out.
     pub(super) fn patience_ends(&self, line: &Line) -> Option<Instant> {
         let head = line.requests.front()?;
         let lease = match line.state {
@@ -164,7 +164,7 @@ impl LeaseTable {
         }
     }
 
-    /// Whether a session may begin a lease of a free name.
+    /// Whether a session may begin a lease with a free name.
     fn creates(&self, name: &str) -> bool {
         let is_issued = self.is_issued.is_some_and(|is_issued| is_issued(name));
         !is_issued && (self.rules.allow(name) || is_preparing(name))
@@ -207,7 +207,7 @@ impl LeaseTable {
         self.names.get_mut(name)?.state = NameState::Wanted(terms);
         self.supplies.get_mut(&source)?.line.push_back(name.to_owned());
         self.serve(&source, now);
-        // If the queue has refused the request, another one may be the first.
+        // If the queue has refused the request, a different one may be the first now.
         let is_free = self.names.get(name)?.state == NameState::Free;
         Some(if is_free { Step::Next } else { Step::Wait })
     }
@@ -242,7 +242,7 @@ impl LeaseTable {
         }
     }
 
-    /// Serves a request for a name that only a rolled-back database still has.
+    /// Serves a request for a name that belongs only to a rolled-back database.
     fn step_parked(&mut self, name: &str, id: DatabaseId, now: Instant) -> Option<Step> {
         let database = self.databases.get(id)?;
         let head = self.names.get(name)?.requests.front()?;
@@ -293,7 +293,7 @@ impl LeaseTable {
         let lease = self.databases.get(id)?.lease()?;
         let head = self.names.get(name)?.requests.front()?;
         match &head.want {
-            // The requested change is over.
+            // The requested change is done.
             Want::Lease { .. } | Want::Reset { .. } if head.begun => {
                 self.answer_head(name, Answer::Done(Some(id)))
             }
@@ -317,7 +317,8 @@ impl LeaseTable {
         }
     }
 
-    /// Whether a lease ends now: it has no session, and no request from before its deadline waits to change it.
+    /// Whether a lease ends now. This is the case if it has no sessions, and no request from before its deadline is waiting to
+    /// change it.
     pub(super) fn is_at_its_end(&self, id: DatabaseId, now: Instant) -> bool {
         let Some(database) = self.databases.get(id) else { return false };
         let DatabaseState::Leased(lease) = &database.state else { return false };
@@ -328,7 +329,7 @@ impl LeaseTable {
         lease.sessions() == 0 && lease.is_due(now) && !is_awaited
     }
 
-    /// Ends a lease in whose database a session runs on without a client. The name gets another database.
+    /// Ends a lease whose database has a session that keeps running without a client. The name receives a new database.
     fn leave_behind(&mut self, id: DatabaseId, ticket: Ticket) -> Option<Step> {
         self.end_lease(id, true);
         let task = self.start_due(id)?;
@@ -372,7 +373,7 @@ impl LeaseTable {
         self.answer_head(name, Answer::Session(id))
     }
 
-    /// Serves a request for a change that no session may witness.
+    /// Serves a request for a change that must not happen while there are sessions.
     fn step_change(&mut self, name: &str, id: DatabaseId, is_late: bool) -> Option<Step> {
         let head = self.names.get_mut(name)?.requests.front_mut()?;
         let (ticket, want, closes) = (head.ticket, head.want.clone(), head.closes());
@@ -434,7 +435,7 @@ impl LeaseTable {
 
     fn reset_in_place(&mut self, id: DatabaseId, lease: Lease, ticket: Ticket) {
         if lease.terms.isolation == Isolation::Server {
-            // pgfresh does not reset a server, but replaces it.
+            // pgfresh doesn't reset a server, but replaces it with a new one.
             self.unname(id, true, Some(lease.terms));
             return self.run_now(id, TaskKind::Unname, ticket);
         }
@@ -464,8 +465,8 @@ impl LeaseTable {
     }
 }
 
-/// Returns the error for a session that has explicitly requested other terms than the lease's. A session that resets the
-/// lease may request another template.
+/// Returns the error for a session that has explicitly requested terms that differ from those of the lease. A session that resets
+/// the lease may request a different template.
 fn other_terms(name: &str, want: &Want, leased: &Terms) -> Option<LeaseError> {
     let Want::Session { terms, explicit, reset, .. } = want else { return None };
     let name = name.to_owned();
@@ -477,7 +478,7 @@ fn other_terms(name: &str, want: &Want, leased: &Terms) -> Option<LeaseError> {
     is_other.then_some(LeaseError::OtherTemplate { name, template, asked })
 }
 
-/// Returns the terms of a lease after a session's request, which may reset it to another template.
+/// Returns the terms of a lease after a session's request, which may reset it to a different template.
 fn terms_after_reset(want: &Want, leased: Terms) -> Terms {
     match want {
         Want::Session { terms, explicit: Explicit { template: true, .. }, reset: true, .. } => {
@@ -487,11 +488,11 @@ fn terms_after_reset(want: &Want, leased: Terms) -> Terms {
     }
 }
 
-/// Returns the time for which a request waits for the sessions of a lease.
+/// Returns how long a request waits for the sessions of a lease.
 fn patience(want: &Want, lease: &Lease) -> Duration {
     match want {
         Want::Session { .. } | Want::Lease { .. } if lease.is_over() => OVER_TIMEOUT,
-        // The clients have gone, and the server has not noticed yet.
+        // The clients have disconnected, but the server hasn't noticed yet.
         Want::Session { .. }
         | Want::Lease { .. }
         | Want::Reset { close: false }

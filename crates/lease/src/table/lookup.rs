@@ -1,4 +1,4 @@
-//! Views of the table, for people and programs.
+//! Read-only queries about the table, for status reports and for other modules.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use super::line::{Line, NameState};
 use super::{DatabaseId, LeaseTable, Terms};
 use crate::Isolation;
 
-/// View of one lease.
+/// A summary of one lease.
 #[derive(Debug, Clone)]
 pub(crate) struct LeaseView {
     pub(crate) name: String,
@@ -23,7 +23,7 @@ impl LeaseTable {
         self.names.keys().filter_map(|name| self.lease(name)).collect()
     }
 
-    /// Returns the names of all databases that a client has, or had until now.
+    /// Returns the names of all databases that a client has, or had until just now.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let is_held = |line: &Line| match line.state {
             NameState::Held(id) => {
@@ -34,7 +34,7 @@ impl LeaseTable {
         self.names.iter().filter(|(_, line)| is_held(line)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns the lease of that name, if there is one.
+    /// Returns the lease with this name, if there is one.
     pub(crate) fn lease(&self, name: &str) -> Option<LeaseView> {
         let (database, terms, sessions, since) = match &self.names.get(name)?.state {
             NameState::Reserved(terms) => (None, terms, 0, None),
@@ -47,7 +47,7 @@ impl LeaseTable {
         Some(LeaseView { name: name.to_owned(), database, terms: terms.clone(), sessions, since })
     }
 
-    /// Returns the database that has the name, or is about to get it.
+    /// Returns the database that has the name, or is about to receive it.
     pub(crate) fn holder(&self, name: &str) -> Option<DatabaseId> {
         match self.names.get(name)?.state {
             NameState::Held(id) => Some(id),
@@ -66,7 +66,7 @@ impl LeaseTable {
         self.databases.get(id).and_then(Database::lease).is_some()
     }
 
-    /// Returns the databases whose leases end by their deadline, unless another session comes before; the next first.
+    /// Returns the databases whose leases end at a deadline unless a new session comes first. The earliest deadline comes first.
     pub(crate) fn by_end(&self) -> impl Iterator<Item = DatabaseId> {
         self.databases.by_end()
     }
@@ -76,27 +76,28 @@ impl LeaseTable {
         self.databases.ready().map(|(id, _)| id)
     }
 
-    /// Returns all databases that no client has, and those of leases with a deadline. The least needed ones come first.
+    /// Returns all databases that no client has, and those of leases with a deadline. The database that is needed least comes
+    /// first.
     pub(crate) fn by_need(&self) -> impl Iterator<Item = DatabaseId> {
         let removed = self.databases.busy().filter(|(_, database)| database.is_removed()).map(|(id, _)| id);
-        // Clients get the first ready database first.
+        // The first ready database is handed out first.
         let mut ready: Vec<_> = self.ready_databases().collect();
         ready.reverse();
         removed.chain(self.by_end()).chain(ready)
     }
 
-    /// Whether that name belongs to a kept database of a failed test.
+    /// Whether this name belongs to the kept database of a failed test.
     pub(crate) fn is_kept(&self, name: &str) -> bool {
         let database = self.holder(name).and_then(|id| self.databases.get(id));
         database.and_then(Database::lease).is_some_and(|lease| lease.kept.is_some())
     }
 
-    /// Returns the isolation of the lease of that name; `None` if there is no such lease.
+    /// Returns the isolation of the lease with this name. Returns `None` if there is no such lease.
     pub(crate) fn isolation(&self, name: &str) -> Option<Isolation> {
         self.lease(name).map(|lease| lease.terms.isolation)
     }
 
-    /// Whether the table has any name, so that pgfresh has to watch the log.
+    /// Whether any name is in use, so that pgfresh has to read the log.
     pub(crate) fn is_used(&self) -> bool {
         !self.names.is_empty()
     }

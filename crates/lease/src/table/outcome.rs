@@ -1,4 +1,4 @@
-//! Consequences of a task's end for its database.
+//! Handles the outcome of a task: decides what comes next for its database, and answers the request that waited for the task.
 
 use std::time::Instant;
 
@@ -57,13 +57,13 @@ impl LeaseTable {
                 self.serve(&source, now);
             }
             Outcome::Failed(error) => {
-                // The failed task may have left a part of the database.
+                // The failed task may have created part of the database.
                 self.retire(id, "it could not be made");
                 self.not_made(&source, error, now);
             }
             Outcome::PutOff => self.forget(id),
             _ => {
-                // The new database may be faulty, and the next one may be no better.
+                // The new database may be faulty, and the next one may not be any better.
                 self.retire(id, "it could not be made");
                 self.make_later(&source, now);
             }
@@ -91,13 +91,13 @@ impl LeaseTable {
                 self.taken(id, name, now);
             }
             (outcome, terms) => {
-                // The database may or may not have the name now. pgfresh takes it away in any case before the name gets
-                // another database.
+                // The database may or may not have the name now. In either case, pgfresh takes the name away before it gives the
+                // name to another database.
                 self.leave_old_name(id, name, now);
                 if let Some(database) = self.databases.get_mut(id) {
                     database.name = Some(name.to_owned());
                 }
-                // A client that has found all sessions taken has not used the database.
+                // A client that finds all sessions in use has not used the database.
                 let is_used =
                     !matches!(outcome, Outcome::Unfit | Outcome::Failed(LeaseError::TooManyClients { .. }));
                 let again = terms.filter(|terms| matches!(outcome, Outcome::Unfit) || terms.retained);
@@ -109,7 +109,7 @@ impl LeaseTable {
         }
     }
 
-    /// Frees the old name of a database that has got another.
+    /// Frees the old name of a database that has received a new one.
     fn leave_old_name(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let old = self.databases.get_mut(id).and_then(|database| database.name.take());
         if let Some(old) = old.filter(|old| old != name) {
@@ -117,7 +117,7 @@ impl LeaseTable {
         }
     }
 
-    /// Handles the case that SQL has made a database of that name. Clients that want a session get one with that database.
+    /// Handles the case that SQL has created a database with this name. Clients that want a session get one in that database.
     fn taken(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         if line.state != NameState::Held(id) {
@@ -142,7 +142,7 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// Handles the end of a task that has taken the name from a database.
+    /// Handles the end of a task that has taken the name away from a database.
     fn unnamed(&mut self, id: DatabaseId, retire: bool, outcome: &Outcome, now: Instant) {
         let is_gone = match outcome {
             Outcome::Done | Outcome::Fresh(_) => false,
@@ -168,11 +168,11 @@ impl LeaseTable {
         }
     }
 
-    /// Frees a name that has lost its database. `again` gives it another one, on these terms.
+    /// Frees a name that has lost its database. If `again` is set, the name receives a new database on these terms.
     fn free(&mut self, name: &str, again: Option<Terms>, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         match again {
-            // The database comes with the first session, which brings its parameters.
+            // The name receives its database with the first session, because the session has the parameters.
             Some(terms) if terms.isolation == Isolation::Rollback => line.state = NameState::Reserved(terms),
             Some(terms) if !line.requests.is_empty() => {
                 self.want_database(name, terms, now);
@@ -196,7 +196,7 @@ impl LeaseTable {
                 self.names.entry(to.to_owned()).or_insert_with(Line::free).state = NameState::Held(id);
                 self.answer_first(&name, Answer::Done(Some(id)));
                 self.free(&name, None, now);
-                // Requests for the new name may have come meanwhile.
+                // Requests for the new name may have come in the meantime.
                 self.advance(to, now);
             }
             Outcome::Vanished => {
@@ -208,14 +208,14 @@ impl LeaseTable {
                 self.answer_holder(id, Outcome::NameTaken);
                 self.resume(id, lease, now);
             }
-            // The database may have either name, so the next attempt gives it the new one again.
+            // The database may have either name. The next attempt gives it the new one again.
             _ => self.retry(id, now),
         }
     }
 
     fn was_reset(&mut self, id: DatabaseId, then: Then, outcome: Outcome, now: Instant) {
         if matches!(outcome, Outcome::SessionSpent) {
-            // The database equals its template. The loss of its name also ends the session, which no client may use again.
+            // The database equals its template. Taking its name away also ends the session, which no client may use again.
             return self.unname(id, false, terms_of(then));
         }
         let reason = match outcome {
@@ -246,7 +246,7 @@ impl LeaseTable {
         self.serve(&source, now);
     }
 
-    /// Begins or continues a lease. Its end can only begin after the waiting requests have got their answers.
+    /// Begins or continues a lease. The lease can only end after the waiting requests have been answered.
     fn resume(&mut self, id: DatabaseId, mut lease: Lease, now: Instant) {
         (lease.deadline, lease.moved) = (None, now);
         self.set_state(id, DatabaseState::Leased(lease));
@@ -258,7 +258,7 @@ impl LeaseTable {
         }
     }
 
-    /// Answers the request that a task has served.
+    /// Answers the request that has caused the task.
     fn answer_holder(&mut self, id: DatabaseId, outcome: Outcome) {
         let Some(name) = self.databases.get(id).and_then(|database| database.name.clone()) else { return };
         let answer = match outcome {
@@ -272,7 +272,7 @@ impl LeaseTable {
 
     fn answer_first(&mut self, name: &str, answer: Answer) {
         let Some(line) = self.names.get_mut(name) else { return };
-        // If the task took too long, its request has timed out, and another one may be first.
+        // If the task took too long, its request has timed out, and a different request may be the first now.
         let is_its_own = |request: &Request| matches!(request.want, Want::Keep { .. } | Want::Copy { .. });
         if line.requests.front().is_some_and(is_its_own)
             && let Some(request) = line.requests.pop_front()
@@ -292,7 +292,7 @@ impl LeaseTable {
         }
     }
 
-    /// Sets a state that needs a task at once.
+    /// Sets a state that needs a task immediately.
     fn set_due(&mut self, id: DatabaseId, state: DatabaseState) {
         if let Some(database) = self.databases.get_mut(id) {
             (database.state, database.work) = (state, Work::Due);
@@ -304,7 +304,7 @@ impl LeaseTable {
             database.work = Work::RetryAt(now + pause_after(database.failed, LONGEST_RETRY));
             database.failed += 1;
         }
-        // The database makes no room until the retry.
+        // Until the retry, this database does not make room for others.
         self.serve_where_full(now);
     }
 
@@ -314,7 +314,7 @@ impl LeaseTable {
         self.gone.push(id);
     }
 
-    /// Serves waiting clients if the table may make no further database. They may have room now, or may have waited long
+    /// Serves waiting clients if the table can't create any more databases. There may be room now, or they may have waited long
     /// enough for it.
     pub(super) fn serve_where_full(&mut self, now: Instant) {
         if self.databases.len() >= self.capacity {
@@ -330,7 +330,7 @@ impl LeaseTable {
     }
 }
 
-/// Returns the terms of the lease that continues after a reset, if one does.
+/// Returns the terms of the lease that continues after the reset, if there is one.
 fn terms_of(then: Then) -> Option<Terms> {
     match then {
         Then::Lease(lease) => Some(lease.terms),

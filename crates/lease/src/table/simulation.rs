@@ -1,9 +1,10 @@
-//! A deterministic simulation with random clients and a fake clock. A fake server crashes, loses connections, is slow and
-//! refuses to rename. SQL renames, swaps, drops and creates databases. After each event, the simulation checks all promises
-//! of the table.
+//! Tests the table with a deterministic simulation of random clients, a fake clock and a fake server.
 //!
-//! `PGFRESH_SIMULATION_EVENTS` and `PGFRESH_SIMULATION_SEED` set its length and its first seed. It prints a seed that fails,
-//! and everything follows from the seed.
+//! The fake server crashes, loses connections, is slow and refuses to rename. SQL renames, swaps, drops and creates databases.
+//! After each event, the simulation checks everything that the table guarantees.
+//!
+//! `PGFRESH_SIMULATION_EVENTS` sets the length of the simulation, and `PGFRESH_SIMULATION_SEED` the first seed. If a run fails, the
+//! simulation prints its seed. Everything follows from the seed, so the same seed fails again.
 
 mod random;
 mod server;
@@ -26,22 +27,22 @@ const CHECKS: Checks = Checks { sessions: true, statements: true };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Session {
-    /// Database of the table whose lease counts the session.
+    /// The table's database whose lease counts the session.
     database: DatabaseId,
-    /// Database name in the session's startup message.
+    /// The database name in the session's startup message.
     name: String,
-    /// Database that the session is in, once it has begun.
+    /// The database that the session is in, once it has started.
     inside: Option<Oid>,
     leaving: bool,
 }
 
-/// A client that waits for an answer, and the table's promise to it.
+/// A client that waits for an answer, and what the table has promised to it.
 #[derive(Debug, Clone)]
 struct Waiter {
     name: String,
     want: Want,
-    /// Whether the answer must be a fresh database: the lease before was over when the client came, or the client has
-    /// requested a reset.
+    /// Whether the client must receive a fresh database. It must if the previous lease was over when the client came, or if the
+    /// client has requested a reset.
     must_be_fresh: bool,
 }
 
@@ -50,7 +51,7 @@ struct Simulation {
     now: Instant,
     table: LeaseTable,
     server: FakeServer,
-    /// Databases of the table that have resources.
+    /// The table's databases that have resources.
     held: BTreeSet<DatabaseId>,
     sessions: Vec<Session>,
     tasks: Vec<Task>,
@@ -59,7 +60,7 @@ struct Simulation {
     waiters: HashMap<Ticket, Waiter>,
     last_ticket: u64,
     answered: BTreeMap<&'static str, u64>,
-    /// Whether faults and new clients have stopped, so that everything must come to an end.
+    /// Whether faults and new clients have stopped, so that all work must come to an end.
     calm: bool,
 }
 
@@ -151,7 +152,7 @@ impl Simulation {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         let must_be_fresh = match &want {
-            // A second client may join the lease of the first one.
+            // A second client can join the lease of the first client.
             Want::Session { reset, .. } => {
                 *reset || self.is_over(&name) && self.waiters.values().all(|waiter| waiter.name != name)
             }
@@ -162,11 +163,11 @@ impl Simulation {
         self.raise(Event::Request { ticket, name, want });
     }
 
-    /// Whether all clients of a brief lease have gone, or its deadline has passed.
+    /// Whether all clients of a brief lease have disconnected, or its deadline has passed.
     fn is_over(&self, name: &str) -> bool {
         let Some(id) = self.table.holder(name) else { return true };
         let Some(database) = self.table.databases.get(id) else { return false };
-        // A lease goes on after such a change, which may have ended its sessions, for a client that waits by then.
+        // Such a change may have ended the lease's sessions. If a client is waiting afterwards, the lease goes on for this client.
         if matches!(database.state, DatabaseState::Changing(Change::Server(_) | Change::Copying(_))) {
             return false;
         }
@@ -207,7 +208,7 @@ impl Simulation {
                 self.sessions.push(Session { database, name, inside: None, leaving: false });
             }
             Answer::Done(Some(id)) if matches!(waiter.want, Want::Server) => {
-                // The client changes the server for a while; another event ends that.
+                // The client is changing the server for a while, and a later event ends the change.
                 self.tasks.push(Task { database: *id, kind: TaskKind::Close });
             }
             Answer::Done(Some(id)) if waiter.must_be_fresh => {
@@ -235,14 +236,15 @@ impl Simulation {
         let session = self.random.pick(&self.sessions);
         let Some(inside) = session.inside else { return };
         let isolation = self.table.databases.get(session.database).map(|database| database.isolation);
-        // The client has gone, and the server may still run its last statement.
+        // The client has disconnected, and the server may still be running its last statement.
         if let Some(copy) = self.server.databases.get_mut(&inside) {
             copy.uncommitted = isolation == Some(Isolation::Rollback) && (copy.uncommitted || !copy.dirty);
             copy.dirty = true;
         }
     }
 
-    /// Begins a session that the table has promised. SQL may have given its name to another database meanwhile.
+    /// Starts a session that the table has promised. SQL may have given the database's name to a different database in the
+    /// meantime.
     fn enter(&mut self) {
         let promised: Vec<_> =
             (0..self.sessions.len()).filter(|at| self.sessions[*at].inside.is_none()).collect();
@@ -259,7 +261,7 @@ impl Simulation {
         self.sessions[at].inside = inside;
         if let Some(copy) = inside.and_then(|oid| self.server.databases.get(&oid)) {
             assert_eq!(inside, Some(Oid::Made(database)), "a session with {name}");
-            // The session of a lease in rollback isolation was there before: SQL cannot rename its database.
+            // The session of a lease in rollback isolation has started earlier, so SQL cannot rename its database.
             let has_name = isolation != Isolation::Clone || copy.name.as_deref() == Some(&*name);
             return assert!(has_name, "a session of {database:?} with {name} is in {copy:?}");
         }
@@ -297,7 +299,7 @@ impl Simulation {
         self.raise(event);
     }
 
-    /// Ends the sessions of a database: those of the lease that is to end, and of no other.
+    /// Ends the sessions of a database. They must all belong to the lease that is ending.
     fn close_sessions(&mut self, id: DatabaseId) {
         match self.table.databases.get(id).map(|database| &database.state) {
             None
@@ -315,7 +317,7 @@ impl Simulation {
         self.raise(Event::Closed { database: id });
     }
 
-    /// Does what users do by SQL. The session of a lease in rollback isolation is always in its database.
+    /// Does what users do with SQL. The session of a lease in rollback isolation is always in its database.
     fn sql(&mut self) {
         let (table, sessions) = (&self.table, &self.sessions);
         let is_in_use = |oid: Oid| {
@@ -353,7 +355,7 @@ impl Simulation {
         }
         let at = self.random.below(self.tasks.len());
         let Task { database, kind } = self.tasks.swap_remove(at);
-        // A lost connection leaves open whether the server has run the statement.
+        // If the connection is lost, the server may or may not have run the statement.
         let (run, told) = match self.random.below(if self.calm { 1 } else { 12 }) {
             1 => (false, false),
             2 => (true, false),
@@ -388,7 +390,7 @@ impl Simulation {
         self.server.run(id, kind, found)
     }
 
-    /// Checks all promises of the table.
+    /// Checks everything that the table guarantees.
     fn check(&self) {
         let table = &self.table;
         let mut busy = BTreeSet::new();
@@ -445,7 +447,7 @@ impl Simulation {
         assert!(table.databases.len() <= CAPACITY, "more databases than there is room for");
     }
 
-    /// Checks that each sorted set has all databases that belong to it.
+    /// Checks that each group contains all databases that belong to it.
     fn check_order(&self) {
         let databases = &self.table.databases;
         let ids = |state: fn(&Database) -> bool| {
@@ -494,7 +496,7 @@ impl Simulation {
         }
     }
 
-    /// Ends all sessions without new clients or faults, and checks that everything comes to an end.
+    /// Ends all sessions without new clients or faults, and checks that all work comes to an end.
     fn settle(&mut self) {
         self.calm = true;
         while let Some(Session { database, leaving, .. }) = self.sessions.pop() {
@@ -538,7 +540,7 @@ impl Simulation {
     }
 }
 
-/// Prints to stderr, so that the message also appears for tests that pass.
+/// Prints to stderr, so that the message also appears for tests that succeed.
 #[expect(clippy::let_underscore_must_use, reason = "a test may have nowhere to write")]
 fn say(what: &str) {
     let _ = writeln!(std::io::stderr(), "{what}");
@@ -557,7 +559,7 @@ fn play(seed: u64, length: u64, checks: Checks) -> BTreeMap<&'static str, u64> {
     simulation.answered
 }
 
-/// Shows that the simulation finds a fault.
+/// Shows that the simulation can find a bug.
 #[test]
 fn a_missing_check_of_names_is_found() {
     for checks in [Checks { sessions: false, ..CHECKS }, Checks { statements: false, ..CHECKS }] {
@@ -566,7 +568,7 @@ fn a_missing_check_of_names_is_found() {
     }
 }
 
-/// Plays some hundred runs of some thousand events, so that a fault shows close to its cause.
+/// Runs some hundred simulations of some thousand events each, so that a fault shows soon after its cause.
 #[test]
 fn simulation_leaves_no_dirty_database_or_forgotten_client() {
     let (events, length) = (number("PGFRESH_SIMULATION_EVENTS").unwrap_or(1_000_000), 2_000);

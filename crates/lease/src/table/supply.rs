@@ -1,4 +1,7 @@
-//! Demand and supply: gives ready databases to clients that wait, and decides how many databases to make ahead of demand.
+//! Matches demand and supply: gives ready databases to waiting clients, and decides how many databases to create ahead of demand.
+//!
+//! Clients should find a ready database, but copies cost processor time and space. So pgfresh starts with a few ready databases,
+//! and creates more only after a client has found none.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -9,54 +12,54 @@ use super::line::NameState;
 use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Want};
 use crate::{Isolation, LeaseError};
 
-/// Most ready copies of one template that the table makes ahead of demand.
+/// Maximum number of ready copies of one template that the table creates ahead of demand.
 const MOST_AHEAD: usize = 16;
-/// Most used databases that the table keeps ready. With the same bound for both, each lease after a burst would cause the
-/// creation of a copy, and the removal of one at its end.
+/// Maximum number of used databases that the table keeps ready. It is higher than the limit for new copies. With equal limits, each
+/// lease after a burst would cause the creation of one copy, and the removal of one when it ends.
 const MOST_READY: usize = 2 * MOST_AHEAD;
-/// Number of ready databases before a client has asked for one.
+/// Number of databases to keep ready before a client has asked for one.
 const FIRST_READY: usize = 2;
-/// Most databases of one source that tasks make at once while clients wait.
+/// Maximum number of databases of one source that tasks create at the same time while clients wait.
 const MOST_MAKING: usize = 2;
-/// Most databases of one source that tasks make at once ahead of demand. The other processors are for the clients of
-/// databases.
+/// Maximum number of databases of one source that tasks create at the same time ahead of demand. The other processors are left to
+/// the clients.
 const MOST_MAKING_AHEAD: usize = 1;
-/// Time for which a session with a new database has the machine to itself, before a task makes the next database. A session
-/// takes that long to start and to get its first answer.
+/// How long tasks don't create further databases after a client has received one. A session takes this long to start and to receive
+/// its first answer, and it should have the machine to itself.
 const QUIET: Duration = Duration::from_millis(3);
 
-/// Longest pause after a failure to make a database.
+/// Maximum pause after a failure to create a database.
 const LONGEST_PAUSE: Duration = Duration::from_millis(3200);
 
-/// Longest wait for a returning database for which the table makes no copy while all processors are busy. The copy would take
-/// the processors from clients that return databases, and would not make them quicker.
+/// How long clients may have to wait for returning databases before the table creates a copy although all processors are busy. The
+/// copy would take processor time from the clients that are about to return databases, which would not make them faster.
 const CROWD_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Time for which a client waits while there is no room for another database, and no database goes to any client. Clients may
-/// use all databases for as long as they like. While databases go from client to client, its turn comes.
+/// How long a client waits if there is no room for another database, and no client receives any database. Clients may use all
+/// databases for as long as they like. As long as databases go from client to client, it will be this client's turn at some point.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// State of one source of databases.
+/// The state of one source of databases.
 #[derive(Debug)]
 pub(super) struct Supply {
     /// Number of databases that should be ready.
     wanted: usize,
-    /// Names that wait for a database, first come, first served.
+    /// Names that wait for a database, in the order in which they came.
     pub(super) line: VecDeque<String>,
-    /// Time of the next attempt after a failure to make a database.
+    /// When to retry after a failure to create a database.
     not_before: Option<Instant>,
     /// Number of failures since the last success.
     failures: u32,
-    /// Time until which a database counts as coming if its client has just left.
+    /// Until this time, a database counts as returning if its client has just disconnected.
     returns_until: Option<Instant>,
-    /// Time until which running tasks pause, too, because the last client returns its database at once.
+    /// Until this time, even running tasks pause, because the last client will return its database immediately.
     pause_until: Option<Instant>,
-    /// Time of the last return of a database to the ready ones, and in the next field the usual interval between two returns.
+    /// When a database last became ready again after a lease. The next field is the usual interval between two such returns.
     returned_at: Option<Instant>,
     return_every: Duration,
 }
 
-/// Request of a name that waits for a database.
+/// The request of a name that waits for a database.
 struct Demand {
     name: String,
     isolation: Isolation,
@@ -64,7 +67,7 @@ struct Demand {
 }
 
 impl Supply {
-    /// Whether databases come back so often that the last client in the queue gets one soon.
+    /// Whether databases are returned so often that even the last client in the queue gets one soon.
     fn serves_soon(&self, now: Instant) -> bool {
         let Some(returned_at) = self.returned_at else { return false };
         let every = self.return_every.max(now.saturating_duration_since(returned_at));
@@ -74,8 +77,8 @@ impl Supply {
 }
 
 impl LeaseTable {
-    /// Adds a source of databases. The table makes some at once if clients are `expected`, and otherwise after the first
-    /// request.
+    /// Adds a source of databases. If clients are `expected`, the table creates databases immediately, and otherwise after the
+    /// first request.
     pub(crate) fn add_source(&mut self, source: Source, expected: bool) {
         let wanted = if expected { FIRST_READY } else { 0 };
         let line = VecDeque::new();
@@ -92,7 +95,7 @@ impl LeaseTable {
         self.supplies.insert(source, supply);
     }
 
-    /// Removes a source, and drops its ready databases. Leased ones stay.
+    /// Removes a source and drops its ready databases. Leased databases remain.
     pub(crate) fn remove_source(&mut self, source: &Source, now: Instant) -> Vec<Action> {
         let Some(supply) = self.supplies.remove(source) else { return Vec::new() };
         for name in supply.line {
@@ -107,7 +110,7 @@ impl LeaseTable {
     fn refuse_wanted(&mut self, name: &str, source: &Source, now: Instant) {
         let error = LeaseError::UnknownTemplate { name: source_name(source), known: self.template_names() };
         let Some(line) = self.names.get_mut(name) else { return };
-        // The name may have stopped waiting since, and may have a request with other terms.
+        // The name may no longer be waiting, or may have a request with different terms by now.
         if matches!(&line.state, NameState::Wanted(terms) if terms.source() == *source) {
             line.state = NameState::Free;
             self.refuse_head(name, error);
@@ -127,7 +130,7 @@ impl LeaseTable {
         self.databases.ready().filter(move |(_, database)| database.source == *source).map(|(id, _)| id)
     }
 
-    /// Returns the number of ready databases of a source that any client may get.
+    /// Returns the number of a source's ready databases that any client can have.
     pub(crate) fn ready(&self, source: &Source) -> usize {
         let is_for_any = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source && database.isolation != Isolation::Rollback
@@ -135,7 +138,7 @@ impl LeaseTable {
         self.databases.ready().filter(is_for_any).count()
     }
 
-    /// Whether as many databases are ready as should be, or as have room, and no task makes one.
+    /// Whether there are as many ready databases as wanted, or as there is room for, and no task is creating one.
     pub(crate) fn is_supplied(&self) -> bool {
         let is_full = self.databases.len() >= self.capacity;
         self.supplies.iter().all(|(source, supply)| {
@@ -178,16 +181,17 @@ impl LeaseTable {
         }
     }
 
-    /// Returns the ready database that suits best.
+    /// Returns the ready database that fits best.
     fn pick(&self, source: &Source, demand: &Demand) -> Option<DatabaseId> {
         let worth = |database: &Database| match (database.isolation, demand.isolation) {
-            // The session of such a database has these parameters.
+            // The session in this database has the requested parameters.
             (Isolation::Rollback, Isolation::Rollback) if database.params == demand.params => 3,
             (Isolation::Rollback, _) => 0,
             _ if database.is_warm_for(demand.params) => 2,
             _ => 1,
         };
-        // The first among equals is the oldest. Clients have used it most, so the processors' caches know it best.
+        // If several fit equally well, the oldest one wins. Clients have used it most, so the processors' caches are most likely to
+        // contain its data.
         let mut best = None;
         for (id, database) in self.databases.ready().filter(|(_, database)| database.source == *source) {
             let worth = worth(database);
@@ -198,7 +202,7 @@ impl LeaseTable {
         best.map(|(id, _)| id)
     }
 
-    /// Begins to give a ready database to a name.
+    /// Starts to give a ready database to a name.
     pub(super) fn assign(&mut self, id: DatabaseId, name: &str, now: Instant) {
         let Some(line) = self.names.get_mut(name) else { return };
         let NameState::Wanted(terms) = line.state.clone() else { return };
@@ -207,7 +211,7 @@ impl LeaseTable {
         request.begun |= matches!(request.want, Want::Lease { .. });
         line.state = NameState::Held(id);
         let isolation = terms.isolation;
-        // Without further clients in the queue, the table expects this database back soon.
+        // If no other client is in the queue, the table expects to get this database back soon.
         if let Some(supply) = self.supplies.get_mut(&terms.source()).filter(|supply| supply.line.is_empty()) {
             supply.returns_until = Some(now + QUIET);
             supply.pause_until = supply.returns_until.filter(|_| terms.linger <= QUIET);
@@ -221,8 +225,8 @@ impl LeaseTable {
         self.run_now(id, TaskKind::Name { to: name.to_owned(), isolation, params }, ticket);
     }
 
-    /// Raises the number of databases to keep ready, because a client has found none. Returns `false` if there is no room,
-    /// and no database can make room.
+    /// Increases the number of databases to keep ready, because a client has found none. Returns `false` if there is no room and no
+    /// database can make room.
     fn expand(&mut self, source: &Source, now: Instant) -> bool {
         let Some(supply) = self.supplies.get_mut(source) else { return false };
         let most = if matches!(source, Source::Server(_)) { 1 } else { MOST_AHEAD };
@@ -233,9 +237,9 @@ impl LeaseTable {
         self.databases.len() < self.capacity || self.evict_idle(now)
     }
 
-    /// Ends an unneeded database to make room for the client whose turn it is. Returns `false` if all are in use.
+    /// Removes an unneeded database to make room for the client whose turn it is. Returns `false` if all databases are in use.
     fn evict_idle(&mut self, now: Instant) -> bool {
-        // A task that has failed may fail for ever, so its database counts only after a success.
+        // A failed task may fail forever, so its database counts only after a success.
         let is_coming = |database: &Database| {
             database.frees_room() || database.is_returning() && !matches!(database.work, Work::RetryAt(_))
         };
@@ -260,7 +264,7 @@ impl LeaseTable {
         true
     }
 
-    /// Returns the oldest kept database of a failed test that has no session, and the time at which pgfresh kept it.
+    /// Returns the oldest kept database of a failed test that has no sessions, and when pgfresh kept it.
     fn oldest_kept(&self) -> Option<(Instant, DatabaseId)> {
         let unused = |database: &Database| {
             database.lease().filter(|lease| lease.sessions() == 0).and_then(|lease| lease.kept)
@@ -268,7 +272,7 @@ impl LeaseTable {
         self.databases.iter().filter_map(|(id, database)| Some((unused(database)?, id))).min()
     }
 
-    /// Refuses clients that have waited long enough for room. No database has room until a client returns one.
+    /// Refuses clients that have waited long enough for room. There will be no room until a client returns a database.
     fn refuse_for_room(&mut self, source: &Source, now: Instant) {
         loop {
             let next = self.next_impatient(source);
@@ -285,7 +289,7 @@ impl LeaseTable {
         }
     }
 
-    /// Returns the name whose wait for room times out first, and the time.
+    /// Returns the name whose wait for room times out first, and when.
     fn next_impatient(&self, source: &Source) -> Option<(Instant, String)> {
         let line = &self.supplies.get(source)?.line;
         let ends = |name: &String| {
@@ -295,7 +299,7 @@ impl LeaseTable {
             let moved = self.assigned_at.map_or(since, |assigned| assigned.max(since));
             Some((moved + ROOM_TIMEOUT, name.clone()))
         };
-        // Among equal times, the first name in the queue times out first.
+        // If several time out at the same time, the first in the queue comes first.
         line.iter().filter_map(ends).min_by_key(|(ends, _)| *ends)
     }
 
@@ -308,7 +312,7 @@ impl LeaseTable {
         self.advance(name, now);
     }
 
-    /// Handles a failure to make a database. The first client that waits gets the error, and the next attempt comes later.
+    /// Handles a failure to create a database. The first waiting client receives the error, and the next attempt is delayed.
     pub(super) fn not_made(&mut self, source: &Source, error: LeaseError, now: Instant) {
         self.make_later(source, now);
         let first = self.first_demand(source).map(|demand| demand.name);
@@ -326,19 +330,19 @@ impl LeaseTable {
             let time = now + super::pause_after(supply.failures, LONGEST_PAUSE);
             supply.not_before = Some(time);
             supply.failures += 1;
-            // If there is no other room, a client may wait for this attempt.
+            // If there is no other room, a client may be waiting for this attempt.
             self.look_at_lines(time);
         }
     }
 
-    /// Takes note that a task has made a database.
+    /// Records that a task has created a database.
     pub(super) fn made(&mut self, source: &Source) {
         if let Some(supply) = self.supplies.get_mut(source) {
             supply.failures = 0;
         }
     }
 
-    /// Returns a task that makes a database, if the table needs one now. Otherwise returns the time at which it may.
+    /// Returns a task that creates a database, if the table needs one now. Otherwise returns the time at which it may need one.
     pub(super) fn next_to_make(&mut self, now: Instant) -> Result<Task, Option<Instant>> {
         let quiet = self.quiet_until.filter(|until| *until > now);
         let mut soonest = None;
@@ -362,7 +366,8 @@ impl LeaseTable {
                 soonest = earlier(soonest, Some(time));
                 continue;
             }
-            // Clients that get no database back soon come first, then the client that has waited longest.
+            // Clients that will not get a returned database soon come first. Among these, the client that has waited longest comes
+            // first.
             let since = self.waits_since(source, making + self.returning(source));
             let is_urgent = since.is_some() && !supply.serves_soon(now);
             lacking.push((since.is_some(), is_urgent, since.map(Reverse), lacks, source.clone()));
@@ -377,7 +382,7 @@ impl LeaseTable {
         Ok(Task { database: id, kind: TaskKind::Create(source) })
     }
 
-    /// Returns the number of databases of a source that tasks make now.
+    /// Returns the number of a source's databases that tasks are creating.
     fn making(&self, source: &Source) -> usize {
         let is_made = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source
@@ -388,15 +393,15 @@ impl LeaseTable {
         self.databases.busy().filter(is_made).count()
     }
 
-    /// Returns the number of databases of a source that tasks make ready again after a lease. Each takes a millisecond.
+    /// Returns the number of a source's databases that tasks are making ready again after a lease. Each takes about a millisecond.
     fn returning(&self, source: &Source) -> usize {
         let returns =
             |(_, database): &(DatabaseId, &Database)| database.source == *source && database.is_returning();
         self.databases.busy().filter(returns).count()
     }
 
-    /// Returns the number of databases of a source whose leases end with their last sessions, and whose clients have gone. As
-    /// a rule they end within a millisecond, but a statement may run on in one.
+    /// Returns the number of a source's leased databases whose clients have disconnected and whose leases end with their last
+    /// session. Usually these end within a millisecond, but a statement may keep running.
     fn about_to_return(&self, source: &Source) -> usize {
         let is_left = |(_, database): &(DatabaseId, &Database)| {
             database.source == *source
@@ -406,7 +411,7 @@ impl LeaseTable {
         self.databases.busy().filter(is_left).count()
     }
 
-    /// Whether a database that is ready again after its lease is worth its room.
+    /// Whether a database that is ready again after its lease is worth the space that it takes up.
     pub(super) fn keeps_ready(&self, id: DatabaseId, now: Instant) -> bool {
         self.keeps(id, 0, now)
     }
@@ -416,7 +421,8 @@ impl LeaseTable {
         self.databases.get(id).is_some_and(|database| self.keeps(id, self.returning(&database.source), now))
     }
 
-    /// Whether the table uses a database again: clients of its template may need it, and no other client needs its room.
+    /// Whether the table uses a database again. It does so if clients of its template may need it, and no other client needs its
+    /// room.
     fn keeps(&self, id: DatabaseId, returning: usize, now: Instant) -> bool {
         let Some(source) = self.databases.get(id).map(|database| &database.source) else { return false };
         let is_needed = |supply: &Supply| {
@@ -426,29 +432,30 @@ impl LeaseTable {
         self.supplies.get(source).is_some_and(is_needed) && !self.is_due_elsewhere(id, source, now)
     }
 
-    /// Whether the client whose turn it is needs another source, and the room of this returned database. One database at a
-    /// time gives its room away, because a removal and a creation take as long as many leases.
+    /// Whether it is the turn of a client that needs a different source, and therefore the room of this returned database. Only one
+    /// database at a time makes room in this way, because a removal and a creation take as long as many leases.
     fn is_due_elsewhere(&self, id: DatabaseId, source: &Source, now: Instant) -> bool {
         self.databases.len() >= self.capacity
             && !self.databases.busy().any(|(other, database)| other != id && database.frees_room())
             && self.next_source(Some(id), now).is_some_and(|next| next != *source)
     }
 
-    /// Returns the source for the client that has waited longest without a database on its way. A database that has
-    /// `come_back` is on its way to no client yet.
+    /// Returns the source for the client that has waited longest without a database in preparation for it. The database
+    /// `come_back`, if there is one, has just been returned and is not meant for any client yet.
     fn next_source(&self, come_back: Option<DatabaseId>, now: Instant) -> Option<Source> {
         let come_back = come_back.and_then(|id| self.databases.get(id));
         let next = |(source, supply): (&Source, &Supply)| {
             let own = come_back.filter(|own| own.source == *source);
             let since = self.needs_one_since(source, supply, own, now)?;
-            // Of two clients that came at the same time, the one that can use the returned database goes first.
+            // If two clients came at the same time, the one that can use the returned database comes first.
             Some((since, own.is_none(), source.clone()))
         };
         self.supplies.iter().filter_map(next).min().map(|(.., source)| source)
     }
 
-    /// Returns the time since which the first client without a database on its way has waited. Returns `None` if the source
-    /// has no such client, or if it can serve none: no task may make a database now, and none has `come_back`.
+    /// Returns since when the first client has been waiting for which no database is in preparation. Returns `None` if the source
+    /// has no such client. Also returns `None` if it can't serve one, because no task may create a database now and no database has
+    /// `come_back`.
     fn needs_one_since(
         &self,
         source: &Source,
@@ -463,7 +470,7 @@ impl LeaseTable {
         self.waits_since(source, making + returning).filter(|_| may_be_made || come_back.is_some())
     }
 
-    /// Whether a client has waited for a while that only a new copy can serve, and a task may make one.
+    /// Whether a client that only a new copy can serve has waited for a while, and a task may create one.
     pub(super) fn is_copy_overdue(&self, now: Instant) -> bool {
         let is_overdue = |(source, supply): (&Source, &Supply)| {
             !supply.serves_soon(now)
@@ -474,14 +481,14 @@ impl LeaseTable {
         self.closed.is_none() && self.databases.len() < self.capacity && self.supplies.iter().any(is_overdue)
     }
 
-    /// Whether the creation of a database that pauses gives way to another one, because a client waits for a copy of another
-    /// template and no task may make it meanwhile. The paused creation then takes no worker's time, and no longer counts
-    /// among those at once.
+    /// Whether a paused creation should give way to a different one. This is the case if a client waits for a copy of a different
+    /// template, and no other task may create it. The paused creation then no longer occupies a worker, and no longer counts
+    /// towards the maximum.
     pub(crate) fn gives_way(&mut self, id: DatabaseId, now: Instant) -> bool {
         let Some(source) = self.databases.get(id).map(|database| database.source.clone()) else {
             return false;
         };
-        // Copies that would have to pause, too, are no reason.
+        // Copies that would also have to pause don't count.
         let is_kept_from = |(other, supply): (&Source, &Supply)| {
             *other != source
                 && !supply.serves_soon(now)
@@ -498,7 +505,7 @@ impl LeaseTable {
         gives_way
     }
 
-    /// Returns the time since which a client in the queue of a source has waited, with `before` others in front of it.
+    /// Returns since when a client in a source's queue has been waiting that has `before` others in front of it.
     fn waits_since(&self, source: &Source, before: usize) -> Option<Instant> {
         let since = |name: &String| {
             let line = self.names.get(name)?;
@@ -508,14 +515,14 @@ impl LeaseTable {
         self.supplies.get(source)?.line.iter().filter_map(since).nth(before)
     }
 
-    /// Whether a client waits in the queue for a database of the same source.
+    /// Whether a client is waiting in the queue for a database of the same source.
     pub(crate) fn is_awaited(&self, id: DatabaseId) -> bool {
         let supply = self.databases.get(id).and_then(|database| self.supplies.get(&database.source));
         supply.is_some_and(|supply| !supply.line.is_empty())
     }
 
-    /// Returns the time for which the creation of a database should pause in favour of clients that come and go. `None` once
-    /// a client waits for it rather than for a returning database.
+    /// Returns how long the creation of a database should pause in favour of clients that come and go. Returns `None` if a client
+    /// waits for this database rather than for a returned one.
     pub(crate) fn pause(&self, id: DatabaseId, now: Instant) -> Option<Duration> {
         let source = &self.databases.get(id)?.source;
         let supply = self.supplies.get(source)?;
@@ -524,17 +531,17 @@ impl LeaseTable {
         (supply.line.len() <= returning).then_some(pause)
     }
 
-    /// Whether databases of the same source come back so often that the last client in the queue gets one soon.
+    /// Whether databases of the same source are returned so often that even the last client in the queue gets one soon.
     pub(crate) fn come_back_soon(&self, id: DatabaseId, now: Instant) -> bool {
         let supply = self.databases.get(id).and_then(|database| self.supplies.get(&database.source));
         supply.is_some_and(|supply| supply.serves_soon(now))
     }
 
-    /// Takes note that a database is ready again after its lease.
+    /// Records that a database is ready again after its lease.
     pub(super) fn note_return(&mut self, source: &Source, now: Instant) {
         let Some(supply) = self.supplies.get_mut(source) else { return };
         if let Some(before) = supply.returned_at.replace(now) {
-            // The average covers the last few returns, and later ones count more.
+            // This is a moving average of the last intervals, in which recent ones have more weight.
             supply.return_every = (supply.return_every * 7 + now.saturating_duration_since(before)) / 8;
         }
     }
@@ -544,7 +551,8 @@ impl LeaseTable {
         std::mem::take(&mut self.is_short)
     }
 
-    /// Whether a task has time to start a session in a database before that is ready, because no client has to wait for it.
+    /// Whether there is time to start a session in a database before it becomes ready. There is if no client has to wait for the
+    /// database.
     pub(crate) fn has_time_for(&self, id: DatabaseId) -> bool {
         let ready = self.databases.get(id).map_or(0, |database| self.ready(&database.source));
         ready > 0 && !self.is_awaited(id)

@@ -1,4 +1,4 @@
-//! Tests of the table, one example each.
+//! Tests of the table with examples.
 
 mod line;
 mod turns;
@@ -9,7 +9,7 @@ use super::*;
 
 const PARAMS: ParamsId = ParamsId(1);
 
-/// A table whose tasks a test ends by hand.
+/// A table whose tasks the test ends explicitly.
 struct Example {
     table: LeaseTable,
     now: Instant,
@@ -47,7 +47,7 @@ impl Example {
         self.raise(Event::Finished { database, outcome })
     }
 
-    /// Runs the next task of the background with success.
+    /// Runs the next background task successfully.
     fn work(&mut self) -> (TaskKind, Vec<Action>) {
         let Task { database, kind } = self.table.next_task(self.now).unwrap();
         let outcome = match kind {
@@ -58,8 +58,8 @@ impl Example {
     }
 }
 
-/// Runs the tasks of clients and of the background with success, until none is due. Returns the background's tasks, and the
-/// databases that clients got.
+/// Runs the tasks of clients and of the background successfully, until none is due. Returns the background tasks, and the databases
+/// that clients received.
 fn rest(example: &mut Example, mut actions: Vec<Action>) -> (Vec<TaskKind>, Vec<DatabaseId>) {
     let (mut done, mut granted, begun) = (Vec::new(), Vec::new(), example.now);
     loop {
@@ -117,8 +117,8 @@ fn clients_get_ready_databases_in_order_of_arrival() {
     }
 }
 
-/// A statement may run on in a database whose client has gone. The table waits for such a database no longer than it usually
-/// takes.
+/// A statement may keep running in a database whose client has disconnected. The table waits for such a database only as long as it
+/// usually takes.
 #[test]
 fn copy_is_briefly_delayed_for_returning_databases() {
     let mut example = Example::new();
@@ -139,8 +139,8 @@ fn copy_is_briefly_delayed_for_returning_databases() {
     assert!(matches!(example.table.next_task(example.now), Ok(Task { kind: TaskKind::Create(_), .. })));
 }
 
-/// Clients get the only database one after the other, and the second copy pauses. It goes on once they pause, return the
-/// database late, or wait for the copy.
+/// Clients receive the only database one after another, and meanwhile the second copy pauses. It continues when they pause, return
+/// the database late, or wait for the copy.
 #[test]
 fn copy_pauses_for_clients_not_waiting_for_it() {
     let served = |linger| {
@@ -165,7 +165,8 @@ fn copy_pauses_for_clients_not_waiting_for_it() {
     assert_eq!(example.table.pause(copy, example.now), None, "this one waits for the copy");
 }
 
-/// While databases go from client to client, each client that finds no room has its turn. Afterwards the table refuses it.
+/// As long as databases go from client to client, each client that finds no room gets its turn. When this stops, the table refuses
+/// clients.
 #[test]
 fn client_without_room_waits_while_databases_return() {
     let mut example = Example::new();
@@ -186,7 +187,7 @@ fn client_without_room_waits_while_databases_return() {
         rest(&mut example, actions)
     };
     assert_eq!(given.len(), 1, "first come, first served");
-    // The other client waits for as long as if it had come then.
+    // The other client waits as long as if it had come at that time.
     let later = loop {
         assert!(example.raise(Event::Tick).is_empty());
         let later = example.table.next_task(example.now).unwrap_err().unwrap();
@@ -208,11 +209,11 @@ fn client_without_room_waits_while_databases_return() {
         ),
         "{told:?}"
     );
-    // A client that comes while no database moves waits for a second.
+    // If no database is returned, a client waits for a second.
     assert!(ask(&mut example, "g").is_empty());
 }
 
-/// A client that waits for room gets the database of a lease that begins to linger, however long that would linger.
+/// A client that waits for room receives the database of a lease that starts to linger, however long the linger is.
 #[test]
 fn lingering_lease_makes_room_for_waiting_client() {
     let mut example = Example::new();
@@ -226,7 +227,7 @@ fn lingering_lease_makes_room_for_waiting_client() {
     assert_eq!((given.len(), example.now), (1, before));
 }
 
-/// A client that waits for room gets the room of a failed test's database: the oldest one without a session.
+/// A client that waits for room receives that of a failed test's database: the oldest one without sessions.
 #[test]
 fn oldest_kept_database_makes_room_for_waiting_client() {
     let mut example = Example::new();
@@ -249,7 +250,7 @@ fn oldest_kept_database_makes_room_for_waiting_client() {
     assert_eq!((given.len(), kept(&example)), (1, [true, false, true, true]));
 }
 
-/// The table expects databases to come back that have often done so, until they do not.
+/// If databases have often been returned, the table expects more of them, until none are.
 #[test]
 fn databases_are_expected_soon_after_repeated_returns() {
     let mut example = Example::new();
@@ -278,7 +279,7 @@ fn databases_are_expected_soon_after_repeated_returns() {
     assert!(!example.table.come_back_soon(copy, example.now), "only the copy can serve it");
 }
 
-/// Databases of another template go from client to client meanwhile.
+/// In the meantime, databases of another template go from client to client.
 #[test]
 fn client_does_not_wait_for_another_templates_databases() {
     let mut example = Example::new();
@@ -378,7 +379,7 @@ fn sessions_close_before_database_gets_another_lease() {
 
     let (_, actions) = example.ask("orders", Want::Release);
     assert_eq!(task(&actions), Task { database, kind: TaskKind::Close });
-    // The client was closing its connection anyway. Its backend ends before it gets the order to.
+    // The client was closing its connection anyway. Its backend ends before pgfresh tells it to.
     assert!(example.raise(Event::Leaving { database }).is_empty());
     assert!(example.raise(Event::Disconnected { database, leaving: true }).is_empty());
     let next = example.table.next_task(example.now);
@@ -455,7 +456,7 @@ fn removing_template_keeps_names_moved_to_another_template() {
     example.session("name", 0);
     example.now += Duration::from_mins(10);
     example.raise(Event::Tick);
-    // Both names have waited in vain. One gets a new request, and the other one a request for another template.
+    // Both names have waited in vain. One receives a new request, and the other a request for a different template.
     example.session("first", 0);
     let terms = terms("other", Isolation::Clone, 5000);
     let (ticket, _) = example
@@ -499,7 +500,7 @@ fn repeatedly_failing_task_is_retried_less_often() {
     assert_eq!(pauses, [0, 200, 400, 800, 1600, 3200, 5000]);
 }
 
-/// The server cannot copy a database in either isolation, and each client gets its own error.
+/// The server can't copy a database in either isolation, and each client receives the right error.
 #[test]
 fn copy_error_names_lease_isolation() {
     for isolation in [Isolation::Rollback, Isolation::Server] {
@@ -532,7 +533,7 @@ fn late_copy_does_not_answer_later_request() {
     assert_eq!(task(&actions).kind, TaskKind::Reset { in_place: true });
 }
 
-/// After any burst, the returned databases are enough for the clients that still work.
+/// After any burst, the returned databases are enough for the remaining clients.
 #[test]
 fn returned_databases_are_neither_recreated_nor_dropped() {
     for burst in [1, 2, 5, 16, 33, 64, 200] {
@@ -546,7 +547,7 @@ fn returned_databases_are_neither_recreated_nor_dropped() {
                 assert_eq!(databases.len(), count);
                 for database in databases {
                     example.raise(Event::Disconnected { database, leaving: false });
-                    // Some leases end at the same time, others one after the other.
+                    // Some leases end at the same time, others one after another.
                     if database.0 % 3 > 0 {
                         done.extend(rest(&mut example, Vec::new()).0);
                     }

@@ -1,4 +1,4 @@
-//! Next tasks of the background, and their times.
+//! Background work: which task comes next, and when.
 
 use std::time::Instant;
 
@@ -7,17 +7,19 @@ use super::line::{NameState, refused};
 use super::{Closing, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then, Want};
 use crate::Isolation;
 
-/// Number of maintenance workers. One of them never makes or drops a database. That takes tens of milliseconds, and a client
-/// may wait for a reset, which takes one.
+/// Number of maintenance workers. One of them never creates or drops databases. Those tasks take tens of milliseconds, while a
+/// client may wait for a reset, which takes one.
 pub(crate) const WORKERS: usize = 4;
-/// Most databases that wait for their removal while tasks make others. Each takes its megabytes until then.
+/// Maximum number of databases that may wait to be removed while tasks create others. Until its removal, each takes up several
+/// megabytes.
 const BACKLOG: usize = 16;
 
 impl LeaseTable {
-    /// Returns the most urgent task of the background, or the time at which one may be due; `None` until the next event.
+    /// Returns the most urgent background task, or else the time at which a task may be due. The time is `None` if nothing will be
+    /// due before the next event.
     pub(crate) fn next_task(&mut self, now: Instant) -> Result<Task, Option<Instant>> {
         self.end_leases(now);
-        // Leases may end one after another, without a pause for copies.
+        // Leases can end one after another, which would leave no time for copies.
         if self.is_copy_overdue(now)
             && !self.is_making_most()
             && let Ok(task) = self.next_to_make(now)
@@ -48,7 +50,7 @@ impl LeaseTable {
         Err(self.next_time().into_iter().chain(soonest).min())
     }
 
-    /// Whether tasks make and drop as many databases as they may at once.
+    /// Whether tasks are already creating and dropping the maximum number of databases.
     pub(super) fn is_making_most(&self) -> bool {
         let takes_long = |(_, database): &(DatabaseId, &Database)| {
             database.work == Work::Running
@@ -58,14 +60,15 @@ impl LeaseTable {
         self.databases.busy().filter(takes_long).count() >= WORKERS - 1
     }
 
-    /// Begins the end of each lease that is over.
+    /// Starts to end each lease that is over.
     fn end_leases(&mut self, now: Instant) {
         while let Some((_, id)) = self.databases.next_end().filter(|(end, _)| *end <= now) {
             self.end_lease(id, false);
         }
     }
 
-    /// Ends a lease. Its database becomes ready for the next one. If sessions would `stay` in it, pgfresh removes it instead.
+    /// Ends a lease. Its database becomes ready for the next lease. If sessions would `stay` in the database, pgfresh removes it
+    /// instead.
     pub(super) fn end_lease(&mut self, id: DatabaseId, stay: bool) {
         let Some(database) = self.databases.get_mut(id) else { return };
         match database.isolation {
@@ -78,7 +81,7 @@ impl LeaseTable {
         }
     }
 
-    /// Begins to take a name away from its database. `again`: the name gets another database, on these terms.
+    /// Starts to take a name away from its database. If `again` is set, the name then receives a new database on these terms.
     pub(super) fn unname(&mut self, id: DatabaseId, retire: bool, again: Option<Terms>) {
         let Some(database) = self.databases.get_mut(id) else { return };
         database.terms = again;
@@ -86,7 +89,7 @@ impl LeaseTable {
         database.work = Work::Due;
     }
 
-    /// Returns the due task of a database, for the thread that has ended its lease or its last task. Leaves removals to the
+    /// Returns the due task of a database, for the thread that has ended its lease or its last task. Removals are left to the
     /// workers, because they take long.
     pub(crate) fn take_due(&mut self, id: DatabaseId) -> Option<Task> {
         let is_due =
@@ -115,7 +118,7 @@ impl LeaseTable {
             Work::None | Work::Running => false,
         };
         let due = || self.databases.busy().filter(|(_, database)| is_due(database)).map(|(id, _)| id);
-        // Databases have their turns in the order of their ids, because the first ones may be due again and again.
+        // Databases take turns in the order of their ids. Otherwise those with low ids could be due again and again before others.
         let id = due().find(|id| *id > self.last_due).or_else(|| due().next())?;
         self.last_due = id;
         self.start_due(id)
@@ -132,7 +135,7 @@ impl LeaseTable {
         retries.chain(self.look_at_lines_at).chain(end).min()
     }
 
-    /// Handles the timeouts of requests, once the first of them can have passed.
+    /// Handles the timeouts of requests, if the first of them may have passed.
     pub(super) fn tick(&mut self, now: Instant) {
         if self.look_at_lines_at.is_none_or(|time| time > now) {
             return;
@@ -152,7 +155,7 @@ impl LeaseTable {
         self.serve_where_full(now);
     }
 
-    /// Schedules a look at the requests for that time, unless an earlier one comes.
+    /// Schedules a check of the requests for this time, unless an earlier check is scheduled.
     pub(super) fn look_at_lines(&mut self, at: Instant) {
         self.look_at_lines_at = Some(self.look_at_lines_at.map_or(at, |before| before.min(at)));
     }
@@ -163,7 +166,7 @@ impl LeaseTable {
         *count = count.saturating_sub(1);
     }
 
-    /// Takes note that a client has gone while its backend has not ended yet.
+    /// Records that a client has disconnected while its backend has not ended yet.
     pub(super) fn leaving(&mut self, id: DatabaseId, now: Instant) {
         let Some(database) = self.databases.get_mut(id) else { return };
         if let Some(lease) = database.lease_mut() {
@@ -186,7 +189,7 @@ impl LeaseTable {
         self.advance_holder(id, now);
     }
 
-    /// Ends a lease whose database is gone, or not fit for it.
+    /// Ends a lease whose database is gone or unusable.
     pub(super) fn lost(&mut self, id: DatabaseId, leaving: bool, now: Instant) {
         self.count_out(id, leaving);
         let Some(database) = self.databases.get(id) else { return };
@@ -195,8 +198,8 @@ impl LeaseTable {
         };
         let retire = lease.closing == Closes::Running;
         let head = database.name.as_ref().and_then(|name| self.names.get_mut(name)?.requests.front_mut());
-        // The first request may have ended the sessions. It gets its answer when the name has lost its database, or has
-        // another one.
+        // The first request may have caused the sessions to end. It is answered when the name has lost its database, or has a new
+        // one.
         let (mut is_reset, mut is_released) = (false, false);
         if let Some(head) = head {
             is_reset = matches!(head.want, Want::Reset { .. });
@@ -208,7 +211,7 @@ impl LeaseTable {
         self.unname(id, retire, again);
     }
 
-    /// Takes note that all sessions of a database have the order to end.
+    /// Records that a task has told all sessions of a database to end.
     pub(super) fn closed(&mut self, id: DatabaseId, now: Instant) {
         let Some(lease) = self.databases.get_mut(id).and_then(Database::lease_mut) else { return };
         if lease.closing == Closes::Running {
@@ -224,7 +227,7 @@ impl LeaseTable {
         }
     }
 
-    /// Ends the sessions of rolled-back databases that wait for their next lease.
+    /// Ends the sessions of rolled-back databases that are waiting for their next lease.
     pub(super) fn vacate(&mut self) {
         let has_session = |(_, database): &(DatabaseId, &Database)| database.isolation == Isolation::Rollback;
         let idle: Vec<_> = self.databases.ready().filter(has_session).map(|(id, _)| id).collect();

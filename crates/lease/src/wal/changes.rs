@@ -1,11 +1,11 @@
-//! Changes in each database, according to the log, that no caller has taken yet.
+//! Collects the changes in each database that the log shows, until a caller takes them.
 
 use std::collections::{HashMap, HashSet};
 
 use super::file::RelationFile;
 use super::transactions::Transactions;
 
-/// Changes of the contents of one file, by transactions that have committed or not.
+/// Changes of one file's contents, by transactions that have committed or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of change, and they combine freely")]
 pub struct FileChanges {
@@ -13,23 +13,23 @@ pub struct FileChanges {
     pub inserted: u64,
     /// Number of rows updated.
     pub updated: u64,
-    /// Number of rows deleted, and of speculative insertions taken back.
+    /// Number of rows deleted, including speculative insertions that the server took back.
     pub deleted: u64,
-    /// Whether the file became shorter: by VACUUM, which removes empty pages at the end, or by a TRUNCATE of a file new in its
-    /// transaction.
+    /// Whether the file has become shorter. VACUUM removes empty pages at its end, and TRUNCATE does this to a file that is new in
+    /// its transaction.
     pub truncated: bool,
-    /// Whether a row changed in place, outside transactions: VACUUM, ANALYZE and CREATE INDEX do that to catalogs.
+    /// Whether a row has changed in place, outside transactions. VACUUM, ANALYZE and CREATE INDEX do this to catalogs.
     pub in_place: bool,
     /// Whether a sequence has a new value.
     pub sequence: bool,
     /// Whether the file is new.
     pub created: bool,
-    /// Whether anything else may have changed contents: whole pages, generic records, records of an unknown kind.
+    /// Whether contents may have changed in another way: by whole pages, generic records, or records of an unknown kind.
     pub other: bool,
 }
 
 impl FileChanges {
-    /// Whether rows or values may differ now. Rows that VACUUM cuts off, and those that it writes in place, do not count.
+    /// Whether rows or values may be different now. Rows that VACUUM removes, and those that it writes in place, don't count.
     #[must_use]
     pub fn is_of_contents(&self) -> bool {
         let Self { inserted, updated, deleted, sequence, created, other, .. } = *self;
@@ -40,25 +40,25 @@ impl FileChanges {
 /// Changes in one database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Files whose contents have changed; without those in which bytes have merely moved.
+    /// Files whose contents have changed. Files in which bytes have only moved are not included.
     pub files: HashMap<RelationFile, FileChanges>,
-    /// Whether a transaction with a change here has committed, or anything but a sequence has changed outside transactions.
+    /// Whether a transaction with a change here has committed, or anything except a sequence has changed outside transactions.
     pub committed: bool,
-    /// Reason why `files` may be incomplete.
+    /// The reason why `files` may be incomplete. `None` if it is complete.
     pub doubt: Option<&'static str>,
-    /// Number of changes since `files` became too large and lost its entries. A comparison with an earlier value of this shows later
-    /// changes.
+    /// Number of changes since `files` became too large and was cleared. If this number differs from an earlier one, there have
+    /// been changes in between.
     pub uncounted: u64,
 }
 
-/// Most files of one database that the reader keeps. A database without resets, whose tables sessions truncate again and again, has
-/// ever more.
+/// Maximum number of files that the reader keeps for one database. A database that is never reset can have ever more, if sessions
+/// truncate its tables again and again.
 pub(super) const MOST_FILES: usize = 10_000;
-/// Reason to doubt a database with more files.
+/// Reason to doubt a database with more files than that.
 pub(super) const TOO_MANY_FILES: &str = "too many of its files were changed";
 
 impl Changes {
-    /// Notes a change of a file.
+    /// Records a change of a file.
     fn note(&mut self, file: RelationFile, note: impl FnOnce(&mut FileChanges)) {
         if self.uncounted == 0 && (self.files.len() < MOST_FILES || self.files.contains_key(&file)) {
             return note(self.files.entry(file).or_default());
@@ -72,43 +72,43 @@ impl Changes {
 /// A change of a catalog that all databases share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SharedChange {
-    /// File of the catalog. The progress of replication origins is in no catalog: it counts as `pg_replication_origin`.
+    /// The catalog's file. The progress of replication origins is in no catalog, so it counts as `pg_replication_origin`.
     pub file: RelationFile,
-    /// Database of the transaction, if the log has it.
+    /// Database of the transaction, if the log shows it.
     pub from: Option<u32>,
-    /// Whether a row changed in place, outside transactions: VACUUM does that to `pg_database`.
+    /// Whether a row has changed in place, outside transactions. For example, VACUUM does this to `pg_database`.
     pub in_place: bool,
 }
 
-/// Reason to doubt each new database: SQL may have given it the oid of one that it has dropped. For its own databases, pgfresh removes
-/// the doubt.
+/// Reason to doubt each new database, because SQL may have given it the oid of a database that was dropped. For its own databases,
+/// pgfresh removes the doubt.
 const MADE: &str = "it was made by SQL";
 
-/// All changes that the reader has read and no caller has taken yet.
+/// All changes that have been read but that no caller has taken yet.
 #[derive(Debug, Default)]
 pub(super) struct UntakenChanges {
     databases: HashMap<u32, Changes>,
     shared: Vec<SharedChange>,
     seen_shared: HashSet<SharedChange>,
     transactions: Transactions,
-    /// Reason to doubt every database but the exempt ones. Since the doubt, a caller has taken the changes of those, or SQL has
-    /// created them.
+    /// Set if every database is in doubt, except the exempt ones. A database is exempt if a caller has taken its changes since, or
+    /// if SQL has created it since.
     doubtful: Option<Changes>,
     exempt: HashSet<u32>,
-    /// Source of each database that is a copy of another one's files.
+    /// Databases that are copies, each with the database whose files were copied.
     sources: HashMap<u32, u32>,
-    /// Databases moved to another tablespace. The server drops their old files, but not the databases.
+    /// Databases that are moving to a different tablespace. The server drops their old files, but not the databases.
     moved: HashSet<u32>,
 }
 
 impl UntakenChanges {
-    /// Returns the entry of a database; makes one if it is missing.
+    /// Returns the entry of a database. Creates it if it is missing.
     fn entry(&mut self, database: u32) -> &mut Changes {
         let doubt = self.doubtful.as_ref().filter(|_| !self.exempt.contains(&database));
         self.databases.entry(database).or_insert_with(|| doubt.cloned().unwrap_or_default())
     }
 
-    /// Notes a change by `transaction`; 0 stands for a change outside transactions.
+    /// Records a change by `transaction`. 0 stands for a change outside transactions.
     pub(super) fn change(
         &mut self,
         transaction: u32,
@@ -128,7 +128,8 @@ impl UntakenChanges {
         self.transactions.touch(transaction, file.database);
     }
 
-    /// Notes a new file. No session sees it before its row in `pg_class`, so it commits nothing.
+    /// Records a new file. No session can see it before its row in `pg_class` is committed, so a new file alone does not set
+    /// `committed`.
     pub(super) fn create(&mut self, transaction: u32, file: RelationFile) {
         if file.database == 0 {
             self.change(transaction, file, |_| ());
@@ -138,7 +139,7 @@ impl UntakenChanges {
         self.transactions.touch(transaction, file.database);
     }
 
-    /// Notes a sequence's new value, which no rollback undoes.
+    /// Records a new value of a sequence, which no rollback undoes.
     pub(super) fn sequence(&mut self, file: RelationFile) {
         if file.database == 0 {
             self.share(SharedChange { file, from: None, in_place: false });
@@ -147,7 +148,7 @@ impl UntakenChanges {
         self.entry(file.database).note(file, |changes| changes.sequence = true);
     }
 
-    /// Notes a row changed in place, which no rollback undoes.
+    /// Records a change of a row in place, which no rollback undoes.
     pub(super) fn in_place(&mut self, file: RelationFile) {
         if file.database == 0 {
             self.share(SharedChange { file, from: None, in_place: true });
@@ -158,14 +159,14 @@ impl UntakenChanges {
         entry.committed = true;
     }
 
-    /// Notes a change of a shared catalog.
+    /// Records a change of a shared catalog.
     pub(super) fn share(&mut self, change: SharedChange) {
         if self.seen_shared.insert(change) {
             self.shared.push(change);
         }
     }
 
-    /// Doubts a database; 0 stands for all of them.
+    /// Puts a database in doubt. 0 stands for all databases.
     pub(super) fn doubt(&mut self, database: u32, why: &'static str) {
         if database != 0 {
             self.entry(database).doubt = Some(why);
@@ -176,7 +177,7 @@ impl UntakenChanges {
         self.doubtful = Some(Changes { doubt: Some(why), ..Changes::default() });
     }
 
-    /// Notes that transactions have committed as one, in `database` if the record has it.
+    /// Records that transactions have committed together, in `database` if the log record has it.
     pub(super) fn commit(&mut self, transactions: impl Iterator<Item = u32>, database: Option<u32>) {
         let ended = self.transactions.end(transactions);
         let only = match ended.databases[..] {
@@ -199,7 +200,8 @@ impl UntakenChanges {
         }
     }
 
-    /// Notes that transactions were rolled back as one. Their changes of databases stay, those of shared catalogs never count.
+    /// Records that transactions were rolled back together. Their changes of databases remain, but those of shared catalogs don't
+    /// count.
     pub(super) fn abort(&mut self, transactions: impl Iterator<Item = u32>) {
         let ended = self.transactions.end(transactions);
         self.forget(&ended.created);
@@ -212,8 +214,8 @@ impl UntakenChanges {
         }
     }
 
-    /// Notes that `transaction` creates a database, from the files of `source` if the log has that. Until the transaction ends, all
-    /// records about the database are part of its creation.
+    /// Records that `transaction` creates a database, from the files of `source` if the log shows it. Until the transaction ends,
+    /// all records about the database are part of its creation.
     pub(super) fn create_database(&mut self, transaction: u32, database: u32, source: Option<u32>) {
         if transaction == 0 {
             self.doubt(database, "the database was made outside of transactions");
@@ -227,13 +229,13 @@ impl UntakenChanges {
         self.transactions.create(transaction, database);
     }
 
-    /// Notes that a database moves to another tablespace: the server will drop its old files.
+    /// Records that a database is moving to a different tablespace, so the server will drop its old files.
     pub(super) fn move_database(&mut self, database: u32) {
         self.moved.insert(database);
         self.doubt(database, "the database was moved to another tablespace");
     }
 
-    /// Notes that the files of a database are gone in some tablespaces.
+    /// Records that the files of a database are gone from some tablespaces.
     pub(super) fn drop_database(&mut self, database: u32) {
         if !self.moved.contains(&database) {
             self.databases.remove(&database);
@@ -242,7 +244,7 @@ impl UntakenChanges {
         }
     }
 
-    /// Returns the database whose files a database is a copy of, if the log has that.
+    /// Returns the database that this database is a copy of, if the log shows it.
     pub(super) fn source(&self, database: u32) -> Option<u32> {
         self.sources.get(&database).copied()
     }
@@ -259,7 +261,7 @@ impl UntakenChanges {
         changes.unwrap_or_default()
     }
 
-    /// Returns the changes in a database without taking them; `None` without any.
+    /// Returns the changes in a database without taking them. Returns `None` if there are none.
     pub(super) fn peek(&self, database: u32) -> Option<&Changes> {
         let doubtful = || self.doubtful.as_ref().filter(|_| !self.exempt.contains(&database));
         self.databases.get(&database).or_else(doubtful)

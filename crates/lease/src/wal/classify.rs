@@ -1,7 +1,7 @@
-//! Meaning of each resource manager's records for the contents of files.
+//! Decides what each log record means for the contents of files.
 //!
-//! The module lists each kind that does not change contents; every other kind counts as a change. The numbers are the same from 13 to
-//! 18 unless a comment tells otherwise.
+//! The module lists each kind of record that does not change contents. Every other kind counts as a change, so an unknown kind
+//! can't hide one. The numbers are the same in PostgreSQL 13 to 18, unless a comment says otherwise.
 
 use super::changes::{SharedChange, UntakenChanges};
 use super::error::WalError;
@@ -32,27 +32,27 @@ const COMMIT_TS: u8 = 18;
 const REPLORIGIN: u8 = 19;
 const LOGICALMSG: u8 = 21;
 
-/// Bits of `xl_info` that tell the kind; in heap and transaction records the highest one is a flag.
+/// Bits of `xl_info` that contain the kind. In heap and transaction records, the highest one of these is a flag.
 const KIND: u8 = 0xF0;
 const KIND_WITH_FLAG: u8 = 0x70;
-/// Flag of a transaction's record (`XLOG_XACT_HAS_INFO`).
+/// Flag in a transaction's record (`XLOG_XACT_HAS_INFO`).
 const HAS_INFO: u8 = 0x80;
 
-/// Kind `XLOG_SWITCH`: the rest of the segment is empty.
+/// Kind `XLOG_SWITCH`, after which the rest of the segment is empty.
 const SWITCH: u8 = 0x40;
 
-/// Catalog `pg_replication_origin`, which stands for the progress of replication origins: no catalog has that.
+/// Catalog `pg_replication_origin`. The progress of replication origins is in no catalog, so it counts as a change of this one.
 const REPLICATION_ORIGIN: RelationFile = RelationFile { tablespace: 1664, database: 0, number: 6000 };
 
 const UNKNOWN: &str = "the write-ahead log has a record of an unknown kind";
 const CUT: &str = "the record is shorter than its kind has it";
 
-/// Whether the rest of the segment behind `record` is empty.
+/// Whether the rest of the segment after `record` is empty.
 pub(super) fn is_switch(record: &Record<'_>) -> bool {
     record.manager == XLOG && record.info & KIND == SWITCH
 }
 
-/// Enters the changes by `record`, which names `blocks`, in `untaken`.
+/// Records the changes by `record` in `untaken`. `blocks` are the blocks that the record names.
 pub(super) fn classify(
     record: &Record<'_>,
     blocks: &[Block],
@@ -63,7 +63,7 @@ pub(super) fn classify(
     let known = match record.manager {
         HEAP => heap(record, blocks, untaken).map_err(|what| WalError::malformed(record.at, what))?,
         HEAP2 => heap2(record, blocks, untaken).map_err(|what| WalError::malformed(record.at, what))?,
-        // The contents of an index follow from its table, and the table's own change is in the log.
+        // The contents of an index follow from its table, and the log contains the table's own change.
         BTREE | HASH | GIN | GIST | SPGIST | BRIN => true,
         XACT => {
             transaction(record, major, untaken).ok_or_else(|| WalError::malformed(record.at, CUT))?;
@@ -87,15 +87,16 @@ pub(super) fn classify(
             untaken.share(SharedChange { file: REPLICATION_ORIGIN, from: None, in_place: false });
             true
         }
-        // Transaction states, row locks of several transactions, locks and messages: no query reads these. Tablespaces are in
-        // pg_tablespace, and its own change is in the log.
+        // No query reads transaction states, multixacts, locks or messages. Tablespaces are in pg_tablespace, whose own change is
+        // in the log.
         CLOG | TBLSPC => blocks.is_empty() && matches!(kind, 0x00 | 0x10),
         MULTIXACT => blocks.is_empty() && matches!(kind, 0x00..=0x30),
         STANDBY | COMMIT_TS => blocks.is_empty() && matches!(kind, 0x00..=0x20),
         LOGICALMSG => blocks.is_empty() && kind == 0x00,
         _ => false,
     };
-    // A record changes files beyond its blocks, although its kind is not one that does so. Nothing tells which files.
+    // The record changes files other than those of its blocks, although its kind normally doesn't. The record doesn't show which
+    // files.
     let may_be_special = matches!(record.manager, XACT | SMGR | DBASE) && known;
     if record.info & SPECIAL != 0 && !may_be_special {
         untaken.doubt(0, UNKNOWN);
@@ -106,7 +107,7 @@ pub(super) fn classify(
     Ok(())
 }
 
-/// Enters a record of an unknown kind, by its blocks.
+/// Records the changes by a record of an unknown kind, using its blocks.
 fn unknown(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) {
     for block in blocks {
         untaken.change(record.transaction, block.file, |file| file.other = true);
@@ -116,11 +117,11 @@ fn unknown(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) 
     }
 }
 
-/// Enters changes of rows of tables. The first block is the one with the new version of a row.
+/// Records changes of table rows. The first block contains the new version of the row.
 fn heap(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> Result<bool, &'static str> {
     let kind = record.info & KIND_WITH_FLAG;
-    // TRUNCATE names no files, and is for logical decoding: the new file is in the log. CONFIRM is for a row whose insertion is in the
-    // log, and LOCK changes no contents.
+    // TRUNCATE is for logical decoding and names no files, but the log has the new file. CONFIRM is for a row whose insertion is in
+    // the log, and LOCK changes no contents.
     if matches!(kind, 0x30 | 0x50 | 0x60) {
         return Ok(true);
     }
@@ -134,11 +135,11 @@ fn heap(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> 
     Ok(true)
 }
 
-/// Enters further changes of rows of tables.
+/// Records further changes of table rows.
 fn heap2(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> Result<bool, &'static str> {
-    // REWRITE and NEW_CID are for logical decoding. The kinds 0x10 to 0x40 remove dead rows, freeze, and set visibility. These are
-    // CLEAN, FREEZE_PAGE, CLEANUP_INFO and VISIBLE in 13, and PRUNE, VACUUM, FREEZE_PAGE and VISIBLE from 14 on. PostgreSQL 17
-    // replaced all but VISIBLE by three kinds of PRUNE. The kind 0x60 is LOCK_UPDATED.
+    // REWRITE and NEW_CID are for logical decoding. The kinds 0x10 to 0x40 remove dead rows, freeze rows, and set visibility. These
+    // are CLEAN, FREEZE_PAGE, CLEANUP_INFO and VISIBLE in 13, and PRUNE, VACUUM, FREEZE_PAGE and VISIBLE since 14. PostgreSQL 17
+    // replaced all except VISIBLE by three kinds of PRUNE. The kind 0x60 is LOCK_UPDATED.
     if record.info & KIND_WITH_FLAG != 0x50 {
         return Ok(true);
     }
@@ -148,26 +149,26 @@ fn heap2(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) ->
     Ok(true)
 }
 
-/// Enters the server's own records, and images of pages.
+/// Records what the server's own records and page images change.
 fn xlog(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> bool {
     match record.info & KIND {
-        // FPI_FOR_HINT: a page as it was but for hints.
+        // FPI_FOR_HINT: an image of a page in which only hint bits have changed.
         0xA0 => true,
-        // FPI: a page of any content. Maps of free space and visibility (forks 1 and 2) hold no rows.
+        // FPI: an image of a page with any content. Free space and visibility maps (forks 1 and 2) contain no rows.
         0xB0 => {
             for block in blocks.iter().filter(|block| !matches!(block.fork, 1 | 2)) {
                 untaken.change(record.transaction, block.file, |file| file.other = true);
             }
             true
         }
-        // Checkpoints, NOOP, NEXTOID, SWITCH, backups, parameters, recovery's end, OVERWRITE_CONTRECORD (0xD0), and from
-        // 17 on CHECKPOINT_REDO (0xE0).
+        // Checkpoints, NOOP, NEXTOID, SWITCH, backups, parameters, end of recovery, OVERWRITE_CONTRECORD (0xD0), and since 17
+        // CHECKPOINT_REDO (0xE0).
         0x00..=0x90 | 0xD0 | 0xE0 => blocks.is_empty(),
         _ => false,
     }
 }
 
-/// Enters files that are new or cut: the block references do not tell.
+/// Records that files are new or were truncated. Block references do not show this.
 fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
     let file_at = |at| {
         Some(RelationFile {
@@ -183,7 +184,7 @@ fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
         }
         0x20 => {
             let file = file_at(4)?;
-            // SMGR_TRUNCATE_HEAP; the others are the maps of visibility and free space.
+            // SMGR_TRUNCATE_HEAP. The other bits are for the visibility and free space maps.
             if number(record.data, 16)? & 1 != 0 {
                 untaken.change(record.transaction, file, |file| file.truncated = true);
             }
@@ -193,8 +194,8 @@ fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
     Some(true)
 }
 
-/// Enters databases that are new, moved or dropped. Until 14 there is one kind of record for a new one; from 15 on there are two, and
-/// DROP has another number.
+/// Records that databases are new, moved or dropped. Until 14, there is one kind of record for a new database. Since 15, there are
+/// two, and DROP has a different number.
 fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Option<bool> {
     let target = number(record.data, 0)?;
     match (record.info & KIND, major) {
@@ -213,7 +214,8 @@ fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Op
     Some(true)
 }
 
-/// Enters commits and rollbacks, of prepared transactions too. PREPARE itself, ASSIGNMENT and INVALIDATIONS end nothing.
+/// Records commits and rollbacks, including those of prepared transactions. PREPARE itself, ASSIGNMENT and INVALIDATIONS end
+/// nothing.
 fn transaction(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Option<()> {
     let kind = record.info & KIND_WITH_FLAG;
     let commits = matches!(kind, 0x00 | 0x30);
@@ -239,18 +241,19 @@ fn transaction(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) ->
     Some(())
 }
 
-/// Content of the record of a transaction's end. Source: `ParseCommitRecord` and `ParseAbortRecord` in `access/rmgrdesc/xactdesc.c`.
+/// Content of the record at the end of a transaction. Source: `ParseCommitRecord` and `ParseAbortRecord` in
+/// `access/rmgrdesc/xactdesc.c`.
 #[derive(Debug, Default)]
 struct End<'a> {
     database: Option<u32>,
-    /// Numbers of four bytes each.
+    /// An array of four-byte integers.
     subtransactions: &'a [u8],
     prepared: Option<u32>,
     has_origin: bool,
 }
 
 impl<'a> End<'a> {
-    /// Reads all parts of a record; `None` if any byte is left, or missing.
+    /// Parses all parts of a record. Returns `None` if the record is too short or too long.
     fn read(data: &'a [u8], commits: bool, major: u32) -> Option<Self> {
         let mut rest = data;
         let flags = take_number(&mut rest)?;
@@ -266,11 +269,11 @@ impl<'a> End<'a> {
         if flags & 0x02 != 0 {
             end.subtransactions = take_array(&mut rest, 4)?;
         }
-        // Files to be removed; the changes of their rows in pg_class are in the log.
+        // Files to remove. The log also contains the changes of their rows in pg_class.
         if flags & 0x04 != 0 {
             take_array(&mut rest, 12)?;
         }
-        // Statistics to be removed.
+        // Statistics to remove.
         if flags & 0x100 != 0 {
             take_array(&mut rest, if major < 18 { 12 } else { 16 })?;
         }
@@ -294,7 +297,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// Returns the number in the four bytes at `at`.
+/// Returns the four-byte integer at offset `at`.
 fn number(data: &[u8], at: usize) -> Option<u32> {
     field(data, at).map(u32::from_ne_bytes)
 }
@@ -309,7 +312,7 @@ fn take_number(rest: &mut &[u8]) -> Option<u32> {
     number(take(rest, 4)?, 0)
 }
 
-/// Takes a count, then so many items of `size` bytes.
+/// Removes and returns an array, which consists of a count and that number of items of `size` bytes.
 fn take_array<'a>(rest: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
     let count = usize::try_from(take_number(rest)?).ok()?;
     take(rest, count.checked_mul(size)?)

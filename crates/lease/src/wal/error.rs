@@ -1,30 +1,30 @@
-//! Errors of reading the log. After any of these, the changes are unknown.
+//! Errors when reading the log. After any of them, the changes are unknown.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::lsn::Lsn;
 
-/// Failure to read on in the log, or an unexpected content.
+/// Error when the log can't be read, or has unexpected contents.
 #[derive(Debug, thiserror::Error)]
 pub enum WalError {
-    /// The operating system could not read a file of the log.
+    /// The operating system could not read a log file.
     #[error("could not {verb} \"{}\"", path.display())]
     Io {
-        /// Operation on the file.
+        /// The operation that failed.
         verb: &'static str,
-        /// Path of the file.
+        /// Path of the log file.
         path: PathBuf,
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The log is of a PostgreSQL whose format this module does not know.
+    /// The log comes from a version of PostgreSQL whose format this module doesn't know.
     #[error("unknown magic number {0:#06X} in the write-ahead log")]
     Magic(u16),
-    /// The server has recovered to another timeline, or the directory is not one of a log.
+    /// The server has recovered to a new timeline, or the directory doesn't contain a log.
     #[error("unexpected file \"{0}\" in pg_wal")]
     Timeline(String),
-    /// Another page is where this one should be: the server has recycled the file, or has not written the page yet.
+    /// The expected page is not in its place. The server has recycled the file, or has not written the page yet.
     #[error("the write-ahead log has no page at {at}")]
     Gap {
         /// Position of the missing page.
@@ -36,7 +36,7 @@ pub enum WalError {
         /// Start of the record.
         at: Lsn,
     },
-    /// The end of the log lies before the reader's position: the server lost a part of the log in a crash.
+    /// The end of the log is before the reader's position, because the server lost part of the log in a crash.
     #[error("the write-ahead log ends at {end}, but was read up to {position}")]
     Backwards {
         /// Position of the reader.
@@ -49,13 +49,13 @@ pub enum WalError {
     Malformed {
         /// Start of the page or the record.
         at: Lsn,
-        /// Fault in it.
+        /// The fault in the page or record.
         what: &'static str,
     },
 }
 
 impl WalError {
-    /// Returns a [`WalError::Malformed`] at `at`.
+    /// Returns a [`WalError::Malformed`] for this position.
     pub(super) fn malformed(at: u64, what: &'static str) -> Self {
         Self::Malformed { at: Lsn(at), what }
     }

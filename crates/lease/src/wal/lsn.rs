@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A position in the log, in bytes; `0/1A2B3C8` as text.
+/// A position in the log, in bytes. As text, it looks like `0/1A2B3C8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lsn(pub u64);
 
@@ -13,7 +13,7 @@ impl fmt::Display for Lsn {
     }
 }
 
-/// Error for a text that is not a position in the log.
+/// Error for a text that is not a log position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a position in the write-ahead log")]
 pub struct LsnError(String);

@@ -1,8 +1,8 @@
-//! Positions, segments and pages: from an address in the log to the contiguous bytes of the record there.
+//! Finds the bytes of a record in the files of the log, and checks that they are where they should be.
 //!
-//! The log is a sequence of segment files (16 MiB by default) of pages of 8 KiB, each with a header. A record may continue on the
-//! pages that follow. The server renames old segments and uses them again, with their old pages in them. So a page counts only if its
-//! header has the address that the reader expects. Source: `access/xlog_internal.h`.
+//! The log is a sequence of segment files (16 MiB by default). A segment consists of pages of 8 KiB, each with a header, and a
+//! record may continue on the following pages. The server renames old segments and reuses them, and they still contain their old
+//! pages. So a page is only valid if its header has the address that the reader expects. Source: `access/xlog_internal.h`.
 
 use std::fs::File;
 use std::io;
@@ -15,27 +15,28 @@ use super::error::WalError;
 use super::field::field;
 use super::lsn::Lsn;
 
-/// Bytes of a page of the log. Source: `XLOG_BLCKSZ`, which every page's long header repeats.
+/// Size of a log page, in bytes. Source: `XLOG_BLCKSZ`, which every long page header repeats.
 pub(super) const PAGE: u64 = 8192;
-/// Length of a page's header in bytes, and that of the first page in a segment.
+/// Length of a page header, in bytes. The next constant is the length of the header of the first page in a segment.
 const SHORT_HEADER: u64 = 24;
 const LONG_HEADER: u64 = 40;
 
-/// Flag of a page that begins with the rest of a record (`XLP_FIRST_IS_CONTRECORD`).
+/// Flag of a page that begins with the continuation of a record (`XLP_FIRST_IS_CONTRECORD`).
 const CONTINUES: u16 = 0x01;
 /// Flag of a long header (`XLP_LONG_HEADER`).
 const LONG: u16 = 0x02;
-/// Flag of a page in place of a record's rest that a crash has lost (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
+/// Flag of a page that replaces the continuation of a record that was lost in a crash (`XLP_FIRST_IS_OVERWRITE_CONTRECORD`).
 const OVERWRITTEN: u16 = 0x08;
-/// All flags of pages; 0x04 is `XLP_BKP_REMOVABLE`.
+/// All page flags. 0x04 is `XLP_BKP_REMOVABLE`.
 const FLAGS: u16 = 0x0F;
 
-/// Most bytes that the reader reads from a segment at once.
+/// Maximum number of bytes to read from a segment at once.
 const CHUNK: u64 = 256 * 1024;
-/// Most bytes that the buffer keeps after an unusually large record.
+/// Maximum capacity, in bytes, that the buffer keeps after an unusually large record.
 const SPARE: usize = 4 << 20;
 
-/// Returns the major version for the magic number of a page; `None` if it is unknown. Source: `XLOG_PAGE_MAGIC`.
+/// Returns the major version that uses this magic number in its pages. Returns `None` if the number is unknown. Source:
+/// `XLOG_PAGE_MAGIC`.
 pub(super) fn major(magic: u16) -> Option<u32> {
     match magic {
         0xD106 => Some(13),
@@ -48,7 +49,7 @@ pub(super) fn major(magic: u16) -> Option<u32> {
     }
 }
 
-/// Header of a page; the last three fields are in the long one.
+/// A page header. The last three fields exist only in a long header.
 struct Header {
     magic: u16,
     flags: u16,
@@ -61,8 +62,8 @@ struct Header {
 }
 
 impl Header {
-    /// Reads both kinds of headers. If the header is short, the last three fields are the bytes behind it. Returns `None` for fewer
-    /// than 40 bytes.
+    /// Reads a short or long header. If the header is short, the last three fields contain the bytes after it. Returns `None` for
+    /// fewer than 40 bytes.
     fn read(page: &[u8]) -> Option<Self> {
         Some(Self {
             magic: u16::from_ne_bytes(field(page, 0)?),
@@ -77,22 +78,22 @@ impl Header {
     }
 }
 
-/// Way in which the reader comes to a page.
+/// How the reader comes to a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Entry {
-    /// A record starts right behind its header.
+    /// A record starts directly after the page header.
     AtStart,
-    /// A record starts further inside.
+    /// A record starts further into the page.
     Inside,
-    /// A record continues, with so many bytes left.
+    /// A record continues on this page. The number is the count of its remaining bytes.
     Continued(u64),
 }
 
-/// Bytes of a record, and the position at which the log goes on.
+/// The bytes of a record, and the position at which the log continues.
 pub(super) struct Span<'a> {
     /// All bytes of the record.
     pub(super) bytes: &'a [u8],
-    /// Position behind the record and its padding; the start of a page if the record ends there.
+    /// Position after the record and its padding. If the record ends at the end of a page, this is the start of the next page.
     pub(super) end: u64,
 }
 
@@ -100,25 +101,26 @@ pub(super) struct Span<'a> {
 #[derive(Debug)]
 pub(super) struct Pages {
     folder: Directory,
-    /// Path of the folder, for errors.
+    /// Path of the log's directory, for error messages.
     path: PathBuf,
     segment_size: u64,
-    /// Values in the header of every page: the magic number and, in long headers, the cluster's identifier.
+    /// Values from page headers: the magic number, which is in every header, and the cluster's identifier, which is in long
+    /// headers.
     magic: u16,
     system: u64,
-    /// The segment read last, open, with its number.
+    /// The segment that was read last, with its number. It stays open.
     file: Option<(u64, File)>,
-    /// Pages of that segment, from address `start` on.
+    /// Pages of that segment, beginning at the address `start`.
     buffer: Vec<u8>,
     start: u64,
     /// The page whose header was checked last.
     checked: Option<u64>,
-    /// A record that spans pages.
+    /// Buffer for a record that spans several pages.
     scratch: Vec<u8>,
 }
 
 impl Pages {
-    /// Opens the log in `data` and finds out its format from the segment of `position`.
+    /// Opens the log in `data`. Detects its format from the segment that contains `position`.
     pub(super) fn open(data: &Path, position: u64) -> Result<Self, WalError> {
         let path = data.join("pg_wal");
         let io = |source| WalError::Io { verb: "read", path: path.clone(), source };
@@ -137,7 +139,7 @@ impl Pages {
             scratch: Vec::new(),
         };
         let segment = position / segment_size;
-        // If a position is at the start of its segment, the segment may not exist yet, or may still hold old pages.
+        // If the position is at the start of its segment, the segment may not exist yet, or may still contain old pages.
         let at_start = position % segment_size <= LONG_HEADER;
         let header = match pages.long_header(segment) {
             Err(WalError::Gap { .. } | WalError::Io { .. }) if at_start && segment > 0 => {
@@ -154,7 +156,8 @@ impl Pages {
         major(self.magic).unwrap_or_default()
     }
 
-    /// Returns the start of a record at `position`: behind the header, if that is the start of a page.
+    /// Returns the start of the record at `position`. If the position is the start of a page, the record starts after the page
+    /// header.
     pub(super) fn record_start(&self, position: u64) -> Result<u64, WalError> {
         let header = self.header_length(position);
         match position % PAGE {
@@ -164,12 +167,12 @@ impl Pages {
         }
     }
 
-    /// Returns the start of the segment behind the one of `position`.
+    /// Returns the start of the segment after the one that contains `position`.
     pub(super) fn next_segment(&self, position: u64) -> u64 {
         (position / self.segment_size + 1) * self.segment_size
     }
 
-    /// Forgets the bytes in memory: the server has written more to their pages since.
+    /// Discards the buffered bytes, because the server has written more to their pages since.
     pub(super) fn refresh(&mut self) {
         self.buffer.clear();
         self.checked = None;
@@ -178,7 +181,7 @@ impl Pages {
         }
     }
 
-    /// Returns the record that starts at `at` and lies before `end`.
+    /// Returns the record that starts at `at`. It must not extend beyond `end`.
     pub(super) fn record(&mut self, at: u64, end: u64) -> Result<Span<'_>, WalError> {
         let incomplete = || WalError::malformed(at, "the record does not end where the log does");
         let offset = at % PAGE;
@@ -196,7 +199,8 @@ impl Pages {
             if stop > end {
                 return Err(incomplete());
             }
-            // Another lookup of the index: the borrow of a page that the function may return would last for the whole function.
+            // This looks the index up again. Otherwise the borrow of a page that the function may return would last for the whole
+            // function.
             let index = buffer_index(self.start, at);
             return Ok(Span { bytes: &self.buffer[index..][..to_index(length)], end: stop });
         }
@@ -211,7 +215,7 @@ impl Pages {
         Ok(Span { bytes: &self.scratch, end: stop })
     }
 
-    /// Puts the `length` bytes of the record at `at` together from its pages; returns the end of the record.
+    /// Assembles the `length` bytes of the record at `at` from its pages. Returns the end of the record.
     fn assemble(&mut self, at: u64, end: u64, length: u64) -> Result<u64, WalError> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
@@ -236,7 +240,7 @@ impl Pages {
         Ok(stop)
     }
 
-    /// Returns the page of `position`, with its header checked.
+    /// Returns the page that contains `position`, after checking its header.
     fn page(&mut self, position: u64, end: u64, entry: Entry) -> Result<&[u8], WalError> {
         let address = position - position % PAGE;
         let buffered = self.start..self.start + self.buffer.len() as u64;
@@ -252,7 +256,7 @@ impl Pages {
         Ok(&self.buffer[index..][..to_index(PAGE)])
     }
 
-    /// Reads the page at `address` and those that follow, as far as the log goes.
+    /// Reads the page at `address` and the following pages, as far as the log goes.
     fn load(&mut self, address: u64, end: u64) -> Result<(), WalError> {
         let segment = address / self.segment_size;
         let stop = self.next_segment(address).min(end.next_multiple_of(PAGE)).min(address + CHUNK);
@@ -318,7 +322,8 @@ impl Pages {
         self.load(address, address + PAGE)?;
         let header = Header::read(&self.buffer).ok_or(WalError::Gap { at: Lsn(address) })?;
         self.buffer.clear();
-        // A segment made ahead is empty or has old pages. A foreign magic number is an error with that number.
+        // A segment that the server has created in advance is empty or contains old pages. An unknown magic number is reported as
+        // an error with that number.
         if header.address != address || header.magic == 0 {
             return Err(WalError::Gap { at: Lsn(address) });
         }
@@ -334,19 +339,19 @@ impl Pages {
         Ok(header)
     }
 
-    /// Returns the length of the header of the page of `position`, in bytes.
+    /// Returns the length, in bytes, of the header of the page that contains `position`.
     fn header_length(&self, position: u64) -> u64 {
         if position % self.segment_size < PAGE { LONG_HEADER } else { SHORT_HEADER }
     }
 
-    /// Returns the file name: timeline 1, then the segment's number in two parts. Source: `XLogFileName`.
+    /// Returns the file name of a segment. It consists of timeline 1 and the segment's number in two parts. Source: `XLogFileName`.
     fn segment_name(&self, segment: u64) -> String {
         let high_unit = (1 << 32) / self.segment_size;
         format!("{:08X}{:08X}{:08X}", 1, segment / high_unit, segment % high_unit)
     }
 }
 
-/// Returns the size of the segment files in `folder`, which is at `path`. All of them must be of timeline 1.
+/// Returns the size of the segment files in `folder`, whose path is `path`. All of them must belong to timeline 1.
 fn segment_size(folder: &Directory, path: &Path) -> Result<u64, WalError> {
     let io = |source| WalError::Io { verb: "read", path: path.to_owned(), source };
     let mut size = None;
@@ -360,7 +365,7 @@ fn segment_size(folder: &Directory, path: &Path) -> Result<u64, WalError> {
         if is_segment && kind == FileKind::File {
             match folder.file(&name).and_then(|file| file.metadata()) {
                 Ok(metadata) => size = Some(metadata.len()),
-                // The server has removed or renamed it meanwhile.
+                // The server has removed or renamed the file in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(io(error)),
             }
@@ -380,7 +385,7 @@ fn buffer_index(start: u64, position: u64) -> usize {
     to_index(position - start)
 }
 
-/// Converts a length or offset in memory; those of records are below 4 GiB.
+/// Converts a length or offset to an index. Those of records are below 4 GiB.
 fn to_index(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! Reads the log record by record and keeps the changes.
+//! Reads the log record by record, and collects the changes. This is the entry point of the module `wal`.
 
 use std::path::Path;
 
@@ -9,16 +9,17 @@ use super::lsn::Lsn;
 use super::page::Pages;
 use super::record::{Block, Record};
 
-/// Follows the log of one server.
+/// Log reader for one server.
 #[derive(Debug)]
 pub struct WalReader {
     pages: Pages,
     untaken: UntakenChanges,
     /// Start of the next record.
     position: u64,
-    /// End of the last record. It is less than `position` by a page's header, or by the empty rest of a segment after a switch.
+    /// End of the last record. It is less than `position` by the length of a page header, or by the empty rest of a segment after a
+    /// switch.
     settled: u64,
-    /// Start of the last record; `None` before the first.
+    /// Start of the last record. `None` before the first record.
     previous: Option<u64>,
     /// Blocks of the current record.
     blocks: Vec<Block>,
@@ -26,7 +27,7 @@ pub struct WalReader {
 }
 
 impl WalReader {
-    /// Starts at a position at which a record ends, and up to which the server has written the log. `data` is the data directory.
+    /// Starts at a position at which a record ends, and up to which the server has flushed the log. `data` is the data directory.
     pub fn open(data: &Path, position: Lsn) -> Result<Self, WalError> {
         let pages = Pages::open(data, position.0)?;
         let start = pages.record_start(position.0)?;
@@ -41,11 +42,11 @@ impl WalReader {
         })
     }
 
-    /// Reads on to `end`, at which a record ends, and up to which the server has written the log.
+    /// Reads the log up to `end`. A record must end there, and the server must have flushed the log up to there.
     ///
     /// # Errors
-    /// Fails if the log has an unexpected content. All changes since the start are then unknown in all databases, and every further
-    /// call fails: open a new reader.
+    /// Returns an error if the log has unexpected contents. All changes since the start are then unknown in all databases. Every
+    /// further call fails, so the caller must open a new reader.
     pub fn advance(&mut self, end: Lsn) -> Result<(), WalError> {
         if self.failed {
             return Err(WalError::malformed(self.position, "an earlier attempt to read on has failed"));
@@ -77,7 +78,7 @@ impl WalReader {
         Ok(())
     }
 
-    /// Returns the start of the next record: a position to open another reader at.
+    /// Returns the start of the next record. A new reader can start at this position.
     #[must_use]
     pub fn position(&self) -> Lsn {
         Lsn(self.position)
@@ -88,19 +89,19 @@ impl WalReader {
         self.untaken.take(database)
     }
 
-    /// Returns the changes in a database since the last [`Self::take`]; `None` if the log does not name it.
+    /// Returns the changes in a database since the last [`Self::take`]. Returns `None` if there are none in the log.
     #[must_use]
     pub fn peek(&self, database: u32) -> Option<&Changes> {
         self.untaken.peek(database)
     }
 
-    /// Returns the database whose files a database is a copy of; `None` if the log does not have it.
+    /// Returns the database that this database is a copy of. Returns `None` if the log doesn't show it.
     #[must_use]
     pub fn source(&self, database: u32) -> Option<u32> {
         self.untaken.source(database)
     }
 
-    /// Takes and returns the changes of shared catalogs, by transactions that have committed since the last call.
+    /// Takes and returns the changes of shared catalogs by transactions that have committed since the last call.
     pub fn take_shared(&mut self) -> Vec<SharedChange> {
         self.untaken.take_shared()
     }

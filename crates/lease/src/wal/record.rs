@@ -1,4 +1,4 @@
-//! Records: their header, the blocks that they name, and their own data.
+//! Parses log records: a record's header, the blocks that it names, and its own data.
 //!
 //! Source: `access/xlogrecord.h`, and `DecodeXLogRecord` in `access/transam/xlogreader.c`.
 
@@ -7,21 +7,21 @@ use super::field::field;
 use super::file::RelationFile;
 use super::lsn::Lsn;
 
-/// Length of a record's header in bytes.
+/// Length of a record header, in bytes.
 pub(super) const HEADER: usize = 24;
 
-/// Flag of a record that changes files in ways that block references do not tell (`XLR_SPECIAL_REL_UPDATE`).
+/// Flag of a record that changes files in a way that block references do not show (`XLR_SPECIAL_REL_UPDATE`).
 pub(super) const SPECIAL: u8 = 0x01;
-/// Bits of `xl_info` that do not belong to the resource manager; two of them have a meaning.
+/// Bits of `xl_info` that do not belong to the resource manager. Two of them are in use.
 const GENERAL: u8 = 0x0F;
 const KNOWN_GENERAL: u8 = SPECIAL | 0x02;
 
-/// Identifiers of headers that are not of a block. Source: `XLR_BLOCK_ID_*`.
+/// Identifiers of headers that do not belong to a block. Source: `XLR_BLOCK_ID_*`.
 const DATA_SHORT: u8 = 255;
 const DATA_LONG: u8 = 254;
 const ORIGIN: u8 = 253;
 const TOP_LEVEL_XID: u8 = 252;
-/// The highest identifier of a block (`XLR_MAX_BLOCK_ID`).
+/// Maximum identifier of a block (`XLR_MAX_BLOCK_ID`).
 const LAST_BLOCK: u8 = 32;
 
 /// Flags of a block header. Source: `BKPBLOCK_*`.
@@ -30,7 +30,7 @@ const HAS_IMAGE: u8 = 0x10;
 const HAS_DATA: u8 = 0x20;
 const SAME_RELATION: u8 = 0x80;
 
-/// Flag of an image that lacks the unused middle of its page (`BKPIMAGE_HAS_HOLE`).
+/// Flag of a page image without the unused middle of the page (`BKPIMAGE_HAS_HOLE`).
 const HAS_HOLE: u8 = 0x01;
 
 /// A block that a record names.
@@ -38,7 +38,7 @@ const HAS_HOLE: u8 = 0x01;
 pub(super) struct Block {
     /// File that the block belongs to.
     pub(super) file: RelationFile,
-    /// Number of the fork: 0 main, 1 free space map, 2 visibility map, 3 init. Source: `common/relpath.h`.
+    /// Fork number: 0 main, 1 free space map, 2 visibility map, 3 init. Source: `common/relpath.h`.
     pub(super) fork: u8,
 }
 
@@ -47,20 +47,20 @@ pub(super) struct Block {
 pub(super) struct Record<'a> {
     /// Start of the record.
     pub(super) at: u64,
-    /// Number of the transaction or subtransaction, or 0.
+    /// Id of the transaction or subtransaction. It is 0 outside transactions.
     pub(super) transaction: u32,
-    /// Start of the record before.
+    /// Start of the previous record.
     pub(super) previous: u64,
-    /// Kind of the record for its resource manager, and two general bits.
+    /// Kind of the record, as its resource manager defines it, and two general bits.
     pub(super) info: u8,
     /// Number of the resource manager. Source: `access/rmgrlist.h`.
     pub(super) manager: u8,
-    /// Data of the record that belong to no block.
+    /// Data of the record that belong to none of its blocks.
     pub(super) data: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// Verifies and takes apart the record in `bytes`, which starts at `at`; puts the blocks that it names in `blocks`.
+    /// Verifies and parses the record in `bytes`, which starts at `at`. Stores the blocks that it names in `blocks`.
     pub(super) fn parse(
         bytes: &'a [u8],
         at: u64,
@@ -92,11 +92,11 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The headers that follow a record's own, and behind them all images and data in the same order.
+/// The headers after a record's own header. All images and data come after them, in the same order.
 struct Headers<'a> {
-    /// Bytes that are not read yet.
+    /// Bytes that have not been read yet.
     rest: &'a [u8],
-    /// Number of these bytes that belong to the headers read so far.
+    /// How many of these bytes belong to the headers that have been read so far.
     payload: usize,
     major: u32,
     /// Identifier of the last block.
@@ -108,7 +108,7 @@ struct Headers<'a> {
 const CUT: &str = "the record ends in its headers";
 
 impl<'a> Headers<'a> {
-    /// Reads all headers; returns the record's own data, which are its last bytes.
+    /// Reads all headers. Returns the record's own data, which are its last bytes.
     fn read(mut self, blocks: &mut Vec<Block>) -> Result<&'a [u8], &'static str> {
         let mut own = 0;
         while self.rest.len() > self.payload {
@@ -170,12 +170,12 @@ impl<'a> Headers<'a> {
         Ok(Block { file, fork: flags & FORK })
     }
 
-    /// Reads the header of a block's image, which differs before 15.
+    /// Reads the header of a page image. Its flags differ before version 15.
     fn image(&mut self) -> Result<(), &'static str> {
         let length = u16::from_ne_bytes(self.take()?);
         let _hole_offset: [u8; 2] = self.take()?;
         let [info] = self.take()?;
-        // IS_COMPRESSED, and from 15 on one bit for each of pglz, LZ4 and Zstandard; the other one is APPLY.
+        // IS_COMPRESSED, which since 15 is one bit each for pglz, LZ4 and Zstandard. The remaining bit is APPLY.
         let (compressed, known) = if self.major < 15 { (0x02, 0x07) } else { (0x1C, 0x1F) };
         if info & !known != 0 {
             return Err("the record has a page image of an unknown kind");

@@ -1,4 +1,4 @@
-//! Synthetic logs: every irregularity is an error, and no damage hides a change.
+//! Tests with synthetic logs: every irregularity is an error, and no damage hides a change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{Changes, FileChanges, Lsn, RelationFile, SharedChange, WalError, WalReader};
 
-/// Size of the smallest segments that initdb makes, so that tests reach their ends.
+/// Size of the smallest segments that initdb can create, so that tests reach the end of a segment.
 const SEGMENT: u64 = 1 << 20;
 const PAGE: u64 = 8192;
 const MAGIC: u16 = 0xD110;
@@ -19,7 +19,7 @@ const SEQ: u8 = 15;
 const LOGICALMSG: u8 = 21;
 const SWITCH: u8 = 0x40;
 
-/// Log that tests write record by record, from the start of segment 1 on.
+/// A log that a test writes record by record, beginning with segment 1.
 struct Log {
     magic: u16,
     bytes: Vec<u8>,
@@ -102,7 +102,7 @@ impl Log {
         self.append(XACT, 0x00, transaction, &[255, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
 
-    /// Fills the page so that `left` bytes of it remain.
+    /// Fills the current page until `left` bytes of it remain.
     fn fill_page(&mut self, left: u64) {
         if self.end().0.is_multiple_of(PAGE) {
             self.message(1000);
@@ -116,7 +116,7 @@ impl Log {
         self.directory.path().join(format!("pg_wal/0000000100000000{segment:08X}"))
     }
 
-    /// Writes the segments to files, with zeros behind the last record.
+    /// Writes the segments to files, with zeros after the last record.
     fn save(&self) -> &Path {
         let size = usize::try_from(SEGMENT).unwrap();
         for (segment, bytes) in (1..).zip(self.bytes.chunks(size)) {
@@ -142,7 +142,7 @@ fn file(number: u32) -> RelationFile {
     RelationFile { tablespace: 1663, database: 5, number }
 }
 
-/// Returns the body of a record with one block, and with the data `own` that belong to no block.
+/// Returns the body of a record with one block. `own` are the data that belong to no block.
 fn block(file: RelationFile, data: &[u8], own: &[u8]) -> Vec<u8> {
     let mut body = vec![0, if data.is_empty() { 0 } else { 0x20 }];
     body.extend(u16::try_from(data.len()).unwrap().to_ne_bytes());
@@ -249,7 +249,7 @@ fn wal_switch_skips_rest_of_segment() {
     log.insert(700, 1);
     let switch = log.append(XLOG, SWITCH, 0, &[]);
     let mut reader = log.reader().unwrap();
-    // The function pg_switch_wal returns a position behind the record, in the empty rest.
+    // The function pg_switch_wal returns a position after the record, in the empty rest of the segment.
     reader.advance(Lsn(switch + 24)).unwrap();
     reader.advance(Lsn(switch + 24)).unwrap();
     log.insert(700, 2);
@@ -389,7 +389,7 @@ fn sequences_do_not_commit_and_shared_changes_wait() {
     log.append(HEAP, 0x00, 701, &block(shared, &[], &[1, 0, 8]));
     let mut reader = log.read().unwrap();
     assert_eq!(reader.take_shared(), []);
-    // A rollback, then a commit that names its database.
+    // First a rollback, then a commit that names its database.
     log.append(XACT, 0x20, 701, &[255, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
     let mut commit = vec![255, 20, 0, 0, 0, 0, 0, 0, 0, 0];
     for number in [1u32, 5, 1663] {
@@ -403,7 +403,7 @@ fn sequences_do_not_commit_and_shared_changes_wait() {
     assert!(changes.files[&file(1)].sequence && !changes.committed);
 }
 
-/// Step of a session in a generated log.
+/// A step of a session in a generated log.
 #[derive(Debug, Clone)]
 enum Step {
     Insert(u32, u32),
@@ -485,7 +485,7 @@ proptest! {
         log.magic = magic;
         log.append(manager, info, 700, &body);
         let _ = log.read();
-        // A second record has the body as data without a block, which reaches the readers of each kind.
+        // A second record has the body as data without a block, which tests the parsers for each kind.
         let mut own = vec![255, u8::try_from(body.len()).unwrap()];
         own.extend(&body);
         log.append(manager, info, 700, &own);

@@ -1,17 +1,17 @@
-//! Databases that each open transaction has changed, so that a commit counts and a rollback does not.
+//! Keeps track of the databases that each open transaction has changed, so that only committed changes count as committed.
 
 use std::collections::HashMap;
 
 use super::file::RelationFile;
 
-/// Changes by a transaction, or by several that end as one.
+/// Changes by one transaction, or by several that end together.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
-    /// Databases, and whether a caller has taken their changes since.
+    /// Databases with changes. The flag tells whether a caller has taken them since.
     pub(super) databases: Vec<(u32, bool)>,
     /// Files of catalogs that all databases share.
     pub(super) shared: Vec<RelationFile>,
-    /// Databases that the transaction creates.
+    /// Databases that the transaction is creating.
     pub(super) created: Vec<u32>,
 }
 
@@ -30,18 +30,18 @@ impl Touched {
     }
 }
 
-/// Transactions and subtransactions with changes that have not ended, prepared ones included.
+/// Open transactions and subtransactions that have changes, including prepared ones.
 ///
-/// A transaction that was open in a crash stays for good: its number never comes again.
+/// A transaction that was open during a crash remains in the map forever, because its number never comes again.
 #[derive(Debug, Default)]
 pub(super) struct Transactions {
     open: HashMap<u32, Touched>,
-    /// Transaction and database of the last note: most records repeat them.
+    /// Transaction and database of the last call of [`Self::touch`], because most records repeat them.
     last: Option<(u32, u32)>,
 }
 
 impl Transactions {
-    /// Notes that `transaction` has changed `database`. Ignores transaction 0.
+    /// Records that `transaction` has changed `database`. Ignores transaction 0.
     pub(super) fn touch(&mut self, transaction: u32, database: u32) {
         if transaction != 0 && self.last != Some((transaction, database)) {
             self.open.entry(transaction).or_default().add_database(database, false);
@@ -49,17 +49,17 @@ impl Transactions {
         }
     }
 
-    /// Notes that `transaction` has changed a shared catalog.
+    /// Records that `transaction` has changed a shared catalog.
     pub(super) fn share(&mut self, transaction: u32, file: RelationFile) {
         self.open.entry(transaction).or_default().add_shared(file);
     }
 
-    /// Notes that `transaction` makes `database`.
+    /// Records that `transaction` is creating `database`.
     pub(super) fn create(&mut self, transaction: u32, database: u32) {
         self.open.entry(transaction).or_default().created.push(database);
     }
 
-    /// Notes that a caller has taken all changes of `database` so far.
+    /// Records that a caller has taken all changes of `database` so far.
     pub(super) fn mark_taken(&mut self, database: u32) {
         for touched in self.open.values_mut() {
             touched.databases.iter_mut().filter(|(known, _)| *known == database).for_each(|(_, taken)| {
@@ -69,7 +69,7 @@ impl Transactions {
         self.last = None;
     }
 
-    /// Ends transactions as one. Returns their changes, without those in databases that they create.
+    /// Ends transactions together. Returns their changes, except for those in databases that they create.
     pub(super) fn end(&mut self, transactions: impl Iterator<Item = u32>) -> Touched {
         let mut all = Touched::default();
         for transaction in transactions {

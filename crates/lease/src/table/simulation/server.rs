@@ -1,4 +1,4 @@
-//! A fake server: databases with names, which SQL may change at any moment, and sessions that find them by name.
+//! A fake server. It has databases, whose names SQL may change at any moment, and sessions, which find databases by name.
 
 use std::collections::BTreeMap;
 
@@ -6,31 +6,31 @@ use super::super::{DatabaseId, Outcome, Proof, Source, TaskKind};
 use super::{NAMES, Random};
 use crate::Isolation;
 
-/// Names that SQL gives besides those of clients.
+/// Names that SQL gives to databases, in addition to clients' names.
 const OTHER_NAMES: [&str; 2] = ["y", "z"];
 
-/// Number of SQL's databases beyond which it drops one. Each takes a name that clients ask for.
+/// Maximum number of SQL's databases. Beyond it, SQL drops one. Each of them takes up a name that clients ask for.
 const MOST_OF_SQL: usize = 1;
 
 /// Identifies a database in the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Oid {
-    /// pgfresh has made the database for one of its table.
+    /// pgfresh has created the database for the table.
     Made(DatabaseId),
-    /// SQL has made the database, or has renamed one that pgfresh has then forgotten.
+    /// SQL has created the database, or has renamed one that pgfresh has then forgotten.
     OfSql(u64),
 }
 
 /// A database in the server.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Copy {
-    /// Name of the database; `None` for one of pgfresh's own names.
+    /// Name of the database. `None` stands for one of pgfresh's own names.
     pub(super) name: Option<String>,
-    /// The name that pgfresh has given it last. A database with another name belongs to SQL.
+    /// The name that pgfresh gave to the database last. If the database has a different name, it belongs to SQL.
     pub(super) given: Option<String>,
     /// Whether the database differs from its template.
     pub(super) dirty: bool,
-    /// Whether the differences are in a transaction that can roll back.
+    /// Whether the differences are in a transaction that can be rolled back.
     pub(super) uncommitted: bool,
     /// Whether the database is in a leased server.
     is_apart: bool,
@@ -46,30 +46,30 @@ impl Copy {
     }
 }
 
-/// Circumstances of a task.
+/// The circumstances in which a task runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Circumstances {
-    /// Whether nothing gets in the way.
+    /// Whether the task meets no obstacles.
     pub(super) is_lucky: bool,
     /// Whether the lease is in rollback isolation.
     pub(super) is_rolled_back: bool,
-    /// Whether another lease can use the session of that lease again.
+    /// Whether the next lease can use the session of this lease again.
     pub(super) keeps_session: bool,
 }
 
-/// Checks that pgfresh makes, because SQL may have given a name to another database.
+/// Checks that pgfresh makes because SQL may have given a name to a different database.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Checks {
-    /// pgfresh asks for the oid of a session's database before it uses the session.
+    /// Whether pgfresh asks for the oid of a session's database before it uses the session.
     pub(super) sessions: bool,
-    /// A statement changes a database only while that has a name that pgfresh has given it.
+    /// Whether statements change a database only if it has a name that pgfresh has given it.
     pub(super) statements: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct FakeServer {
     pub(super) databases: BTreeMap<Oid, Copy>,
-    /// Backends that wait for the next client of a database of the table, and the database that each is in.
+    /// Backends that wait for the next client of one of the table's databases, and the database that each is in.
     pub(super) waiting: Vec<(DatabaseId, Oid)>,
     checks: Checks,
     last: u64,
@@ -89,7 +89,7 @@ impl FakeServer {
         self.databases.iter().find(has).map(|(oid, _)| *oid)
     }
 
-    /// Begins a session of a lease: with a backend that waits, or with a new one. Returns the database that it is in.
+    /// Starts a session for a lease, in a waiting backend or a new one. Returns the database that the session is in.
     pub(super) fn enter(&mut self, id: DatabaseId, name: &str, isolation: Isolation) -> Option<Oid> {
         let made = Oid::Made(id);
         if isolation != Isolation::Clone {
@@ -102,7 +102,7 @@ impl FakeServer {
         self.start(id, Some(name))
     }
 
-    /// Starts a session that has to be in a database of the table, by name. `None` stands for the name that pgfresh itself uses.
+    /// Starts a session that must be in one of the table's databases, by name. `None` stands for the name that pgfresh itself uses.
     fn start(&self, id: DatabaseId, name: Option<&str>) -> Option<Oid> {
         let found = match name {
             Some(name) => self.named(name)?,
@@ -111,7 +111,7 @@ impl FakeServer {
         (!self.checks.sessions || found == Oid::Made(id)).then_some(found)
     }
 
-    /// Leaves a database to SQL that pgfresh has forgotten.
+    /// Turns a database that pgfresh has forgotten into one of SQL's.
     pub(super) fn forget(&mut self, id: DatabaseId) {
         self.waiting.retain(|(of, _)| *of != id);
         if let Some(copy) = self.databases.remove(&Oid::Made(id)) {
@@ -125,7 +125,7 @@ impl FakeServer {
         self.databases.insert(Oid::OfSql(self.last), copy);
     }
 
-    /// Does what users do by SQL with a database that has no session. pgfresh may have made it.
+    /// Does what users do with SQL to a database that has no sessions. pgfresh may have created it.
     pub(super) fn sql(&mut self, random: &mut Random, is_in_use: impl Fn(Oid) -> bool) {
         let of_sql: Vec<_> =
             self.databases.keys().filter(|oid| matches!(oid, Oid::OfSql(_))).copied().collect();
@@ -141,7 +141,7 @@ impl FakeServer {
         }
         let (one, other) = (random.pick(&all), random.pick(&all));
         let is_taken = self.named(&name).is_some();
-        // pgfresh closes waiting backends for a client that does such things.
+        // For a client that does such things, pgfresh closes waiting backends.
         self.waiting.retain(|(_, inside)| *inside != one && *inside != other);
         match random.below(6) {
             0 | 1 if !is_taken => self.rename(one, Some(name)),
@@ -155,7 +155,7 @@ impl FakeServer {
                 self.insert_of_sql(Copy { name: Some(name), given: None, ..copy });
             }
             4 => {
-                // Another database gets the name of one that is dropped.
+                // A different database receives the name of the dropped one.
                 let gone = self.databases.remove(&one);
                 let name = gone.and_then(|copy| copy.name).filter(|_| random.one_in(2));
                 if name.is_some() {
@@ -172,14 +172,14 @@ impl FakeServer {
         }
     }
 
-    /// Runs a task on a database of the table.
+    /// Runs a task on one of the table's databases.
     pub(super) fn run(&mut self, id: DatabaseId, kind: &TaskKind, found: Circumstances) -> Outcome {
         if let TaskKind::Create(source) = kind {
             let is_apart = matches!(source, Source::Server(_));
             self.databases.insert(Oid::Made(id), Copy { is_apart, ..Copy::default() });
             return Outcome::Fresh(Proof::new());
         }
-        // Each statement says which names the database may have.
+        // Each statement contains the names that the database may have.
         let is_changed = |copy: &Copy| !copy.is_of_sql() || !self.checks.statements;
         let is_there = self.copy(id).is_some_and(is_changed);
         if *kind == TaskKind::Drop {
@@ -209,7 +209,7 @@ impl FakeServer {
         match kind {
             TaskKind::Name { to, isolation, .. } => {
                 self.give_name(id, Some(to));
-                // The session may be older than a client's change of settings.
+                // The session may have started before a client changed settings.
                 let is_unfit = *isolation == Isolation::Rollback && !found.is_lucky;
                 if is_unfit { Outcome::Unfit } else { Outcome::Done }
             }
@@ -234,8 +234,7 @@ impl FakeServer {
         }
     }
 
-    /// Empties the database that one of its sessions is in. The log shows changes of the database with that oid, and of no
-    /// other.
+    /// Empties the database that one of its sessions is in. The log shows only the changes of the database with that oid.
     fn reset(&mut self, id: DatabaseId, found: Circumstances) -> Outcome {
         let waits = self.waiting.iter().find(|(of, _)| *of == id).map(|(_, inside)| *inside);
         let name = self.copy(id).and_then(|copy| copy.name.clone());

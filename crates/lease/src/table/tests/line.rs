@@ -1,8 +1,8 @@
-//! Tests of requests for one name, one after the other.
+//! Tests of requests for a single name.
 
 use super::*;
 
-/// Requests a session on these terms, all of them explicitly.
+/// Requests a session, with all of these terms given explicitly.
 fn session_with(example: &mut Example, name: &str, terms: Terms, reset: bool) -> (Ticket, Vec<Action>) {
     let explicit = Explicit { isolation: true, template: true };
     example.ask(name, Want::Session { params: PARAMS, terms, explicit, reset })
@@ -21,7 +21,7 @@ fn with_two_templates() -> Example {
     example
 }
 
-/// A program hands such names out. A late client must not get a copy of another template under one.
+/// A program hands out such names. If a client is late, it must not receive a copy of a different template under such a name.
 #[test]
 fn session_joins_issued_name_but_starts_no_lease() {
     let mut example = Example::new();
@@ -52,7 +52,7 @@ fn session_cannot_join_lease_of_another_template() {
                 "{error:?}"
             );
         }
-        // A client without explicit terms gets the existing lease.
+        // A client that requests no terms explicitly receives the existing lease.
         let want =
             Want::Session { params: PARAMS, terms: other, explicit: Explicit::default(), reset: false };
         let (ticket, actions) = example.ask("name", want);
@@ -115,7 +115,7 @@ fn simultaneous_resets_are_refused_at_the_same_time() {
     assert_eq!(refused_of(&actions), resets);
 }
 
-/// While the queue moves, each client has its turn.
+/// As long as the queue moves, each client gets its turn.
 #[test]
 fn sessions_taking_turns_are_never_refused() {
     let mut example = Example::new();
@@ -130,7 +130,7 @@ fn sessions_taking_turns_are_never_refused() {
     }
 }
 
-/// The sessions may end before the table hears of [`Event::Closed`], or after.
+/// The sessions may end before or after the table receives [`Event::Closed`].
 #[test]
 fn ending_lease_lasts_until_closing_request_is_served() {
     let wants = [
@@ -222,7 +222,7 @@ fn session_of_any_terms_awaits_ending_lease() {
     }
 }
 
-/// The statement of a client that has gone may run for hours.
+/// The statement of a disconnected client may run for hours.
 #[test]
 fn abandoned_session_of_ended_lease_blocks_name_briefly() {
     for isolation in [Isolation::Clone, Isolation::Rollback] {

@@ -1,8 +1,8 @@
-//! Tests of the turns of clients and copies of several templates.
+//! Tests that clients and copies of several templates take turns.
 
 use super::*;
 
-/// Copies of two busy templates take all workers, and pause until their clients have gone.
+/// Copies of two busy templates occupy all workers, and pause until their clients have disconnected.
 #[test]
 fn paused_copy_yields_to_copy_of_another_template() {
     let mut example = Example::new();
@@ -32,7 +32,7 @@ fn paused_copy_yields_to_copy_of_another_template() {
     assert!(example.table.databases.get(making[0].database).is_none());
 }
 
-/// The leases of some databases end at the same time. The first one is due again before the next one is done.
+/// Some databases have leases that end at the same time. The first database is due again before the next one is done.
 #[test]
 fn each_database_that_is_due_has_its_turn() {
     let mut example = Example::new();
@@ -48,7 +48,7 @@ fn each_database_that_is_due_has_its_turn() {
     }
 }
 
-/// A copy for a client that has waited for a while comes first, however many leases end meanwhile.
+/// A copy for a client that has waited for a while comes first, however many leases end in the meantime.
 #[test]
 fn overdue_copy_precedes_resets_of_ended_leases() {
     let mut example = Example::new();
