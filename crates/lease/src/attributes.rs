@@ -1,9 +1,9 @@
 //! Attributes of a template's database that are stored in shared catalogs: owner, privileges, connection limit, settings and
 //! comment.
 //!
-//! No way of copying a database copies these attributes. In addition, some statements (for example `REASSIGN OWNED` and `DROP
-//! OWNED`) change them in every database of a role, whichever database the session is in. So pgfresh reads the attributes when it
-//! takes the template into service, and sets them on each copy.
+//! No way of copying a database copies these attributes. In addition, some statements (for example `REASSIGN OWNED` and
+//! `DROP OWNED`) change them in every database of a role, whichever database the session is in. So pgfresh reads the attributes
+//! when it takes the template into service, and sets them on each copy.
 
 use server::literal;
 

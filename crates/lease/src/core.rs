@@ -114,8 +114,8 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct KnownFiles {
     files: Option<FileMap>,
-    /// Whether pgfresh has not read the files yet, so that any file may be a catalog. In the system's own template, the catalogs
-    /// have the files that initdb has given them.
+    /// Whether any file may be a catalog while `files` is `None`. This is false for the system's own template, whose catalogs have
+    /// the files that initdb has given them.
     is_unread: bool,
 }
 

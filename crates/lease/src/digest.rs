@@ -1,4 +1,5 @@
-//! Digests of a database's complete contents, computed without the log. They serve to check that resets work.
+//! Digests of a database's complete contents, computed without the log. With the option `paranoid`, pgfresh uses them to check each
+//! reset.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Executes the table's tasks in the server: renames, resets and copies.
 //!
-//! Each task runs in one thread, without the lock on the core. When the task has ended, its outcome goes back to the table as an
-//! event.
+//! Each task runs in one thread, and does not hold the lock on the core while it waits for the server. When the task has ended, its
+//! outcome goes back to the table as an event.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

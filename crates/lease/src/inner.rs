@@ -150,7 +150,7 @@ impl Inner {
         Ok(found.name.clone())
     }
 
-    /// Returns the template of that name.
+    /// Returns the template with this name.
     pub(crate) fn template(&self, name: &str) -> Result<Template, LeaseError> {
         let templates = lock(&self.templates);
         called(&templates, name).cloned().ok_or_else(|| unknown(&templates, name))

@@ -2,7 +2,7 @@
 //!
 //! A *lease* is the right to a database under a name. [`Leases`] keeps copies of a template ready and gives one to each new lease.
 //! When a lease ends, pgfresh returns its database to the state of the template. If it cannot prove that this worked, it drops the
-//! database and makes a new copy.
+//! database instead.
 //!
 //! A table without I/O (`table`) decides which name gets which database. The module `execute` runs the table's tasks, either in the
 //! thread of the client that waits or in a worker of `maintenance`. All code is blocking, because every task waits for the server.
@@ -10,11 +10,13 @@
 //!
 //! Some words have a fixed meaning here:
 //!
+//! - A database is *fresh* if it equals its template.
+//! - A *ready* database is fresh and has no lease yet.
+//! - A database is *in doubt* if the log can't show everything that has changed in it.
 //! - A *seat* is the right of one backend to use one of the server's sessions for clients.
 //! - A *stamp* is a text that changes when the catalogs that a session reads at its start change.
 //! - A *mark* is a record that pgfresh writes to the log to learn how far the log has been flushed.
 //! - A *note* is a file in a cache entry, in which one server leaves what it knows for the next one.
-//! - A database is *in doubt* if the log can't show everything that has changed in it.
 //!
 //! Databases have these names:
 //!

@@ -1,5 +1,4 @@
-//! Sessions for leases in rollback isolation. One transaction contains the whole lease, and its rollback resets the database
-//! without any other work.
+//! Sessions for leases in rollback isolation. One transaction contains the whole lease, and its rollback undoes almost everything.
 //!
 //! The lease has the database for itself. The gateway lends the session to one client after another. At the end of the lease,
 //! pgfresh rolls the transaction back and reads the log. Only changes of sequences may survive a rollback, and pgfresh sets

@@ -11,7 +11,7 @@ use super::{
 use crate::names::is_preparing;
 use crate::{Isolation, LeaseError};
 
-/// How long a request waits for sessions that it does not end. Their clients may be about to disconnect.
+/// How long a request waits for sessions that it does not end. Their clients may have disconnected already.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a request waits for sessions that pgfresh has told to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -286,7 +286,7 @@ pub(crate) struct LeaseTable {
     last_due: DatabaseId,
     /// Databases that the table has forgotten since the last call of `take_gone`.
     gone: Vec<DatabaseId>,
-    /// Until this time, the table makes only databases that a client waits for.
+    /// Until this time, the table creates only databases that a client waits for.
     quiet_until: Option<Instant>,
     /// When a client last received a database.
     assigned_at: Option<Instant>,

@@ -324,7 +324,7 @@ impl LeaseTable {
         }
     }
 
-    /// Delays the next attempt to make a database. Each failure doubles the delay.
+    /// Delays the next attempt to create a database. Each failure doubles the delay.
     pub(super) fn make_later(&mut self, source: &Source, now: Instant) {
         if let Some(supply) = self.supplies.get_mut(source) {
             let time = now + super::pause_after(supply.failures, LONGEST_PAUSE);

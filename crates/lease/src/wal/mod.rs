@@ -28,10 +28,10 @@
 //!   does not set [`Changes::committed`].
 //!
 //! # How far to read
-//! A record is in the files once the server has flushed it. With `synchronous_commit = on`, a caller can run `SELECT
-//! pg_logical_emit_message(true, 'pgfresh', '')`, which returns the end of the record that it writes. After its commit, everything
-//! up to that position is in the files. In contrast, `pg_current_wal_insert_lsn()` may be ahead of the files if other sessions
-//! write.
+//! A record is in the files once the server has flushed it. With `synchronous_commit = on`, a caller can run
+//! `SELECT pg_logical_emit_message(true, 'pgfresh', '')`, which returns the end of the record that it writes. After its commit,
+//! everything up to that position is in the files. In contrast, `pg_current_wal_insert_lsn()` may be ahead of the files if other
+//! sessions write.
 //!
 //! # Formats
 //! The reader supports PostgreSQL 13 to 18, and distinguishes them by the magic number of the log's pages. Sources, by their names
