@@ -1,6 +1,6 @@
 //! Compares a database with its template, i.e. shows what a test has changed.
 //!
-//! Nobody can connect to a template itself. The comparison therefore leases a fresh copy of it.
+//! No session can connect to a template itself. The comparison therefore leases a fresh copy of it.
 
 use std::borrow::Cow;
 

@@ -268,7 +268,7 @@ pub(crate) async fn discard_all(State(api): SharedState) -> Result<StatusCode, P
 }
 
 /// Leases a test database under the lowest free number, and returns the number. If a database with that name already
-/// exists because somebody created it with SQL, the number stays reserved.
+/// exists because a user created it with SQL, the number stays reserved.
 fn lease_test(leases: &Leases, template: &Template) -> Result<usize, LeaseError> {
     loop {
         let id = template.number();

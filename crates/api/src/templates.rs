@@ -48,7 +48,7 @@ pub(crate) enum Phase {
 /// State of a number that is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Number {
-    /// pgfresh is leasing or releasing the database with this number, or somebody has created a database of this name
+    /// pgfresh is leasing or releasing the database with this number, or a user has created a database of this name
     /// with SQL.
     Busy,
     /// A client has the database.

@@ -2,7 +2,7 @@
 //!
 //! A client receives the process id of its backend, and a secret made by the gateway that is as long as the backend's
 //! own secret. The gateway translates this key into the backend's real one. The secret becomes invalid when the session
-//! ends. A client that kept an old key can therefore never interrupt a backend that now serves somebody else.
+//! ends. A client that kept an old key can therefore never interrupt a backend that now serves another client.
 
 use std::collections::HashMap;
 use std::io;

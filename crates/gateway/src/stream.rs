@@ -182,7 +182,7 @@ impl Stream {
         Ok(Departure { connection, ends: self.tcp_ends() })
     }
 
-    /// Whether the connection uses TLS, so that nobody between the two sides can read it.
+    /// Whether the connection uses TLS, so that no machine between the two sides can read it.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.tls().is_some()

@@ -38,7 +38,7 @@ impl Taps {
         self.recorder.of_session(database, (settings.record, settings.reset), leases)
     }
 
-    /// Creates a tap for a new session with `database`. Returns `None` if nobody listens.
+    /// Creates a tap for a new session with `database`. Returns `None` if there is no listener.
     ///
     /// `key` is the cancel key of the session's backend, `since` is the time of the client's request, and `record` is
     /// the record of its lease.

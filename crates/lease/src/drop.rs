@@ -53,7 +53,7 @@ pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPoo
     }
 }
 
-/// Returns SQL that undoes a client's `ALTER DATABASE`. The server drops no template, and it lets nobody connect to a closed
+/// Returns SQL that undoes a client's `ALTER DATABASE`. The server drops no template, and it lets no client connect to a closed
 /// database.
 fn open(oid: u32) -> String {
     format!(

@@ -91,7 +91,7 @@ impl Counters {
         })
     }
 
-    /// Returns the increase since `before`. A value that has decreased becomes `None`, because this means that somebody
+    /// Returns the increase since `before`. A value that has decreased becomes `None`, because this means that another session
     /// reset the statistics or dropped databases.
     pub(crate) fn since(self, before: Self) -> Self {
         self.with(before, |now, before| Some(now - before).filter(|added| *added >= 0.0))

@@ -80,7 +80,7 @@ impl Recorder {
         let sampler = Sampler::open(target, pace, feed)?;
         let ((stop, stopped), (done, recording)) = (channel(), channel());
         let thread = thread::Builder::new().name("profile".to_owned());
-        // After a timeout, nobody waits for the recording any more.
+        // After a timeout, no caller waits for the recording any more.
         let record = move || drop(done.send(sampler.record(&stopped)));
         let thread = thread.spawn(record).map_err(ProfileError::Thread)?;
         Ok(Self { stop, recording, thread })

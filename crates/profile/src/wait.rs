@@ -60,7 +60,7 @@ impl Cause {
         matches!(self, Self::WalSync | Self::DataSync | Self::Checkpoint | Self::FileSystem)
     }
 
-    /// Whether a backend with this cause that sleeps in the kernel is waiting for somebody else's flush. This is the
+    /// Whether a backend with this cause that sleeps in the kernel is waiting for another process's flush. This is the
     /// case if it changes files rather than reads them.
     pub(crate) fn may_wait_for_others(self, event: Option<&str>) -> bool {
         let reads = || event.is_some_and(|event| event.to_ascii_lowercase().contains("read"));

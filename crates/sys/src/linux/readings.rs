@@ -1,5 +1,5 @@
 //! Reads the state of the machine during a measurement: temperature, pressure and dirty pages. Without these
-//! values, a slow result could be due to the machine and nobody would know.
+//! values, a slow result could be due to the machine without a sign of it.
 
 use std::fs;
 use std::path::PathBuf;
