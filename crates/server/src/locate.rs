@@ -121,7 +121,7 @@ fn search(wanted: &VersionRequest, cache: &Cache) -> Result<Installation, Instal
     }
 }
 
-/// Returns all working installations in the order of [`candidates`], each of them once.
+/// Returns all working installations in the order of `candidates`, each of them once.
 #[must_use]
 pub fn list(cache: &Cache) -> Vec<Found> {
     let found = candidates(cache)
