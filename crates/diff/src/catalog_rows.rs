@@ -1,8 +1,8 @@
-//! Rows of catalogs that only one of two databases has.
+//! Finds the catalog rows that only one of two databases has.
 //!
-//! A database and a copy of its template come from the same files, so nearly all rows are equal, even their oids. The
-//! server computes hashes. pgfresh reads only the rows whose hashes differ, and those that refer to an object of
-//! another name.
+//! A database and a copy of its template come from the same files, so nearly all rows are equal, including their oids.
+//! Sending them all would be slow. Instead, the server hashes the rows, and pgfresh reads only the rows whose hashes
+//! differ. It also reads rows that refer to a renamed object.
 
 use std::collections::{BTreeSet, HashMap};
 use std::thread;
@@ -12,26 +12,27 @@ use crate::names::{FIRST_OF_USERS, Names, number, numbers};
 use crate::session::{ReadError, Reader};
 use crate::sql::texts;
 
-/// Row of a catalog.
+/// A row of a catalog.
 #[derive(Debug)]
 pub(crate) struct CatalogRow<'a> {
     pub(crate) catalog: &'a Catalog,
-    /// Oids of class and object, and number of the column, or 0.
+    /// Oid of the object's class, oid of the object, and number of the column. The number is 0 if the row isn't about a
+    /// column.
     pub(crate) subject: (u32, u32, i32),
-    /// Name of the column, or a description of the object, for some catalogs.
+    /// Column name, or for some catalogs a description of the object.
     pub(crate) label: String,
-    /// Value of each column of the catalog.
+    /// Values of the catalog's columns.
     pub(crate) cells: Vec<Option<String>>,
 }
 
-/// Rows of one database, with the names for their oids.
+/// Rows of one database, with the names that its oids stand for.
 #[derive(Debug, Default)]
 pub(crate) struct Side<'a> {
     pub(crate) rows: Vec<CatalogRow<'a>>,
     pub(crate) names: Names,
 }
 
-/// Reads the rows in which two databases may differ. Returns `None` if no row of any catalog differs.
+/// Reads the rows that may differ between two databases. Returns `None` if all catalogs are equal.
 pub(crate) fn differing<'a>(
     catalogs: &'a [Catalog],
     [template, database]: [&mut Reader; 2],
@@ -64,7 +65,7 @@ pub(crate) fn differing<'a>(
     Ok(Some([old, new]))
 }
 
-/// Calls `read` for both sessions at once, each with its input.
+/// Calls `read` for both sessions in parallel, each with its own input.
 pub(crate) fn both<I: Send, T: Send>(
     [template, database]: [&mut Reader; 2],
     read: impl Fn(&mut Reader, I) -> Result<T, ReadError> + Sync,
@@ -79,17 +80,17 @@ pub(crate) fn both<I: Send, T: Send>(
     Ok((old?, new?))
 }
 
-/// Returns a digest of each catalog.
+/// Returns one digest for each catalog.
 fn digests(reader: &mut Reader, catalogs: &[Catalog]) -> Result<Vec<String>, ReadError> {
     let digests: Vec<_> = catalogs.iter().map(|catalog| format!("({})", catalog.digest())).collect();
     let rows = reader.try_apart(&format!("SELECT unnest(ARRAY[{}])", digests.join(", ")))?;
     Ok(rows.into_iter().map(|row| texts(row)()).collect())
 }
 
-/// Places of rows, by the hash of the rows.
+/// Places of rows, grouped by row hash.
 type Hashes = HashMap<String, Vec<String>>;
 
-/// Returns the hashes of each catalog whose digests differ. The other catalogs get none.
+/// Returns the row hashes of each catalog whose digests differ. For the other catalogs, the map is empty.
 fn hashes(reader: &mut Reader, catalogs: &[(&Catalog, bool)]) -> Result<Vec<Hashes>, ReadError> {
     let mut found = vec![Hashes::new(); catalogs.len()];
     let differing = catalogs.iter().enumerate().filter(|(_, (_, differs))| *differs);
@@ -104,7 +105,7 @@ fn hashes(reader: &mut Reader, catalogs: &[(&Catalog, bool)]) -> Result<Vec<Hash
     Ok(found)
 }
 
-/// Returns the places of rows that the other side has less or more often.
+/// Returns the places of rows that don't occur equally often on the other side.
 fn only_in(one: &Hashes, other: &Hashes) -> Vec<String> {
     let is_elsewhere = |(hash, places): &(&String, &Vec<String>)| {
         other.get(*hash).is_some_and(|others| others.len() == places.len())
@@ -137,7 +138,7 @@ fn side<'a>(
 }
 
 impl Side<'_> {
-    /// Returns the oids of objects that initdb has made and that rows refer to.
+    /// Returns the oids of built-in objects, which initdb creates, to which rows refer.
     fn built_in(&self) -> impl Iterator<Item = u32> {
         let of = |row: &CatalogRow<'_>| -> Vec<u32> {
             row.oids().chain([row.subject.1]).chain(row.depends_on().map(|(_, oid, _)| oid)).collect()
@@ -147,7 +148,7 @@ impl Side<'_> {
 }
 
 impl<'a> CatalogRow<'a> {
-    /// Reads a row of [`Catalog::rows`].
+    /// Parses a row that [`Catalog::rows`] selected.
     fn of(catalog: &'a Catalog, row: Vec<Option<String>>) -> Self {
         let cells = row.iter().skip(4).cloned().collect();
         let mut next = texts(row);
@@ -155,19 +156,19 @@ impl<'a> CatalogRow<'a> {
         Self { catalog, subject, label: next(), cells }
     }
 
-    /// Returns the oids in its columns.
+    /// Returns the oids in the row's columns.
     fn oids(&self) -> impl Iterator<Item = u32> {
         let columns = self.catalog.columns.iter().zip(&self.cells).filter(|(column, _)| column.has_oids());
         columns.filter_map(|(_, cell)| cell.as_deref()).flat_map(numbers)
     }
 
-    /// Returns the value of a column as text. NULL is empty.
+    /// Returns the value of a column as text. The text is empty for NULL.
     pub(crate) fn cell(&self, name: &str) -> &str {
         let at = self.catalog.columns.iter().position(|column| column.name == name);
         at.and_then(|at| self.cells[at].as_deref()).unwrap_or_default()
     }
 
-    /// Returns the object that the subject of this row of `pg_depend` depends on.
+    /// Returns the object on which the subject of this `pg_depend` row depends.
     pub(crate) fn depends_on(&self) -> Option<(u32, u32, i32)> {
         if self.catalog.name != "pg_depend" {
             return None;

@@ -1,8 +1,8 @@
-//! Catalogs of the server and their columns, as `pg_catalog` lists them, and the SQL that reads them.
+//! Lists the server's catalogs and their columns, and builds the SQL that reads them.
 //!
-//! A comparison reads each column of each catalog, except for [`NOT_COMPARED`]. So it covers the new catalogs and
-//! columns of a later PostgreSQL without a change here. Tables in this file tell which rows belong to an object of
-//! another catalog, and how to read expressions.
+//! A comparison reads each column of each catalog in `pg_catalog`, except for [`NOT_COMPARED`]. So it also covers the
+//! catalogs and columns that a later PostgreSQL version adds. Tables in this file say which rows belong to an object of
+//! a different catalog, and how to read stored expressions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,8 @@ use crate::DiffError;
 use crate::session::Reader;
 use crate::sql::texts;
 
-/// Catalog, column and reason. The column `*` stands for all columns, the catalog `*` for all catalogs.
+/// Columns that a comparison skips: catalog, column and reason. The column `*` stands for all columns, and the catalog
+/// `*` for all catalogs.
 pub const NOT_COMPARED: &[(&str, &str, &str)] = &[
     ("*", "oid", "objects are matched by name"),
     ("pg_aggregate", "aggfnoid", "belongs to the name of the function"),
@@ -94,11 +95,11 @@ pub const NOT_COMPARED: &[(&str, &str, &str)] = &[
     ("pg_ts_config_map", "mapcfg", "belongs to the name of the configuration"),
 ];
 
-/// Conditions for the rows to compare.
+/// Conditions that select the rows to compare.
 const ROWS: &[(&str, &str)] = &[
-    // SQL does not show a dropped column.
+    // SQL doesn't show dropped columns.
     ("pg_attribute", "NOT attisdropped"),
-    // All databases share these catalogs.
+    // All databases of the cluster share these catalogs.
     ("pg_database", "datname = current_database()"),
     ("pg_db_role_setting", "setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())"),
     ("pg_shdescription", THIS_DATABASE),
@@ -108,8 +109,9 @@ const ROWS: &[(&str, &str)] = &[
 const THIS_DATABASE: &str = "classoid = 'pg_database'::regclass \
     AND objoid = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// Columns that identify the object of a catalog's rows: class, oid and column number; and those that distinguish the
-/// rows of one object. Each row of another catalog is itself an object.
+/// Catalogs whose rows describe an object of a different catalog. The first three columns identify that object: class,
+/// oid and column number. The other columns distinguish the rows of one object. In a catalog without an entry here,
+/// each row describes one object.
 const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
     ("pg_aggregate", ["'pg_proc'::regclass", "aggfnoid", "0"], &[]),
     ("pg_attrdef", ["'pg_class'::regclass", "adrelid", "adnum"], &[]),
@@ -133,8 +135,8 @@ const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
     ("pg_ts_config_map", ["'pg_ts_config'::regclass", "mapcfg", "0"], &["maptokentype", "mapseqno"]),
 ];
 
-/// SQL for columns whose stored values cannot be compared. PostgreSQL writes stored expressions as SQL, without their
-/// positions in a statement. The owner of an index or a row type is that of its table.
+/// SQL for columns whose stored values can't be compared directly. For example, PostgreSQL prints stored expressions as
+/// SQL, without their positions in a statement. The owner of an index or a row type is that of its table.
 const CELLS: &[(&str, &str)] = &[
     ("pg_attrdef.adbin", "pg_get_expr(adbin, adrelid)"),
     ("pg_class.relowner", "CASE WHEN relkind NOT IN ('i', 'I', 't') THEN relowner::oid::text END"),
@@ -156,14 +158,14 @@ const CELLS: &[(&str, &str)] = &[
     ("pg_type.typowner", "CASE WHEN typrelid = 0 AND typcategory <> 'A' THEN typowner::oid::text END"),
 ];
 
-/// Catalog with the columns to compare.
+/// A catalog with the columns to compare.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     pub(crate) name: String,
-    /// Whether rows have an oid, by which other rows refer to them.
+    /// Whether rows have an oid by which other rows refer to them.
     pub(crate) has_oid: bool,
     pub(crate) columns: Vec<CatalogColumn>,
-    /// Names of all columns of type `oid`, even of those that the comparison skips.
+    /// Names of all columns of type `oid`, including those that the comparison skips.
     oids: Vec<String>,
 }
 
@@ -174,23 +176,23 @@ pub(crate) struct CatalogColumn {
 }
 
 impl CatalogColumn {
-    /// Whether its text has oids, which the comparison replaces by names.
+    /// Whether the column's text contains oids, which the comparison replaces with names.
     pub(crate) fn has_oids(&self) -> bool {
         matches!(&*self.type_name, "oid" | "oid[]" | "oidvector") || self.is_registered()
     }
 
-    /// Whether it has privileges. NULL then means the defaults, which depend on the owner of the object.
+    /// Whether the column contains privileges. There, NULL means the defaults, which depend on the owner of the object.
     pub(crate) fn is_grants(&self) -> bool {
         self.type_name == "aclitem[]" && !matches!(&*self.name, "defaclacl" | "initprivs")
     }
 
-    /// Whether its type is an oid that PostgreSQL shows as a name, without the arguments of a function.
+    /// Whether the column's type is an oid that PostgreSQL shows as a name, without function arguments.
     fn is_registered(&self) -> bool {
         self.type_name.starts_with("reg")
     }
 }
 
-/// Returns all catalogs with columns to compare.
+/// Returns all catalogs that have columns to compare.
 pub(crate) fn catalogs(reader: &mut Reader) -> Result<Vec<Catalog>, DiffError> {
     let mut found: BTreeMap<String, Catalog> = BTreeMap::new();
     let rows = reader.ask(
@@ -224,7 +226,7 @@ fn is_compared(catalog: &str, column: &str) -> bool {
 }
 
 impl Catalog {
-    /// Returns the FROM clause with its condition.
+    /// Returns the FROM clause, including the condition.
     fn source(&self) -> String {
         let rows =
             ROWS.iter().find(|(name, _)| *name == self.name).map_or("true", |(_, condition)| condition);
@@ -237,7 +239,7 @@ impl Catalog {
         let subject: Vec<_> = self.subject().into_iter().filter(is_column).collect();
         let compared = self.columns.iter().map(|column| &column.name);
         let mut columns: Vec<_> = compared.chain(&self.oids).chain(&subject).collect();
-        // The two databases have different oids.
+        // The oid of the database itself always differs, so the hash leaves it out.
         let is_this_database = |name: &str| match &*self.name {
             "pg_database" => name == "oid",
             "pg_shdescription" | "pg_shseclabel" => name == "objoid",
@@ -250,19 +252,19 @@ impl Catalog {
         format!("hashtextextended(textin(record_out(ROW({}))) COLLATE \"C\", 0)", columns.join(", "))
     }
 
-    /// Returns SQL for one digest of all rows, in whatever order.
+    /// Returns SQL for one digest of all rows. The digest doesn't depend on the order of the rows.
     pub(crate) fn digest(&self) -> String {
         format!("SELECT count(*) || ' ' || coalesce(sum({}), 0) {}", self.hash(), self.source())
     }
 
-    /// Returns SQL for `number`, the place and the hash of each row.
+    /// Returns SQL for `number` and each row's place and hash.
     pub(crate) fn hashes(&self, number: usize) -> String {
         format!("SELECT {number}, ctid, {} {}", self.hash(), self.source())
     }
 
-    /// Returns SQL for the rows at some places, and for those that refer to an object with one of the oids. A result row
-    /// begins with class, oid and column number of its object. A label follows: the name of a column, a description of the
-    /// object, or the object that it depends on. The catalog's columns are the last.
+    /// Returns SQL for the rows at `places`, and for those that refer to an object with one of `oids`. A result row
+    /// begins with the class, oid and column number of its object. A label follows, such as a column name, a
+    /// description of the object, or the object that it depends on. The catalog's columns come last.
     pub(crate) fn rows(&self, places: &[String], oids: &BTreeSet<u32>) -> String {
         let [class, oid, sub] = self.subject();
         let label = match &*self.name {
@@ -299,7 +301,8 @@ impl Catalog {
         subject.map_or_else(own, |subject| subject.map(str::to_owned))
     }
 
-    /// Returns the columns that distinguish the rows of one object. Empty if an object has only one row.
+    /// Returns the columns that distinguish the rows of one object. Returns an empty list if an object has only one
+    /// row.
     pub(crate) fn parts(&self) -> Vec<&str> {
         let known = SUBJECTS.iter().find(|(name, ..)| *name == self.name).map(|(.., parts)| parts.to_vec());
         let all = || self.columns.iter().map(|column| &*column.name).collect();

@@ -1,4 +1,4 @@
-//! Values of the rows that the result shows, cut where they are long.
+//! Reads the values of the rows that the result shows, and shortens long values.
 
 use std::collections::HashMap;
 
@@ -10,31 +10,31 @@ use crate::session::{ReadError, Reader};
 use crate::sql::texts;
 use crate::{CellValue, Field, FieldChange};
 
-/// Number of characters, or bytes of a `bytea`, that pgfresh reads of a value to find the difference of two long
-/// ones.
+/// Maximum length of a value that pgfresh reads to find where two long values differ. The unit is characters, or bytes
+/// for a `bytea`.
 const READ: usize = 4000;
-/// Most characters of a value in the result.
+/// Maximum length of a value in the result, in characters.
 const SHOWN: usize = 400;
-/// Characters of the result before a difference.
+/// Number of equal characters that the result shows before a difference.
 const LEAD: usize = 12;
-/// Number of rows in one query.
+/// Number of rows that one query reads.
 const AT_ONCE: usize = 50;
 const END: &str = "ROLLBACK TO SAVEPOINT cells; RELEASE SAVEPOINT cells";
 
-/// Value of a column, as far as pgfresh has read it.
+/// The part of a column's value that pgfresh has read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// First characters of the value. `None` is NULL.
+    /// First characters of the value. `None` stands for NULL.
     begin: Option<String>,
-    /// Characters or bytes of the whole value.
+    /// Length of the whole value, in characters or bytes.
     length: usize,
     digest: String,
 }
 
-/// Cells of each row, one for each column, by the place of the row.
+/// The cells of each row, by the row's place. Each row has one cell for each column.
 pub(crate) type Cells = HashMap<Place, Vec<Cell>>;
 
-/// Reads rows of a table.
+/// Reads the given rows of a table.
 pub(crate) fn read(
     reader: &mut Reader,
     relation: &Relation,
@@ -78,7 +78,7 @@ pub(crate) fn read(
     Ok(found)
 }
 
-/// Returns SQL for number, begin, length and digest of a column.
+/// Returns SQL for the number, first characters, length and digest of a column.
 fn value(at: usize, column: &TableColumn) -> String {
     let name = format!("t.{}", identifier(&column.name));
     if column.is_bytea {
@@ -86,13 +86,13 @@ fn value(at: usize, column: &TableColumn) -> String {
             "({at}, {name} IS NULL, encode(substr({name}, 1, {READ}), 'hex'), octet_length({name}), md5({name}))"
         );
     }
-    // The test for NULL needs the text: `IS NULL` alone also holds for a composite value whose fields are all NULL.
+    // The NULL test must use the text, because `IS NULL` is also true for a composite value whose fields are all NULL.
     format!(
         "({at}, {name}::text IS NULL, left({name}::text, {READ}), length({name}::text), md5({name}::text))"
     )
 }
 
-/// Returns all columns of a row.
+/// Returns all columns of a row with their values.
 pub(crate) fn fields(columns: &[TableColumn], cells: &[Cell]) -> Vec<Field> {
     let field = |(column, cell): (&TableColumn, &Cell)| Field {
         column: column.name.clone(),
@@ -101,7 +101,7 @@ pub(crate) fn fields(columns: &[TableColumn], cells: &[Cell]) -> Vec<Field> {
     columns.iter().zip(cells).map(field).collect()
 }
 
-/// Returns the columns of an updated row that differ.
+/// Returns the columns of an updated row whose values differ.
 pub(crate) fn changes(columns: &[TableColumn], old: &[Cell], new: &[Cell]) -> Vec<FieldChange> {
     let mut found = Vec::new();
     for (column, (old, new)) in columns.iter().zip(old.iter().zip(new)) {
@@ -115,7 +115,8 @@ pub(crate) fn changes(columns: &[TableColumn], old: &[Cell], new: &[Cell]) -> Ve
     found
 }
 
-/// Returns a position a little before the first difference of two values, in characters, or in digits of a `bytea`.
+/// Returns a position shortly before the first difference of two values. The unit is characters, or hex digits for a
+/// `bytea`.
 fn first_difference(old: &Cell, new: &Cell) -> usize {
     let (Some(old), Some(new)) = (&old.begin, &new.begin) else { return 0 };
     let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
@@ -126,7 +127,7 @@ fn first_difference(old: &Cell, new: &Cell) -> usize {
 }
 
 impl Cell {
-    /// Makes the cell of a value in memory. Its text stands in for its digest.
+    /// Builds a cell for a value in memory. The text itself serves as its digest.
     pub(crate) fn of(value: Option<&str>) -> Self {
         let begin = value.map(|text| text.chars().take(READ).collect());
         let text = value.unwrap_or_default();
@@ -137,7 +138,7 @@ impl Cell {
         self.length <= SHOWN / 4
     }
 
-    /// Returns the value from a character, or digit, on.
+    /// Returns the part of the value that begins at a character or, for a `bytea`, at a hex digit.
     fn part(&self, from: usize, bytes: bool) -> CellValue {
         let Some(begin) = &self.begin else { return CellValue::Null };
         let (digits, prefix) = if bytes { (2, "\\x") } else { (1, "") };

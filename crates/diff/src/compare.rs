@@ -1,4 +1,4 @@
-//! Comparison of two databases: chooses how to read each table, and how many differences to keep.
+//! Compares two databases. Decides how to read each table, and how many differences the result keeps.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,19 @@ use crate::{
     digest, objects, sequences,
 };
 
-/// Most bytes of values in one result.
+/// Maximum size of all values in one result, in bytes.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Limits of a comparison's result.
+/// Limits for the result of a comparison.
 #[derive(Debug, Clone)]
 pub struct DiffLimits {
-    /// Only table to compare, with or without its schema. `None` compares everything.
+    /// The only table to compare, with or without its schema. `None` compares everything.
     pub table: Option<String>,
-    /// Most tables with rows in the result.
+    /// Maximum number of tables whose rows the result shows.
     pub tables: usize,
-    /// Most rows for each table.
+    /// Maximum number of rows for each table.
     pub rows: usize,
-    /// Most definitions, and most sequences.
+    /// Maximum number of definitions, and also of sequences.
     pub objects: usize,
 }
 
@@ -36,7 +36,7 @@ impl Default for DiffLimits {
     }
 }
 
-/// Table whose rows may differ, with some of the differences.
+/// A table whose rows may differ, with some of the differences.
 #[derive(Debug)]
 struct Candidate<'a> {
     name: &'a str,
@@ -49,12 +49,12 @@ struct Candidate<'a> {
     deleted: Vec<Entry>,
 }
 
-/// Compares `database` with `template`. Both are pgfresh's own sessions, as [`own_params`](server::own_params) start
-/// them.
+/// Compares `database` with `template`. Both must be pgfresh's own sessions, started with
+/// [`own_params`](server::own_params).
 ///
 /// # Errors
-/// A session ended, the encodings differ, or neither side has the one table of the limits. An unreadable table is no
-/// error: the result lists it under `not_compared`.
+/// Returns an error if a session ended, if the encodings differ, or if neither side has the table that the limits name.
+/// An unreadable table isn't an error. The result lists it under `not_compared`.
 pub fn compare(
     template: AdminConnection,
     database: AdminConnection,
@@ -101,7 +101,8 @@ pub fn compare(
     Ok(diff)
 }
 
-/// Unwraps what a reader found. Returns `None` and notes the reason if the server refused to show it.
+/// Unwraps the result of a reader. If the server refused the query, records the reason in the result and returns
+/// `None`.
 fn readable<T>(
     name: &str,
     found: Result<T, ReadError>,
@@ -117,7 +118,7 @@ fn readable<T>(
     }
 }
 
-/// Whether the user's word `wanted` means the table `name`, which is quoted and has its schema.
+/// Whether the user's `wanted` means the table `name`, which is quoted and includes its schema.
 fn is_called(name: &str, wanted: &str) -> bool {
     let bare = |text: &str| text.replace('"', "");
     let table = |text: &str| text.split_once('.').map(|(_, table)| table.to_owned());
@@ -132,7 +133,7 @@ fn first<T>(mut all: Vec<T>, most: usize) -> (Vec<T>, usize) {
     (all, left_out)
 }
 
-/// Keeps the tables with most changes, in that order, and counts the others.
+/// Keeps the tables with the most changes, in that order, and only counts the others.
 fn leave_out(candidates: &mut Vec<Candidate<'_>>, most: usize, diff: &mut DatabaseDiff) {
     candidates.sort_by(|one, other| (other.counts.total(), one.name).cmp(&(one.counts.total(), other.name)));
     for candidate in candidates.drain(most.min(candidates.len())..) {
@@ -147,7 +148,7 @@ fn add(to: &mut RowCounts, more: RowCounts) {
     to.deleted += more.deleted;
 }
 
-/// Compares the rows of one table.
+/// Finds the differing rows of one table.
 fn differing<'a>(
     name: &'a str,
     template: Option<&'a Relation>,
@@ -207,7 +208,7 @@ fn keep<T>(kept: &mut Vec<T>, entry: T, most: usize) {
     }
 }
 
-/// Divides `room` among the kinds of change: a third for each, and the rest of one for the others.
+/// Divides `room` among the kinds of change. Each kind gets a third, and the others share what one kind doesn't use.
 fn shares(counts: [usize; 3], room: usize) -> [usize; 3] {
     let mut shares = counts.map(|count| count.min(room / 3));
     let mut left = room - shares.iter().sum::<usize>();
@@ -286,7 +287,7 @@ impl Candidate<'_> {
     }
 }
 
-/// Reads all columns of these rows on one side.
+/// Reads all columns of the given rows on one side.
 fn whole_rows(
     reader: &mut Reader,
     relation: &Relation,
@@ -301,7 +302,7 @@ fn whole_rows(
 }
 
 impl RowChange {
-    /// Returns the number of bytes in its names and values.
+    /// Returns the size of the names and values, in bytes.
     fn bytes(&self) -> usize {
         let of = |value: &CellValue| match value {
             CellValue::Null => 4,

@@ -1,19 +1,19 @@
-//! Digests of large tables: the server computes one over all rows, without sorting or sending them, to find equal
-//! tables.
+//! Recognizes equal large tables quickly, without sorting or sending their rows. The server computes one digest over
+//! all rows instead.
 
 use std::thread;
 
 use crate::relations::{Matching, Relation};
 use crate::session::{ReadError, Reader};
 
-/// Bytes from which a table is large. Smaller tables are not worth a digest.
+/// Minimum size of a large table, in bytes. For a smaller table, a digest isn't worth a query.
 const LARGE: u64 = 1 << 20;
 
-/// Whether both tables have equal rows, each as often, in the columns that both have. False for small tables, without
-/// a query.
+/// Whether two tables have equal rows, each equally often. Only columns that both tables have count. Returns false for
+/// small tables without a query.
 ///
-/// The digest is the count and two sums of 64-bit hashes with different seeds, which do not depend on the order of
-/// rows.
+/// The digest consists of the row count and two sums of 64-bit hashes with different seeds. None of these depends on
+/// the order of the rows.
 pub(crate) fn are_equal(
     old: &mut Reader,
     new: &mut Reader,
@@ -39,7 +39,7 @@ fn digest(
     relation: &Relation,
     matching: &Matching,
 ) -> Result<Vec<Vec<Option<String>>>, ReadError> {
-    // OFFSET keeps the server from computing the text of each row twice.
+    // OFFSET prevents the server from computing the text of each row twice.
     reader.try_apart(&format!(
         "SELECT count(*), sum(hashtextextended(r, 0)::numeric), sum(hashtextextended(r, 1)::numeric) \
          FROM (SELECT {} COLLATE \"C\" AS r FROM {} t OFFSET 0) rows",

@@ -1,35 +1,36 @@
-//! Objects by kind and name, with their properties in all catalogs.
+//! Groups catalog rows by object, so that an object's properties from all catalogs are together.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::catalog_rows::{CatalogRow, Side};
 use crate::names::{Names, ObjectKey, THIS_DATABASE};
 
-/// Key of a property: its catalog, the number of its column there, and its name for users.
+/// Key of a property: the catalog, the column number in it, and the human-readable name.
 pub(crate) type PropertyKey = (String, usize, String);
 
-/// Object of one database.
+/// An object of one database.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) properties: BTreeMap<PropertyKey, Option<String>>,
-    /// Objects whose creation or removal includes this one.
+    /// Objects whose creation or removal includes that of this one. For example, a table includes its columns.
     pub(crate) parents: Vec<ObjectKey>,
-    /// Whether it is a part of another object, whose change implies its own.
+    /// Whether the object is part of a different object, whose change implies a change of this one.
     pub(crate) is_part: bool,
-    /// Columns of that name in the tables that its table inherits from.
+    /// Columns with the same name in the tables from which this column's table inherits.
     pub(crate) inherited_from: Vec<ObjectKey>,
-    /// Whether the object exists in this database. Its rows do not prove that, because only differing ones are read.
+    /// Whether the object exists in this database. The rows alone can't show this, because pgfresh reads only differing
+    /// ones.
     pub(crate) is_there: bool,
-    /// Definition in SQL or in words. See `objects.sql`.
+    /// Definition, as SQL or as a description. See `objects.sql`.
     pub(crate) definition: Option<String>,
 }
 
 pub(crate) type Entries = BTreeMap<ObjectKey, Entry>;
 
-/// Names of columns, by the oid of the table and their number.
+/// Column names, by the table's oid and the column number.
 type ColumnNames = HashMap<(u32, i32), String>;
 
-/// Sorts the rows of one database by object.
+/// Groups the rows of one database by object.
 pub(crate) fn entries(side: &Side<'_>) -> Entries {
     let is_column = |row: &&CatalogRow<'_>| row.catalog.name == "pg_attribute";
     let columns: ColumnNames = side
@@ -79,7 +80,7 @@ fn add(found: &mut Entries, row: &CatalogRow<'_>, names: &Names, columns: &Colum
     }
 }
 
-/// Returns kind and name of the object that a row describes.
+/// Returns the kind and name of the object that a row describes.
 fn key_of(row: &CatalogRow<'_>, subject: (u32, u32, i32), names: &Names, columns: &ColumnNames) -> ObjectKey {
     let (class, oid, column) = subject;
     if matches!(&*row.catalog.name, "pg_database" | "pg_shdescription" | "pg_shseclabel") {
@@ -90,7 +91,7 @@ fn key_of(row: &CatalogRow<'_>, subject: (u32, u32, i32), names: &Names, columns
     };
     match column {
         0 => (kind.clone(), name.clone()),
-        // An unchanged column has no name here, so its number stands in for it.
+        // Without a differing row, a column's name is unknown here, so its number replaces it.
         column => {
             let column = columns.get(&(oid, column)).cloned().unwrap_or_else(|| column.to_string());
             ("column".to_owned(), format!("{name}.{column}"))
@@ -101,12 +102,12 @@ fn key_of(row: &CatalogRow<'_>, subject: (u32, u32, i32), names: &Names, columns
 fn add_dependency(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names, columns: &ColumnNames) {
     let Some(reference) = row.depends_on() else { return };
     let of = |reference| key_of(row, reference, names, columns);
-    // The rule of a view and the row type of a composite type have the key of the view or type.
+    // The rule of a view and the row type of a composite type have the same key as the view or type itself.
     if of(row.subject) == of(reference) {
         return;
     }
     match row.cell("deptype") {
-        // The dependency is an implementation detail of the other object, or links a partition to its root.
+        // The dependency is an implementation detail of the other object, or connects a partition with its root.
         "i" | "P" | "S" => entry.is_part = true,
         "a" => entry.parents.extend([of(reference), of((reference.0, reference.1, 0))]),
         kind @ ("e" | "x") => {
@@ -119,7 +120,7 @@ fn add_dependency(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names, column
                 entry.parents.push(of(reference));
             }
         }
-        // The definition shows other dependencies.
+        // The definition already shows the other kinds of dependency.
         _ => {}
     }
 }

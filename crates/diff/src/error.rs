@@ -1,19 +1,19 @@
-//! Errors of a comparison.
+//! Errors that a comparison returns.
 
 use server::SessionError;
 
-/// Failure of a comparison.
+/// Error that stopped a comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum DiffError {
     /// A session ended, or a catalog could not be read.
     #[error("could not read the {side}")]
     Session {
-        /// Side of the comparison: "database" or "template".
+        /// The affected side of the comparison: "database" or "template".
         side: &'static str,
-        /// Failure of the session.
+        /// The session's error.
         source: SessionError,
     },
-    /// Databases of different encodings: equal texts have different bytes in them.
+    /// The databases have different encodings, so the bytes of equal texts differ.
     #[error("cannot compare databases of different encodings: {template} and {database}")]
     Encodings {
         /// Encoding of the template.
@@ -21,13 +21,13 @@ pub enum DiffError {
         /// Encoding of the database.
         database: String,
     },
-    /// Neither side has the table of the limits.
+    /// Neither side has the table that the limits name.
     #[error("neither the database nor its template has a table \"{0}\"")]
     UnknownTable(String),
 }
 
 impl DiffError {
-    /// Returns the SQLSTATE for clients. Source: the manual's appendix A.
+    /// Returns the SQLSTATE that clients receive. Source: appendix A of the PostgreSQL manual.
     #[must_use]
     pub fn sqlstate(&self) -> &str {
         match self {
@@ -38,7 +38,7 @@ impl DiffError {
         }
     }
 
-    /// Returns details of the error, such as the server's own.
+    /// Returns details of the error, such as the server's own message.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {

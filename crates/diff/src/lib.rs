@@ -1,9 +1,10 @@
-//! Differences of a database from its template: inserted, updated and deleted rows, sequences, definitions.
+//! Shows how a database differs from its template, so that a user can see what a test has changed. Covers inserted,
+//! updated and deleted rows, sequences and definitions.
 //!
-//! [`compare`] makes a [`DatabaseDiff`] from two superuser sessions with databases of one encoding: a copy of the
-//! template and a used database. It reads each in one read-only snapshot and in bounded memory. Rows arrive as
-//! digests in the order of their primary key, and pgfresh reads only the rows to show in full. This crate changes
-//! nothing and leases nothing.
+//! [`compare`] builds a [`DatabaseDiff`] from two superuser sessions: one in a copy of the template, one in a used
+//! database. Both databases must have the same encoding. pgfresh reads each side in one read-only snapshot and in
+//! bounded memory. Tables arrive as row digests in the order of their primary key, and pgfresh reads only the rows that
+//! the result shows in full. This crate doesn't change or lease any database.
 //!
 //! ```text
 //! relations ── tables and their keys          stream ── digests of rows, in order ── merge ── differing rows

@@ -1,33 +1,33 @@
-//! Merge of two sorted streams of rows: finds the rows that only one stream has, and those that differ.
+//! Merges two sorted streams of rows to find the rows that only one stream has, and those that differ.
 
-/// Row in a stream: its key, a digest of its values, and its place.
+/// A row of a stream: its key, a digest of its values, and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Columns that order the rows of a stream and match those of two streams.
+    /// Values of the key columns. They order the rows of a stream, and they match rows of the two streams.
     pub(crate) key: Vec<KeyPart>,
     /// Digest of all columns that both sides have.
     pub(crate) digest: String,
     pub(crate) place: Place,
 }
 
-/// Position of a row, valid within one snapshot.
+/// Position of a row. It is valid only within one snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Place {
     /// Oid of the table or partition.
     pub(crate) table: String,
-    /// `ctid` of the row.
+    /// The row's `ctid`.
     pub(crate) row: String,
 }
 
-/// Column of a key. Values compare in the server's order. Both sides have the same variant.
+/// One column of a key. Values are ordered as the server orders them. Both sides always use the same variant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum KeyPart {
     Number(i64),
-    /// Text that compares by bytes, as the server orders it.
+    /// A text that compares by bytes, which is how the server orders it.
     Text(String),
 }
 
-/// Result of the merge for one row, or for a pair of rows with one key.
+/// Result of the merge for one row, or for two rows with the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RowStep {
     Same,
@@ -36,7 +36,7 @@ pub(crate) enum RowStep {
     Deleted(Entry),
 }
 
-/// Calls `each` for every row of the two streams, whose end is `None`. Rows with equal keys match in pairs.
+/// Calls `each` for every row of the two streams. A stream returns `None` at its end. Rows with equal keys form pairs.
 pub(crate) fn merge<E>(
     mut template: impl FnMut() -> Result<Option<Entry>, E>,
     mut database: impl FnMut() -> Result<Option<Entry>, E>,
@@ -84,7 +84,7 @@ mod tests {
         Entry { key: vec![KeyPart::Number(key)], digest: value.to_string(), place: Place::default() }
     }
 
-    /// Returns key and value of each inserted, updated and deleted row.
+    /// Returns the keys and values of the inserted, updated and deleted rows.
     fn changes(old: Vec<Entry>, new: Vec<Entry>) -> [Vec<(i64, String)>; 3] {
         let mut found = [Vec::new(), Vec::new(), Vec::new()];
         let of = |entry: &Entry| match entry.key[0] {

@@ -1,4 +1,4 @@
-//! Names of objects, in place of their oids, which differ between databases.
+//! Translates oids into object names, because the oids of one object differ between databases.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -7,31 +7,31 @@ use crate::catalogs::Catalog;
 use crate::session::Reader;
 use crate::sql::texts;
 
-/// First oid that initdb does not assign. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
+/// The first oid that initdb doesn't assign. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
 pub(crate) const FIRST_OF_USERS: u32 = 16384;
 
-/// Kind of the database itself. It has no name here, because the template's copy has another one.
+/// Kind of the database itself. It has no name here, because the copy of the template has a different one.
 pub(crate) const THIS_DATABASE: &str = "this database";
 
-/// Kind and name of an object, as users know it.
+/// Kind and name of an object, as users know them.
 pub(crate) type ObjectKey = (String, String);
 
 /// Names of the objects of one database.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Objects by the oids of class and object.
+    /// Objects, by the oids of their class and themselves.
     objects: HashMap<(u32, u32), ObjectKey>,
     keys: HashSet<ObjectKey>,
-    /// Names by oid alone. An oid that two catalogs use has both names.
+    /// Names, by oid alone. If two catalogs use one oid, it has both names.
     by_oid: HashMap<u32, BTreeSet<String>>,
     /// Oids of temporary schemas, and of the tables and types in them.
     temporary: HashSet<u32>,
-    /// Oids of the tables that a table inherits from, by its own oid.
+    /// Oids of the tables that each table inherits from.
     parents: HashMap<u32, Vec<u32>>,
 }
 
 impl Names {
-    /// Reads the names of all objects that initdb has not made, and of all roles and tablespaces.
+    /// Reads the names of all roles and tablespaces, and of all objects that initdb didn't create.
     pub(crate) fn read(reader: &mut Reader, catalogs: &[Catalog]) -> Result<Self, DiffError> {
         let mut names = Self::default();
         names.add(reader, catalogs, &format!(">= {FIRST_OF_USERS}"))?;
@@ -46,7 +46,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Adds the names of objects that initdb has made.
+    /// Adds the names of built-in objects, which initdb creates.
     pub(crate) fn add_built_in(
         &mut self,
         reader: &mut Reader,
@@ -58,7 +58,7 @@ impl Names {
     }
 
     fn add(&mut self, reader: &mut Reader, catalogs: &[Catalog], condition: &str) -> Result<(), DiffError> {
-        // The labels of enums are no objects. The database has the kind [`THIS_DATABASE`].
+        // The labels of enums aren't objects. The database itself has the kind [`THIS_DATABASE`].
         let is_class = |name: &&str| {
             !matches!(*name, "pg_enum" | "pg_database" | "pg_largeobject_metadata" | "pg_rewrite")
         };
@@ -67,7 +67,7 @@ impl Names {
             .filter(is_class)
             .map(|name| format!("SELECT '{name}'::regclass AS class, oid, '{name}'::regclass AS named_class, oid AS named FROM {name} WHERE oid {condition}"))
             .collect();
-        // For users, a view and its rule are one thing.
+        // Users see a view and its rule as one object.
         all.push(format!(
             "SELECT 'pg_rewrite'::regclass, oid, CASE rulename WHEN '_RETURN' THEN 'pg_class'::regclass ELSE 'pg_rewrite'::regclass END, \
              CASE rulename WHEN '_RETURN' THEN ev_class ELSE oid END FROM pg_rewrite WHERE oid {condition}"
@@ -101,8 +101,8 @@ impl Names {
         Ok(())
     }
 
-    /// Returns the oids of objects with another name in the other database, where an equal oid need not mean the same
-    /// object.
+    /// Returns the oids of objects that have a different name in the other database. There, an equal oid may stand for
+    /// a different object.
     pub(crate) fn renamed(&self, other: &Self) -> BTreeSet<u32> {
         let differs = |(oids, key): &(&(u32, u32), &ObjectKey)| {
             other.objects.get(oids).is_some_and(|other| other != *key)
@@ -114,7 +114,7 @@ impl Names {
         self.objects.get(&(class, oid))
     }
 
-    /// Whether an object of that kind and name exists. Knows no columns.
+    /// Whether an object with this kind and name exists. Always false for columns.
     pub(crate) fn has(&self, key: &ObjectKey) -> bool {
         key.0 == THIS_DATABASE || self.keys.contains(key)
     }
@@ -123,12 +123,12 @@ impl Names {
         self.temporary.contains(&oid)
     }
 
-    /// Returns the tables from which a table inherits.
+    /// Returns the tables from which `table` inherits.
     pub(crate) fn parents(&self, table: u32) -> &[u32] {
         self.parents.get(&table).map_or(&[], Vec::as_slice)
     }
 
-    /// Replaces the oids in a text that consists of them by names.
+    /// Replaces the oids in `text`, which contains only oids and separators, with names.
     pub(crate) fn with_names(&self, text: &str) -> String {
         let mut found = String::new();
         let mut rest = text;
@@ -148,12 +148,12 @@ impl Names {
     }
 }
 
-/// Parses an oid. Returns 0 for another text.
+/// Parses an oid. Returns 0 if the text isn't a number.
 pub(crate) fn number(text: &str) -> u32 {
     text.parse().unwrap_or(0)
 }
 
-/// Returns the oids in a text that consists of them.
+/// Returns the oids in a text that contains only oids and separators.
 pub(crate) fn numbers(text: &str) -> impl Iterator<Item = u32> {
     text.split(|sign: char| !sign.is_ascii_digit()).filter(|part| !part.is_empty()).map(number)
 }

@@ -1,4 +1,4 @@
-//! Definitions: compares all that two databases' catalogs hold, by object.
+//! Compares definitions: everything that the catalogs of two databases contain, object by object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,11 +13,11 @@ use crate::sql::texts;
 use crate::{FieldChange, ObjectChange, What};
 
 const DEFINITIONS: &str = include_str!("objects.sql");
-/// Most characters of a definition in the result.
+/// Maximum length of a definition in the result, in characters.
 const LONGEST: usize = 400;
 
-/// Columns of catalogs that a definition shows. The result leaves them out beside a differing definition. An entry
-/// without a column means all of its catalog.
+/// Catalog columns that a definition already shows. If the definitions differ, the result leaves these columns out. An
+/// entry without a column stands for the whole catalog.
 const IN_DEFINITIONS: &[&str] = &[
     "pg_attrdef",
     "pg_attribute.attcollation",
@@ -66,7 +66,7 @@ const IN_DEFINITIONS: &[&str] = &[
     "pg_type.typtypmod",
 ];
 
-/// Returns the definitions that only one database has or that differ, except those of parts of a created or dropped
+/// Returns the definitions that differ or that only one database has. Leaves out the parts of a created or dropped
 /// object.
 pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Vec<ObjectChange>, ReadError> {
     let catalogs = catalogs(database)?;
@@ -80,14 +80,14 @@ pub(crate) fn changes(template: &mut Reader, database: &mut Reader) -> Result<Ve
     Ok(keys.into_iter().filter_map(|key| sides.change_of(key)).collect())
 }
 
-/// Objects of one database.
+/// All objects of one database.
 struct Described<'a> {
     entries: Entries,
     names: &'a Names,
 }
 
 impl<'a> Described<'a> {
-    /// Sorts rows by object, and reads definitions.
+    /// Groups rows by object, and reads the definitions.
     fn read(side: &'a Side<'_>, reader: &mut Reader) -> Result<Self, ReadError> {
         let mut entries = entries(side);
         for row in reader.try_apart(DEFINITIONS)? {
@@ -108,18 +108,18 @@ impl<'a> Described<'a> {
     }
 }
 
-/// Objects of the template and of the database.
+/// The objects of the template and of the database.
 struct Sides<'a> {
     old: Described<'a>,
     new: Described<'a>,
 }
 
-/// Differing property of an object: key, value in the template, value in the database.
+/// A differing property of an object: its key, its value in the template, and its value in the database.
 type Difference = (PropertyKey, Option<String>, Option<String>);
 
 impl Sides<'_> {
-    /// Returns the change of an object. Returns `None` if the object is equal, or if the change of another object
-    /// implies it.
+    /// Returns the change of an object. Returns `None` if the object is unchanged, or if a different object's change
+    /// implies this one.
     fn change_of(&self, key: &ObjectKey) -> Option<ObjectChange> {
         let (old, new) = (self.old.definition(key), self.new.definition(key));
         let definition_differs = old != new;
@@ -137,7 +137,8 @@ impl Sides<'_> {
         Some(ObjectChange { kind, name, change, old, new, columns })
     }
 
-    /// Whether the change of another object implies this one: it is a part, or came or went with another object.
+    /// Whether a different object's change implies this one. This is true for parts, and for objects created or dropped
+    /// together with a different one.
     fn goes_along(&self, key: &ObjectKey) -> bool {
         let is_alone = |key: &ObjectKey| self.old.has(key) != self.new.has(key);
         let tells_nothing = |entry: &Entry| {
@@ -147,8 +148,8 @@ impl Sides<'_> {
         key.1.starts_with("pg_toast.") || entries.into_iter().any(tells_nothing)
     }
 
-    /// Returns the differing properties of an object that both sides have. Leaves out those that its definition
-    /// shows, and those that a partition's column shares with the column of its root.
+    /// Returns the differing properties of an object that both sides have. Leaves out properties that its definition
+    /// shows, and those that a partition's column shares with the root's column.
     fn columns(&self, key: &ObjectKey, definition_differs: bool) -> Vec<FieldChange> {
         let parents = self.new.entries.get(key).map_or(&[][..], |entry| &entry.inherited_from);
         let inherited: Vec<_> = parents.iter().flat_map(|parent| self.differences(parent)).collect();
@@ -172,7 +173,7 @@ fn is_in_definition((catalog, _, column): &PropertyKey) -> bool {
     IN_DEFINITIONS.contains(&&**catalog) || IN_DEFINITIONS.contains(&&*format!("{catalog}.{column}"))
 }
 
-/// Shows a property as a column, cut to the part that differs.
+/// Formats a property as a column, shortened to the part that differs.
 fn column((name, old, new): Difference) -> FieldChange {
     let column = TableColumn { name: name.2, is_bytea: false };
     let [before, after] = [old, new].map(|value| Cell::of(value.as_deref()));

@@ -1,40 +1,40 @@
-//! Result of a comparison, as data.
+//! Result of a comparison as plain data, which the JSON output and the text output share.
 
 use serde::{Deserialize, Serialize};
 
-/// Differences of a database from its template. All lists are bounded, and counters have the rest.
+/// Differences between a database and its template. All lists have limits, and counters say how much they leave out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatabaseDiff {
-    /// Created, dropped or changed definitions.
+    /// Definitions that were created, dropped or changed.
     pub schema: Vec<ObjectChange>,
-    /// Number of differing definitions that `schema` leaves out.
+    /// Number of differing definitions that aren't in `schema`.
     pub schema_left_out: usize,
-    /// Sequences with another value.
+    /// Sequences whose values differ.
     pub sequences: Vec<SequenceChange>,
-    /// Number of differing sequences that `sequences` leaves out.
+    /// Number of differing sequences that aren't in `sequences`.
     pub sequences_left_out: usize,
-    /// Tables whose rows differ, those with most changes first.
+    /// Tables whose rows differ, ordered by number of changes, the largest first.
     pub tables: Vec<TableDiff>,
-    /// Tables whose rows differ and that `tables` leaves out.
+    /// Number of tables with differing rows that aren't in `tables`, and of their rows.
     pub tables_left_out: LeftOut,
-    /// Tables, or all definitions or sequences, that pgfresh could not compare, with reasons.
+    /// Parts that pgfresh couldn't compare, with reasons. A part is a table, all definitions or all sequences.
     pub not_compared: Vec<NotCompared>,
 }
 
-/// Differing definition.
+/// A definition that differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ObjectChange {
-    /// Kind of the object, such as "table", "column" or "index".
+    /// Kind of the object, e.g. "table", "column" or "index".
     pub kind: String,
-    /// Name with its schema, quoted as SQL needs it.
+    /// Name with its schema, quoted as in SQL.
     pub name: String,
     /// Kind of the change.
     pub change: What,
-    /// Definition in the template, if it differs and has a form that people can read.
+    /// The template's definition, if it differs and has a human-readable form.
     pub old: Option<String>,
-    /// Definition in the database, if it differs and has a form that people can read.
+    /// The database's definition, if it differs and has a human-readable form.
     pub new: Option<String>,
-    /// Differing columns of catalogs that the definition does not show.
+    /// Differing catalog columns that the definition doesn't show.
     #[serde(default)]
     pub columns: Vec<FieldChange>,
 }
@@ -45,16 +45,16 @@ pub struct ObjectChange {
 pub enum What {
     /// Only the database has the object.
     Created,
-    /// Both have the object, in different forms.
+    /// Both sides have the object, but it differs.
     Changed,
     /// Only the template has the object.
     Dropped,
 }
 
-/// Sequence with another value.
+/// A sequence whose values differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceChange {
-    /// Name with its schema, quoted as SQL needs it.
+    /// Name with its schema, quoted as in SQL.
     pub name: String,
     /// Value in the template.
     pub old: SequenceValue,
@@ -65,42 +65,42 @@ pub struct SequenceChange {
 /// Value of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceValue {
-    /// Column `last_value` of the sequence.
+    /// The sequence's column `last_value`.
     pub last_value: i64,
     /// Whether `nextval` has already returned this value.
     pub is_called: bool,
 }
 
-/// Table whose rows differ.
+/// A table whose rows differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TableDiff {
-    /// Name with its schema, quoted as SQL needs it.
+    /// Name with its schema, quoted as in SQL.
     pub table: String,
-    /// Columns that match the rows of both sides. Empty if pgfresh compared whole rows; then no row counts as
+    /// Columns that match rows of the two sides. Empty if pgfresh compared whole rows, in which case no row counts as
     /// updated.
     pub key: Vec<String>,
-    /// Numbers of all differing rows.
+    /// Number of all differing rows, by kind of change.
     #[serde(flatten)]
     pub counts: RowCounts,
-    /// Some of the differing rows, within the limits for rows and bytes.
+    /// Some of the differing rows, up to the limits for rows and bytes.
     pub rows: Vec<RowChange>,
-    /// Numbers of the differing rows that `rows` leaves out.
+    /// Number of differing rows that aren't in `rows`.
     pub rows_left_out: RowCounts,
 }
 
-/// Numbers of rows by kind of change.
+/// Number of rows for each kind of change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowCounts {
-    /// Rows that only the database has.
+    /// Number of rows that only the database has.
     pub inserted: u64,
-    /// Rows whose key both have, with different values.
+    /// Number of rows whose key exists on both sides, but with different values.
     pub updated: u64,
-    /// Rows that only the template has.
+    /// Number of rows that only the template has.
     pub deleted: u64,
 }
 
 impl RowCounts {
-    /// Returns the sum of all kinds.
+    /// Returns the total number of rows.
     #[must_use]
     pub fn total(self) -> u64 {
         self.inserted + self.updated + self.deleted
@@ -112,12 +112,12 @@ impl RowCounts {
 pub struct LeftOut {
     /// Number of tables.
     pub tables: usize,
-    /// Number of their differing rows.
+    /// Number of differing rows in these tables.
     #[serde(flatten)]
     pub counts: RowCounts,
 }
 
-/// Differing row.
+/// A row that differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum RowChange {
@@ -126,11 +126,11 @@ pub enum RowChange {
         /// Values of all columns.
         values: Vec<Field>,
     },
-    /// Both have the key, with different values.
+    /// Both sides have the key, but with different values.
     Updated {
-        /// Key that matches the two rows.
+        /// Key that the two rows share.
         key: Vec<Field>,
-        /// Differing columns.
+        /// Columns whose values differ.
         columns: Vec<FieldChange>,
     },
     /// Only the template has the row.
@@ -140,19 +140,19 @@ pub enum RowChange {
     },
 }
 
-/// Column of a row.
+/// A column of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Field {
-    /// Name of the column.
+    /// Column name.
     pub column: String,
     /// Value in the server's text format.
     pub value: CellValue,
 }
 
-/// Differing column of an updated row.
+/// A column of an updated row whose values differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FieldChange {
-    /// Name of the column.
+    /// Column name.
     pub column: String,
     /// Value in the template.
     pub old: CellValue,
@@ -160,31 +160,31 @@ pub struct FieldChange {
     pub new: CellValue,
 }
 
-/// Value as text: `null`, a string, or a part of a long one.
+/// A value as text: `null`, a whole string, or a part of a long string.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum CellValue {
-    /// NULL.
+    /// The SQL value NULL.
     Null,
-    /// Whole text.
+    /// The whole text.
     Whole(String),
-    /// Part of a long text.
+    /// A part of a long text.
     Part {
-        /// Text of the part.
+        /// Text of this part.
         part: String,
-        /// Characters or bytes before the part.
+        /// Number of characters or bytes before this part.
         from: usize,
-        /// Characters or bytes of the whole value.
+        /// Length of the whole value, in characters or bytes.
         length: usize,
-        /// Whether the numbers count bytes: the value is a `bytea`, and the part has its hexadecimal digits.
+        /// Whether `from` and `length` count bytes. True for a `bytea`, whose part consists of hexadecimal digits.
         bytes: bool,
     },
 }
 
-/// Part of a database that pgfresh could not compare.
+/// A part of a database that pgfresh couldn't compare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotCompared {
-    /// Name of the table with its schema, quoted as SQL needs it; or "definitions" or "sequences".
+    /// Name of a table with its schema, quoted as in SQL; or else "definitions" or "sequences".
     pub name: String,
     /// Reason, on one line.
     pub reason: String,

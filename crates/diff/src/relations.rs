@@ -1,8 +1,9 @@
-//! Relations with rows: tables, partitioned tables as one, materialised views and large objects. Each has the columns
-//! that match its rows.
+//! Lists the relations whose rows a comparison reads: tables, partitioned tables, materialised views and large objects.
+//! Also determines the columns that match the rows of the two sides.
 //!
-//! pgfresh reads a partition through its root, so that a row that moves to another partition is an updated row. It
-//! reads each table of an old-style inheritance alone. Temporary tables and rows of foreign tables do not count.
+//! A partitioned table counts as one relation. pgfresh reads it through its root, so a row that moves to a different
+//! partition is an updated row. With old-style inheritance, pgfresh reads each table separately. It ignores temporary
+//! tables and the rows of foreign tables.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,9 +13,9 @@ use crate::DiffError;
 use crate::session::Reader;
 use crate::sql::texts;
 
-/// Query for relations. Sizes are those of the first file of each, because `pg_relation_size` and `pg_partition_tree`
-/// wait for locks. Relations that initdb makes have an oid below 16384. Source: `FirstNormalObjectId` in
-/// `src/include/access/transam.h`.
+/// Query for relations. The sizes are those of the relation's first file, because `pg_relation_size` and
+/// `pg_partition_tree` would wait for locks. Relations that initdb creates have an oid below 16384. Source:
+/// `FirstNormalObjectId` in `src/include/access/transam.h`.
 const RELATIONS: &str = "WITH RECURSIVE tree (root, oid) AS ( \
       SELECT oid, oid FROM pg_class WHERE relkind = 'p' AND NOT relispartition \
       UNION ALL SELECT t.root, i.inhrelid FROM tree t JOIN pg_inherits i ON i.inhparent = t.oid \
@@ -33,7 +34,7 @@ const COLUMNS: &str = "SELECT a.attrelid, a.attname, a.atttypid = 'bytea'::regty
     WHERE c.relkind IN ('r', 'p', 'm') AND (c.oid >= 16384 OR c.oid = 'pg_largeobject'::regclass) \
     AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum";
 
-/// Query for the columns of primary keys, without included ones, and for their order. Before 14 the catalogs have no
+/// Query for primary key columns and their order, without included columns. Before version 14, catalogs have no primary
 /// key.
 const KEYS: &str = "SELECT i.indrelid, a.attname, CASE \
       WHEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype) THEN 'n' \
@@ -43,16 +44,16 @@ const KEYS: &str = "SELECT i.indrelid, a.attname, CASE \
     WHERE i.indisvalid AND k.at <= i.indnkeyatts AND (i.indisprimary AND i.indrelid >= 16384 \
       OR i.indisunique AND i.indrelid = 'pg_largeobject'::regclass) ORDER BY i.indrelid, k.at";
 
-/// Relation with rows.
+/// A relation with rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Relation {
-    /// Item for a `FROM` clause, without the tables that inherit from it.
+    /// The item for a `FROM` clause. It excludes the tables that inherit from this one.
     pub(crate) source: String,
-    /// Whether it has rows to read: false for a materialised view that was never filled.
+    /// Whether the relation has rows to read. False for a materialised view that was never filled.
     pub(crate) is_populated: bool,
-    /// Whether other servers have some of its rows.
+    /// Whether some of the rows are on other servers.
     pub(crate) is_foreign: bool,
-    /// Bytes of its file, or of its partitions' files.
+    /// Size of the relation's file, or of its partitions' files, in bytes.
     pub(crate) bytes: u64,
     pub(crate) columns: Vec<TableColumn>,
     pub(crate) key: Vec<KeyColumn>,
@@ -70,19 +71,19 @@ pub(crate) struct KeyColumn {
     pub(crate) order: KeyOrder,
 }
 
-/// Order of a key's column in SQL that the merge can reproduce.
+/// How SQL orders a key column. The merge can reproduce each of these orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyOrder {
-    /// Order by number, as the index has it.
+    /// Numeric order, which is also the order of the index.
     Number,
-    /// Order by text, as the index has it.
+    /// Text order, which is also the order of the index.
     Text,
-    /// Order by the bytes of the text, whatever the type and collation are.
+    /// Order of the text's bytes, for all other types and collations.
     Bytes,
 }
 
 impl KeyColumn {
-    /// Returns the SQL expression to select and to order by.
+    /// Returns the SQL expression for both the select list and the order.
     pub(crate) fn expression(&self) -> String {
         let column = format!("t.{}", identifier(&self.name));
         match self.order {
@@ -92,7 +93,7 @@ impl KeyColumn {
     }
 }
 
-/// Reads all relations of a database, by name.
+/// Reads all relations of a database. The map's keys are their names.
 pub(crate) fn relations(reader: &mut Reader) -> Result<BTreeMap<String, Relation>, DiffError> {
     let mut columns: HashMap<String, Vec<TableColumn>> = HashMap::new();
     for row in reader.ask(COLUMNS)? {
@@ -127,24 +128,25 @@ pub(crate) fn relations(reader: &mut Reader) -> Result<BTreeMap<String, Relation
     Ok(found)
 }
 
-/// Columns by which pgfresh compares the rows of two tables.
+/// The columns by which pgfresh compares the rows of two tables.
 #[derive(Debug)]
 pub(crate) struct Matching {
-    /// Columns that both tables have, in the order of the database's.
+    /// Columns that both tables have, in the order of the database's table.
     pub(crate) columns: Vec<TableColumn>,
-    /// Key that matches rows. Empty if pgfresh compares whole rows.
+    /// Key columns that match the rows. Empty if pgfresh compares whole rows.
     pub(crate) key: Vec<KeyColumn>,
 }
 
 impl Matching {
-    /// Returns SQL for a row of the table `t` as text. A cast could be one that the user has defined, so it has none.
+    /// Returns SQL for a row of the table `t` as text. The SQL doesn't use a cast, because users can define their own
+    /// casts.
     pub(crate) fn row(&self) -> String {
         let columns: Vec<_> =
             self.columns.iter().map(|column| format!("t.{}", identifier(&column.name))).collect();
         format!("textin(record_out(ROW({})))", columns.join(", "))
     }
 
-    /// Makes the matching for a table that one side may not have.
+    /// Builds the matching for a table that may exist on only one side.
     pub(crate) fn of(template: Option<&Relation>, database: Option<&Relation>) -> Self {
         let (old, new) = match (template, database) {
             (Some(old), Some(new)) => (old, new),
@@ -155,7 +157,7 @@ impl Matching {
         };
         let is_in_old = |column: &&TableColumn| old.columns.iter().any(|other| other.name == column.name);
         let columns = new.columns.iter().filter(is_in_old).cloned().collect();
-        // A changed key matches no rows.
+        // If the key has changed, it can't match rows.
         let key = if old.key == new.key { new.key.clone() } else { Vec::new() };
         Self { columns, key }
     }

@@ -1,4 +1,4 @@
-//! Comparison of sequences.
+//! Compares the values of sequences.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use crate::session::{ReadError, Reader};
 use crate::sql::texts;
 use crate::{SequenceChange, SequenceValue};
 
-/// Number of sequences in one statement.
+/// Number of sequences that one statement reads.
 const AT_ONCE: usize = 200;
 
 const SEQUENCES: &str = "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) \
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind = 'S' AND c.relpersistence <> 't' AND c.oid >= 16384";
 
-/// Returns the sequences that both databases have with different values.
+/// Returns the sequences that both databases have, but with different values.
 pub(crate) fn changes(
     template: &mut Reader,
     database: &mut Reader,

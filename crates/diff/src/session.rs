@@ -1,14 +1,15 @@
-//! Session of one side of a comparison: one snapshot, and settings that make equal values equal texts.
+//! Wraps the session of one side of a comparison. The session reads one snapshot, with settings that give equal values
+//! equal texts.
 
 use server::{AdminConnection, Rows, SessionError};
 
 use crate::DiffError;
 
-/// Settings beyond those of each of pgfresh's own sessions: time limits, and one read-only snapshot.
+/// Settings in addition to those of all pgfresh sessions: time limits, and one read-only snapshot.
 const READING: &str = "SET lock_timeout = '2s'; SET statement_timeout = '10min'; SET jit = off; \
     SET cursor_tuple_fraction = 1; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// Session that reads one of the two databases.
+/// A session that reads one of the two databases.
 #[derive(Debug)]
 pub(crate) struct Reader {
     session: AdminConnection,
@@ -16,10 +17,10 @@ pub(crate) struct Reader {
     pub(crate) encoding: String,
 }
 
-/// Failure to read something.
+/// Error of a read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The server refused to show one table, for this reason. The session goes on.
+    /// The server refused to show one table. The value is the reason. The session can still be used.
     Refused(String),
     /// The session has ended.
     Lost(DiffError),
@@ -39,18 +40,18 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Returns the rows of a query that must succeed.
+    /// Returns the rows of a query. Treats a refusal as a lost session, because the query must succeed.
     pub(crate) fn ask(&mut self, sql: &str) -> Result<Rows, DiffError> {
         let Self { session, side, .. } = self;
         session.query(sql).map_err(|source| DiffError::Session { side, source })
     }
 
-    /// Like [`Self::try_ask`], but restores the state of the session, whether the query succeeds or fails.
+    /// Like [`Self::try_ask`], but afterwards restores the session's state, even if the query fails.
     pub(crate) fn try_apart(&mut self, sql: &str) -> Result<Rows, ReadError> {
         self.apart(|reader| reader.try_ask(sql))
     }
 
-    /// Calls `read`, and then restores the state of the session, whether it succeeded or failed.
+    /// Calls `read` and then restores the session's state, even if `read` fails.
     pub(crate) fn apart<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
@@ -61,7 +62,7 @@ impl Reader {
         found
     }
 
-    /// Returns the rows of a query that the server may refuse. A refusal leaves the transaction failed.
+    /// Returns the rows of a query that the server can refuse. After a refusal, the transaction is in a failed state.
     pub(crate) fn try_ask(&mut self, sql: &str) -> Result<Rows, ReadError> {
         match self.session.query(sql) {
             Ok(rows) => Ok(rows),

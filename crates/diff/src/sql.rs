@@ -1,6 +1,6 @@
-//! Rows of queries as text.
+//! Reads the columns of query results as text.
 
-/// Returns an iterator-like function over the columns of a row as text. NULL and a missing column are empty.
+/// Returns a function that yields the columns of a row one by one. NULL and missing columns yield an empty text.
 pub(crate) fn texts(row: Vec<Option<String>>) -> impl FnMut() -> String {
     let mut columns = row.into_iter();
     move || columns.next().flatten().unwrap_or_default()

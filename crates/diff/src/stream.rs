@@ -1,5 +1,5 @@
-//! Stream of a table's rows as digests, in order, in batches. The server sorts or reads an index, so that memory
-//! stays small.
+//! Streams a table's rows in key order as digests, in batches. Memory stays small, because the server sorts the rows or
+//! reads them from an index.
 
 use std::vec::IntoIter;
 
@@ -8,25 +8,25 @@ use crate::relations::{KeyOrder, Matching, Relation};
 use crate::session::{ReadError, Reader};
 use crate::sql::texts;
 
-/// Number of rows in a batch.
+/// Number of rows in one batch.
 const BATCH: usize = 2000;
-/// Undoes [`RowStream::begin`], even in a failed transaction.
+/// SQL that undoes [`RowStream::begin`], even in a failed transaction.
 const END: &str = "ROLLBACK TO SAVEPOINT rows; RELEASE SAVEPOINT rows";
 
-/// Rows of a table. Empty on a side that does not have the table.
+/// A stream of a table's rows. It is empty on a side that doesn't have the table.
 #[derive(Debug)]
 pub(crate) struct RowStream<'a> {
     reader: &'a mut Reader,
     batch: IntoIter<Vec<Option<String>>>,
     orders: Vec<KeyOrder>,
-    /// Whether the server may have more rows after the batch.
+    /// Whether the server may have more rows after the current batch.
     has_more: bool,
     last: Option<Vec<KeyPart>>,
     began: bool,
 }
 
 impl<'a> RowStream<'a> {
-    /// Begins to read `relation`, if the side has it and it has rows.
+    /// Begins to read `relation`, if it exists on this side and has rows.
     pub(crate) fn begin(
         reader: &'a mut Reader,
         relation: Option<&Relation>,
@@ -46,7 +46,7 @@ impl<'a> RowStream<'a> {
         }
     }
 
-    /// Restores the state of the session.
+    /// Ends the stream and restores the session's state.
     pub(crate) fn end(self) -> Result<(), ReadError> {
         if self.began {
             self.reader.ask(END)?;
@@ -79,14 +79,14 @@ impl<'a> RowStream<'a> {
         Some(Entry { key, digest, place })
     }
 
-    /// Returns the next row, or `None` at the end.
+    /// Returns the next row, or `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, ReadError> {
         if self.batch.len() == 0 && self.has_more {
             self.fetch(&format!("FETCH {BATCH} FROM rows"))?;
         }
         let Some(row) = self.batch.next() else { return Ok(None) };
         let entry = self.entry(row).ok_or_else(|| ReadError::Refused("its key cannot be read".to_owned()))?;
-        // The merge would take rows in another order for deleted and inserted ones.
+        // In a different order, the merge would report equal rows as deleted and inserted.
         if self.last.as_ref().is_some_and(|last| *last > entry.key) {
             return Err(ReadError::Refused("its rows do not come in the order of their key".to_owned()));
         }
@@ -95,7 +95,7 @@ impl<'a> RowStream<'a> {
     }
 }
 
-/// Returns SQL for key, place and digest of each row, in order.
+/// Returns SQL for the key, place and digest of each row, in key order.
 fn select(relation: &Relation, matching: &Matching) -> String {
     let digest = format!("md5({}) COLLATE \"C\"", matching.row());
     let key: Vec<_> = matching.key.iter().map(|column| column.expression() + ", ").collect();

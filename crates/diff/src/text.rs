@@ -1,4 +1,4 @@
-//! Text of a [`DatabaseDiff`], for terminals of at least 60 columns.
+//! Formats a [`DatabaseDiff`] as text for a terminal with at least 60 columns.
 
 use report::display_width;
 use server::printable;
@@ -8,24 +8,24 @@ use crate::{
     TableDiff, What,
 };
 
-/// Fewest columns of a line; a narrower terminal wraps lines.
+/// Minimum width of a line, in columns. A narrower terminal wraps the lines.
 const NARROWEST: usize = 60;
-/// Columns before the rows of a table, and before the further lines of a row.
+/// Indentation of a table's rows, and of each row's continuation lines, in columns.
 const INDENT: usize = 4;
-/// Most lines of one row.
+/// Maximum number of lines for one row.
 const MOST_LINES: usize = 4;
-/// Most columns of a value.
+/// Maximum width of a value, in columns.
 const LONGEST_VALUE: usize = 48;
-/// Fewest columns of a value, however long its name is.
+/// Minimum width of a value, in columns, even if its name is long.
 const LEAST_VALUE: usize = 12;
-/// Most columns of a column's name.
+/// Maximum width of a column's name, in columns of the terminal.
 const LONGEST_NAME: usize = 30;
-/// Number of equal characters that a text shows before the difference of two values.
+/// Number of equal characters that the text shows before the difference of two values.
 const LEAD: usize = 8;
 
 impl DatabaseDiff {
-    /// Formats the whole comparison in lines of at most `columns`, each with a line feed. Empty if there is no
-    /// difference.
+    /// Formats the whole comparison. Each line has at most `columns` columns and ends with a line feed. Returns an
+    /// empty text if there is no difference.
     #[must_use]
     pub fn to_text(&self, columns: usize) -> String {
         let columns = columns.max(NARROWEST);
@@ -56,7 +56,7 @@ impl DatabaseDiff {
         sections.join("\n")
     }
 
-    /// Summarizes the number of differences in a few words: "2 tables, 1 sequence".
+    /// Summarizes the number of differences, e.g. "2 tables, 1 sequence".
     #[must_use]
     pub fn summary(&self) -> String {
         let count = |count: usize, one: &str, many: &str| match count {
@@ -129,12 +129,12 @@ fn stand(value: SequenceValue) -> String {
     if is_called { last_value.to_string() } else { format!("{last_value} (not called)") }
 }
 
-/// Joins the lines of a definition.
+/// Joins the lines of a definition into one.
 fn one_line(definition: &str) -> String {
     printable(&definition.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Formats counts as words: "2 inserted, 1 deleted".
+/// Formats counts as words, e.g. "2 inserted, 1 deleted".
 fn words(counts: RowCounts) -> String {
     let kinds = [(counts.inserted, "inserted"), (counts.updated, "updated"), (counts.deleted, "deleted")];
     let words = kinds.into_iter().filter(|(count, _)| *count > 0);
@@ -175,7 +175,7 @@ fn row_text(row: &RowChange, columns: usize) -> String {
     lines(sign, items, columns)
 }
 
-/// Formats `items` behind a sign, on as many lines as necessary, but at most [`MOST_LINES`].
+/// Formats `items` after a sign. Uses as many lines as necessary, up to [`MOST_LINES`].
 fn lines(sign: char, items: Vec<String>, columns: usize) -> String {
     let (mut lines, mut line, count) = (Vec::new(), format!("  {sign} "), items.len());
     let mut is_first = true;
@@ -221,7 +221,7 @@ fn change_text(change: &FieldChange, columns: usize) -> String {
     format!("{name}: {} → {}", value(&change.old, from, room), value(&change.new, from, room))
 }
 
-/// Formats a value from a character on, in at most `room` columns.
+/// Formats a value, beginning at character `from`, in at most `room` columns.
 fn value(value: &CellValue, from: usize, room: usize) -> String {
     match value {
         CellValue::Null => "NULL".to_owned(),
@@ -248,7 +248,7 @@ fn value(value: &CellValue, from: usize, room: usize) -> String {
     }
 }
 
-/// Quotes a text that would be ambiguous without quotes.
+/// Quotes a text if it would be ambiguous without quotes.
 fn quoted(text: &str) -> String {
     let is_plain = |sign: char| sign.is_alphanumeric() || "_.,:;+-*/@#%&()[]{}\\!?<>|~^$\"".contains(sign);
     let is_word = !text.is_empty() && !text.eq_ignore_ascii_case("null") && text.chars().all(is_plain);
@@ -259,20 +259,20 @@ fn fits(text: &str, room: usize) -> bool {
     room == usize::MAX || display_width(text) <= room
 }
 
-/// Returns a position a little before the first character in which two texts differ.
+/// Returns a position shortly before the first character that differs between two texts.
 fn first_difference(old: &str, new: &str) -> usize {
     let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
     same.saturating_sub(LEAD)
 }
 
-/// Cuts `text` before a character and after `room` columns, with an ellipsis for each missing part.
+/// Shortens `text` to `room` columns from character `from`, with an ellipsis for each part that is left out.
 fn window(text: &str, from: usize, room: usize) -> String {
     let rest: String = text.chars().skip(from).collect();
     let text = if from > 0 { format!("…{rest}") } else { rest };
     cut(&text, room)
 }
 
-/// Cuts `text` after `room` columns, with an ellipsis if something is missing.
+/// Shortens `text` to `room` columns, with an ellipsis if something is left out.
 fn cut(text: &str, room: usize) -> String {
     if fits(text, room) {
         return text.to_owned();
@@ -288,7 +288,7 @@ fn cut(text: &str, room: usize) -> String {
     line + "…"
 }
 
-/// Formats a number with a comma after thousands.
+/// Formats a number with commas between groups of three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
