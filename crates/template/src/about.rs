@@ -1,4 +1,5 @@
-//! Description file beside each cache entry: its content, its inputs and its time of creation.
+//! Describes each cache entry in a file beside it, so that users can see what the entry contains and why a build was
+//! necessary. The file names the entry's contents, its inputs and its creation time.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,25 +15,25 @@ use crate::{Fingerprint, FingerprintInputs, TemplateSpec};
 pub struct About {
     /// Name of the template, or the names of all templates in its cluster. `None` for a base image.
     pub name: Option<String>,
-    /// Version of PostgreSQL.
+    /// PostgreSQL version.
     pub version: String,
     /// Folder of the template's specification. Empty for a base image.
     pub folder: PathBuf,
     /// Summary of the steps.
     pub made_from: String,
-    /// Fingerprint of the earlier template that an incremental build began on. `None` if all steps ran.
+    /// Fingerprint of the earlier template on which an incremental build began. `None` if all steps ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Time of the build, in seconds since 1970.
+    /// When the entry was built, in seconds since 1970.
     pub created: u64,
-    /// Duration of the build, in seconds.
+    /// How long the build took, in seconds.
     pub took: f64,
-    /// Inputs that the fingerprint covers.
+    /// Inputs that determine the fingerprint.
     pub fingerprint_inputs: FingerprintInputs,
 }
 
 impl About {
-    /// Describes the result of `spec`, or of initdb if there is no specification.
+    /// Describes the template built from `spec`, or the base image if there is no specification.
     pub(crate) fn new(
         spec: Option<&TemplateSpec>,
         version: String,
@@ -52,13 +53,13 @@ impl About {
         }
     }
 
-    /// Sets the fingerprint of the earlier template that the build began on, if there is one.
+    /// Sets the fingerprint of the earlier template on which the build began. `None` means a full build.
     pub(crate) fn on(self, parent: Option<&Fingerprint>) -> Self {
         Self { parent: parent.map(|parent| parent.as_str().to_owned()), ..self }
     }
 
-    /// Returns the fingerprints of the templates that this one has files of: its parent, and the template it goes on
-    /// from.
+    /// Returns the fingerprints of the templates whose files this one contains. These are its parent and the template
+    /// that it goes on from.
     #[must_use]
     pub fn built_on(&self) -> Vec<String> {
         let from = self.fingerprint_inputs.iter().find(|(name, _)| *name == GOES_ON_FROM);
@@ -67,23 +68,23 @@ impl About {
 
     /// Serializes the description as JSON.
     pub(crate) fn to_text(&self) -> String {
-        // Serialization cannot fail: there are only strings, numbers and a map of strings.
+        // Serialization can't fail, because there are only strings, numbers and a map of strings.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// Reads the text of [`Self::to_text`]. Returns `None` for any other text.
+    /// Parses text from [`Self::to_text`]. Returns `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 }
 
-/// Returns the inputs of the last template that pgfresh made under this name in this folder.
+/// Returns the inputs of the last template that pgfresh built with this name in this folder.
 pub(crate) fn last(cache: &Cache, spec: &TemplateSpec) -> Option<FingerprintInputs> {
     serde_json::from_str(&cache.recall(&note(&spec.folder, &spec.title()))?).ok()
 }
 
-/// Remembers the inputs, so that a later build can explain why it has something to do.
+/// Stores the inputs, so that a later build can explain why it's necessary.
 pub(crate) fn remember(
     cache: &Cache,
     spec: &TemplateSpec,

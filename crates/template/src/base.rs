@@ -1,4 +1,5 @@
-//! Base image: the data directory from initdb, one for each build of each version.
+//! Builds base images: data directories that contain only what initdb creates. Without them, each template build would
+//! have to run initdb first. The cache has one base image for each PostgreSQL build.
 
 use std::time::Instant;
 
@@ -9,14 +10,14 @@ use crate::about::About;
 use crate::provisioner::{Provisioner, Step, Template};
 use crate::{Fingerprint, FingerprintInputs, ProvisionError};
 
-/// Upper bound for the size of a new data directory, in bytes.
+/// Maximum size of a new data directory, in bytes.
 const SIZE: u64 = 64 << 20;
-/// Files of a data directory that belong to one server.
+/// Files of a data directory that belong to one running server, so templates exclude them.
 pub(crate) const NOT_PUBLISHED: [&str; 2] = ["postmaster.pid", "postmaster.opts"];
-/// Database that each cluster has.
+/// A database that every cluster has.
 const DATABASE: &str = "postgres";
 
-/// Computes the fingerprint of the base image from everything that shapes it.
+/// Computes the fingerprint of the base image from everything that influences its contents.
 pub(crate) fn fingerprint(installation: &Installation) -> Fingerprint {
     let mut parts = Fingerprint::of("base image");
     parts.part("version", installation.version().to_string()).part("binary", installation.digest());
@@ -27,7 +28,8 @@ pub(crate) fn fingerprint(installation: &Installation) -> Fingerprint {
     parts.finish()
 }
 
-/// Looks the base image up in the cache, or makes it. A second process waits, and then finds it.
+/// Looks up the base image in the cache, or builds it. If two processes need it, the second one waits and then uses the
+/// result of the first.
 pub(crate) fn look_up_or_build(
     provisioner: &Provisioner,
     say: &dyn Fn(Step<'_>),
@@ -49,7 +51,7 @@ pub(crate) fn look_up_or_build(
     Ok(found(building.publish(&guard.run().data(), &NOT_PUBLISHED, &about.to_text())?))
 }
 
-/// Runs initdb in a private run directory, then prepares its result for fast copies.
+/// Runs initdb in a private run directory, and then prepares the result for fast copies.
 fn initialise(provisioner: &Provisioner) -> Result<Guard, ProvisionError> {
     let Provisioner { installation, account, program, .. } = provisioner;
     let place = Place::choose(&PlaceRequest::Auto, SIZE, provisioner.cache.root(), account)?;

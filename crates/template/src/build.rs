@@ -1,5 +1,5 @@
-//! Builds: compute a template's fingerprint, look it up in the cache, and run its steps if the cache does not have
-//! it.
+//! Builds templates. A build computes the template's fingerprint, looks it up in the cache, and runs the template's
+//! steps only if the cache doesn't have it.
 
 use std::time::Instant;
 
@@ -16,33 +16,34 @@ use crate::setup::{Broken, Setup, StartingPoint, dump_files};
 use crate::source::Sought;
 use crate::{BuildPlan, Fingerprint, FingerprintInputs, TemplateSpec, base, cached, inputs};
 
-/// Number of attempts at a build that changes its own inputs. One repetition is common, after a setup that writes a
-/// schema file. A setup that causes more would never end.
+/// Maximum number of attempts at a build that changes its own inputs. One repetition is common, e.g. after a setup that
+/// writes a schema file. A setup that needs more repetitions would never finish.
 const ATTEMPTS: usize = 3;
-/// Server settings of a build, besides the user's. They keep no unused WAL segments, because each copy of the
-/// template would have to carry them.
+/// Server settings for a build, in addition to the user's. They prevent unused WAL segments, because each copy of the
+/// template would contain them.
 const BUILDING: [(&str, &str); 2] = [("wal_recycle", "off"), ("wal_init_zero", "off")];
 
-/// Result of [`Provisioner::status`]: the template's entry in the cache, or the build that would make it.
+/// Result of [`Provisioner::status`]. Contains the template's cache entry, or the plan of the build that would create
+/// it.
 #[derive(Debug)]
 pub struct TemplateStatus {
     /// Name of the template in the cache.
     pub fingerprint: Fingerprint,
-    /// Inputs that the fingerprint covers.
+    /// Inputs that determine the fingerprint.
     pub fingerprint_inputs: FingerprintInputs,
-    /// Entry in the cache. `None` if a build has to make it.
+    /// The entry in the cache. `None` if the template isn't cached.
     pub entry: Option<Entry>,
-    /// Differences from the inputs of the last build. `None` if there was no build.
+    /// Differences from the inputs of the last build. `None` if there was no earlier build.
     pub changes: Option<Vec<String>>,
-    /// Fingerprint of the earlier template that this one was built on. `None` after a full build, or without an
-    /// entry.
+    /// Fingerprint of the earlier template that this one was built on. `None` after a full build, or if the template
+    /// isn't cached.
     pub parent: Option<String>,
-    /// Start of the build. `None` if the cache has the template.
+    /// How the build would start. `None` if the template is cached.
     pub plan: Option<BuildPlan>,
 }
 
 impl Provisioner {
-    /// Collects the inputs that shape the result of `spec`. Calls `say` for each path that the search skips.
+    /// Collects the inputs that determine the result of `spec`. Calls `say` for each path that the search skips.
     pub(crate) fn fingerprint_inputs(
         &self,
         spec: &TemplateSpec,
@@ -86,7 +87,7 @@ impl Provisioner {
             all.add(format!("{INPUT}{path}"), digest);
         }
         for name in &spec.env {
-            // The value may be a secret: the fingerprint inputs hold only its digest.
+            // The value may be a secret, so the fingerprint inputs contain only its digest.
             let value = std::env::var_os(name);
             let value = value.map(|value| blake3::hash(value.as_encoded_bytes()).to_string());
             all.add(format!("environment variable {name}"), value.unwrap_or_else(|| "not set".to_owned()));
@@ -94,7 +95,7 @@ impl Provisioner {
         Ok(all)
     }
 
-    /// Tells what a look-up of `spec` would find, and why. Builds nothing, and marks no entry as used.
+    /// Reports what a look-up of `spec` would find, and why. Doesn't build anything or mark an entry as used.
     pub fn status(&self, spec: &TemplateSpec) -> Result<TemplateStatus, ProvisionError> {
         let fingerprint_inputs = self.fingerprint_inputs(spec, &|_| ())?;
         let fingerprint = fingerprint_inputs.fingerprint();
@@ -106,8 +107,8 @@ impl Provisioner {
         Ok(TemplateStatus { fingerprint, fingerprint_inputs, entry, changes, parent, plan })
     }
 
-    /// Looks the template up in the cache. Builds it, and first the template that it goes on from, if the cache has
-    /// none.
+    /// Looks up the template in the cache. If it isn't cached, builds it, and before that any missing template that it
+    /// goes on from.
     pub(crate) fn look_up_or_build(
         &self,
         spec: &TemplateSpec,
@@ -134,7 +135,7 @@ impl Provisioner {
             if let Some(entry) = self.look_up(&fingerprint)? {
                 return Ok(found(entry));
             }
-            // While this value lives, other machines wait for this build.
+            // Other machines wait for this build until the value is dropped.
             let _notice = match self.fetch((spec, &fingerprint), &building, say)? {
                 Sought::Fetched(entry) => return Ok(found(entry)),
                 Sought::Missing(notice) => notice,
@@ -157,14 +158,13 @@ impl Provisioner {
         Err(SetupError::Unsettled { name: title, changes }.into())
     }
 
-    /// Rejects settings of the user that the server does not know, as far as pgfresh can tell without a server.
+    /// Rejects user settings that the server doesn't know, as far as pgfresh can check this without a server.
     fn expect_settings(&self) -> Result<(), ProvisionError> {
         let settings = self.with_users(Settings::default())?;
         Ok(self.installation.expect_settings(settings.iter().map(|(name, _)| name))?)
     }
 
-    /// Returns the template's entry in the cache. Skips an entry from an incremental build if the user demands a full
-    /// one.
+    /// Returns the template's cache entry. If the user demands a full build, ignores an entry from an incremental one.
     fn look_up(&self, fingerprint: &Fingerprint) -> Result<Option<Entry>, ProvisionError> {
         let on_another =
             |entry: &Entry| About::parse(&entry.about()).is_some_and(|about| about.parent.is_some());
@@ -183,7 +183,8 @@ impl Provisioner {
         let name = &spec.title();
         say(Step::Publishing { name });
         let entry = building.publish(&guard.run().data(), &base::NOT_PUBLISHED, &about.to_text())?;
-        // The run directory may lie in a checkout, which test runners search as soon as they start. It must be gone by then.
+        // The run directory may be in a checkout, which test runners search as soon as they start. So pgfresh must
+        // remove it before that.
         guard.remove();
         about::remember(&self.cache, spec, &about.fingerprint_inputs)?;
         say(Step::Built { name, bytes: entry.occupied()?, took: about.took });
@@ -194,9 +195,9 @@ impl Provisioner {
         Ok(entry)
     }
 
-    /// Runs the missing steps of `spec` in a server, and returns a data directory at rest. Also returns the
-    /// fingerprint of the earlier template that the build began on, if there is one. `inputs` and `changes` belong to
-    /// this build.
+    /// Runs the missing steps of `spec` in a server, and returns the data directory after a clean shutdown. Also
+    /// returns the fingerprint of the earlier template on which the build began, if any. `inputs` and `changes`
+    /// describe this build.
     fn prepare(
         &self,
         spec: &TemplateSpec,
@@ -206,7 +207,7 @@ impl Provisioner {
         let (name, fingerprint) = (&spec.title(), &inputs.fingerprint());
         while let Some(parent) = self.parent(spec, inputs)? {
             say(Step::Building { name, fingerprint, changes, plan: &parent.plan() });
-            // This marks the entry as used.
+            // The look-up marks the entry as used.
             self.cache.look_up(parent.template.fingerprint.as_str())?;
             let server = match self.boot_for_build(&parent.template, say) {
                 Err(error) if error.is_damage() => {
@@ -219,7 +220,7 @@ impl Provisioner {
             };
             let Parent { template: Template { fingerprint: parent, entry, .. }, sql_files, added, .. } =
                 parent;
-            // The new server has copied the files, so the cache may remove the entry while the setup runs.
+            // The new server has its own copy of the files, so the cache can remove the entry while the setup runs.
             drop(entry);
             let server = self.set_up(server, spec, StartingPoint::Parent { sql_files }, fingerprint, say);
             let server = server.map_err(|error| error.on_parent(&parent, added))?;
@@ -233,9 +234,9 @@ impl Provisioner {
         Ok((at_rest(server)?, None))
     }
 
-    /// Starts the server in which steps run, on a copy of `template`.
+    /// Starts a server for the steps, on a copy of `template`.
     fn boot_for_build(&self, template: &Template, say: &dyn Fn(Step<'_>)) -> Result<Server, ProvisionError> {
-        // The final size is unknown, so RAM is a risk that only the user's explicit choice may take.
+        // The final size is unknown, so RAM might not suffice. Only the user's explicit choice allows it.
         let request = if self.server_options().place == PlaceRequest::Auto {
             PlaceRequest::Disk
         } else {
@@ -252,7 +253,7 @@ impl Provisioner {
     /// Runs the steps of one specification in `server`.
     ///
     /// # Errors
-    /// The setup failed. The error names the log and, with `ServerOptions::keep`, the server.
+    /// Returns an error if the setup failed. The error names the log and, with `ServerOptions::keep`, the server.
     pub(crate) fn set_up(
         &self,
         server: Server,
@@ -294,9 +295,9 @@ impl Provisioner {
     }
 }
 
-/// Stops a server whose data become a template.
+/// Stops a server so that its data can become a template.
 fn at_rest(server: Server) -> Result<Guard, ProvisionError> {
-    // Everything written until now lies in segments that the checkpoint of the shutdown removes.
+    // The shutdown's checkpoint then removes the segments with everything written so far.
     server.session("postgres")?.query("SELECT pg_switch_wal()")?;
     let guard = server.shut_down()?;
     discard_statistics(&guard)?;

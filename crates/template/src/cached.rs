@@ -1,4 +1,4 @@
-//! Entries of the cache: lists and selects them, and evicts the oldest when the cache is too large.
+//! Lists and selects cache entries, and evicts the least recently used ones when the cache is too large.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -7,35 +7,35 @@ use storage::{Cache, FileError};
 
 use crate::about::About;
 
-/// Default limit for the size of the cache, in bytes.
+/// Default size limit of the cache, in bytes.
 const USUAL: u64 = 10_000_000_000;
 
-/// Entry of the cache.
+/// An entry of the cache.
 #[derive(Debug, Clone)]
 pub struct CachedTemplate {
-    /// Fingerprint in full.
+    /// The full fingerprint.
     pub fingerprint: String,
-    /// Description of the entry. `None` if it is missing or unreadable.
+    /// Description of the entry. `None` if the description is missing or unreadable.
     pub about: Option<About>,
-    /// Bytes on disk. A block that several entries share counts for each of them.
+    /// Size on disk, in bytes. A block that several entries share counts for each of them.
     pub occupied: u64,
-    /// Time of the last start of a server from it.
+    /// When a server last started from this entry.
     pub last_use: SystemTime,
 }
 
 impl CachedTemplate {
-    /// Returns the name of the template, or `None` for a base image.
+    /// Returns the template's name, or `None` for a base image.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.about.as_ref()?.name.as_deref()
     }
 }
 
-/// Lists all complete entries, the most recently used first.
+/// Lists all complete entries, most recently used first.
 pub fn list(cache: &Cache) -> Result<Vec<CachedTemplate>, FileError> {
     let mut all = Vec::new();
     for fingerprint in cache.fingerprints()? {
-        // Another process may have removed the entry since the listing.
+        // A different process may have removed the entry since the listing.
         if let Some(entry) = cache.examine(&fingerprint)? {
             let (occupied, last_use) = (entry.occupied()?, entry.last_use()?);
             all.push(CachedTemplate { fingerprint, about: About::parse(&entry.about()), occupied, last_use });
@@ -45,14 +45,14 @@ pub fn list(cache: &Cache) -> Result<Vec<CachedTemplate>, FileError> {
     Ok(all)
 }
 
-/// Returns 10 GB, or a fifth of the file system's free space if that is less.
+/// Returns the default size limit: 10 GB, or a fifth of the file system's free space if that is less.
 pub(crate) fn usual_size(cache: &Cache) -> u64 {
     let free = sys::Filesystem::of(cache.root()).map_or(u64::MAX, |filesystem| filesystem.free);
     USUAL.min(free / 5)
 }
 
-/// Removes entries until the rest occupies at most `bound` bytes. Begins with the least recently used ones, takes
-/// base images last, and leaves entries in use alone. Returns the removed entries.
+/// Removes entries until the others occupy at most `bound` bytes, and returns the removed entries. Least recently used
+/// entries go first, and base images go last. Entries in use always stay.
 pub(crate) fn evict(cache: &Cache, bound: u64) -> Result<Vec<CachedTemplate>, FileError> {
     cache.tidy()?;
     let mut all = list(cache)?;
@@ -71,8 +71,8 @@ pub(crate) fn evict(cache: &Cache, bound: u64) -> Result<Vec<CachedTemplate>, Fi
     Ok(evicted)
 }
 
-/// Selects the templates called `word` from specifications in `folder`. If there are none, selects those whose
-/// fingerprint begins with `word`.
+/// Selects the templates with the name `word` whose specification is in `folder`. If there are none, selects the
+/// templates whose fingerprint begins with `word`.
 #[must_use]
 pub fn select<'a>(all: &'a [CachedTemplate], word: &str, folder: &Path) -> Vec<&'a CachedTemplate> {
     let named = |shelved: &&CachedTemplate| {
@@ -110,7 +110,7 @@ mod tests {
             let about = About::new(spec, "17.5".into(), Duration::ZERO, FingerprintInputs::default());
             cache.building(fingerprint, || ()).unwrap().publish(&tree, &[], &about.to_text()).unwrap();
         }
-        // The clock of a file system is coarse, so all entries may have one time.
+        // File system clocks are coarse, so all entries may have the same time.
         let manifest = directory.path().join("cache/images/a3/manifest");
         fs::File::open(manifest).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
         let in_use = cache.examine("a2").unwrap();

@@ -1,19 +1,20 @@
-//! Copies of a database within a server, with the properties that CREATE DATABASE leaves out.
+//! Builds the SQL that copies a database within a server, including the properties that CREATE DATABASE doesn't copy.
 
 use server::{identifier, literal};
 
-/// Returns SQL that makes the database `to` from `from`, owned by the superuser. It must be alone in its query.
+/// Returns SQL that copies the database `from` to `to`, owned by the superuser. The query must not contain any other
+/// statement.
 ///
-/// From version 15 on, the copy uses files. The server's own default writes each page to the WAL, which takes twice
-/// as long.
+/// From version 15 on, this SQL selects a file copy. The server's default strategy writes each page to the WAL, which
+/// takes twice as long.
 #[must_use]
 pub fn create_copy(from: &str, to: &str, major: u32) -> String {
     let strategy = if major >= 15 { " STRATEGY FILE_COPY" } else { "" };
     format!("CREATE DATABASE {} TEMPLATE {}{strategy}", identifier(to), identifier(from))
 }
 
-/// Returns SQL that ends all other sessions of a database, with a row for each. The server neither renames nor copies
-/// a database that has a session, and a background worker keeps its session for ever.
+/// Returns SQL that ends all other sessions of a database, and yields one row for each. The server can't rename or copy
+/// a database that has sessions, and background workers never end theirs.
 #[must_use]
 pub fn end_sessions(database: &str) -> String {
     let database = literal(database);
@@ -22,8 +23,8 @@ pub fn end_sessions(database: &str) -> String {
     )
 }
 
-/// Returns SQL that gives such a copy the original's rows in the shared catalogs: owner, settings, grants, connection
-/// limit and comment.
+/// Returns SQL that copies the original's rows in the shared catalogs: owner, settings, grants, connection limit and
+/// comment.
 #[must_use]
 pub fn complete_copy(from: &str, to: &str) -> String {
     let [from, to] = [from, to].map(literal);

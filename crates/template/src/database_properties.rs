@@ -1,7 +1,7 @@
-//! Properties of a dumped database itself: owner, comment, privileges, connection limit and settings.
+//! Restores the properties of a dumped database itself: its owner, comment, privileges, connection limit and settings.
 //!
-//! Each archive of `pg_dump` has them, and `pg_restore` restores them only into a database that it creates under the dumped name.
-//! Here they become statements for a database of any name.
+//! Each `pg_dump` archive contains them, but `pg_restore` restores them only into a database that it creates under the
+//! dumped name. This module turns them into statements for a database with any name.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use server::{identifier, literal};
 
-/// Statement about a database, without the database's name.
+/// A statement about a database, without the database's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DatabaseProperty {
     before: String,
@@ -17,12 +17,12 @@ pub(crate) struct DatabaseProperty {
 }
 
 impl DatabaseProperty {
-    /// Returns the statement for the database called `name`.
+    /// Returns the statement for the database with the given name.
     pub(crate) fn for_database(&self, name: &str) -> String {
         format!("{}{}{}", self.before, identifier(name), self.after)
     }
 
-    /// Returns a statement for the database that it runs in. An error, such as a missing role, becomes a warning.
+    /// Returns a statement for the current database. It reports an error, such as a missing role, only as a warning.
     pub(crate) fn for_current_database(&self) -> String {
         let [before, after] = [&self.before, &self.after].map(|text| literal(text));
         let body = format!(
@@ -35,8 +35,8 @@ impl DatabaseProperty {
     }
 }
 
-/// Reads the properties of the database in `archive`. `options` are those of `pg_restore` that leave something out. The inner
-/// error is the output of a `pg_restore` that failed.
+/// Reads the properties of the database in `archive`. `options` are the `pg_restore` options that leave something out.
+/// If `pg_restore` fails, returns its output as the inner error.
 pub(crate) fn read(
     pg_restore: &Path,
     options: &[&str],
@@ -62,8 +62,8 @@ pub(crate) fn read(
     Ok(Ok(properties(&String::from_utf8_lossy(&restored.stdout))))
 }
 
-/// Whether a line of an archive's table of contents is about the database, and not about something in it. The line
-/// has the entry's number, two oids, kind, schema ("-" for none) and name.
+/// Whether a line of an archive's table of contents describes the database itself, and not an object in it. The line
+/// consists of the entry's number, two oids, the kind, the schema ("-" for none) and the name.
 fn is_about_the_database(line: &str) -> bool {
     let Some(entry) = line.splitn(4, ' ').nth(3) else { return false };
     [
@@ -77,13 +77,13 @@ fn is_about_the_database(line: &str) -> bool {
     .any(|kind| entry.starts_with(kind))
 }
 
-/// Picks the statements about the database from a script of `pg_dump`.
+/// Selects the statements about the database from a `pg_dump` script.
 fn properties(script: &str) -> Vec<DatabaseProperty> {
     let mut found = Vec::new();
     let mut rest = script;
     while let Some(begin) = rest.find(|sign: char| !sign.is_whitespace()) {
         rest = &rest[begin..];
-        // Comments, and commands of psql.
+        // Comments and psql commands aren't statements.
         if rest.starts_with("--") || rest.starts_with('\\') {
             rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
             continue;
@@ -96,8 +96,9 @@ fn properties(script: &str) -> Vec<DatabaseProperty> {
     found
 }
 
-/// Splits a statement at the name after its keyword DATABASE. Returns `None` for another statement, for the database's
-/// creation, and for its mark as a template, which would let every role copy it.
+/// Splits a statement at the name after the keyword DATABASE. Returns `None` for other statements and for the
+/// database's creation. Also returns `None` for the statement that makes it a template, because every role could then
+/// copy it.
 fn property(statement: &str) -> Option<DatabaseProperty> {
     if statement.starts_with("CREATE ") {
         return None;
@@ -111,12 +112,12 @@ fn property(statement: &str) -> Option<DatabaseProperty> {
         .then(|| DatabaseProperty { before: before.into(), after: after.into() })
 }
 
-/// Returns the number of bytes before `part`, which is a slice of `text`.
+/// Returns the position of `part`, which must be a slice of `text`, in bytes.
 fn offset(text: &str, part: &str) -> usize {
     part.as_ptr() as usize - text.as_ptr() as usize
 }
 
-/// Returns the words, quoted names, quoted texts and other signs of SQL that `pg_dump` writes.
+/// Splits SQL from `pg_dump` into words, quoted names, quoted texts and other characters.
 fn words(sql: &str) -> impl Iterator<Item = &str> {
     let mut rest = sql;
     std::iter::from_fn(move || {
@@ -135,7 +136,7 @@ fn words(sql: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the length in bytes of the quoted text at the beginning of `sql`, with its quotes.
+/// Returns the length of the quoted text at the beginning of `sql`, in bytes. The length includes the quotes.
 fn quoted(sql: &str, quote: char, has_escapes: bool) -> usize {
     let mut signs = sql.char_indices().skip(1).peekable();
     while let Some((at, sign)) = signs.next() {

@@ -1,5 +1,5 @@
-//! Reads a live database into a file for a template. [`import`] writes its schema and the roles that it mentions as
-//! SQL. [`save`] writes all of it as a dump. Neither changes the server.
+//! Reads a live database into a file from which a template can be built. [`import`] writes its schema, and the roles
+//! that the schema mentions, as SQL. [`save`] writes the whole database as a dump. Neither function changes the server.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,12 +11,12 @@ use storage::{Attempt, FileError};
 
 use crate::database_properties::{self, DatabaseProperty};
 
-/// First line of each file that [`import`] writes.
+/// First line of every file that [`import`] writes.
 const IMPORTED: &str = "-- Imported by pgfresh.\n";
-/// First bytes of a dump in the custom format.
+/// First bytes of every dump in the custom format.
 const DUMPED: &[u8] = b"PGDMP";
 
-/// Reason for which nothing was written.
+/// Error that prevented a dump from being written.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
     /// The connection string has an error.
@@ -28,7 +28,7 @@ pub enum DumpError {
         /// Name of the program.
         program: &'static str,
     },
-    /// The program ended with an error.
+    /// A program returned an error.
     #[error("could not read the database: {program} ended with {status}")]
     Failed {
         /// Name of the program.
@@ -38,19 +38,19 @@ pub enum DumpError {
         /// Output of the program.
         answer: String,
     },
-    /// Another file has the name, and no earlier run wrote it.
+    /// A different file already exists at this path, and no earlier run wrote it.
     #[error("\"{}\" is there already", path.display())]
     Occupied {
         /// Path of the file.
         path: PathBuf,
     },
-    /// pgfresh cannot write the file or run the program.
+    /// pgfresh can't write the file or run the program.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl DumpError {
-    /// Returns details of the error, such as the output of the program.
+    /// Returns details of the error, such as the program's output.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -77,7 +77,7 @@ impl DumpError {
     }
 }
 
-/// Output file in the making. A file that has its path already stays until the new one is complete.
+/// An output file that is still being written. An existing file at its path stays until the new one is complete.
 #[derive(Debug)]
 pub struct DumpFile {
     path: PathBuf,
@@ -85,23 +85,24 @@ pub struct DumpFile {
 }
 
 impl DumpFile {
-    /// Begins a file for [`import`].
+    /// Creates an output file for [`import`].
     ///
     /// # Errors
-    /// The file cannot be written, or the path has a file that no import wrote.
+    /// Returns an error if the file can't be written, or if the path has a file that no import wrote.
     pub fn for_schema(path: &Path) -> Result<Self, DumpError> {
         Self::create(path, IMPORTED.as_bytes())
     }
 
-    /// Begins a file for [`save`].
+    /// Creates an output file for [`save`].
     ///
     /// # Errors
-    /// The file cannot be written, or the path has a file that is not a dump.
+    /// Returns an error if the file can't be written, or if the path has a file that isn't a dump.
     pub fn for_dump(path: &Path) -> Result<Self, DumpError> {
         Self::create(path, DUMPED)
     }
 
-    /// Begins a file at `path`. Replaces a file that begins with `mark`, as the files of earlier runs do.
+    /// Creates an output file for `path`. An existing file is replaced only if it begins with `mark`, like the files of
+    /// earlier runs.
     fn create(path: &Path, mark: &[u8]) -> Result<Self, DumpError> {
         if let Some(head) = Self::head(path, mark.len()).attempt_given("write", path)?
             && head != mark
@@ -109,12 +110,13 @@ impl DumpFile {
             return Err(DumpError::Occupied { path: path.to_owned() });
         }
         let staging = path.with_added_extension("part");
-        // A folder without write access must fail before pgfresh reads the whole database.
+        // If the folder isn't writable, this must fail before pgfresh reads the whole database.
         fs::write(&staging, "").attempt_given("write", path)?;
         Ok(Self { path: path.to_owned(), staging })
     }
 
-    /// Returns the first bytes of a file: none if there is no file, an empty list for a socket or a device.
+    /// Returns the first bytes of a file. Returns `None` if there is no file, and an empty list for a socket or a
+    /// device.
     fn head(path: &Path, bytes: usize) -> io::Result<Option<Vec<u8>>> {
         let there = match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -126,7 +128,7 @@ impl DumpFile {
         Ok(Some(head))
     }
 
-    /// Gives the finished file its name and the user's usual mode.
+    /// Moves the finished file to its final path, with the user's usual mode.
     fn hand_over(self) -> Result<(), FileError> {
         let finished = File::open(&self.staging).attempt_given("open", &self.staging)?;
         sys::leave_usual_mode(&finished).attempt_given("change the mode of", &self.staging)?;
@@ -135,7 +137,7 @@ impl DumpFile {
 }
 
 impl Drop for DumpFile {
-    /// Removes an unfinished file.
+    /// Removes the file if it is unfinished.
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.staging)
             && error.kind() != io::ErrorKind::NotFound
@@ -145,11 +147,11 @@ impl Drop for DumpFile {
     }
 }
 
-/// Writes the roles of the server at `url`, without passwords, and the schema of its database into `file`. If the
-/// server refuses to show the roles, writes neither owners nor grants, and returns the output of `pg_dumpall`.
+/// Writes the server's roles, without passwords, and the schema of the database at `url` into `file`. If the server
+/// refuses to show the roles, omits owners and grants, and returns the output of `pg_dumpall`.
 ///
 /// # Errors
-/// The file stays as it was.
+/// After an error, an existing file is unchanged.
 pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<Option<String>, DumpError> {
     let target = ConnectionString::parse(url)?;
     let found = roles(installation, &target)?;
@@ -175,10 +177,10 @@ pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<
     Ok(left_out)
 }
 
-/// Writes the whole database at `url`, without roles, into `file`, in `pg_dump`'s custom format.
+/// Writes the whole database at `url`, without roles, into `file`. The format is `pg_dump`'s custom format.
 ///
 /// # Errors
-/// The file stays as it was.
+/// After an error, an existing file is unchanged.
 pub fn save(installation: &Installation, url: &str, file: DumpFile) -> Result<(), DumpError> {
     let target = ConnectionString::parse(url)?;
     let to = format!("--file={}", file.staging.display());
@@ -187,7 +189,7 @@ pub fn save(installation: &Installation, url: &str, file: DumpFile) -> Result<()
     Ok(file.hand_over()?)
 }
 
-/// Runs `pg_dump`.
+/// Runs `pg_dump` and returns its output.
 fn dumped(
     installation: &Installation,
     options: &[&str],
@@ -196,7 +198,7 @@ fn dumped(
     finished("pg_dump", output(installation, "pg_dump", options, target)?)
 }
 
-/// Returns the output of a program that succeeded.
+/// Returns the output of a program if it succeeded.
 fn finished(program: &'static str, output: Output) -> Result<Vec<u8>, DumpError> {
     if output.status.success() { Ok(output.stdout) } else { Err(failed(program, &output)) }
 }
@@ -205,8 +207,8 @@ fn failed(program: &'static str, output: &Output) -> DumpError {
     DumpError::Failed { program, status: output.status, answer: answer(output) }
 }
 
-/// Returns SQL that makes the server's roles, except pgfresh's superuser. The inner error is the output of
-/// `pg_dumpall`.
+/// Returns SQL that creates the server's roles, except for pgfresh's superuser. If `pg_dumpall` fails, returns its
+/// output as the inner error.
 fn roles(
     installation: &Installation,
     target: &ConnectionString,
@@ -227,14 +229,15 @@ fn output(
     target: &ConnectionString,
 ) -> Result<Output, DumpError> {
     let path: PathBuf = installation.client(program).ok_or(DumpError::NoProgram { program })?;
-    // pgfresh does not ask for a password, which belongs in the URL, PGPASSWORD or ~/.pgpass.
+    // pgfresh doesn't ask for a password. Users pass it in the URL, in PGPASSWORD or in ~/.pgpass.
     let mut command = Command::new(&path);
     command.args(options).arg("--no-password").stdin(Stdio::null());
     target.describe_to(&mut command);
     Ok(command.output().attempt("run", &path)?)
 }
 
-/// Returns the line of a program's stderr that names the cause: the first one with "error: ", or else the first one.
+/// Returns the line of a program's stderr that names the cause. This is the first line with "error: ", or else the
+/// first line.
 fn answer(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     let mut lines = said.lines().filter(|line| !line.trim().is_empty());

@@ -1,4 +1,5 @@
-//! Errors of looking up and building templates and of starting servers, in the style of PostgreSQL's messages.
+//! Errors that occur when pgfresh looks up or builds a template, or starts a server. Their texts follow the style of
+//! PostgreSQL's messages.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -13,10 +14,11 @@ use crate::inputs::InputError;
 
 /// Name of the step that runs the user's setup command.
 pub(crate) const SETUP: &str = "setup";
-/// Text of the C library's error for a full file system.
+/// The C library's message for a full file system.
 const NO_SPACE: &str = "No space left on device";
 
-/// Failure to provide a server. Only the files that the error names remain.
+/// Error that prevented a template or a server from being provided. Only the files that the error names are left
+/// behind.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ProvisionError {
@@ -57,12 +59,12 @@ impl From<SetupError> for ProvisionError {
 }
 
 impl ProvisionError {
-    /// Whether the files of a cache entry differ from those that pgfresh put there.
+    /// Whether the files of a cache entry differ from those that pgfresh stored.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Self::Start(StartError::Copy(error)) if error.is_damage())
     }
 
-    /// Whether the failure is a lack of space for a server.
+    /// Whether there was too little space for a server.
     #[must_use]
     pub fn is_lack_of_space(&self) -> bool {
         match self {
@@ -77,7 +79,7 @@ impl ProvisionError {
         }
     }
 
-    /// Adds the earlier template `parent` of a failed build, and the files `added` that it has not run.
+    /// Adds the earlier template `parent` on which the build began, and the files `added` that the parent hasn't run.
     pub(crate) fn on_parent(self, parent: &Fingerprint, added: Vec<String>) -> Self {
         match self {
             Self::Setup(source) => SetupError::OnParent { parent: parent.clone(), added, source }.into(),
@@ -85,7 +87,7 @@ impl ProvisionError {
         }
     }
 
-    /// Returns details of the error, such as the output of a program.
+    /// Returns details of the error, such as a program's output.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -123,14 +125,14 @@ impl ProvisionError {
     }
 }
 
-/// Server that stays after a failed setup, for inspection.
+/// A server that stays after a failed setup, so that the user can inspect it.
 #[derive(Debug)]
 pub struct KeptServer {
-    /// Run directory of the server.
+    /// The server's run directory.
     pub path: PathBuf,
-    /// Command that opens it.
+    /// Shell command that opens the server.
     pub open: String,
-    /// Command that removes it.
+    /// Shell command that removes the server.
     pub sweep: String,
 }
 
@@ -145,48 +147,48 @@ impl fmt::Display for KeptServer {
     }
 }
 
-/// Failure of a setup. The cache does not get the template.
+/// Error of a setup. The failed template doesn't enter the cache.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// A step has ended with an error.
+    /// A step returned an error.
     #[error("template \"{name}\" ({fingerprint}) is incomplete: {step} ended with {status}{}", server::time_after(*after))]
     Failed {
         /// Name of the template.
         name: String,
-        /// Fingerprint that it would have had.
+        /// Fingerprint that the template would have had.
         fingerprint: Fingerprint,
-        /// Step: "setup", or a program and its file.
+        /// The step: "setup", or a program and its file.
         step: String,
-        /// Exit status of the step.
+        /// The step's exit status.
         status: ExitStatus,
-        /// Time from the begin of the step to its end.
+        /// How long the step ran.
         after: Duration,
-        /// Whether a program of the step insisted on TLS and got none.
+        /// Whether a program in the step required TLS but didn't get it.
         wants_tls: bool,
-        /// Last lines of its output.
+        /// Last lines of the step's output.
         last_lines: Vec<String>,
-        /// File with its whole output.
+        /// File with the step's whole output.
         log: Option<PathBuf>,
-        /// Server that `--keep` has preserved.
+        /// The server, if `--keep` preserved it.
         kept: Option<KeptServer>,
     },
-    /// The server refused a SQL file that pgfresh ran without psql.
+    /// The server rejected a SQL file that pgfresh ran without psql.
     #[error("could not run \"{file}\"")]
     Sql {
         /// Path of the file.
         file: String,
-        /// Answer of the server.
+        /// The server's error.
         source: server::SessionError,
     },
-    /// A SQL file has commands for psql, and psql is missing.
+    /// A SQL file contains psql commands, but psql is missing.
     #[error("cannot run \"{file}\": line {line} is a command for psql, which is not there")]
     NeedsPsql {
         /// Path of the file.
         file: String,
-        /// Number of the line.
+        /// Line number of the first psql command.
         line: usize,
     },
-    /// A file in the list of SQL files is a dump in another format.
+    /// The list of SQL files contains a dump in a different format.
     #[error("\"{file}\" is a dump, not SQL")]
     DumpAsSql {
         /// Path of the file.
@@ -197,10 +199,10 @@ pub enum SetupError {
     Compressed {
         /// Path of the file.
         file: String,
-        /// Command that unpacks such a file to standard output.
+        /// Command that decompresses such a file to standard output.
         unpack: &'static str,
     },
-    /// A SQL file begins a transaction and does not end it, so its changes are lost.
+    /// A SQL file begins a transaction but doesn't end it, so its changes are lost.
     #[error("\"{file}\" leaves a transaction open")]
     OpenTransaction {
         /// Path of the file.
@@ -214,20 +216,20 @@ pub enum SetupError {
         /// File that needs the program.
         file: String,
     },
-    /// The server has ended during a step.
+    /// The server ended during a step.
     #[error("the server has ended while {step} was running")]
     ServerGone {
-        /// Step: "setup", or a program and its file.
+        /// The step: "setup", or a program and its file.
         step: String,
-        /// Line of the log with the cause, or the way in which the postmaster ended.
+        /// Log line with the cause, or how the postmaster ended.
         why: String,
     },
-    /// The server refused to make the template's database.
+    /// The server refused to create the template's database.
     #[error("could not make database \"{database}\"")]
     Database {
         /// Name of the database.
         database: String,
-        /// Answer of the server.
+        /// The server's error.
         source: server::SessionError,
     },
     /// The steps left the server in a state that cannot become a template.
@@ -235,42 +237,42 @@ pub enum SetupError {
     Spoiled {
         /// Name of the template.
         name: String,
-        /// Obstacle in the server.
+        /// Reason why the server can't become a template.
         what: String,
     },
-    /// The steps took the superuser attribute from pgfresh's own role.
+    /// The steps removed the superuser attribute from pgfresh's own role.
     #[error("the steps of template \"{name}\" took the superuser attribute from role \"{SUPERUSER}\"")]
     NoSuperuser {
         /// Name of the template.
         name: String,
     },
-    /// The server refuses pgfresh's statements after the steps.
+    /// After the steps, the server refuses pgfresh's statements.
     #[error("the steps of template \"{name}\" left a server that pgfresh cannot use")]
     Closed {
         /// Name of the template.
         name: String,
-        /// Answer of the server.
+        /// The server's error.
         source: StartError,
     },
-    /// An incremental build failed on an earlier template.
+    /// An incremental build failed. It began on an earlier template.
     #[error("could not build on template {parent}")]
     OnParent {
         /// Fingerprint of the earlier template.
         parent: Fingerprint,
-        /// Files that the earlier template has not run.
+        /// Files that the earlier template hasn't run.
         added: Vec<String>,
-        /// Failure of the build.
+        /// The build's error.
         source: Box<SetupError>,
     },
-    /// Each build changed its own inputs.
+    /// Every attempt at the build changed its own inputs.
     #[error("cannot keep template \"{name}\": its inputs change each time its setup runs")]
     Unsettled {
         /// Name of the template.
         name: String,
-        /// Changes of the last build.
+        /// Input changes during the last attempt.
         changes: Vec<String>,
     },
-    /// The setup has no inputs, so the cache cannot keep its result.
+    /// The setup has no inputs, so the cache can't keep its result.
     #[error("cannot build template \"{name}\": its setup has no inputs, so it runs each time")]
     RunsEachTime {
         /// Name of the template.
@@ -279,7 +281,7 @@ pub enum SetupError {
 }
 
 impl SetupError {
-    /// Returns details of the error, such as the last lines of the output.
+    /// Returns details of the error, such as the last lines of output.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -361,7 +363,7 @@ impl SetupError {
     }
 }
 
-/// Returns advice for a failure that pgfresh can explain without a look at the server.
+/// Returns advice for a failure that pgfresh can explain without examining the server.
 fn step_hint(step: &str, status: ExitStatus, last_lines: &[String]) -> Option<String> {
     let missing = last_lines.iter().find_map(|line| {
         let (before, _) = line.split_once("\" does not exist")?;
@@ -375,7 +377,7 @@ fn step_hint(step: &str, status: ExitStatus, last_lines: &[String]) -> Option<St
     }
 }
 
-/// Returns advice if the shell of a setup has not run its program, so that the server shows nothing.
+/// Returns advice if the setup's shell couldn't run its program. In this case, the server doesn't show a cause.
 fn program_hint(step: &str, status: ExitStatus) -> Option<&'static str> {
     // Source: POSIX, 2.8.2.
     match status.code() {

@@ -1,4 +1,5 @@
-//! Exchange of templates with a source: fetches one instead of building it, and offers each new one.
+//! Exchanges templates with a source, such as a remote, so that only one machine has to build each template. Fetches
+//! missing templates and offers new ones.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -11,14 +12,14 @@ use crate::source::{SeekStep, Sought};
 use crate::{About, Fingerprint, TemplateSpec, about, cached};
 
 impl Provisioner {
-    /// Fetches a missing template from the source, if there is one.
+    /// Tries to fetch a missing template from the source, if there is one.
     pub(crate) fn fetch(
         &self,
         (spec, fingerprint): (&TemplateSpec, &Fingerprint),
         building: &Building,
         say: &dyn Fn(Step<'_>),
     ) -> Result<Sought, ProvisionError> {
-        // A fetched template may come from an incremental build, which `full` forbids.
+        // A fetched template may be the result of an incremental build, which `full` forbids.
         let Some(source) = self.source.as_ref().filter(|_| !self.server_options().full) else {
             return Ok(Sought::Missing(None));
         };
@@ -37,7 +38,7 @@ impl Provisioner {
                 say(Step::Fetching { name, done, total: all });
             }
         };
-        // Without a limit of the user's, a fetched template may take as much as a build could: all free space.
+        // If the user set no limit, a fetched template can use as much space as a build could: all that is free.
         let limit = self.server_options().cache_size.unwrap_or(u64::MAX);
         match source.fetch(fingerprint.as_str(), building, limit, &progress) {
             Ok(missing @ Sought::Missing(_)) => Ok(missing),
@@ -59,7 +60,7 @@ impl Provisioner {
         }
     }
 
-    /// Offers the source a template that this machine built.
+    /// Offers the source a template that this machine has built.
     pub(crate) fn offer(&self, spec: &TemplateSpec, entry: &Entry, say: &dyn Fn(Step<'_>)) {
         let Some(source) = &self.source else { return };
         let (name, begun) = (&spec.title(), Instant::now());

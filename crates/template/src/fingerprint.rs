@@ -1,19 +1,20 @@
-//! Fingerprint of a template: a digest of all that shapes it.
+//! Names templates by fingerprint: a digest of everything that influences a template's contents. Equal inputs give
+//! equal names, so pgfresh can find a template without building it.
 //!
 //! ```text
 //! BLAKE3("pgfresh fingerprint 1" then for each part: length of name, name, length of value, value)
 //! ```
-//! Lengths are 8 bytes, little-endian, so no two lists of parts give equal bytes. A fingerprint has the first 32 of
-//! 64 hex digits: 128 bits suffice against accidents.
+//! Lengths are 8 bytes, little-endian, so different lists of parts never give the same bytes. A fingerprint has the
+//! first 32 of the 64 hex digits, because 128 bits are enough to rule out accidental collisions.
 
 use std::fmt;
 
-/// Name of a template in the cache.
+/// A template's name in the cache.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fingerprint(String);
 
 impl Fingerprint {
-    /// Begins a fingerprint for a kind of template.
+    /// Starts a fingerprint for a kind of template.
     #[must_use]
     pub fn of(kind: &str) -> Builder {
         let mut builder = Builder(blake3::Hasher::new());
@@ -22,26 +23,26 @@ impl Fingerprint {
         builder
     }
 
-    /// Returns all digits, which are also a file name.
+    /// Returns all digits. They also serve as a file name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Shows the first digits, as many as people compare.
+/// Shows only the first digits, because people rarely compare more.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0[..8])
     }
 }
 
-/// Fingerprint in the making.
+/// A fingerprint that is still being computed.
 #[derive(Debug)]
 pub struct Builder(blake3::Hasher);
 
 impl Builder {
-    /// Adds a part.
+    /// Adds a part to the fingerprint.
     pub fn part(&mut self, name: &str, value: impl AsRef<[u8]>) -> &mut Self {
         for bytes in [name.as_bytes(), value.as_ref()] {
             self.0.update(&(bytes.len() as u64).to_le_bytes());
@@ -50,7 +51,7 @@ impl Builder {
         self
     }
 
-    /// Returns the fingerprint of all parts.
+    /// Returns the fingerprint of all parts added so far.
     #[must_use]
     pub fn finish(&self) -> Fingerprint {
         let mut digits = self.0.finalize().to_string();
@@ -78,7 +79,7 @@ mod tests {
     }
 
     proptest! {
-        // Short parts of few letters would collide all the time if the digest had no lengths.
+        // If the digest contained no lengths, short parts of few letters would collide all the time.
         #[test]
         fn only_equal_parts_have_equal_names(one in parts(), other in parts()) {
             prop_assert_eq!(of(&one) == of(&other), one == other);

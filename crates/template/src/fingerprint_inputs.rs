@@ -1,4 +1,5 @@
-//! Inputs of a fingerprint, each under its key. Their differences explain a rebuild.
+//! Keeps the inputs of a fingerprint, each under its own key. From the differences between two sets of inputs, pgfresh
+//! can explain a rebuild.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Fingerprint;
 
-/// Keys and values. A value may be the digest of something larger, or of a secret.
+/// Inputs by key. A value can be the digest of something larger, or of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FingerprintInputs(BTreeMap<String, String>);
 
 impl FingerprintInputs {
-    /// Adds an input. Each key stands for one thing only.
+    /// Adds an input. Each key must stand for only one thing.
     pub(crate) fn add(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.insert(name.into(), value.into());
     }
 
-    /// Returns all inputs in the order of their keys.
+    /// Returns all inputs, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -32,7 +33,7 @@ impl FingerprintInputs {
         builder.finish()
     }
 
-    /// Describes the differences from `before`, one line each, input files first.
+    /// Describes the differences from `before`, one per line, input files first.
     #[must_use]
     pub fn differences(&self, before: &Self) -> Vec<String> {
         let mut lines: Vec<_> = self.changes(before).map(|(name, change)| line(name, change)).collect();
@@ -40,10 +41,12 @@ impl FingerprintInputs {
         lines.into_iter().map(|(_, line)| line).collect()
     }
 
-    /// Returns the names of the files to run on a template with the inputs `before` to get one with these inputs.
+    /// Returns the names of the files to run on a template with the inputs `before`, so that the result has these
+    /// inputs.
     ///
     /// # Errors
-    /// More has to run than new files at the end. There is a line for each reason, as in [`Self::differences`].
+    /// Returns an error if running new files at the end isn't enough. It has one line for each reason, like
+    /// [`Self::differences`].
     pub(crate) fn added_to(&self, before: &Self) -> Result<Vec<String>, Vec<String>> {
         let (mut added, mut reasons) = (Vec::new(), Vec::new());
         for (name, change) in self.changes(before) {
@@ -63,7 +66,7 @@ impl FingerprintInputs {
         if reasons.is_empty() { Ok(added) } else { Err(reasons) }
     }
 
-    /// Returns the reason for which the new files would not run last in a full build: SQL files run before dump and
+    /// Returns the reason why the new files wouldn't run last in a full build. SQL files run before the dump and the
     /// setup.
     fn out_of_order(&self, before: &Self, added: &[String]) -> Option<String> {
         let (old, new) = (before.sql_files(), self.sql_files());
@@ -73,14 +76,14 @@ impl FingerprintInputs {
         {
             return Some(format!("{first} comes before {ran}, which has run"));
         }
-        // The list is one text, so a file name with a line feed would look like two names.
+        // The list is a single text, so a file name with a line feed would look like two names.
         if same < old.len() || !new.iter().all(is_input) {
             return Some(line(SQL_FILES, Change::Changed).1);
         }
         let later = ["dump", "setup command"].into_iter().find(|name| self.0.contains_key(*name));
         match (new.get(same), later) {
             (Some(first), Some(later)) => Some(format!("{first} comes before the {later}, which has run")),
-            // A step that has run may read all files of a folder.
+            // A step that has already run may have read all files of a folder.
             (None, None) => added.first().map(|file| format!("{file} added, which no new step reads")),
             _ => None,
         }
@@ -91,14 +94,14 @@ impl FingerprintInputs {
         self.0.get(SQL_FILES).map_or_else(Vec::new, |list| list.split('\n').collect())
     }
 
-    /// Whether the file is the dump, or a part of it.
+    /// Whether the file is the dump or a part of it.
     fn is_of_dump(&self, path: &str) -> bool {
         let dump = self.0.get("dump").map(|dump| dump.trim_end_matches('/'));
         dump.and_then(|dump| path.strip_prefix(dump))
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Returns the names of all inputs that differ from `before`.
+    /// Returns the names of all inputs that differ from `before`, with their changes.
     fn changes<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (&'a str, Change)> {
         let names = self.0.keys().chain(before.0.keys().filter(|name| !self.0.contains_key(*name)));
         names.filter_map(|name| {
@@ -115,9 +118,9 @@ impl FingerprintInputs {
 
 /// Key for the fingerprint of the template that this one goes on from.
 pub(crate) const GOES_ON_FROM: &str = "template it goes on from";
-/// Prefix of the key of each input file.
+/// Prefix for the keys of input files.
 pub(crate) const INPUT: &str = "input ";
-/// Key for the list of SQL files, one a line, in the order in which they run.
+/// Key for the list of SQL files. The list has one file per line, in the order in which they run.
 pub(crate) const SQL_FILES: &str = "list of SQL files";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +130,7 @@ enum Change {
     Removed,
 }
 
-/// Describes a change. The first value sorts the lines of input files before the others.
+/// Describes a change. The first value puts lines about input files before the others.
 fn line(name: &str, change: Change) -> (bool, String) {
     let word = match change {
         Change::Added => "added",
@@ -177,13 +180,13 @@ mod tests {
         }
     }
 
-    /// Generates names of SQL files and, with a digit, of other inputs. The case of the letters stands for the
+    /// Generates names of SQL files and, with a digit, of other inputs. The case of the letters represents the
     /// contents.
     fn files() -> impl Strategy<Value = Vec<String>> {
         prop::collection::vec("[a-cA][1]?", 0..5)
     }
 
-    /// Makes the inputs of a template with these files and keys.
+    /// Builds the inputs of a template with these files and keys.
     fn of_files(files: &[&str], keys: &[&str]) -> FingerprintInputs {
         let mut all = FingerprintInputs::default();
         let sql: Vec<_> =
@@ -225,7 +228,7 @@ mod tests {
         let (before, mut after) = (of_files(&["a"], &[]), of_files(&["a", "b"], &[]));
         after.add("setting jit", "off");
         assert_eq!(after.added_to(&before), Err(vec!["setting jit added".to_owned()]));
-        // This adds two files by the list, and one by its key.
+        // The list adds two files here, but there is only one new key.
         let mut odd = of_files(&["a"], &[]);
         odd.add(SQL_FILES, "a\nb\nc");
         odd.add(format!("{INPUT}b\nc"), "x");

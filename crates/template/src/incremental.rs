@@ -1,21 +1,22 @@
-//! Incremental builds: a build begins on an earlier template and runs only the new files, if files are only ever
-//! added.
+//! Shortens builds for projects that only ever add files, such as migrations. An incremental build begins on an earlier
+//! template and runs only the new files.
 //!
-//! An incremental build has the fingerprint of a full one with equal inputs. Therefore an earlier template will do
-//! only if all its inputs are inputs of the new one, and if a full build would run the new files last.
+//! An incremental build has the same fingerprint as a full build with equal inputs. Therefore an earlier template must
+//! meet two conditions. All its inputs must be inputs of the new template, and a full build must run the new files
+//! last.
 
 use crate::about::{self, About};
 use crate::provisioner::{Provisioner, Template};
 use crate::{BuildPlan, FingerprintInputs, ProvisionError, Steps, TemplateSpec};
 
-/// Earlier template that a build begins on. The cache does not evict it meanwhile.
+/// An earlier template on which a build begins. The cache doesn't evict it during the build.
 pub(crate) struct Parent {
     pub(crate) template: Template,
-    /// Number of SQL files that it has run.
+    /// Number of SQL files that the parent has run.
     pub(crate) sql_files: usize,
-    /// Names of the files that it has not run.
+    /// Names of the files that the parent hasn't run.
     pub(crate) added: Vec<String>,
-    /// Time of its build, in seconds since 1970.
+    /// When the parent was built, in seconds since 1970.
     created: u64,
 }
 
@@ -26,8 +27,8 @@ impl Parent {
 }
 
 impl Provisioner {
-    /// Finds the cached template for a build of `spec` to begin on: the one with most of its files, the newest of
-    /// several.
+    /// Finds the cached template on which a build of `spec` can begin. Prefers the template that has run the most
+    /// files, and then the newest.
     pub(crate) fn parent(
         &self,
         spec: &TemplateSpec,
@@ -41,7 +42,8 @@ impl Provisioner {
             let Some(entry) = self.cache.examine(&name)? else { continue };
             let Some(about) = About::parse(&entry.about()) else { continue };
             let fingerprint = about.fingerprint_inputs.fingerprint();
-            // A template from another machine may carry any description. Its name proves which inputs it has.
+            // A template from a different machine can contain any description. Only its fingerprint proves which inputs
+            // it has.
             if about.name.as_ref() != Some(&spec.title()) || fingerprint.as_str() != name {
                 continue;
             }
@@ -58,7 +60,7 @@ impl Provisioner {
         Ok(best)
     }
 
-    /// Explains why a build of `spec` runs all steps although its specification allows an incremental build.
+    /// Explains why a build of `spec` runs all steps, although its specification allows an incremental build.
     pub(crate) fn reasons_for_full_build(
         &self,
         spec: &TemplateSpec,
@@ -71,7 +73,7 @@ impl Provisioner {
         })
     }
 
-    /// Plans a build of `spec`.
+    /// Plans how a build of `spec` starts.
     pub(crate) fn plan(
         &self,
         spec: &TemplateSpec,

@@ -1,8 +1,10 @@
-//! Input files of a template: finds them by patterns, digests them, and remembers the digests of unchanged files.
+//! Finds and digests the input files of a template, because a changed input must lead to a new template. Patterns
+//! select the files.
 //!
-//! The cache's note has a digest with the size, both times and the inode of its file. pgfresh uses the digest only while
-//! all of these stay. A second write within one tick of a file system's clock changes bytes without changing times.
-//! Therefore pgfresh notes no file that was written less than [`SETTLED`] ago.
+//! Digests of unchanged files come from a note, which is a small file in the cache. The note stores each digest with
+//! the size, both times and the inode of the file, and pgfresh uses the digest only while all of these are unchanged. A
+//! second write within one tick of a file system's clock changes the contents but not the times. Therefore the note
+//! leaves out files that were written less than [`SETTLED`] ago.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -27,29 +29,30 @@ mod search;
 
 pub(crate) use search::Skipped;
 
-/// Age of the last change from which a digest is noted; file systems count time in steps of up to 2 s (FAT).
+/// Minimum age of a file's last change for the note to store its digest. File systems count time in steps of up to 2 s
+/// (e.g. FAT).
 const SETTLED: Duration = Duration::from_millis(2500);
 
-/// Reason for which there is no list of inputs.
+/// Error that prevented the inputs from being listed.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// A pattern has wrong syntax.
+    /// A pattern has invalid syntax.
     #[error("cannot read pattern \"{pattern}\": {why}")]
     Pattern {
-        /// Pattern of the user.
+        /// The user's pattern.
         pattern: String,
-        /// Reason.
+        /// Explanation of the syntax error.
         why: String,
     },
-    /// A pattern matches nothing.
+    /// A pattern doesn't match any file.
     #[error("no file matches \"{pattern}\" in \"{}\"", folder.display())]
     Nothing {
-        /// Pattern of the user.
+        /// The user's pattern.
         pattern: String,
-        /// Folder of the search.
+        /// Folder in which the search began.
         folder: PathBuf,
     },
-    /// A link leads nowhere. A pattern names it in full, or it stands for a SQL file.
+    /// The target of a link doesn't exist. Either a pattern names the link in full, or the link stands for a SQL file.
     #[error("could not read \"{}\": it is a link to \"{}\", which does not exist", link.display(), target.display())]
     DanglingLink {
         /// Path of the link.
@@ -57,13 +60,13 @@ pub enum InputError {
         /// Target of the link.
         target: PathBuf,
     },
-    /// A directory has no dump.
+    /// A directory doesn't contain a dump.
     #[error("cannot restore \"{dump}\": there is no toc.dat in this directory")]
     NoDump {
-        /// Value of the user.
+        /// The user's value.
         dump: String,
     },
-    /// A file is unreadable.
+    /// A file can't be read.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -88,18 +91,18 @@ impl InputError {
     }
 }
 
-/// Files that match patterns, and unreadable paths in their folders.
+/// Files that match the patterns, and unreadable paths in the searched folders.
 #[derive(Debug, Default)]
 pub(crate) struct InputFiles {
-    /// Paths in the order of the patterns and then of their names, relative to the folder of the patterns.
+    /// Matching paths, relative to the folder of the patterns. They are ordered by pattern and then by name.
     pub(crate) files: Vec<String>,
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// Finds the files of `patterns` in `folder`.
+/// Finds the files in `folder` that match `patterns`.
 ///
 /// # Errors
-/// A pattern matches nothing, or a file that it names in full is unreadable.
+/// Returns an error if a pattern matches nothing, or if a file that a pattern names in full can't be read.
 pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<InputFiles, InputError> {
     let mut all = InputFiles::default();
     for pattern in patterns {
@@ -113,7 +116,7 @@ pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<InputFiles, I
     Ok(all)
 }
 
-/// Like [`expand`], but also fails if a matching file is unreadable, because every SQL file has to run.
+/// Like [`expand`], but also returns an error if a matching file can't be read, because every SQL file must run.
 pub(crate) fn expand_sql(folder: &Path, patterns: &[String]) -> Result<InputFiles, InputError> {
     let mut all = expand(folder, patterns)?;
     match all.skipped.iter().position(|skipped| skipped.is_match) {
@@ -125,7 +128,7 @@ pub(crate) fn expand_sql(folder: &Path, patterns: &[String]) -> Result<InputFile
     }
 }
 
-/// Makes the error of an unreadable file or folder.
+/// Builds the error for an unreadable file or folder.
 fn unreadable(path: &Path, error: io::Error) -> InputError {
     match path.read_link() {
         Ok(target) if error.kind() == io::ErrorKind::NotFound => {
@@ -164,28 +167,28 @@ fn expand_one(folder: &Path, pattern: &str) -> Result<Found, InputError> {
     Ok(Search::run(&matcher, &glob, &root, start).attempt("read", &root)?)
 }
 
-/// Returns the folders before the first part with a special character.
+/// Returns the leading folders of a pattern that contain no special characters.
 fn literal_folder(pattern: &str) -> &str {
     let special = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
     pattern[..special].rfind('/').map_or("", |slash| &pattern[..slash.max(1)])
 }
 
-/// Identity of a file's contents, as far as its metadata shows it.
+/// File metadata that changes whenever the contents change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     bytes: u64,
     inode: u64,
-    /// Time of the last change of contents, in nanoseconds since 1970.
+    /// When the contents last changed, in nanoseconds since 1970.
     modified: i64,
-    /// Time of the last change of contents or metadata, in nanoseconds since 1970. No process can set it back.
+    /// When the contents or metadata last changed, in nanoseconds since 1970. Processes can't set this time back.
     changed: i64,
 }
 
-/// Digests by path.
+/// File digests by path, each with the file's stamp.
 type Note = HashMap<String, (Stamp, String)>;
 
-/// Computes the BLAKE3 digest of each of `files` in `folder`, in hex. The digest of a directory covers all files in
-/// it.
+/// Computes the BLAKE3 digest of each of `files` in `folder`, in hexadecimal. The digest of a directory covers all
+/// files in it.
 pub(crate) fn digest(
     folder: &Path,
     files: &[String],
@@ -212,7 +215,8 @@ pub(crate) fn digest(
         digests.insert(file.clone(), digest);
     }
     if !fresh.is_empty() {
-        // Other templates of the folder share the note. It keeps their files, but not files that are gone.
+        // Other templates of the folder share the note, so their files stay in it. Only files that no longer exist are
+        // removed.
         let mut note = old;
         note.retain(|file, _| digests.contains_key(file) || folder.join(file).exists());
         note.extend(fresh);
@@ -368,7 +372,7 @@ mod tests {
         skipped.sort_unstable();
         assert_eq!(skipped, [("migrations/old.sql", true), ("old", false), ("self", false)]);
         assert!(found("*.ini").skipped.is_empty(), "a link whose name does not match");
-        // A SQL file, and a file that a pattern names in full, must exist.
+        // SQL files, and files that a pattern names in full, must exist.
         let sql = |pattern: &str| expand_sql(project.path(), &[pattern.to_owned()]);
         assert_eq!(sql("**/0*.sql").unwrap().files.len(), 3);
         for error in [sql("**/*.sql"), expand(project.path(), &["migrations/old.sql".to_owned()])] {
@@ -394,7 +398,7 @@ mod tests {
         std::thread::sleep(SETTLED);
         assert_eq!((digest(), notes()), (first.clone(), 1));
         assert_eq!(digest(), first);
-        // Size and time of modification stay, so only the time of the change differs.
+        // Size and modification time stay equal, so only the change time differs.
         let time = path.metadata().unwrap().modified().unwrap();
         put(project.path(), "top.ini", "TOP.INI");
         File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();

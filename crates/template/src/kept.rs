@@ -1,4 +1,5 @@
-//! Shell commands for a server that stays for inspection: one opens it, another removes it.
+//! Builds the shell commands for a server that stays for inspection. One command opens the server, and the other
+//! removes it.
 
 use std::path::Path;
 
@@ -7,10 +8,10 @@ use storage::{Account, PlaceRequest};
 use crate::Provisioner;
 
 impl Provisioner {
-    /// Returns the command that starts the server in the run directory `path`, and opens its database.
+    /// Returns the command that starts the server in the run directory `path` and opens its database.
     pub(crate) fn command_to_open(&self, path: &Path, database: &str) -> String {
         let [data, log, socket] = ["data", "log", "socket"].map(|name| word(&path.join(name)));
-        // pg_ctl gives the options to a shell, too.
+        // pg_ctl also passes the options to a shell, so they need a second level of quotes.
         let options = quoted(&format!("-c listen_addresses= -k {socket}"));
         let pg_ctl = word(&self.installation.bin().join("pg_ctl"));
         let Account { uid, gid, foreign } = self.account;
@@ -26,7 +27,8 @@ impl Provisioner {
         )
     }
 
-    /// Returns the command that removes whatever this provisioner has kept, with all flags that locate it.
+    /// Returns the command that removes everything this provisioner has kept. It includes all flags that locate these
+    /// files.
     #[must_use]
     pub fn command_to_sweep(&self) -> String {
         let mut command = "pgfresh sweep --kept".to_owned();
@@ -44,7 +46,7 @@ fn word(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
 
-/// Quotes a text for a shell. Only a zero byte cannot be quoted, and neither paths nor database names contain one.
+/// Quotes a text for a shell. Only a zero byte can't be quoted, but paths and database names never contain one.
 fn quoted(text: &str) -> String {
     shlex::try_quote(text).map_or_else(|_| text.to_owned(), Into::into)
 }

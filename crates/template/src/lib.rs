@@ -1,8 +1,10 @@
-//! Templates: prepared data directories, built once and named by fingerprint, and the servers that start from them.
+//! Builds templates, so that each migration runs once and not for every server. A template is a prepared data
+//! directory, named by its fingerprint. This crate also starts servers from templates.
 //!
-//! A [`TemplateSpec`] describes how to make a template. Its [`FingerprintInputs`] are all that shapes the result, and
-//! their fingerprint is the template's name. A build runs in a private run directory, under a guard like each server,
-//! and publishes the complete template into the cache. This crate does not depend on tests or clients.
+//! A [`TemplateSpec`] describes how to build a template. Its [`FingerprintInputs`] are everything that influences the
+//! result, and their fingerprint is the template's name. A build runs in a private run directory, under a guard like
+//! every server. When the template is complete, the build publishes it in the cache. This crate doesn't know about
+//! tests or clients.
 
 mod about;
 mod base;

@@ -1,4 +1,5 @@
-//! Provisioner: makes templates and starts servers with one set of programs, one cache and one account.
+//! Provides templates and servers. A provisioner combines the programs, the cache and the account that all of them
+//! need.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,66 +15,67 @@ use storage::{Account, Cache, Entry, FileError, Place, PlaceRequest};
 use crate::error::ProvisionError;
 use crate::{BuildPlan, CachedTemplate, Fingerprint, TemplateSource, TemplateSpec, cached};
 
-/// Prepared, immutable data directory.
+/// A prepared, immutable data directory.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// Name of the template in the cache.
+    /// The template's name in the cache.
     pub fingerprint: Fingerprint,
-    /// Files of the template.
+    /// The template's files.
     pub entry: Entry,
-    /// Database that the template has prepared; `postgres` in a base image.
+    /// Database that the template has prepared. In a base image, this is `postgres`.
     pub database: String,
 }
 
-/// Options of a server that users choose.
+/// Server options that users choose.
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
     /// Version or folder of the PostgreSQL programs.
     pub installation: VersionRequest,
-    /// Place of the data directory.
+    /// Where to put the data directory.
     pub place: PlaceRequest,
-    /// Most bytes that the data may take there. `None`: as many as are free.
+    /// Maximum size of the data there, in bytes. `None` means the free space.
     pub space: Option<u64>,
-    /// Preset of settings.
+    /// Preset of server settings.
     pub preset: Preset,
-    /// Settings that override the preset: names and values. The last value of a name wins.
+    /// Settings that override the preset, as names and values. If a name occurs several times, its last value wins.
     pub settings: Vec<(String, String)>,
     /// Specification of the template. `None` for an empty cluster.
     pub template: Option<TemplateSpec>,
-    /// Most bytes that the cache may take. `None`: 10 GB, or a fifth of the file system's free space if that is less.
+    /// Maximum size of the cache, in bytes. `None` means 10 GB, or a fifth of the file system's free space if that is
+    /// less.
     pub cache_size: Option<u64>,
-    /// Whether the data directory stays after a failed setup.
+    /// Whether to keep the data directory after a failed setup.
     pub keep: bool,
-    /// Whether templates are built in full, even if the cache has one from an incremental build.
+    /// Whether to build templates in full, even if the cache has one from an incremental build.
     pub full: bool,
 }
 
-/// Programs, cache and account behind all templates and servers.
+/// The programs, cache and account from which templates and servers are made.
 #[derive(Debug, Clone)]
 pub struct Provisioner {
     /// PostgreSQL's programs.
     pub installation: Installation,
-    /// Cache of the templates.
+    /// Cache for templates.
     pub cache: Cache,
-    /// Account that servers run as.
+    /// Account under which servers run.
     pub account: Account,
-    /// Executable of pgfresh that can run as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that can run as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// Source of templates besides builds, such as a remote.
+    /// Source of templates other than builds, e.g. a remote.
     pub(crate) source: Option<Arc<dyn TemplateSource>>,
     /// TLS that pgfresh offers to setups.
     pub(crate) encryption: Option<Arc<dyn LoopbackEncryption>>,
     server_options: ServerOptions,
 }
 
-/// Step that takes long or is rare, so that the user may want to know about it.
+/// A step that is slow or rare, so that the user may want to know about it.
 #[derive(Debug, Clone, Copy)]
 pub enum Step<'a> {
-    /// initdb runs, once for each installation.
+    /// initdb runs. This happens once for each installation.
     BuildingBaseImage(Version),
     /// Another process runs initdb.
     WaitingForBaseImage,
-    /// The files of a cache entry differ from those that pgfresh put there. It builds the entry again.
+    /// The files of a cache entry differ from those that pgfresh stored, so pgfresh builds the entry again.
     RebuildingDamaged,
     /// A build of a template begins.
     Building {
@@ -81,21 +83,21 @@ pub enum Step<'a> {
         name: &'a str,
         /// Fingerprint of the template.
         fingerprint: &'a Fingerprint,
-        /// Differences from the inputs of the last build; empty without an earlier build.
+        /// Differences from the inputs of the last build. Empty if there was no earlier build.
         changes: &'a [String],
-        /// Start of the build.
+        /// How the build starts.
         plan: &'a BuildPlan,
     },
-    /// The parent of a build is damaged, and pgfresh removes it from the cache.
+    /// The parent of a build is damaged, so pgfresh removes it from the cache.
     RemovingDamagedParent {
-        /// Name of the parent in the cache.
+        /// The parent's name in the cache.
         fingerprint: &'a Fingerprint,
     },
     /// The search for inputs skipped an unreadable path.
     Skipped {
         /// Path, relative to the folder of the patterns.
         path: &'a str,
-        /// Reason.
+        /// Error of the operating system.
         error: &'a io::Error,
     },
     /// Another process builds the template.
@@ -103,32 +105,32 @@ pub enum Step<'a> {
         /// Name of the template.
         name: &'a str,
     },
-    /// A setup without inputs runs, as it does each time.
+    /// A setup without inputs runs, which happens at each start.
     RunsEachTime {
         /// Name of the template.
         name: &'a str,
     },
-    /// A setup has run, and has left the template's database empty.
+    /// A setup has succeeded, but the template's database is still empty.
     SetupMadeNothing {
         /// Name of the template.
         name: &'a str,
     },
-    /// The server refused a property of a dumped database, such as a missing owner.
+    /// The server refused to set a property of a dumped database. For example, the owner is missing.
     PropertyLeftOut {
-        /// Template of the dump.
+        /// Template that the dump belongs to.
         name: &'a str,
         /// Statement that sets the property.
         statement: &'a str,
-        /// Message of the server.
+        /// The server's message.
         why: &'a str,
     },
-    /// A step of a setup is still running. Repeats until its end.
+    /// A step of a setup is still running. This is reported repeatedly until the step ends.
     Running {
         /// Name of the step.
         step: &'a str,
-        /// Time since the step began.
+        /// How long the step has been running.
         since: Duration,
-        /// Last line of its output.
+        /// Last line of the step's output.
         line: &'a str,
     },
     /// The inputs changed during the build, so pgfresh builds the template again.
@@ -136,7 +138,7 @@ pub enum Step<'a> {
         /// Changed inputs.
         changes: &'a [String],
     },
-    /// The cache takes in the finished template.
+    /// pgfresh moves the finished template into the cache.
     Publishing {
         /// Name of the template.
         name: &'a str,
@@ -145,9 +147,9 @@ pub enum Step<'a> {
     Built {
         /// Name of the template.
         name: &'a str,
-        /// Bytes on disk.
+        /// Size on disk, in bytes.
         bytes: u64,
-        /// Duration of the build, in seconds.
+        /// How long the build took, in seconds.
         took: f64,
     },
     /// Another machine builds the template.
@@ -155,50 +157,50 @@ pub enum Step<'a> {
         /// Name of the template.
         name: &'a str,
     },
-    /// A template arrives from a remote. Repeats until its end.
+    /// A template is being fetched from a remote. This is reported repeatedly until the fetch ends.
     Fetching {
         /// Name of the template.
         name: &'a str,
-        /// Bytes that have arrived.
+        /// Number of bytes received so far.
         done: u64,
-        /// Bytes of the whole template.
+        /// Size of the whole template, in bytes.
         total: u64,
     },
-    /// The template from the remote is in the cache.
+    /// The template was fetched from the remote and is in the cache.
     Fetched {
         /// Name of the template.
         name: &'a str,
-        /// Bytes that arrived over the network.
+        /// Number of bytes received over the network.
         bytes: u64,
-        /// Duration in seconds.
+        /// How long the fetch took, in seconds.
         took: f64,
     },
-    /// The remote did not deliver the template, so pgfresh builds it.
+    /// The remote didn't deliver the template, so pgfresh builds it.
     NotFetched {
         /// Name of the template.
         name: &'a str,
         /// Reason.
         why: &'a str,
     },
-    /// pgfresh pushes a template to a remote. Repeats until its end.
+    /// A template is being pushed to a remote. This is reported repeatedly until the push ends.
     Pushing {
         /// Name of the template.
         name: &'a str,
-        /// Bytes of its files that pgfresh has compared or sent.
+        /// Number of bytes that pgfresh has compared or sent so far.
         done: u64,
-        /// Bytes of all its files.
+        /// Size of all files of the template, in bytes.
         total: u64,
     },
-    /// The remote has the template.
+    /// The remote now has the template.
     Pushed {
         /// Name of the template.
         name: &'a str,
-        /// Bytes that went over the network.
+        /// Number of bytes sent over the network.
         bytes: u64,
-        /// Duration in seconds.
+        /// How long the push took, in seconds.
         took: f64,
     },
-    /// The remote did not take the template.
+    /// The remote rejected the template.
     NotPushed {
         /// Name of the template.
         name: &'a str,
@@ -207,17 +209,17 @@ pub enum Step<'a> {
     },
     /// The cache was full, so pgfresh removed an entry.
     Evicted(&'a CachedTemplate),
-    /// pgfresh copies a data directory. Repeats until its end.
+    /// A data directory is being copied. This is reported repeatedly until the copy ends.
     Copying {
-        /// Bytes of the copy so far.
+        /// Number of bytes copied so far.
         done: u64,
-        /// Bytes of the whole directory.
+        /// Size of the whole directory, in bytes.
         total: u64,
     },
 }
 
 impl Provisioner {
-    /// Finds the programs and the account for the options.
+    /// Finds the programs and the account that the options require.
     pub fn find(
         server_options: ServerOptions,
         cache: Cache,
@@ -228,13 +230,14 @@ impl Provisioner {
         Ok(Self { installation, cache, account, program, source: None, encryption: None, server_options })
     }
 
-    /// Returns a provisioner that asks `source` for a template before it builds one, and offers it each new one.
+    /// Returns a provisioner that asks `source` for a template before building it, and offers each new template to
+    /// `source`.
     #[must_use]
     pub fn with_source(self, source: Arc<dyn TemplateSource>) -> Self {
         Self { source: Some(source), ..self }
     }
 
-    /// Returns a provisioner that offers setups TLS by `encryption`.
+    /// Returns a provisioner that offers TLS to setups, using `encryption`.
     #[must_use]
     pub fn with_encryption(self, encryption: Arc<dyn LoopbackEncryption>) -> Self {
         Self { encryption: Some(encryption), ..self }
@@ -246,7 +249,7 @@ impl Provisioner {
         &self.server_options
     }
 
-    /// Whether the cache can keep the template of the options. It cannot if a setup runs each time.
+    /// Whether the cache can keep the template that the options name. It can't if a setup runs each time.
     #[must_use]
     pub fn can_be_kept(&self) -> bool {
         let spec = self.server_options.template.as_ref();
@@ -270,7 +273,7 @@ impl Provisioner {
         Order { installation, account, place, settings, program }
     }
 
-    /// Chooses the place of a server on a template of `bytes` bytes.
+    /// Chooses where to put a server whose template has `bytes` bytes.
     pub fn place(&self, bytes: u64) -> Result<Place, ProvisionError> {
         self.choose_place(&self.server_options.place, bytes)
     }
@@ -280,17 +283,17 @@ impl Provisioner {
         Ok(place.with_at_most(self.server_options.space))
     }
 
-    /// Returns the settings of a server that may write `budget` bytes.
+    /// Returns the settings for a server that can write up to `budget` bytes.
     pub fn settings(&self, budget: u64) -> Result<Settings, ProvisionError> {
         self.settings_of(self.server_options.preset, budget)
     }
 
-    /// Returns the settings of such a server for the given preset instead of the one in the options.
+    /// Like [`Self::settings`], but with `preset` instead of the preset in the options.
     pub fn settings_of(&self, preset: Preset, budget: u64) -> Result<Settings, ProvisionError> {
         self.with_users(Settings::preset(preset, &self.installation, budget))
     }
 
-    /// Adds the user's settings, which override the given ones.
+    /// Adds the user's settings, which override the given settings.
     pub(crate) fn with_users(&self, mut settings: Settings) -> Result<Settings, ProvisionError> {
         for (name, value) in &self.server_options.settings {
             settings.set(name, value)?;
@@ -302,17 +305,17 @@ impl Provisioner {
         self.server_options.cache_size.unwrap_or_else(|| cached::usual_size(&self.cache))
     }
 
-    /// Removes leftovers of crashed runs from all places in which this provisioner may have started a server.
+    /// Removes the leftovers of crashed runs from all places in which this provisioner may have started a server.
     #[must_use]
     pub fn sweep(&self) -> Swept {
         sweep(&self.cache, &self.server_options.place)
     }
 }
 
-/// Removed run directories, and failures of the removal.
+/// The removed run directories, and errors that occurred while removing others.
 pub type Swept = (Vec<PathBuf>, Vec<FileError>);
 
-/// Removes leftovers of crashed runs in and beside `cache`, in RAM and in `place`. Leaves alone whatever is in use.
+/// Removes the leftovers of crashed runs in and beside `cache`, in RAM and in `place`. Doesn't touch anything in use.
 #[must_use]
 pub fn sweep(cache: &Cache, place: &PlaceRequest) -> Swept {
     let (mut removed, mut failures) = sweep_runs(cache.root(), place);
@@ -323,14 +326,15 @@ pub fn sweep(cache: &Cache, place: &PlaceRequest) -> Swept {
     (removed, failures)
 }
 
-/// Removes leftovers of crashed runs as [`sweep`] does, but none from the cache. `disk` is the cache's path, which
-/// need not exist.
+/// Like [`sweep`], but doesn't remove anything from the cache. `disk` is the path of the cache, which doesn't need to
+/// exist.
 #[must_use]
 pub fn sweep_runs(disk: &Path, place: &PlaceRequest) -> Swept {
     server::sweep(&roots(disk, place))
 }
 
-/// Removes the run directories that pgfresh left for inspection. `disk` is the cache's path, which need not exist.
+/// Removes the run directories that pgfresh kept for inspection. `disk` is the path of the cache, which doesn't need to
+/// exist.
 #[must_use]
 pub fn remove_kept(disk: &Path, place: &PlaceRequest) -> Swept {
     let (mut removed, mut failures) = Swept::default();

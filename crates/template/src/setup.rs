@@ -1,8 +1,8 @@
-//! Setup of a template: runs the steps of its specification against a server. Steps are SQL files, a dump and a
+//! Fills a template by running its specification's steps against a server. The steps are SQL files, a dump and a
 //! command.
 //!
-//! The output of the steps goes to `setup.log` in the run directory. Each step inherits the helper lock, so that the
-//! guard ends it and its children after a crash of pgfresh.
+//! The steps write their output to `setup.log` in the run directory. Each step inherits the helper lock, so if pgfresh
+//! crashes, the guard can end the step and its children.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -23,56 +23,56 @@ use crate::inputs::InputError;
 use crate::provisioner::Step;
 use crate::{ProvisionError, TemplateSpec, complete_copy, create_copy, end_sessions, inputs};
 
-/// Name of the log in the run directory.
+/// Name of the log file in the run directory.
 const LOG: &str = "setup.log";
-/// Number of bytes at the end of the log that an error message may quote.
+/// Size of the part at the end of the log from which an error message may quote, in bytes.
 const TAIL: i64 = 8 * 1024;
-/// Most lines that an error message quotes.
+/// Maximum number of lines that an error message quotes.
 const LINES: usize = 12;
-/// Interval between reports of progress.
+/// Interval between progress reports.
 const BEAT: Duration = Duration::from_millis(200);
-/// Counts the user's objects in a database. Objects that initdb makes have smaller OIDs, and schemas for temporary
-/// tables stay. Source: `src/include/access/transam.h`, `FirstNormalObjectId`.
+/// Counts the user's objects in a database. Objects that initdb creates have smaller oids, and so have schemas for
+/// temporary tables. Source: `src/include/access/transam.h`, `FirstNormalObjectId`.
 const OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_proc WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_type WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_namespace WHERE oid >= 16384 AND nspname !~ '^pg_(toast_)?temp_')
     + (SELECT count(*) FROM pg_extension WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_largeobject_metadata)";
-/// Fails in an open transaction that has changed something. The error then contains [`OPEN`].
+/// SQL that fails if a transaction is open and has changed something. The error then contains [`OPEN`].
 const EXPECT_NO_TRANSACTION: &str = "SELECT CAST('pgfresh: the transaction is open: ' || pg_catalog.pg_current_xact_id_if_assigned()::text AS integer)";
 const OPEN: &str = "pgfresh: the transaction is open: ";
 /// Time limit for one SQL file that runs without psql.
 const SQL_TIMEOUT: Duration = Duration::from_hours(1);
 
-/// Setup of one template in a running server.
+/// The setup of one template in a running server.
 pub(crate) struct Setup<'a> {
     pub(crate) server: &'a Server,
     pub(crate) installation: &'a Installation,
-    /// TLS that pgfresh offers a setup command over loopback.
+    /// TLS that pgfresh offers to a setup command over loopback.
     pub(crate) encryption: Option<&'a Arc<dyn LoopbackEncryption>>,
     pub(crate) spec: &'a TemplateSpec,
     pub(crate) say: &'a dyn Fn(Step<'_>),
 }
 
-/// State of a server before the first step.
+/// State of the server before the first step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum StartingPoint<'a> {
-    /// The server has no database of the template.
+    /// The server has no database for the template yet.
     BaseImage,
-    /// The template in `from` has a database of this name.
+    /// The database of the template in `from` exists, under the given name.
     From(&'a str),
-    /// Other templates of the cluster have databases, which stay. The value names the one of the template in `from`,
-    /// if any.
+    /// The databases of other templates in the cluster exist, and they stay. The value names the database of the
+    /// template in `from`, if there is one.
     Beside(Option<&'a str>),
     /// An earlier template of the same name has run the dump and some SQL files.
     Parent {
-        /// Number of files at the begin of the list that have run.
+        /// Number of files that have run, counted from the beginning of the list.
         sql_files: usize,
     },
 }
 
-/// Failure of a step.
+/// A step that failed.
 pub(crate) struct Broken {
     pub(crate) step: String,
     pub(crate) status: ExitStatus,
@@ -81,7 +81,7 @@ pub(crate) struct Broken {
 }
 
 impl<'a> StartingPoint<'a> {
-    /// Returns the starting point of a full build of `spec`.
+    /// Returns the starting point for a full build of `spec`.
     pub(crate) fn of(spec: &'a TemplateSpec) -> Self {
         let from = spec.from.as_ref().map(|from| from.name.as_str());
         match (&spec.beside, from) {
@@ -97,8 +97,8 @@ impl<'a> StartingPoint<'a> {
 }
 
 impl Setup<'_> {
-    /// Makes the missing database, and runs all steps that have not run. Returns the step that failed, if one did.
-    /// Otherwise makes sure that pgfresh can copy the result.
+    /// Creates the database if it is missing, and runs all steps that haven't run yet. If a step fails, returns that
+    /// step. Otherwise checks that pgfresh can copy the result.
     pub(crate) fn run(&self, start: StartingPoint<'_>) -> Result<Option<Broken>, ProvisionError> {
         self.make_database(start)?;
         let broken = self.run_steps(start)?;
@@ -127,7 +127,7 @@ impl Setup<'_> {
         Ok(None)
     }
 
-    /// Runs the user's own command. It may only be able to reach the server by TCP.
+    /// Runs the user's own command. Some commands can reach the server only over TCP.
     fn run_setup(&self, words: &str) -> Result<Option<Broken>, ProvisionError> {
         let mut command = Command::new("sh");
         command.args(["-c", words]);
@@ -139,7 +139,7 @@ impl Setup<'_> {
         Ok(broken.map(|broken| Broken { wants_tls, ..broken }))
     }
 
-    /// Writes the root certificate of the offered TLS. Returns its path, or `None` without TLS.
+    /// Writes the root certificate for the offered TLS. Returns its path, or `None` if TLS isn't offered.
     fn write_root(&self) -> Result<Option<PathBuf>, ProvisionError> {
         let Some(root) = self.encryption.and_then(|encryption| encryption.root()) else { return Ok(None) };
         let path = self.server.run().path().join("root.crt");
@@ -188,7 +188,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Makes sure that pgfresh can still work in the server, and that it can copy all databases of the templates.
+    /// Checks that pgfresh can still work in the server, and that it can copy all databases of the templates.
     fn look_over(&self) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
         let left = self.what_is_left();
@@ -209,7 +209,7 @@ impl Setup<'_> {
             if prepared.iter().any(|name| name == database) {
                 return spoiled(format!("a prepared transaction in database \"{database}\""));
             }
-            // The server copies a database that refuses sessions all the same.
+            // The server can copy a database even if the database refuses sessions, so this isn't an error.
             if let Err(error) = self.server.write_relation_cache(database) {
                 tracing::debug!(%error, database, "a template has no relation cache");
             }
@@ -217,7 +217,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Warns of a setup that leaves the template's database empty. It may have migrated another database.
+    /// Reports a setup that leaves the template's database empty. The setup may have migrated a different database.
     fn tell_of_nothing(&self) {
         let name = &self.spec.name;
         if self.spec.setup.is_none() {
@@ -229,12 +229,12 @@ impl Setup<'_> {
                 (self.say)(Step::SetupMadeNothing { name });
             }
             Ok(_) => {}
-            // The server copies a database that refuses sessions all the same.
+            // The server can copy a database even if the database refuses sessions, so this isn't an error.
             Err(error) => tracing::debug!(%error, name, "could not count what a setup has made"),
         }
     }
 
-    /// Reads `is_superuser`, `transaction_read_only`, the names of all databases, and the databases with prepared
+    /// Reads `is_superuser`, `transaction_read_only`, the names of all databases, and the databases that have prepared
     /// transactions.
     fn what_is_left(&self) -> Result<[Vec<String>; 4], StartError> {
         let mut session = self.server.session("postgres")?;
@@ -262,7 +262,7 @@ impl Setup<'_> {
         }
         let Some(psql) = self.installation.client("psql") else { return self.run_sql_ourselves(file) };
         let mut command = Command::new(psql);
-        // psql would roll a transaction back that is open at its end, and succeed.
+        // If a transaction is still open at the end, psql would roll it back and still report success.
         command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file, "-c", EXPECT_NO_TRANSACTION]);
         let broken = self.run_program(&format!("psql with \"{file}\""), command, &self.address())?;
         let is_open = |line: &String| line.contains(OPEN);
@@ -272,7 +272,7 @@ impl Setup<'_> {
         Ok(broken)
     }
 
-    /// Runs a SQL file as one simple query. Rejects commands of psql.
+    /// Runs a SQL file as one simple query. Rejects psql commands.
     fn run_sql_ourselves(&self, file: &str) -> Result<Option<Broken>, ProvisionError> {
         let path = self.spec.folder.join(file);
         let sql = fs::read_to_string(&path).attempt("read", &path)?;
@@ -321,8 +321,8 @@ impl Setup<'_> {
         Ok(None)
     }
 
-    /// Gives the dumped database's properties to the template's database. Skips a property that the server refuses,
-    /// with a notice: a dump has no roles, so its owner may be missing.
+    /// Sets the dumped database's properties on the template's database. Skips a property that the server refuses, and
+    /// reports it. For example, a dump contains no roles, so the owner may be missing.
     fn set(&self, properties: &[DatabaseProperty]) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
         let mut session = self.server.session("postgres")?;
@@ -341,8 +341,8 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Runs a program in the specification's folder. Its environment has the database's address, as a user's command
-    /// gets it.
+    /// Runs a program in the specification's folder. Its environment contains the database's address, just like that of
+    /// a user's command.
     fn run_program(
         &self,
         step: &str,
@@ -377,13 +377,13 @@ impl Setup<'_> {
         Ok((!status.success()).then_some(broken))
     }
 
-    /// Waits for the end of a step, however long it takes, and reports progress.
+    /// Waits until a step ends, without a time limit, and reports progress.
     fn wait(&self, mut child: Child, step: &str, begun: Instant) -> std::io::Result<ExitStatus> {
         let ended = sys::ProcessHandle::of(&child)?;
         let log = Setup::log(self.server);
         while !sys::wait_readable(&ended, BEAT)? {
             if !self.server.is_alive() {
-                // The guard ends the step's children. The step itself would wait for the server for ever.
+                // The guard ends the step's children. The step itself would wait for the server forever.
                 if let Err(error) = child.kill() {
                     tracing::debug!(%error, "could not end a step without a server");
                 }
@@ -395,20 +395,20 @@ impl Setup<'_> {
     }
 }
 
-/// Format of a dump.
+/// Format of a dump file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
-    /// SQL for psql.
+    /// SQL that psql can run.
     Plain,
-    /// Archive in the custom or directory format, which several jobs can restore.
+    /// Archive in the custom or directory format, which several jobs can restore in parallel.
     Archive,
-    /// Archive that only one job can restore.
+    /// Archive in the tar format, which only one job can restore.
     Tar,
-    /// Neither psql nor `pg_restore` reads it. The command unpacks it to standard output.
+    /// Compressed file that neither psql nor `pg_restore` can read. The command decompresses it to standard output.
     Compressed(&'static str),
 }
 
-/// First bytes of compressed files, and the command that unpacks such a file.
+/// First bytes of compressed files, each with the command that decompresses them.
 const COMPRESSED: [(&[u8], &str); 6] = [
     (b"\x1f\x8b", "gunzip -c"),
     (b"\x28\xb5\x2f\xfd", "zstd -dc"),
@@ -419,7 +419,7 @@ const COMPRESSED: [(&[u8], &str); 6] = [
 ];
 
 impl Format {
-    /// Detects the format by the first bytes. Source: `src/bin/pg_dump/pg_backup_archiver.c`,
+    /// Detects the format from the file's first bytes. Source: `src/bin/pg_dump/pg_backup_archiver.c`,
     /// `_discoverArchiveFormat`.
     fn of(path: &Path) -> std::io::Result<Self> {
         if path.is_dir() {
@@ -438,7 +438,7 @@ impl Format {
     }
 }
 
-/// Returns the files of a dump, relative to `folder`: the dump itself, or all files in its directory.
+/// Returns the files of a dump, relative to `folder`. This is either the dump itself or all files in its directory.
 pub(crate) fn dump_files(folder: &Path, dump: &str) -> Result<Vec<String>, InputError> {
     let path = folder.join(dump);
     if !path.is_dir() {

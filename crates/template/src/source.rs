@@ -1,39 +1,39 @@
-//! Sources of templates besides builds, such as a remote.
+//! Defines the interface to sources that can provide a template without a build, such as a remote.
 
 use std::fmt;
 
 use storage::{Building, Entry};
 
-/// Result of a search for a template in a source.
+/// Result of asking a source for a template.
 pub enum Sought {
-    /// The source had the template, and it is in the cache now.
+    /// The source had the template, which is now in the cache.
     Fetched(Entry),
-    /// The template has to be built. While the value lives, other machines wait for the build instead of repeating
+    /// The template must be built. Until the value is dropped, other machines wait for this build instead of repeating
     /// it.
     Missing(Option<Box<dyn Send>>),
 }
 
-/// Progress of a fetch.
+/// Progress report of a fetch.
 #[derive(Debug, Clone, Copy)]
 pub enum SeekStep {
     /// Another machine builds the template.
     Waiting,
-    /// The template arrives. Repeats until its end.
+    /// The template is being received. This is reported repeatedly until the fetch ends.
     Receiving {
-        /// Bytes that have arrived.
+        /// Number of bytes received so far.
         done: u64,
-        /// Bytes of the whole template.
+        /// Size of the whole template, in bytes.
         total: u64,
     },
 }
 
-/// Source of templates besides builds. It may also take the templates that this machine builds.
+/// A source of templates other than builds. It may also accept templates that this machine builds.
 pub trait TemplateSource: fmt::Debug + Send + Sync {
-    /// Brings the template into the cache if the source has it in at most `limit` bytes. Waits for another machine
-    /// that builds it.
+    /// Puts the template into the cache, if the source has it and it is at most `limit` bytes long. If a different
+    /// machine is building the template, waits for it.
     ///
     /// # Errors
-    /// One line with the reason. The caller can still build the template.
+    /// Returns the reason on one line. The caller can still build the template.
     fn fetch(
         &self,
         fingerprint: &str,
@@ -42,10 +42,10 @@ pub trait TemplateSource: fmt::Debug + Send + Sync {
         progress: &dyn Fn(SeekStep),
     ) -> Result<Sought, String>;
 
-    /// Offers a template that this machine built. Returns the number of sent bytes, or `None` if the source takes no
-    /// templates.
+    /// Offers the source a template that this machine has built. Returns the number of bytes sent, or `None` if the
+    /// source doesn't accept templates.
     ///
     /// # Errors
-    /// One line with the reason.
+    /// Returns the reason on one line.
     fn offer(&self, entry: &Entry, progress: &dyn Fn(u64, u64)) -> Result<Option<u64>, String>;
 }

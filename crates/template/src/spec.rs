@@ -1,50 +1,50 @@
-//! Specification of a template, as the user writes it.
+//! Specifications: how users describe a template.
 
 use std::path::PathBuf;
 
 use crate::Steps;
 
-/// Names that no template can have: databases of each cluster, and the word for no template.
+/// Names that a template can't have. They are the databases of every cluster, and the word that means no template.
 const TAKEN: [&str; 4] = ["none", "postgres", "template0", "template1"];
-/// Prefix of the names of pgfresh's own databases. No other database may have such a name.
+/// Prefix for the names of pgfresh's own databases. No other database can have such a name.
 pub const PREFIX: &str = "pgfresh_";
-/// Most bytes of a name. A server's names have at most 63 (`NAMEDATALEN`), and a service calls a template's database
-/// `pgfresh_template_NAME`.
+/// Maximum length of a name, in bytes. A server allows at most 63 bytes (`NAMEDATALEN`), and a service names a
+/// template's database `pgfresh_template_NAME`.
 const LONGEST: usize = 63 - PREFIX.len() - "template_".len();
 
-/// Recipe of one template. Its steps run in this order: SQL files, dump, setup command.
+/// Describes how to build one template. Its steps run in this order: SQL files, dump, setup command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TemplateSpec {
     /// Name of the template and of its database; see [`check_name`].
     pub name: String,
-    /// Folder that paths and globs are relative to. The setup command runs in it.
+    /// Folder to which paths and globs are relative. The setup command also runs in it.
     pub folder: PathBuf,
-    /// Template that this one goes on from; its database gets the new name. `None`: the base image.
+    /// Template that this one extends. Its database gets the new name. `None` means the base image.
     pub from: Option<Box<TemplateSpec>>,
-    /// Globs of SQL files, run in this order. The files of one glob run in the order of their names.
+    /// Globs for SQL files, which run in this order. The files of one glob run in the order of their names.
     pub sql: Vec<String>,
-    /// Dump by `pg_dump`, in any of its formats.
+    /// A dump written by `pg_dump`, in any format.
     pub dump: Option<String>,
-    /// Setup command for `sh -c`.
+    /// Setup command that runs with `sh -c`.
     pub setup: Option<String>,
-    /// Globs of the files that the command reads. Without any, the command runs each time.
+    /// Globs for the files that the setup command reads. If there are none, the command runs each time.
     pub inputs: Vec<String>,
-    /// Names of the environment variables that the command reads.
+    /// Names of the environment variables that the setup command reads.
     pub env: Vec<String>,
-    /// Whether a build may begin on an earlier template of this name. The fingerprint does not cover it, because the
-    /// result is the same.
+    /// Whether a build can begin on an earlier template with this name. The fingerprint doesn't depend on this, because
+    /// the result is the same.
     pub steps: Steps,
-    /// Template before this one in a shared cluster; see [`Self::side_by_side`]. `None` in a cluster with one
-    /// template.
+    /// The template that precedes this one in a shared cluster; see [`Self::side_by_side`]. `None` if the cluster has
+    /// only one template.
     pub beside: Option<Box<TemplateSpec>>,
-    /// Name of the default template in a shared cluster. `None` means this one. The fingerprint does not cover it.
+    /// Name of the default template in a shared cluster. `None` means this one. The fingerprint doesn't depend on this.
     pub default: Option<String>,
 }
 
 impl TemplateSpec {
-    /// Puts several templates, and those that they go on from, into one cluster. The first one is the default.
-    /// Returns `None` for an empty list. Each template extends the cluster of those before it, so that pgfresh can
-    /// build, cache and share each one.
+    /// Puts several templates, and those that they extend, into one cluster. The first template is the default. Returns
+    /// `None` for an empty list. Each template extends the cluster of those before it, so pgfresh can build, cache and
+    /// share each one separately.
     #[must_use]
     pub fn side_by_side(templates: &[TemplateSpec]) -> Option<Self> {
         let (first, more) = templates.split_first()?;
@@ -57,7 +57,7 @@ impl TemplateSpec {
                 parts.push(part);
             }
         }
-        // The cache keeps neither a template that runs each time nor the ones after it, so these come last.
+        // The cache can't keep a template that runs each time, or any template after it, so these must come last.
         parts.sort_by_key(|part| part.chain().into_iter().any(Self::runs_each_time));
         let all = parts
             .into_iter()
@@ -70,7 +70,7 @@ impl TemplateSpec {
         self.beside.as_deref().or(self.from.as_deref())
     }
 
-    /// Returns the specifications that lead to this one, in the order of their builds, with this one as the last.
+    /// Returns the specifications that lead to this one, in build order. This one comes last.
     #[must_use]
     pub fn chain(&self) -> Vec<&Self> {
         let mut chain = self.goes_on_from().map_or_else(Vec::new, Self::chain);
@@ -78,8 +78,8 @@ impl TemplateSpec {
         chain
     }
 
-    /// Returns the names of all templates in the cluster, which are also those of their databases. The default is the
-    /// first.
+    /// Returns the names of all templates in the cluster, which are also the names of their databases. The default
+    /// comes first.
     #[must_use]
     pub fn served(&self) -> Vec<&str> {
         let default = self.default.as_ref().unwrap_or(&self.name);
@@ -90,21 +90,21 @@ impl TemplateSpec {
         names
     }
 
-    /// Returns the title in messages and in the cache: the names of all templates in the cluster, in the order of
-    /// their builds.
+    /// Returns the title for messages and for the cache. It lists the names of all templates in the cluster, in build
+    /// order.
     #[must_use]
     pub fn title(&self) -> String {
         let beside = self.beside.as_ref().map_or_else(String::new, |beside| beside.title() + ",");
         beside + &self.name
     }
 
-    /// Whether the template has a setup command without inputs. The cache cannot keep its result.
+    /// Whether the template has a setup command without inputs. In this case, the cache can't keep the result.
     #[must_use]
     pub fn runs_each_time(&self) -> bool {
         self.setup.is_some() && self.inputs.is_empty()
     }
 
-    /// Summarizes the steps.
+    /// Summarizes the steps in a few words.
     #[must_use]
     pub fn words(&self) -> String {
         let beside = self.beside.as_ref().map(|beside| format!("beside {}", beside.title()));
@@ -115,10 +115,11 @@ impl TemplateSpec {
     }
 }
 
-/// Checks that `name` can be a template's: letters, digits, `_` and `-`, at most 46, and no reserved name.
+/// Checks whether `name` is valid for a template. It can have up to 46 letters, digits, `_` and `-`, and must not be
+/// reserved.
 ///
 /// # Errors
-/// Message that says why the name is invalid.
+/// Returns a message that explains why the name is invalid.
 pub fn check_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if TAKEN.contains(&name) {
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!((app.title(), app.served()), ("app".to_owned(), vec!["app"]));
     }
 
-    /// Generates templates with letters as names. Each goes on from the one before it in its word.
+    /// Generates templates whose names are letters. Each template extends the one before it in its word.
     fn some_templates() -> impl Strategy<Value = Vec<TemplateSpec>> {
         let one = |word: String| {
             let one = |from: Option<TemplateSpec>, letter: char| {
@@ -177,7 +178,7 @@ mod tests {
             };
             word.chars().fold(None, one).unwrap()
         };
-        // The words "ab" and "cab" together would make two templates called "b".
+        // For example, the words "ab" and "cab" together would make two templates named "b".
         let words = prop::sample::subsequence(vec!["a", "ab", "abc", "abd", "e", "ef"], 1..6).prop_shuffle();
         words.prop_map(move |words| words.into_iter().map(|word| one(word.to_owned())).collect())
     }

@@ -1,4 +1,5 @@
-//! Server starts: look up or build the template, copy it, and run the setups that the cache cannot keep.
+//! Starts servers from templates. A start looks up or builds the template, copies it, and runs the setups whose results
+//! the cache can't keep.
 
 use std::fs;
 use std::path::Path;
@@ -12,40 +13,41 @@ use crate::provisioner::{Provisioner, Step, Template};
 use crate::setup::StartingPoint;
 use crate::{Fingerprint, TemplateSpec, base};
 
-/// Server with the circumstances of its start.
+/// A started server, with information about its start.
 #[derive(Debug)]
 pub struct Started {
     /// The server.
     pub server: Server,
-    /// Session that tested the server. `None` if a setup has run in it since.
+    /// The session that tested the server. `None` if a setup has run in the server since then.
     pub session: Option<AdminConnection>,
-    /// Cache entry of the copied template. `None` if a setup has run in the server since.
+    /// Cache entry of the copied template. `None` if a setup has run in the server since then.
     pub entry: Option<Entry>,
-    /// Place of the data directory.
+    /// Where the data directory is.
     pub place: Place,
-    /// Prepared database, the default one of several; `postgres` without a template.
+    /// The prepared database. With several templates, this is the default one. Without a template, this is `postgres`.
     pub database: String,
-    /// Names of the templates in the server, which are also those of their databases. The default is the first.
+    /// Names of the templates in the server, which are also the names of their databases. The default comes first.
     pub templates: Vec<String>,
-    /// Duration of the look-up of programs, cache and place. It includes the builds of missing templates.
+    /// How long it took to look up the programs, the cache and the place. This includes building missing templates.
     pub look_up: Duration,
 }
 
 impl Provisioner {
-    /// Returns the base image, which initdb alone makes.
+    /// Returns the base image, which contains only what initdb creates.
     pub fn base_image(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
         base::look_up_or_build(self, say)
     }
 
-    /// Looks up or builds the template of the options. Returns the base image if they name none.
+    /// Looks up or builds the template that the options name. Returns the base image if they don't name one.
     ///
     /// # Errors
-    /// The setup failed, or it has no inputs, so that the cache cannot keep its result.
+    /// Returns an error if the setup failed. Also returns an error if the setup has no inputs, because the cache can't
+    /// keep its result.
     pub fn template(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
         self.template_of(self.server_options().template.as_ref(), say)
     }
 
-    /// Computes the fingerprint of the template of the options, even if the cache does not have it or cannot keep it.
+    /// Computes the fingerprint of the template that the options name, even if the template isn't cached or can't be.
     pub fn fingerprint(&self) -> Result<Fingerprint, ProvisionError> {
         match &self.server_options().template {
             Some(spec) => Ok(self.fingerprint_inputs(spec, &|_| ())?.fingerprint()),
@@ -61,9 +63,9 @@ impl Provisioner {
         spec.map_or_else(|| self.base_image(say), |spec| self.look_up_or_build(spec, say))
     }
 
-    /// Starts a server on a copy of the template of the options, and builds that before if need be. A template that
-    /// runs each time is not in the cache: pgfresh copies the last template that is, and runs the remaining setups in
-    /// the new server.
+    /// Starts a server on a copy of the template that the options name, and builds the template first if necessary. The
+    /// cache doesn't have templates that run each time. In this case, pgfresh copies the last template that the cache
+    /// can keep, and runs the remaining setups in the new server.
     pub fn start(&self, say: &dyn Fn(Step<'_>)) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         let (kept, each_time) = self.chain();
@@ -78,7 +80,7 @@ impl Provisioner {
         self.run_each_time(started, &each_time, say)
     }
 
-    /// Describes a server that has the template of the options, or is about to get it.
+    /// Describes a server that has the template of the options, or will get it.
     fn started(&self, server: Server, place: Place, look_up: Duration) -> Started {
         let spec = self.server_options().template.as_ref();
         let templates: Vec<_> = spec.map_or_else(Vec::new, TemplateSpec::served);
@@ -87,7 +89,7 @@ impl Provisioner {
         Started { server, session: None, entry: None, place, database, templates, look_up }
     }
 
-    /// Splits the templates up to that of the options into those that the cache keeps, and those that run each time.
+    /// Splits the chain of templates into those that the cache keeps and those that run each time.
     fn chain(&self) -> (Vec<&TemplateSpec>, Vec<&TemplateSpec>) {
         let mut kept = self.server_options().template.as_ref().map_or_else(Vec::new, TemplateSpec::chain);
         let count = kept.iter().position(|spec| spec.runs_each_time()).unwrap_or(kept.len());
@@ -95,7 +97,7 @@ impl Provisioner {
         (kept, each_time)
     }
 
-    /// Runs the setups that the cache cannot keep in the new server.
+    /// Runs the setups whose results the cache can't keep in the new server.
     fn run_each_time(
         &self,
         mut started: Started,
@@ -103,7 +105,7 @@ impl Provisioner {
         say: &dyn Fn(Step<'_>),
     ) -> Result<Started, ProvisionError> {
         for spec in specs {
-            // The session would prevent setups from dropping or copying its database.
+            // An open session would prevent setups from dropping or copying its database.
             (started.session, started.entry) = (None, None);
             if spec.runs_each_time() {
                 say(Step::RunsEachTime { name: &spec.name });
@@ -115,11 +117,11 @@ impl Provisioner {
         Ok(started)
     }
 
-    /// Starts a server on the data that another one left in the run directory `kept`, and removes that directory. The
-    /// data stay on their file system, wherever the place of new ones is.
+    /// Starts a server on the data that a different server left in the run directory `kept`, and removes that
+    /// directory. The data stay on their file system, even if new data would go to a different place.
     pub fn reopen(&self, kept: &Path) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
-        // PLACE/pgfresh-UID/kept-ID
+        // The path has the form PLACE/pgfresh-UID/kept-ID.
         let root = kept.ancestors().nth(2).unwrap_or(kept);
         let place = self.choose_place(&PlaceRequest::At(root.to_owned()), 0)?;
         let settings = self.settings(place.budget())?;
@@ -135,11 +137,11 @@ impl Provisioner {
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
-    /// Starts a server on persistent data. If `is_new`, first replaces the existing data with new ones, as
-    /// [`Self::start`] makes them. These are complete when the call returns, but not yet durable: see
+    /// Starts a server on persistent data. If `is_new`, first replaces any existing data with new data, like
+    /// [`Self::start`]. When this returns, the new data are complete but not yet durable; see
     /// [`PersistentData::remember`].
     ///
-    /// Existing data do not tell the name of their database, so it is `postgres` in the result.
+    /// Existing data don't contain the name of their database, so the result always says `postgres` for them.
     pub fn start_persistent(
         &self,
         data: PersistentData,
@@ -172,7 +174,7 @@ impl Provisioner {
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
-    /// Starts an ended server again on its data in `place`, however it ended: see [`Server::start_again`].
+    /// Restarts an ended server on its data in `place`, even if the server crashed; see [`Server::start_again`].
     pub fn start_again(
         &self,
         guard: Guard,
@@ -182,8 +184,8 @@ impl Provisioner {
         Server::start_again(&self.order(place, settings), guard)
     }
 
-    /// Calls `use_it` with the template of `spec`, or with the base image. Builds a damaged template again and calls
-    /// once more.
+    /// Calls `use_it` with the template of `spec`, or with the base image. If the template is damaged, builds it again
+    /// and retries once.
     pub(crate) fn on_template<T>(
         &self,
         spec: Option<&TemplateSpec>,

@@ -1,16 +1,17 @@
-//! Promise that a template's files are only ever added, and the start of a build, which depends on it.
+//! Describes how a template's files can change over time, and how a build starts as a result. Incremental builds are
+//! possible only if the project promises to only ever add files.
 
 use std::str::FromStr;
 
 use crate::Fingerprint;
 
-/// Kinds of change that a template's files may undergo after they have run.
+/// How a template's files can change after they have run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Steps {
-    /// Each change means that all files run again.
+    /// Files can change in any way, so each change runs all files again.
     #[default]
     Any,
-    /// The project only adds files. pgfresh notices every other change, and then runs all files.
+    /// The project only adds files. If pgfresh notices any other change, it runs all files.
     AppendOnly,
 }
 
@@ -26,19 +27,19 @@ impl FromStr for Steps {
     }
 }
 
-/// Start of a build.
+/// How a build starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildPlan {
-    /// The build begins on an earlier template of the same name, its parent.
+    /// The build begins on an earlier template with the same name, called its parent.
     Incremental {
         /// Fingerprint of the parent.
         parent: Fingerprint,
-        /// Names of the files that the parent has not run.
+        /// Names of the files that the parent hasn't run.
         added: Vec<String>,
     },
     /// The build runs all steps.
     Full {
-        /// Reasons why no earlier template will do. Empty if there is no reason to look for one.
+        /// Reasons why no earlier template can be used. Empty if pgfresh had no reason to look for one.
         reasons: Vec<String>,
     },
 }

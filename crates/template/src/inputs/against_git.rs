@@ -1,4 +1,4 @@
-//! Compares searches in generated folders with what git itself lists.
+//! Compares pgfresh's searches in generated folders with the files that git itself lists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,13 +9,13 @@ use proptest::prelude::*;
 
 use super::expand;
 
-/// Item of a generated folder.
+/// An item of a generated folder.
 #[derive(Debug, Clone)]
 enum Item {
     File,
-    /// File that git tracks even if a rule ignores it.
+    /// A file that git tracks even if a rule ignores it.
     Tracked,
-    /// File `.gitignore` with these lines.
+    /// A `.gitignore` file with these lines.
     Ignore(Vec<String>),
     Repository,
     Submodule,
@@ -82,17 +82,17 @@ fn items() -> impl Strategy<Value = Vec<(String, Item)>> {
     prop::collection::vec(item, 5..30)
 }
 
-/// Scratch folder with the project in `home/project`.
+/// A scratch folder with the project in `home/project`.
 struct World {
     folder: tempfile::TempDir,
-    /// Version of index files, and format of object names.
+    /// Version of the index files, and format of the object names.
     options: (u32, &'static str),
 }
 
 impl World {
     fn git(&self, folder: &Path, words: &[&str]) -> (bool, Vec<u8>) {
         let mut command = Command::new("git");
-        // Hooks of git set these.
+        // Git sets these variables when it runs hooks.
         for name in [
             "DIR",
             "INDEX_FILE",
@@ -123,7 +123,7 @@ impl World {
         assert!(self.git(folder, &["commit", "-q", "--allow-empty", "-m", "x"]).0);
     }
 
-    /// Makes the items below `project`, except those that earlier items make impossible.
+    /// Creates the items below `project`. Skips items that an earlier item makes impossible.
     fn make(&self, project: &Path, items: &[(String, Item)]) {
         let mut ordered: Vec<_> = items.iter().collect();
         ordered.sort_by_key(|(path, item)| {
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// Lists the files in `folder` that git tracks or would list as untracked, and those of repositories in it.
+    /// Lists the files in `folder` that git tracks or would list as untracked. Includes those of nested repositories.
     fn listed(&self, folder: &Path) -> BTreeSet<PathBuf> {
         let words = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let (success, paths) = self.git(folder, &words);
@@ -176,7 +176,7 @@ impl World {
     }
 }
 
-/// Returns the paths below `folder` of which no part is hidden.
+/// Returns the paths below `folder` that have no hidden part.
 fn visible(paths: BTreeSet<PathBuf>, folder: &Path) -> BTreeSet<String> {
     let paths = paths.into_iter().map(|path| path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned());
     paths.filter(|path| !path.split('/').any(|part| part.starts_with('.'))).collect()
@@ -208,7 +208,7 @@ proptest! {
         world.initialize(&project);
         world.make(&project, &items);
         prop_assert_eq!(searched(&project, "**"), visible(world.listed(&project), &project));
-        // This search starts further down, unless git ignores its start.
+        // This search starts further down, unless git ignores its starting folder.
         let folder = project.join(&start);
         if folder.is_dir() && (folder.join(".git").exists() || !world.git(&project, &["check-ignore", "-q", "--no-index", &start]).0) {
             let listed = visible(world.listed(&folder), &folder);

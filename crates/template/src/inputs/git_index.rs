@@ -1,4 +1,5 @@
-//! Paths that git tracks, read from a repository's index: git never ignores these, whatever `.gitignore` says.
+//! Reads the paths that git tracks from a repository's index. pgfresh needs them because git never ignores a tracked
+//! path, even if `.gitignore` names it.
 //!
 //! Source: gitformat-index(5) of git 2.39, versions 2 to 4.
 
@@ -6,11 +7,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Bytes of an entry before its object name.
+/// Size of the part of an entry before its object name, in bytes.
 const STAT: usize = 40;
-/// Lengths of an object name: SHA-1 and SHA-256. The index does not say which one it uses.
+/// Possible lengths of an object name, for SHA-1 and SHA-256. The index doesn't say which one it uses.
 const OBJECT_NAMES: [usize; 2] = [20, 32];
-/// Flag of an entry that has 16 more flags.
+/// Flag that marks an entry with 16 additional flags.
 const EXTENDED: u16 = 0x4000;
 
 /// Tracked paths, sorted by bytes, relative to the repository's root. A submodule is one path.
@@ -18,8 +19,8 @@ const EXTENDED: u16 = 0x4000;
 pub(super) struct TrackedPaths(Vec<Vec<u8>>);
 
 impl TrackedPaths {
-    /// Reads the index in `git_folder`. Without an index nothing is tracked. Returns `None` for an index that cannot be
-    /// read or understood, such as a split one.
+    /// Reads the index in `git_folder`. If there is no index, no path is tracked. Returns `None` if the index can't be
+    /// read or understood, e.g. a split index.
     pub(super) fn read(git_folder: &Path) -> Option<Self> {
         match fs::read(git_folder.join("index")) {
             Ok(bytes) => OBJECT_NAMES.into_iter().find_map(|length| parse(&bytes, length)).map(Self),
@@ -68,14 +69,14 @@ fn parse(bytes: &[u8], object_name: usize) -> Option<Vec<Vec<u8>>> {
         }
         path.extend_from_slice(reader.until_nul()?);
         if version < 4 {
-            // Entries are padded to a multiple of 8 bytes; at least one of these, which has been read, is NUL.
+            // Each entry is padded to a multiple of 8 bytes with at least one NUL, which has already been read.
             let length = reader.at - begun;
             reader.take(length.next_multiple_of(8) - length)?;
         }
         paths.push(path);
     }
-    // The extensions must end where the checksum begins. Git can do without those whose names begin with a capital letter;
-    // of the others, "sdir" only says that an entry may be a folder.
+    // The extensions must end where the checksum begins. Git can ignore extensions whose names begin with a capital
+    // letter. Of the others, "sdir" only says that an entry can be a folder.
     while reader.at + object_name < bytes.len() {
         let name = reader.take(4)?;
         let length = reader.number()?;
@@ -104,7 +105,8 @@ impl<'a> Reader<'a> {
         self.take(4)?.try_into().ok().map(u32::from_be_bytes)
     }
 
-    /// Reads a number of seven bits a byte, the most significant ones first; each further byte adds one to those before.
+    /// Reads a number with seven bits per byte, the most significant ones first. Each further byte adds one to the bits
+    /// before it.
     fn variable_length(&mut self) -> Option<usize> {
         let mut number = 0_usize;
         loop {
@@ -117,7 +119,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a path and the NUL behind it.
+    /// Reads a path and the NUL after it.
     fn until_nul(&mut self) -> Option<&'a [u8]> {
         let length = self.bytes.get(self.at..)?.iter().position(|&byte| byte == 0)?;
         let taken = self.take(length);

@@ -1,4 +1,4 @@
-//! One `.gitignore` file: reads its rules and applies them to paths.
+//! Reads the rules of one `.gitignore` file and applies them to paths.
 //!
 //! Source: gitignore(5) and `wildmatch.c` of git 2.39.
 
@@ -8,11 +8,11 @@ pub(super) struct IgnoreFile(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
-    /// Begins with `!`: takes back what an earlier rule ignores.
+    /// Whether the rule begins with `!`, so that it reverses an earlier rule.
     negated: bool,
-    /// Ends with `/`.
+    /// Whether the rule ends with `/`.
     folders_only: bool,
-    /// Has a `/` before its end: matches the whole path, not just the name.
+    /// Whether the rule has a `/` before its end. In this case it matches the whole path, not just the name.
     whole_path: bool,
     pattern: Vec<Token>,
 }
@@ -20,18 +20,19 @@ struct Rule {
 #[derive(Debug)]
 enum Token {
     Byte(u8),
-    /// `?` or a class in brackets; never matches `/`.
+    /// `?` or a bracket class. It never matches `/`.
     OneOf(Box<[bool; 256]>),
-    /// `*`: any number of bytes other than `/`.
+    /// `*`, which matches any number of bytes other than `/`.
     Star,
-    /// `**` at the end: any number of bytes.
+    /// `**` at the end, which matches any number of bytes.
     Rest,
-    /// `**/`: nothing, or any folders.
+    /// `**/`, which matches nothing or any number of folders.
     Folders,
 }
 
 impl IgnoreFile {
-    /// Reads the text of the file. Git has no invalid rules: a rule with an unclosed bracket matches nothing.
+    /// Parses the text of the file. Git has no invalid rules. For example, a rule with an unclosed bracket just matches
+    /// nothing.
     pub(super) fn parse(text: &[u8]) -> Self {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         Self(text.split(|&byte| byte == b'\n').filter_map(Rule::parse).collect())
@@ -41,7 +42,7 @@ impl IgnoreFile {
         self.0.is_empty()
     }
 
-    /// Returns whether the last rule that matches ignores the path, and `None` if no rule matches. The path is relative
+    /// Returns whether the last matching rule ignores the path. Returns `None` if no rule matches. The path is relative
     /// to the file's folder.
     pub(super) fn ignores(&self, path: &[u8], is_folder: bool) -> Option<bool> {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
@@ -68,7 +69,7 @@ impl Rule {
     }
 }
 
-/// Removes spaces at the end that no backslash protects.
+/// Removes trailing spaces that aren't protected by a backslash.
 fn without_trailing_spaces(line: &[u8]) -> &[u8] {
     let (mut end, mut at) = (0, 0);
     while at < line.len() {
@@ -81,9 +82,11 @@ fn without_trailing_spaces(line: &[u8]) -> &[u8] {
     &line[..end]
 }
 
-/// Returns `None` for a pattern that matches nothing: an empty one, one that ends with a backslash, an unclosed bracket.
+/// Splits a pattern into tokens. Returns `None` if the pattern can't match: if it is empty, ends with a backslash, or
+/// has an unclosed bracket.
 fn tokens(pattern: &[u8]) -> Option<Vec<Token>> {
-    // Git compares what comes before the first special character by itself: "**" after it counts as if after "/".
+    // Git compares the part before the first special character separately, so a "**" directly after it counts as if it
+    // followed a "/".
     let literal = pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len());
     let (mut tokens, mut at) = (Vec::new(), 0);
     while at < pattern.len() {
@@ -122,7 +125,8 @@ fn tokens(pattern: &[u8]) -> Option<Vec<Token>> {
     (!tokens.is_empty()).then_some(tokens)
 }
 
-/// Reads a class behind its `[`; returns the bytes that it matches and its length with the `]`.
+/// Parses the part of a bracket class after its `[`. Returns the bytes that the class matches, and its length including
+/// the `]`.
 fn class(text: &[u8]) -> Option<(Box<[bool; 256]>, usize)> {
     let mut members = Box::new([false; 256]);
     let negated = matches!(text.first()?, b'!' | b'^');
@@ -187,7 +191,8 @@ fn named_class(name: &[u8]) -> Option<fn(&u8) -> bool> {
     })
 }
 
-/// Advances all positions in the pattern at once, one byte of the text at a time: no pattern takes exponential time.
+/// Matches `text` against a pattern. Advances all possible positions in the pattern at once, byte by byte, so no
+/// pattern takes exponential time.
 fn matches(pattern: &[Token], text: &[u8]) -> bool {
     let mut positions = vec![false; pattern.len() + 1];
     reach(pattern, 0, &mut positions);
@@ -199,7 +204,7 @@ fn matches(pattern: &[Token], text: &[u8]) -> bool {
                 Token::OneOf(members) if members[usize::from(byte)] => reach(pattern, at + 1, &mut next),
                 Token::Star if byte != b'/' => reach(pattern, at, &mut next),
                 Token::Rest => reach(pattern, at, &mut next),
-                // Inside of folders: only a "/" leads on.
+                // Within folders, only a "/" leads to the next token.
                 Token::Folders => {
                     next[at] = true;
                     if byte == b'/' {
@@ -214,7 +219,7 @@ fn matches(pattern: &[Token], text: &[u8]) -> bool {
     positions[pattern.len()]
 }
 
-/// Marks position `at` and all that follow it without a byte of the text.
+/// Marks position `at`, and all following positions that can be reached without another byte of the text.
 fn reach(pattern: &[Token], at: usize, positions: &mut [bool]) {
     if std::mem::replace(&mut positions[at], true) {
         return;

@@ -1,6 +1,8 @@
-//! Repository that a folder belongs to, and the `.gitignore` files that hold there.
+//! Determines the repository that a folder belongs to, and the `.gitignore` files that apply there. Ignored files, such
+//! as build output, would otherwise count as inputs.
 //!
-//! Only rules that travel with the files count: neither a user's own list of ignored files nor `.git/info/exclude`.
+//! Only rules that are part of the project count. A user's own list of ignored files and `.git/info/exclude` don't,
+//! because they can differ between machines.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -10,31 +12,32 @@ use std::rc::Rc;
 use super::git_index::TrackedPaths;
 use super::ignore_file::IgnoreFile;
 
-/// Folder with the rules that hold in it.
+/// A folder with the rules that apply in it.
 #[derive(Debug, Clone)]
 pub(super) enum Scope {
-    /// No rules hold. The folder is in no repository, or the repository's index is unreadable, or a pattern names a
-    /// folder that git ignores.
+    /// No rules apply. Either the folder isn't in a repository, or the repository's index can't be read, or a pattern
+    /// names a folder that git ignores.
     Free,
-    /// Rules of a repository.
+    /// The rules of a repository apply.
     Ruled(Rules),
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     tracked: Rc<TrackedPaths>,
-    /// Path of the folder, relative to the root of the repository; empty for the root.
+    /// Path of the folder, relative to the repository's root. Empty for the root itself.
     folder: Vec<u8>,
-    /// `.gitignore` files from the root to the folder. Each has the number of bytes to cut from a path for its rules.
+    /// `.gitignore` files from the root down to the folder. The number says how many leading bytes to remove from a
+    /// path before its rules apply.
     files: Vec<(usize, Rc<IgnoreFile>)>,
-    /// Whether git ignores the folder, but tracks something in it.
+    /// Whether git ignores the folder but tracks something in it.
     only_tracked: bool,
 }
 
-/// Treatment of a file or folder by git.
+/// How git treats a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Git tracks the item, or would list it as untracked.
+    /// Git tracks the item or would list it as untracked.
     Kept,
     /// Git ignores the folder, except for tracked files in it.
     OnlyTracked,
@@ -43,7 +46,7 @@ pub(super) enum Verdict {
 }
 
 impl Scope {
-    /// Finds the rules for the start of a search. Its path must be real: absolute, without links.
+    /// Finds the rules for the folder in which a search starts. `start` must be absolute and contain no links.
     pub(super) fn of_start(start: &Path) -> Self {
         let Some(root) = start.ancestors().find(|folder| git_folder(folder).is_some()) else {
             return Self::Free;
@@ -70,8 +73,8 @@ impl Scope {
         Self::Ruled(rules)
     }
 
-    /// Finds the rules in the folder `name` of this one. The folder lies at `path`, and git's treatment of it is
-    /// `verdict`.
+    /// Finds the rules for the subfolder `name`. `path` is the path of the subfolder, and `verdict` is how git treats
+    /// it.
     pub(super) fn enter(&self, name: &[u8], path: &Path, verdict: Verdict) -> Self {
         if git_folder(path).is_some() {
             return Self::of_root(path);
@@ -87,7 +90,7 @@ impl Scope {
         }
     }
 
-    /// Judges the entry `name` of this folder. For git, a link is not a folder.
+    /// Returns how git treats the entry `name` of this folder. Git doesn't treat a link as a folder.
     pub(super) fn judge(&self, name: &[u8], is_folder: bool) -> Verdict {
         match self {
             Self::Free => Verdict::Kept,
@@ -114,7 +117,7 @@ impl Rules {
         if self.folder.is_empty() { name.to_owned() } else { [&self.folder, &b"/"[..], name].concat() }
     }
 
-    /// Adds the rules of the folder's own `.gitignore`. Like git, it does without one that is a link or unreadable.
+    /// Adds the rules of the folder's own `.gitignore`. Like git, ignores the file if it is a link or can't be read.
     fn add_file_in(&mut self, path: &Path) {
         let path = path.join(".gitignore");
         if !path.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
@@ -128,8 +131,8 @@ impl Rules {
     }
 }
 
-/// Returns the folder in which git keeps its files for the repository with this root; `None` if it is not a root. In
-/// worktrees and submodules, `.git` is a file that names that folder.
+/// Returns the folder in which git keeps the files of the repository with this root. Returns `None` if `root` isn't a
+/// repository. In worktrees and submodules, `.git` is a file that names that folder.
 fn git_folder(root: &Path) -> Option<PathBuf> {
     let git = root.join(".git");
     if git.join("HEAD").symlink_metadata().is_ok() {

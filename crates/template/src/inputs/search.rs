@@ -1,6 +1,6 @@
-//! Search of a folder for the files that a pattern matches.
+//! Searches a folder for the files that a pattern matches.
 //!
-//! The search skips hidden files, files that git ignores, and unreadable ones. It follows links.
+//! The search skips hidden files, files that git ignores, and unreadable files. It follows links.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,20 +14,20 @@ use globset::GlobMatcher;
 
 use super::repository::{Scope, Verdict};
 
-/// Folders whose changes never matter, whatever `.gitignore` says.
+/// Folders that never contain inputs, even if `.gitignore` doesn't name them.
 const NEVER: [&str; 3] = ["__pycache__", "node_modules", ".git"];
 
-/// Path that a search could not read.
+/// A path that a search couldn't read.
 #[derive(Debug)]
 pub(crate) struct Skipped {
     /// Path, relative to the folder of the patterns.
     pub(crate) path: String,
     pub(crate) error: io::Error,
-    /// Whether the pattern matches the path itself, and not only files that might lie below.
+    /// Whether the pattern matches the path itself. Otherwise it might only match files below the path.
     pub(crate) is_match: bool,
 }
 
-/// Files that a pattern matches, and unreadable paths that might hide more of them.
+/// Files that a pattern matches, and unreadable paths that might contain more of them.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Paths, relative to the folder of the patterns.
@@ -43,19 +43,19 @@ impl Found {
 
 pub(super) struct Search<'a> {
     glob: &'a GlobMatcher,
-    /// Most slashes of a matching path.
+    /// Maximum number of slashes in a matching path.
     slashes: usize,
     found: Found,
-    /// Device and inode of the current folder, and of those that led to it.
+    /// Device and inode of the current folder and of all folders above it in the search.
     open: Vec<(u64, u64)>,
 }
 
 impl<'a> Search<'a> {
-    /// Searches the folder at `start` for matches of `glob`, whose text is `pattern`. In patterns, `shown` is its
-    /// path.
+    /// Searches the folder `start` for files that match `glob`, whose text is `pattern`. `shown` is the path of this
+    /// folder as it appears in patterns.
     ///
     /// # Errors
-    /// The folder itself cannot be read.
+    /// Returns an error if the folder itself can't be read.
     pub(super) fn run(glob: &'a GlobMatcher, pattern: &str, start: &Path, shown: &str) -> io::Result<Found> {
         let any_depth = pattern.contains("**") || pattern.contains('{');
         let slashes = if any_depth { usize::MAX } else { pattern.matches('/').count() };
@@ -68,7 +68,8 @@ impl<'a> Search<'a> {
     fn read_folder(&mut self, path: &Path, shown: &str, meta: &Metadata, scope: &Scope) -> io::Result<()> {
         let identity = (meta.dev(), meta.ino());
         if self.open.contains(&identity) {
-            // The link leads back to a folder on the way to it, whose files the search finds by shorter paths.
+            // The link leads back to a folder above it. The search already finds that folder's files under shorter
+            // paths.
             return Ok(());
         }
         self.open.push(identity);
@@ -82,7 +83,7 @@ impl<'a> Search<'a> {
         result
     }
 
-    /// Adds a matching file, or searches a folder. Skips unreadable ones.
+    /// Adds the entry if it is a matching file, or searches it if it is a folder. Skips unreadable entries.
     fn look_at(&mut self, entry: &DirEntry, folder: &str, scope: &Scope) {
         let name = entry.file_name();
         if name.as_bytes().starts_with(b".") || NEVER.iter().any(|never| name == *never) {
@@ -118,7 +119,7 @@ impl<'a> Search<'a> {
         let meta = path.metadata()?;
         if meta.is_dir() {
             let scope = if kind.is_symlink() {
-                // The folder may lie in another repository, whose rules hold for it.
+                // The folder may be in a different repository, whose rules then apply to it.
                 Scope::of_start(&path.canonicalize()?)
             } else {
                 scope.enter(name.as_bytes(), &path, verdict)
