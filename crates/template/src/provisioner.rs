@@ -31,7 +31,7 @@ pub struct Template {
 pub struct ServerOptions {
     /// Version or folder of the PostgreSQL programs.
     pub installation: VersionRequest,
-    /// Where to put the data directory.
+    /// Place of the data directory.
     pub place: PlaceRequest,
     /// Maximum size of the data there, in bytes. `None` means the free space.
     pub space: Option<u64>,
@@ -50,7 +50,7 @@ pub struct ServerOptions {
     pub full: bool,
 }
 
-/// The programs, cache and account from which templates and servers are made.
+/// Programs, cache and account that every template build and server start needs.
 #[derive(Debug, Clone)]
 pub struct Provisioner {
     /// PostgreSQL's programs.
@@ -71,7 +71,7 @@ pub struct Provisioner {
 /// A step that is slow or rare, so that the user may want to know about it.
 #[derive(Debug, Clone, Copy)]
 pub enum Step<'a> {
-    /// initdb runs. This happens once for each installation.
+    /// initdb runs, once for each installation.
     BuildingBaseImage(Version),
     /// Another process runs initdb.
     WaitingForBaseImage,

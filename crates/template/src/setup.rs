@@ -31,8 +31,8 @@ const TAIL: i64 = 8 * 1024;
 const LINES: usize = 12;
 /// Interval between progress reports.
 const BEAT: Duration = Duration::from_millis(200);
-/// Counts the user's objects in a database. Objects that initdb creates have smaller oids, and so have schemas for
-/// temporary tables. Source: `src/include/access/transam.h`, `FirstNormalObjectId`.
+/// Counts the user's objects in a database. Objects that initdb creates have smaller oids. Schemas for temporary tables
+/// don't count, because the server never drops them. Source: `src/include/access/transam.h`, `FirstNormalObjectId`.
 const OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_proc WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_type WHERE oid >= 16384)

@@ -22,7 +22,7 @@ pub struct Started {
     pub session: Option<AdminConnection>,
     /// Cache entry of the copied template. `None` if a setup has run in the server since then.
     pub entry: Option<Entry>,
-    /// Where the data directory is.
+    /// Place of the data directory.
     pub place: Place,
     /// The prepared database. With several templates, this is the default one. Without a template, this is `postgres`.
     pub database: String,
