@@ -1,8 +1,9 @@
-//! Background servers: one for each project and template. All clients that ask for it share it, until it has been
-//! idle for a while.
+//! Runs background servers, so that test runs don't each have to start a server. There is one for each project and
+//! template. All clients that ask for it share it, until it has been idle for a while.
 //!
-//! The key of a slot covers project, template, options and this binary. A new server retires the project's others:
-//! each ends with its last client, unless a client asks for it again before.
+//! A slot is a directory for one background server. Its key depends on the project, the template, the options and this
+//! binary. When a new server starts, the project's other servers retire. A retired server ends with its last client,
+//! unless a client asks for it again before that.
 
 mod slot;
 
@@ -36,28 +37,28 @@ use crate::stops::Stops;
 
 pub(crate) use self::slot::{About, Found};
 
-/// Interval between two checks whether the server has clients.
+/// Interval between checks for clients.
 const TICK: Duration = Duration::from_secs(1);
-/// Time for which a server with nothing but databases of failed tests outlives its last client.
+/// How long a server that only has databases of failed tests outlives its last client.
 const DAY: Duration = Duration::from_hours(24);
-/// Grace period of a server before its end, for clients that have read `about` and are about to connect.
+/// Grace period before a server ends. It is for clients that have read `about` and are about to connect.
 const LAST_CALL: Duration = Duration::from_millis(100);
-/// Time limit for the end of a server that `pgfresh stop` stops.
+/// Maximum time for a server to end after `pgfresh stop`.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
-/// Time limit for the end of the previous server in a slot.
+/// Maximum time for the previous server in a slot to end.
 const FORMER_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn folder(cache: &Cache) -> Result<PathBuf, Failure> {
     Ok(cache.state()?.join("servers"))
 }
 
-/// Lists all slots of `cache`.
+/// Lists all slots in `cache`.
 fn slots(cache: &Cache) -> Result<impl Iterator<Item = BackgroundSlot>, Failure> {
     let entries = fs::read_dir(folder(cache)?).into_iter().flatten().flatten();
     Ok(entries.map(|entry| BackgroundSlot(entry.path())))
 }
 
-/// Returns the server of this project and template. Starts it if need be.
+/// Returns the server for this project and template. Starts it if necessary.
 pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
     let stops = Stops::of(&startup::cache(settings.cache.as_deref())?, &settings.folder)?;
     let before = stops.count();
@@ -67,19 +68,19 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
         tracing::debug!(pid = found.about.pid, "joins the background server");
         return Ok(found);
     }
-    // This may take long, so it comes before the lock, for which "stop" would wait.
+    // Preparation can take long, so it happens without the lock. Otherwise "stop" would have to wait for it.
     startup::prepare(settings, &provisioner)?;
     let starting = slot.begin()?;
     if let Some(found) = slot.look()? {
         return Ok(found);
     }
-    // "pgfresh stop" first increments the counter and then waits for this lock.
+    // "pgfresh stop" first increments the counter and then waits for this lock, so a changed counter reveals a stop.
     if stops.count() != before {
         slot.remove_if_dead(&starting);
         let failure = Failure::new("the background server was not started: \"pgfresh stop\" came in between");
         return Err(failure.hint("Run the command again.".to_owned()));
     }
-    // A retired server cannot end while this process holds the lock on starting, so it can serve again.
+    // A retired server can't end while this process holds the start lock, so it can be used again.
     let found = if let Some(found) = slot.reinstate(&starting)? {
         tracing::debug!(
             pid = found.about.pid,
@@ -101,26 +102,26 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
     Ok(found)
 }
 
-/// Returns the server for database `name`: the one that keeps it after a run, or else that of this project and
-/// template.
+/// Returns the server for database `name`. If a server keeps this database after a run, returns that server. Otherwise
+/// returns the server for this project and template.
 pub(crate) fn join_for(settings: &ResolvedSettings, name: Option<&str>) -> Result<Found, Failure> {
     let keeper = name.map(|name| keeper_of(settings, name)).transpose()?.flatten();
     keeper.map_or_else(|| join(settings), Ok)
 }
 
-/// Returns the server that keeps database `name` of a failed test after its run.
+/// Returns the server that keeps the database `name` of a failed test after the test's run.
 pub(crate) fn keeper_of(settings: &ResolvedSettings, name: &str) -> Result<Option<Found>, Failure> {
     let mut keepers = running(settings)?.into_iter().filter(|found| found.about.kept);
     Ok(keepers.find(|keeper| keeper.control.has(name)))
 }
 
-/// Makes the error for a project without a running server.
+/// Builds the error for a project that has no running server.
 pub(crate) fn none_runs() -> Failure {
     Failure::new("no server of this project runs")
         .hint("\"pgfresh url\" starts one; within \"pgfresh run -- COMMAND\" there is one.".to_owned())
 }
 
-/// Starts a background server on the data that another server left in the run directory `kept`.
+/// Starts a background server on the data that a different server left in the run directory `kept`.
 fn go_on(settings: &ResolvedSettings, kept: &Path) -> Result<Found, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
     let slot = BackgroundSlot(folder(&cache)?.join(kept.file_name().unwrap_or_default()));
@@ -128,7 +129,8 @@ fn go_on(settings: &ResolvedSettings, kept: &Path) -> Result<Found, Failure> {
     slot.start(Some(kept), &starting)
 }
 
-/// Stops a service. Databases of failed tests live on in a background server, and the user gets their URLs.
+/// Stops a service. If it has databases of failed tests, a background server takes these over, and the user gets their
+/// URLs.
 pub(crate) fn stop_or_keep(settings: &ResolvedSettings, service: Service) -> Result<(), Failure> {
     let failed = service.failed();
     if failed.is_empty() {
@@ -144,7 +146,7 @@ pub(crate) fn stop_or_keep(settings: &ResolvedSettings, service: Service) -> Res
     Ok(())
 }
 
-/// Computes the key of a slot from everything that distinguishes one background server from another.
+/// Computes the key of a slot from everything that distinguishes background servers from each other.
 fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String, Failure> {
     let binary = fs::metadata(sys::this_program()).attempt("examine", sys::this_program())?;
     let mut hasher = DefaultHasher::new();
@@ -156,8 +158,8 @@ fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String,
     Ok(format!("{:016x}", hasher.finish()))
 }
 
-/// Returns the running servers of this project: its background server, those with a name, and those that keep
-/// databases of failed tests.
+/// Returns the running servers of this project: its background server, its named servers, and those that keep databases
+/// of failed tests.
 pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
     let ours = slots(&cache)?.filter(|slot| slot.is_of(&settings.folder));
@@ -170,12 +172,12 @@ pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure
 #[derive(Debug, Default)]
 pub(crate) struct Stopped {
     pub(crate) count: usize,
-    /// Names of this project's servers that keep running.
+    /// Names of this project's servers that are still running.
     pub(crate) staying: Vec<String>,
 }
 
-/// Ends the servers of this project, except those with a name. With `all`, ends the servers of all projects in this
-/// cache. Also ends each server whose start began before the call.
+/// Stops the servers of this project, except for named servers. With `all`, stops the servers of all projects in this
+/// cache. This includes every server whose start began before the call.
 pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Failure> {
     let cache = startup::cache(settings.cache.as_deref())?;
     Stops::of(&cache, &settings.folder)?.add(all)?;
@@ -186,7 +188,8 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Fa
     };
     let (mut stopped, mut ending) = (Stopped::default(), Vec::new());
     for slot in slots(&cache)? {
-        // With the lock on starting, the slot has a server that clients may join, one that ends, or none.
+        // While this process holds the start lock, no server is starting. The slot's server is either ready for
+        // clients, ending, or missing.
         let Some(alone) = slot.after_start(waiting)? else { continue };
         if slot.remove_if_dead(&alone) {
             continue;
@@ -206,13 +209,13 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Fa
             let failure = Failure::new(format!("the background server{process} does not stop"));
             return Err(failure.detail(format!("Waited {} s.", STOP_TIMEOUT.as_secs())));
         }
-        // The server leaves its directory to the holder of the lock on starting.
+        // The server leaves its directory to the process that holds the start lock.
         slot.remove();
     }
     Ok(stopped)
 }
 
-/// Removes the slots of servers whose process was killed.
+/// Removes the slots of servers that were killed.
 pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
     let mut removed = Vec::new();
     for slot in slots(cache)? {
@@ -225,7 +228,7 @@ pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
     Ok(removed)
 }
 
-/// Runs the background server in `directory` until no client needs it.
+/// Runs the background server in `directory` until no client needs it anymore.
 pub(crate) fn serve(
     settings: &ResolvedSettings,
     filter: LogFilter,
@@ -236,7 +239,7 @@ pub(crate) fn serve(
     let starting = inherit_start()?;
     let owner = after_former(&slot)?;
     filter.write_to_file(&slot.log_file())?;
-    // Databases that a run left behind must live on, even without the process that started this one.
+    // Databases that a run left behind must survive, even if the process that started this one ends.
     let starter = Starter::watch(kept.is_none())?;
     let served = serve_at((&slot, &owner), settings, kept, (starting, starter));
     if let Err(failure) = &served {
@@ -245,7 +248,7 @@ pub(crate) fn serve(
     served
 }
 
-/// Takes the owner's lock. Waits for the previous server, which is about to end.
+/// Acquires the owner's lock. Waits if the previous server is still ending.
 fn after_former(slot: &BackgroundSlot) -> Result<Lock, Failure> {
     let Some(owner) = slot.after_server(FORMER_TIMEOUT) else {
         let process = slot.describe().map_or_else(String::new, |about| format!(" (process {})", about.pid));
@@ -257,7 +260,8 @@ fn after_former(slot: &BackgroundSlot) -> Result<Lock, Failure> {
     Ok(owner.attempt("lock", &slot.owner())?)
 }
 
-/// Serves in the slot whose lock `owner` this process holds. Gives `starting` up once clients may join.
+/// Runs the server in a slot. This process must hold the slot's lock `owner`. Releases `starting` once clients can
+/// join.
 fn serve_at(
     (slot, owner): (&BackgroundSlot, &Lock),
     settings: &ResolvedSettings,
@@ -275,7 +279,7 @@ fn serve_at(
         }
         None => startup::serve(settings, &provisioner, serve_options)?,
     };
-    // After the release of its last kept database, the server is like any other.
+    // Once its last kept database is released, the server is like any other.
     let idle = || if kept.is_some() && !service.failed().is_empty() { DAY } else { settings.idle };
     let mut events = Events::listen()?;
     let about = About { kept: kept.is_some(), ..about(settings, &provisioner, &service) };
@@ -286,7 +290,7 @@ fn serve_at(
     tracing::info!(%version, %project, pid = about.pid, log = %about.log.display(), "the server is ready");
     events.watch_server(&service.server)?;
     let early = events.hear()?;
-    // The working directory must not keep a directory of the user's busy.
+    // If the working directory stayed in a directory of the user's, the user couldn't unmount it.
     note("enter", Path::new("/"), std::env::set_current_dir("/"));
     let mut departure = ServerExit::Not;
     let mut event = early.into_iter().next().map(Event::Signal);
@@ -305,7 +309,7 @@ fn serve_at(
     tracing::info!("the server has stopped");
     let alone = match departure {
         ServerExit::Alone(alone) => Some(alone),
-        // The process that starts the next server has the directory already.
+        // The process that starts the next server already holds the directory's lock.
         ServerExit::Not => slot.try_begin().filter(|_| is_ours()),
         ServerExit::Orphaned => None,
     };
@@ -315,7 +319,7 @@ fn serve_at(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Describes a service of this process.
+/// Describes a service that runs in this process.
 pub(crate) fn about(settings: &ResolvedSettings, provisioner: &Provisioner, service: &Service) -> About {
     About {
         control: service.control(),
@@ -329,17 +333,18 @@ pub(crate) fn about(settings: &ResolvedSettings, provisioner: &Provisioner, serv
     }
 }
 
-/// Right to be the server of a name, and to be found by other processes.
+/// The exclusive right to be the server for a name. It also lets other processes find the server.
 #[derive(Debug)]
 pub(crate) struct Registration {
     slot: BackgroundSlot,
     _owner: Lock,
-    /// Lock on starting. "pgfresh stop" waits for it.
+    /// Start lock, for which "pgfresh stop" waits.
     starting: Option<Lock>,
 }
 
 impl Registration {
-    /// Takes the right to be the server of that key. The inner error is the process that has it.
+    /// Acquires the right to be the server with this key. If a different process has it, returns that process's number
+    /// as the inner error.
     pub(crate) fn begin(cache: &Cache, key: &str) -> Result<Result<Self, u32>, Failure> {
         let slot = BackgroundSlot(folder(cache)?.join(key));
         let starting = Some(slot.begin()?);
@@ -359,10 +364,10 @@ impl Registration {
 }
 
 impl Drop for Registration {
-    /// Removes the slot, unless another process has the lock on starting. That process removes or reuses the slot.
+    /// Removes the slot, unless a different process holds the start lock. That process then removes or reuses the slot.
     fn drop(&mut self) {
         note("remove", &self.slot.about(), fs::remove_file(self.slot.about()));
-        // No process begins until the directory is gone.
+        // While this lock is held, no other process can start a server in the directory.
         let alone = self.starting.take().or_else(|| self.slot.try_begin());
         if alone.is_some() {
             self.slot.remove();
@@ -370,7 +375,7 @@ impl Drop for Registration {
     }
 }
 
-/// Describes the pgfresh server that listens at that port, if there is one.
+/// Describes the pgfresh server that listens on this port, if there is one.
 pub(crate) fn at_port(cache: &Cache, port: u16) -> Result<Option<String>, Failure> {
     for slot in slots(cache)? {
         let Some(Found { about, control, .. }) = slot.reach(&slot.about())? else { continue };
@@ -384,22 +389,22 @@ pub(crate) fn at_port(cache: &Cache, port: u16) -> Result<Option<String>, Failur
     Ok(None)
 }
 
-/// Takes over standard input, which shares the lock on starting; see [`BackgroundSlot::start`].
+/// Takes over standard input, which shares the start lock; see [`BackgroundSlot::start`].
 fn inherit_start() -> Result<OwnedFd, Failure> {
     let null = Path::new("/dev/null");
     let starting = io::stdin().as_fd().try_clone_to_owned().attempt("duplicate", Path::new("start.lock"))?;
-    // Child processes must not inherit it.
+    // Child processes must not inherit the lock.
     sys::replace_stdin(File::open(null).attempt("open", null)?).attempt("open", null)?;
     Ok(starting)
 }
 
-/// Watch over the process that has started this one, and waits until it may join. If that process dies before, this
-/// one exits: no client would use the result of the setup. The guard ends the setup, too.
+/// Watches the process that started this one until that process can join the server. If that process ends before, this
+/// one exits, because no client would use the result of the setup. The guard also ends the setup.
 #[derive(Debug)]
 struct Starter(Arc<AtomicBool>);
 
 impl Starter {
-    /// Interval between two looks at the pipe.
+    /// Interval between checks of the pipe.
     const EVERY: Duration = Duration::from_millis(100);
 
     fn watch(needed: bool) -> Result<Self, Failure> {
@@ -407,7 +412,7 @@ impl Starter {
         let known = Arc::clone(&joinable);
         let watch = move || {
             while !known.load(Ordering::SeqCst) {
-                // In this order: the starter closes the pipe, too, as soon as it has read that it may join.
+                // The order matters. The starter also closes the pipe as soon as it has read that it can join.
                 if sys::is_closed_by_peer(io::stdout()) && !known.load(Ordering::SeqCst) {
                     tracing::info!("the process that has started this one is gone");
                     std::process::exit(1);
@@ -419,7 +424,7 @@ impl Starter {
         Ok(Self(joinable))
     }
 
-    /// Tells the watch that the server goes on without the process that started it.
+    /// Tells the watch that the server no longer depends on the process that started it.
     fn needs_us_no_more(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -429,29 +434,30 @@ fn ends(event: &Event) -> bool {
     matches!(event, Event::Signal(_) | Event::ServerGone)
 }
 
-/// Writes `about`, and tells the process that has started this one.
+/// Writes `about`, and notifies the process that started this one.
 fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
     slot.announce(about)?;
     let mut out = io::stdout().lock();
-    // Without that process, another client will come.
+    // If that process has ended, the server waits for a different client.
     if let Err(error) = writeln!(out, "ready").and_then(|()| out.flush()) {
         tracing::info!(%error, "who started the server is gone");
     }
     Ok(())
 }
 
-/// Decision about the end of a server.
+/// Decision on whether a server ends.
 #[derive(Debug)]
 enum ServerExit {
-    /// The server stays.
+    /// The server continues.
     Not,
-    /// The server ends. No process can start another while this lock lives.
+    /// The server ends. While this lock is held, no process can start a new server in the slot.
     Alone(Lock),
-    /// The server ends. Its slot is gone or another server's, because the user has removed the cache.
+    /// The server ends. Its slot is gone or belongs to a different server, because the user has removed the cache.
     Orphaned,
 }
 
-/// Decides whether the server ends, after enough time without a client. Waits for clients of the last moment.
+/// Decides whether the server ends after enough time without a client. Waits for clients that connect at the last
+/// moment.
 fn leave((slot, owner): (&BackgroundSlot, &Lock), service: &Service, idle: Duration) -> ServerExit {
     if !owner.is_at(&slot.owner()) {
         let is_unused = service.gateway.idle().is_some_and(|since| since >= idle);
@@ -463,7 +469,7 @@ fn leave((slot, owner): (&BackgroundSlot, &Lock), service: &Service, idle: Durat
         return ServerExit::Not;
     }
     let Some(alone) = slot.try_begin() else { return ServerExit::Not };
-    // Another process may have reinstated the server until now. It cannot while this one holds the lock.
+    // Until now, a different process may have reinstated the server. While this process holds the lock, none can.
     let bound = bound();
     let unused = || is_unused(bound);
     let away = slot.0.join("about.away");

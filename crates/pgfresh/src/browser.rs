@@ -1,23 +1,23 @@
-//! Browser of the user: finds a program that opens an address, as `xdg-open` does.
+//! Opens an address in the user's browser. Finds a program for this in the same way as `xdg-open`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Variable with programs in the order of preference: `PROGRAM:PROGRAM…`, each with arguments, and `%s` for the
-/// address.
+/// Variable that lists browsers in order of preference: `PROGRAM:PROGRAM…`. Each program can have arguments, and `%s`
+/// stands for the address.
 const VARIABLE: &str = "BROWSER";
-/// Variables of systems where a program can open a window: X, Wayland, and Windows around WSL.
+/// Variables that show that a program can open a window: under X, Wayland, or Windows with WSL.
 const DISPLAYS: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"];
-/// Programs that open an address in the browser of the desktop's settings.
+/// Programs that open an address in the desktop's default browser.
 const OPENERS: [&str; 2] = ["xdg-open", "wslview"];
 
-/// Opens `address`, and waits for the program that does it. Returns whether a program succeeded.
+/// Opens `address` and waits until the opening program ends. Returns whether a program succeeded.
 pub(crate) fn open(address: &str) -> bool {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(browsers) = set(VARIABLE) {
-        // A browser in a terminal needs standard output.
+        // A terminal browser needs standard output.
         return browsers.as_bytes().split(|byte| *byte == b':').any(|words| {
             let Some((program, arguments)) = split(OsStr::from_bytes(words), address) else { return false };
             succeeds(Command::new(program).args(arguments))
@@ -32,12 +32,12 @@ pub(crate) fn open(address: &str) -> bool {
 fn succeeds(command: &mut Command) -> bool {
     sys::leave_usual_files(command);
     sys::leave_usual_mask(command);
-    // The control URL has a secret, which the browser does not need.
+    // The control URL contains a secret that the browser doesn't need.
     command.env_remove(crate::control::VARIABLE);
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Splits a browser's command line at spaces, unless the whole is a file. No shell reads it.
+/// Splits a browser's command line at spaces, unless the whole text names a file. No shell is involved.
 fn split(words: &OsStr, address: &str) -> Option<(OsString, Vec<OsString>)> {
     if Path::new(words).is_file() {
         return Some((words.to_owned(), vec![address.into()]));

@@ -1,4 +1,4 @@
-//! Work without a guard that a signal can cancel, with no leftovers.
+//! Lets a signal cancel work without leaving files behind, for work that has no guard.
 
 use std::io;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use signal_hook::{flag, low_level};
 
 use crate::failure::Failure;
 
-/// Runs `work`. The first SIGINT, SIGTERM or SIGHUP sets the flag for `work`, and ends the process once `work` has
-/// returned. A second signal ends the process at once.
+/// Runs `work`. The first SIGINT, SIGTERM or SIGHUP sets the flag for `work`, and the process ends once `work` has
+/// returned. A second signal ends the process immediately.
 pub(crate) fn cancellable<T, E: Into<Failure>>(
     work: impl FnOnce(&AtomicBool) -> Result<T, E>,
 ) -> Result<T, Failure> {
@@ -20,7 +20,7 @@ pub(crate) fn cancellable<T, E: Into<Failure>>(
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
     }
     let result = work(&cancelled);
-    // From now on the first signal ends the process.
+    // From here on, the first signal ends the process.
     cancelled.store(true, Ordering::Relaxed);
     if let Ok(signal @ 1..) = i32::try_from(received.load(Ordering::Relaxed)) {
         low_level::emulate_default_handler(signal)
@@ -29,8 +29,9 @@ pub(crate) fn cancellable<T, E: Into<Failure>>(
     result.map_err(Into::into)
 }
 
-/// Registers handlers in this order: the first signal finds the flag down, notes itself and puts it up. The second
-/// finds it up.
+/// Registers three handlers, and their order matters. At the first signal, the flag is still false, so the process
+/// continues. The second handler records the signal, and the third one sets the flag. At the second signal, the flag is
+/// true, so the process ends.
 fn heed(signal: i32, cancelled: &Arc<AtomicBool>, received: &Arc<AtomicUsize>) -> io::Result<()> {
     flag::register_conditional_default(signal, Arc::clone(cancelled))?;
     flag::register_usize(signal, Arc::clone(received), usize::try_from(signal).unwrap_or_default())?;

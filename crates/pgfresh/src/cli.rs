@@ -1,5 +1,5 @@
-//! Arguments of the command line.
-// The comments of items are its help: plain text.
+//! Defines the command line's arguments.
+// clap prints these doc comments as help, so they must be plain text.
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 
 use std::ffi::OsString;
@@ -36,11 +36,11 @@ pub(crate) use run::{Run, ServiceArguments};
 pub(crate) use serve::Serve;
 pub(crate) use template::Template;
 
-/// Reads the command line. Prints help or the version and ends the process if the user asks for that.
+/// Parses the command line. If the user asks for help or the version, prints it and ends the process.
 pub(crate) fn parse() -> Result<Cli, Failure> {
     let words: Vec<OsString> = std::env::args_os().collect();
     parse_words(&words).map_err(|error| match error.kind() {
-        // A command without its subcommand shows its help.
+        // A command without its subcommand prints its help.
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             print_aside(error::help_of(&words));
             std::process::exit(i32::from(error::USAGE))
@@ -50,14 +50,15 @@ pub(crate) fn parse() -> Result<Cli, Failure> {
     })
 }
 
-/// Whether the command line, right or wrong, belongs to a program that waits for the line of `serve --json`.
+/// Whether the calling program waits for the line of `serve --json`. The command line may be invalid.
 pub(crate) fn serves_in_json() -> bool {
     let words: Vec<OsString> = std::env::args_os().take_while(|word| word != "--").collect();
     error::command_path(&words) == "pgfresh serve" && words.iter().any(|word| word == "--json")
 }
 
 fn parse_words(words: &[OsString]) -> Result<Cli, clap::Error> {
-    // Help takes a millisecond to build: only a line that asks for it, or is wrong, waits for it.
+    // Building the help takes a millisecond, so this happens only if the user asks for help or the command line is
+    // invalid.
     Cli::try_parse_from(words).or_else(|_| {
         let mut matches = help::command().try_get_matches_from(words)?;
         Cli::from_arg_matches_mut(&mut matches)
@@ -477,13 +478,13 @@ pub(crate) struct Profile {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Parses a server setting: a name and a value.
+/// Parses a server setting, which consists of a name and a value.
 pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as work_mem=64MB")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// Parses a whole number within bounds.
+/// Returns a parser for integers within `bounds`.
 fn number(bounds: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
@@ -500,8 +501,8 @@ fn span(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected a time with its unit (ms, s, min or h), such as 5s".to_owned())
 }
 
-/// Parses a port. Kubernetes sets `PGFRESH_PORT=tcp://HOST:PORT` in every container beside a service that is called
-/// pgfresh: such a value counts as unset.
+/// Parses a port. If a service is named pgfresh, Kubernetes sets `PGFRESH_PORT=tcp://HOST:PORT` in every container, so
+/// such a value counts as unset.
 fn port(text: &str) -> Result<u16, String> {
     if text.starts_with("tcp://") {
         return Ok(0);
@@ -521,7 +522,7 @@ fn age(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected an age with a unit, such as 30d or 12h".to_owned())
 }
 
-/// Parses seconds or minutes, from 3 s to an hour.
+/// Parses a time in seconds or minutes, between 3 s and an hour.
 fn soak(text: &str) -> Result<Duration, String> {
     let (number, factor) = match text.strip_suffix('m') {
         Some(minutes) => (minutes, 60),
@@ -535,7 +536,8 @@ fn soak(text: &str) -> Result<Duration, String> {
 }
 
 impl Command {
-    /// Exit code of pgfresh's own failures. `run` has another one, because its command may also end with 1.
+    /// Returns the exit code for pgfresh's own failures. `run` has a different one, because its command may also exit
+    /// with 1.
     pub(crate) fn exit_code_on_failure(&self) -> u8 {
         if matches!(self, Self::Run(_)) { 125 } else { 1 }
     }

@@ -1,5 +1,5 @@
-//! Slot of a background server: a directory in the cache that tells whether the server runs, where, and who may start
-//! it.
+//! Manages the slot of a background server, through which clients find the server. A slot is a directory in the cache.
+//! It shows whether the server runs, where it listens, and which process is allowed to start it.
 //!
 //! ```text
 //! CACHE/servers/KEY/start.lock     held by the client that starts a server, and by the server until clients may join it
@@ -28,42 +28,42 @@ use crate::failure::Failure;
 #[derive(Debug)]
 pub(super) struct BackgroundSlot(pub(super) PathBuf);
 
-/// Description of a running server, written by its process.
+/// Description of a running server. The server's process writes it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct About {
-    /// URL of the control API with its secret; see [`Control`].
+    /// URL of the control API, including its secret; see [`Control`].
     pub(crate) control: String,
-    /// Folder of the project.
+    /// The project's folder.
     pub(crate) folder: PathBuf,
     /// Whether the server only has databases that a run left behind.
     pub(crate) kept: bool,
-    /// Name of a server that keeps its data; see [`crate::named`].
+    /// Name of a server that keeps its data between starts; see [`crate::named`].
     #[serde(default)]
     pub(crate) name: Option<String>,
-    /// Database that the template's setup made.
+    /// Database that the template's setup created.
     #[serde(default)]
     pub(crate) database: String,
-    /// Process that owns the server.
+    /// Number of the process that owns the server.
     pub(crate) pid: u32,
-    /// Version of PostgreSQL.
+    /// PostgreSQL version.
     pub(crate) version: String,
-    /// Log of PostgreSQL.
+    /// Path of PostgreSQL's log.
     pub(crate) log: PathBuf,
 }
 
 impl About {
-    /// Whether this is the project's own background server, with neither a name nor databases of failed tests.
+    /// Whether this is the project's own background server. It has no name and no databases of failed tests.
     pub(crate) fn is_usual(&self) -> bool {
         !self.kept && self.name.is_none()
     }
 }
 
-/// Running background server.
+/// A running background server.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) about: About,
     pub(crate) control: Control,
-    /// Log of the background process, if it keeps one.
+    /// Path of the background process's log, if it writes one.
     pub(crate) log_file: Option<PathBuf>,
 }
 
@@ -72,7 +72,7 @@ impl BackgroundSlot {
         self.0.join("about")
     }
 
-    /// Path of the description of a retired server, which ends with its last client.
+    /// Path of the description of a retired server. A retired server ends with its last client.
     pub(super) fn retired(&self) -> PathBuf {
         self.0.join("about.retired")
     }
@@ -90,7 +90,7 @@ impl BackgroundSlot {
         self.0.join("background.log")
     }
 
-    /// Returns the server that the file at `path` describes, if it runs and answers.
+    /// Returns the server that the file at `path` describes, if it is running and responds.
     pub(super) fn reach(&self, path: &Path) -> Result<Option<Found>, Failure> {
         if !Lock::is_held(&self.owner()).attempt("lock", &self.owner())? {
             return Ok(None);
@@ -107,21 +107,21 @@ impl BackgroundSlot {
         Ok(Some(Found { about, control, log_file }))
     }
 
-    /// Returns the server if it runs and clients may join it.
+    /// Returns the server if it is running and clients can join it.
     pub(super) fn look(&self) -> Result<Option<Found>, Failure> {
         let found = self.reach(&self.about())?;
-        // A file that still exists after the connection proves that the server will see this client before it ends.
+        // If the file still exists after the connection, the server will notice this client before it ends.
         Ok(found.filter(|_| self.about().exists()))
     }
 
-    /// Whether clients of the project `folder` may join the server. Reads only the file, because a connection would
-    /// count as a client and keep the server from ending.
+    /// Whether clients of the project `folder` can join the server. Only reads the file, because a connection would
+    /// count as a client and prevent the server from ending.
     pub(super) fn is_of(&self, folder: &Path) -> bool {
         let about = self.about();
         about.exists() && read_about(&about).is_some_and(|about| about.folder == folder)
     }
 
-    /// Lets clients join a retired server again, if it still runs.
+    /// Lets clients join a retired server again, if it is still running.
     pub(super) fn reinstate(&self, _starting: &Lock) -> Result<Option<Found>, Failure> {
         if self.reach(&self.retired())?.is_none() {
             return Ok(None);
@@ -130,20 +130,20 @@ impl BackgroundSlot {
         self.look()
     }
 
-    /// Takes the lock on starting, and waits for another holder.
+    /// Acquires the start lock. Waits if a different process holds it.
     pub(super) fn begin(&self) -> Result<Lock, Failure> {
         let path = self.0.join("start.lock");
         loop {
             fs::create_dir_all(&self.0).attempt("create", &self.0)?;
             match Lock::take(&path) {
-                // A server has removed the directory at its end.
+                // A server removed the directory when it ended.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 lock => return Ok(lock.attempt("lock", &path)?),
             }
         }
     }
 
-    /// Takes the lock on starting if no other process holds it.
+    /// Acquires the start lock if no other process holds it.
     pub(super) fn try_begin(&self) -> Option<Lock> {
         let path = self.0.join("start.lock");
         Lock::try_take(&path).unwrap_or_else(|error| {
@@ -152,7 +152,7 @@ impl BackgroundSlot {
         })
     }
 
-    /// Waits for the lock on starting. Calls `waiting` if another process holds it. Returns `None` if the slot has no
+    /// Waits for the start lock. Calls `waiting` if a different process holds it. Returns `None` if the slot has no
     /// lock file.
     pub(super) fn after_start(&self, waiting: impl FnOnce()) -> Result<Option<Lock>, Failure> {
         if let Some(lock) = self.try_begin() {
@@ -170,7 +170,7 @@ impl BackgroundSlot {
         }
     }
 
-    /// Removes the slot if it has no server. Needs the lock on starting. Returns whether there was no server.
+    /// Removes the slot if it has no server. The caller must hold the start lock. Returns whether there was no server.
     pub(super) fn remove_if_dead(&self, _starting: &Lock) -> bool {
         let is_dead = Lock::is_held(&self.owner()).is_ok_and(|held| !held);
         if is_dead {
@@ -179,7 +179,7 @@ impl BackgroundSlot {
         is_dead
     }
 
-    /// Writes `about` in one step.
+    /// Writes `about` atomically.
     pub(super) fn announce(&self, about: &About) -> Result<(), Failure> {
         let (path, staging) = (self.about(), self.0.join("about.new"));
         let text = serde_json::to_string(about).map_err(|error| Failure::new(error.to_string()))?;
@@ -187,32 +187,33 @@ impl BackgroundSlot {
         Ok(fs::rename(&staging, &path).attempt("write", &path)?)
     }
 
-    /// Removes the slot. The next sweep retries a failed removal.
+    /// Removes the slot. If this fails, the next sweep retries it.
     pub(super) fn remove(&self) -> bool {
         note("remove", &self.0, fs::remove_dir_all(&self.0))
     }
 
-    /// Reads the description of its server, whether clients may join it or not.
+    /// Reads the server's description, even if clients can't join the server.
     pub(super) fn describe(&self) -> Option<About> {
         let files = [self.about(), self.retired()];
         files.iter().find_map(|path| read_about(path))
     }
 
-    /// Sends SIGTERM to the server that `about` describes. Returns false if it has ended.
+    /// Sends SIGTERM to the server that `about` describes. Returns false if the server has already ended.
     pub(super) fn end(&self, about: &About) -> bool {
         let handle = ProcessHandle::of_number(about.pid);
-        // The owner still holds its lock, so its process number has not passed to another process.
+        // The owner still holds its lock, so its process number can't belong to a different process yet.
         let is_owner = Lock::is_held(&self.owner()).unwrap_or(false);
         handle.is_some_and(|handle| is_owner && handle.signal(Signal::TERM).is_ok())
     }
 
-    /// Waits for the end of the server and returns the owner's lock; `None` after `timeout`.
+    /// Waits until the server ends, and returns the owner's lock. Returns `None` after `timeout`.
     pub(super) fn after_server(&self, timeout: Duration) -> Option<io::Result<Lock>> {
         Lock::take_within(&self.owner(), timeout).transpose()
     }
 
-    /// Starts the server: this program with the same arguments, except a command's, in a new session. It inherits
-    /// `starting` as standard input and so holds that lock until clients may join it, even if this process dies.
+    /// Starts the server in a new session. The server is this program with the same arguments, except for those of the
+    /// command. It inherits `starting` as standard input. So it holds that lock until clients can join it, even if this
+    /// process dies.
     pub(super) fn start(&self, kept: Option<&Path>, starting: &Lock) -> Result<Found, Failure> {
         let log = self.log();
         let output = File::create(&log).attempt("write", &log)?;
@@ -221,7 +222,7 @@ impl BackgroundSlot {
         if let Some(kept) = kept {
             command.arg("--kept").arg(kept);
         }
-        // All users can read the arguments of a process, and a statement for psql may contain a password.
+        // All users can read a process's arguments, and a statement for psql may contain a password.
         let mut words = std::env::args_os().skip(1);
         command.args(words.by_ref().take_while(|word| word != "--"));
         if words.next().is_some() {
@@ -230,7 +231,7 @@ impl BackgroundSlot {
         let starting = starting.descriptor().attempt("duplicate", &self.0)?;
         command.stdin(Stdio::from(starting)).stdout(Stdio::piped()).stderr(output);
         sys::new_session(&mut command);
-        // Programs that it runs for the user must get the usual limits and mask, as from this process.
+        // Programs that the server runs for the user must get the usual limits and file mode mask.
         sys::leave_usual_files(&mut command);
         sys::leave_usual_mask(&mut command);
         let failed =
@@ -258,7 +259,7 @@ impl BackgroundSlot {
     }
 }
 
-/// Logs a failed step of a cleanup, unless the file was gone already. Returns whether the step succeeded.
+/// Logs a cleanup step that failed, unless the file was already gone. Returns whether the step succeeded.
 pub(super) fn note(verb: &str, path: &Path, done: io::Result<()>) -> bool {
     let Err(error) = done else { return true };
     if error.kind() != io::ErrorKind::NotFound {
@@ -267,7 +268,7 @@ pub(super) fn note(verb: &str, path: &Path, done: io::Result<()>) -> bool {
     false
 }
 
-/// Reads a file of a slot. Returns `None` if it is missing or of another version.
+/// Reads a slot's description. Returns `None` if it is missing or in the format of a different version.
 fn read_about(path: &Path) -> Option<About> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,

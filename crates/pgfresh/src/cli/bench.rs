@@ -1,5 +1,5 @@
-//! Arguments of `pgfresh bench`.
-// The comments of items are its help: plain text.
+//! Defines the arguments of `pgfresh bench`.
+// clap prints these doc comments as help, so they must be plain text.
 #![allow(clippy::doc_markdown)]
 
 use std::ffi::OsString;
@@ -205,11 +205,11 @@ pub(crate) struct Output {
     html: Option<PathBuf>,
 }
 
-/// Path that means standard output.
+/// Path that stands for standard output.
 const STANDARD: &str = "-";
 
 impl Output {
-    /// Returns the files of the results, each with its format.
+    /// Returns the files for the results, each with its format.
     pub(crate) fn files(&self) -> Vec<ReportFile> {
         let files = self.wanted().filter(|(path, _)| *path != Path::new(STANDARD));
         files.map(|(path, format)| ReportFile { path: path.to_owned(), format }).collect()

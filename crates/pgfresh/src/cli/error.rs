@@ -1,4 +1,4 @@
-//! Errors of the command line, in the style of all other errors.
+//! Formats command-line errors in the same style as all other errors.
 
 use std::ffi::OsString;
 
@@ -8,11 +8,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::Cli;
 use crate::failure::Failure;
 
-/// Exit code of a wrong command line.
+/// Exit code for an invalid command line.
 pub(super) const USAGE: u8 = 2;
 
-/// Converts an error of clap: "error: MESSAGE", or a heading and lines below it; then tips, usage and a pointer to
-/// help.
+/// Converts a clap error. Its text is "error: MESSAGE", or a heading with lines below it. After that come tips, the
+/// usage and a pointer to the help.
 pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
     let text = error.render().to_string();
     let mut message = Vec::new();
@@ -47,14 +47,14 @@ pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
     Failure::new(message).hint(hints.join(" ")).exit_with(USAGE)
 }
 
-/// Whether the line lacks nothing but the user's command.
+/// Whether the user's command is the only missing argument.
 fn is_without_command(error: &clap::Error) -> bool {
     let missing = error.get(ContextKind::InvalidArg);
     error.kind() == ErrorKind::MissingRequiredArgument
         && matches!(missing, Some(ContextValue::Strings(names)) if *names == ["<COMMAND>..."])
 }
 
-/// Returns the subcommands that the arguments name, as far as they exist.
+/// Returns the subcommands that the arguments name, ignoring unknown ones.
 pub(super) fn command_path(words: &[OsString]) -> String {
     let mut command = &Cli::command();
     let mut path = command.get_name().to_owned();
@@ -67,7 +67,7 @@ pub(super) fn command_path(words: &[OsString]) -> String {
     path
 }
 
-/// Returns the flag with a wrong value that `error` names, and the variable that the value comes from.
+/// Returns the flag whose value is invalid according to `error`, and the variable that the value comes from.
 fn variable(error: &clap::Error, path: &str, words: &[OsString]) -> Option<(String, String)> {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
     let (name, _) = flag.split_once(' ')?;
@@ -85,7 +85,7 @@ fn variable(error: &clap::Error, path: &str, words: &[OsString]) -> Option<(Stri
     Some((flag.clone(), argument.get_env()?.to_str()?.to_owned()))
 }
 
-/// Renders the help of the command that the arguments name.
+/// Renders the help for the command that the arguments name.
 pub(super) fn help_of(words: &[OsString]) -> String {
     let mut all = super::help::command();
     let path = command_path(words);
@@ -102,7 +102,7 @@ fn sentence(tip: &str) -> String {
     format!("{}.", first.chain(letters).collect::<String>())
 }
 
-/// Returns the command that is most similar to an unknown one, if one is similar enough.
+/// Returns the command most similar to an unknown one. Returns `None` if no command is similar enough.
 fn nearest_command(error: &clap::Error, path: &str) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let mut command = &Cli::command();
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Checks that any arguments in any order are valid, or give an error with one message and one hint.
+    /// Checks that arguments in any order are either valid or give an error with one message and one hint.
     #[test]
     fn invalid_command_line_yields_one_message_and_hint() {
         let command = super::super::command();

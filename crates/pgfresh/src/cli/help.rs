@@ -1,5 +1,5 @@
-//! Help texts. `-h` fits on one screen and shows a command's own options. `--help` adds the options of server,
-//! template and databases, for the commands on which they have an effect.
+//! Builds help texts that show only relevant options. `-h` fits on one screen and shows a command's own options.
+//! `--help` also shows the options for the server, templates and databases, if they affect the command.
 
 use clap::{Arg, CommandFactory};
 
@@ -8,9 +8,9 @@ use super::Cli;
 const SERVER: [&str; 7] = ["postgres", "place", "space", "download", "no_download", "preset", "set"];
 const TEMPLATE: [&str; 9] =
     ["template", "setup", "inputs", "setup_env", "sql", "dump", "steps", "from", "cache_size"];
-/// Option for the trusted public keys.
+/// Option for trusted public keys.
 const KEYS: [&str; 1] = ["cache_key"];
-/// Options of the remote template cache.
+/// Options for the remote template cache.
 const REMOTE: [&str; 2] = ["cache_remote", "cache_push"];
 const DATABASES: [&str; 4] = ["isolation", "linger", "created", "except"];
 /// Options that locate the project, its templates and its background server.
@@ -20,7 +20,7 @@ const BACKGROUND: [&str; 1] = ["idle"];
 /// Options that every command has.
 const OUTPUT: [&str; 2] = ["verbose", "quiet"];
 
-/// Returns the options of [`super::Options`] that have an effect on a command.
+/// Returns the options from [`super::Options`] that affect a command.
 fn effective(command: &str) -> Vec<&'static str> {
     let groups: &[&[&str]] = match command.split(' ').next().unwrap_or_default() {
         "run" => &[&SERVER, &TEMPLATE, &KEYS, &REMOTE, &DATABASES, &FILES],
@@ -55,16 +55,16 @@ fn effective(command: &str) -> Vec<&'static str> {
     groups.iter().copied().flatten().copied().chain(OUTPUT).collect()
 }
 
-/// Builds the command line with its help.
+/// Builds the command-line parser, including the help.
 pub(crate) fn command() -> clap::Command {
     let mut command = with_long_help(Cli::command());
-    // This passes the global options on to each command.
+    // `build` also passes the global options on to each command.
     command.build();
     let all = [&SERVER[..], &TEMPLATE, &KEYS, &REMOTE, &DATABASES, &FILES, &BACKGROUND].concat();
     adapt(command, "", &all)
 }
 
-/// Gives every command a long help: clap looks for one before it knows which options `-h` leaves out.
+/// Gives every command a long help, because clap looks for one before it knows which options `-h` leaves out.
 fn with_long_help(command: clap::Command) -> clap::Command {
     let about = command.get_after_help().cloned().unwrap_or_default();
     let has_long = command.get_after_long_help().is_some();
@@ -72,7 +72,7 @@ fn with_long_help(command: clap::Command) -> clap::Command {
     command.mut_subcommands(with_long_help)
 }
 
-/// Hides options without effect on the command, and from `-h` all global ones.
+/// Hides options that don't affect the command. Also hides all global options from `-h`.
 fn adapt(mut command: clap::Command, path: &str, all: &[&str]) -> clap::Command {
     let effective = effective(path);
     let shared = |arg: &Arg| all.contains(&arg.get_id().as_str());
@@ -81,19 +81,19 @@ fn adapt(mut command: clap::Command, path: &str, all: &[&str]) -> clap::Command 
         if !shared(&arg) {
             return arg;
         }
-        // The first page of help lists no own options, so its `--help` lists all options.
+        // pgfresh itself has only global options, so its `--help` lists all of them.
         let has_effect = path.is_empty() || effective.contains(&arg.get_id().as_str());
         shortened |= has_effect;
         arg.hide(!has_effect).hide_short_help(true)
     });
-    // Without this, the value of a variable would make an option look required in the usage line of an error.
+    // Otherwise, a variable's value would make an option look required in an error's usage line.
     let usage = command.render_usage().to_string();
     command = command.override_usage(usage.trim_start_matches("Usage: ").to_owned());
     if shortened {
         let about = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let name = if path.is_empty() { String::new() } else { format!(" {path}") };
         let more = format!("\"pgfresh{name} --help\" lists the global options, too.");
-        // The list of all commands leaves no room for a blank line.
+        // The list of all commands is long, so there is no room for a blank line.
         let gap = match path {
             _ if about.is_empty() => "",
             "" => "\n",
@@ -115,7 +115,7 @@ fn adapt(mut command: clap::Command, path: &str, all: &[&str]) -> clap::Command 
 mod tests {
     use super::*;
 
-    /// Visits all commands, each with its path after "pgfresh".
+    /// Calls `visit` for every command with its path after "pgfresh".
     fn all(command: &mut clap::Command, path: &str, visit: &mut dyn FnMut(&str, &mut clap::Command)) {
         visit(path, command);
         for subcommand in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
@@ -153,7 +153,7 @@ mod tests {
         });
     }
 
-    /// Parses the flag, instead of rendering the help itself, to test the printed text.
+    /// Passes the flag to the parser instead of rendering the help directly, to test the text that users see.
     #[test]
     fn help_flag_prints_short_or_long_help() {
         let mut paths = Vec::new();

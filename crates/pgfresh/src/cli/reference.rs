@@ -1,5 +1,6 @@
-//! Reference pages. `docs/reference-cli.md` has the help of every command. `docs/reference-config.md` is hand-written
-//! and has every key, flag and variable. Tests compare both with the code.
+//! Keeps the reference pages complete. `docs/reference-cli.md` contains the help of every command.
+//! `docs/reference-config.md` is hand-written and lists every key, flag and variable. Tests compare both pages with the
+//! code.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Command};
 
-/// Text before the commands.
+/// Text before the list of commands.
 const INTRODUCTION: &str = "# CLI reference
 
 This page is what `pgfresh COMMAND --help` prints, for every command. A test generates it:
@@ -76,7 +77,7 @@ fn is_standard(arg: &Arg) -> bool {
     ["help", "version"].contains(&arg.get_id().as_str())
 }
 
-/// Formats a table of arguments. Empty without any.
+/// Appends a table of arguments. Appends nothing if there are no arguments.
 fn table<'a>(arguments: impl Iterator<Item = &'a Arg>, what: &str, text: &mut String) {
     let rows: Vec<_> = arguments.filter(|arg| !arg.is_hide_set() || arg.is_global_set()).map(row).collect();
     if !rows.is_empty() {
@@ -156,7 +157,7 @@ fn configuration_reference_lists_exactly_existing_settings() {
     assert!(unknown.is_empty(), "docs/reference-config.md names {unknown:?}, which pgfresh does not read");
 }
 
-/// Collects the variables that any command reads.
+/// Collects the variables that any of the commands reads.
 fn variables(command: &Command, all: &mut BTreeSet<String>) {
     all.extend(command.get_arguments().filter_map(|arg| Some(arg.get_env()?.to_str()?.to_owned())));
     command.get_subcommands().for_each(|command| variables(command, all));

@@ -1,5 +1,5 @@
-//! Arguments of `pgfresh run`, and those that it shares with `pgfresh serve`.
-// The comments of items are its help: plain text.
+//! Defines the arguments of `pgfresh run`, and those that it shares with `pgfresh serve`.
+// clap prints these doc comments as help, so they must be plain text.
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
-//! Arguments of `pgfresh template`.
-// The comments of items are its help: plain text.
+//! Defines the arguments of `pgfresh template`.
+// clap prints these doc comments as help, so they must be plain text.
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 
 use std::path::PathBuf;

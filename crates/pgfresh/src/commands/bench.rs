@@ -40,7 +40,7 @@ pub(crate) fn execute(
     progress.conclude(&report)?;
     report_file::print(&report, &output.printed());
     match failure {
-        // The command may have failed because Ctrl-C ended it, too.
+        // Ctrl-C may also have ended the command, which then looks like a failure.
         _ if progress.is_cancelled() => Ok(ExitCode::from(INTERRUPTED)),
         Some(failure) => Err(failure),
         None => Ok(ExitCode::SUCCESS),
@@ -115,7 +115,7 @@ fn pg_test_fsync(settings: &ResolvedSettings) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns a command that runs this program with the same options and other arguments.
+/// Returns a command that runs this program with the same options but with the arguments `words`.
 fn ourselves(options: &Options, words: &[&str]) -> Command {
     let mut command = Command::new(sys::this_program());
     let mut add = |name: &str, value: OsString| {

@@ -1,4 +1,4 @@
-//! `pgfresh ci`: prints a first CI configuration for this project's tests.
+//! `pgfresh ci`: prints an initial CI configuration that runs this project's tests.
 
 mod credentials;
 mod project;
@@ -14,25 +14,25 @@ use crate::cli::System;
 use crate::output;
 use crate::settings::{PushPolicy, ResolvedSettings};
 
-/// URL of the files of this version's release, below the project's URL in Cargo.toml.
+/// URL of this version's release files. It begins with the project's URL from Cargo.toml.
 const RELEASE: &str =
     concat!(env!("CARGO_PKG_REPOSITORY"), "/releases/download/v", env!("CARGO_PKG_VERSION"));
-/// Name of the release's archive, without its extension.
+/// File name of the release's archive, without its extension.
 const ARCHIVE: &str = concat!("pgfresh-", env!("CARGO_PKG_VERSION"), "-x86_64-linux");
-/// Mark at the end of a line for projects whose templates travel in the CI system's own cache.
+/// Marks a line that applies only to projects whose templates are stored in the CI system's own cache.
 const CACHED: &str = " @CACHED@";
-/// Mark at the end of a line for projects with a remote template cache.
+/// Marks a line that applies only to projects with a remote template cache.
 const SHARED: &str = " @SHARED@";
 
-/// Values for the placeholders of a configuration.
+/// Values for the placeholders in a configuration.
 struct Context<'a> {
     system: System,
     project: &'a Project,
-    /// Major version of PostgreSQL that the project demands, if any.
+    /// Major PostgreSQL version that the project requires, if any.
     major: Option<u32>,
-    /// Inputs of all templates, as patterns.
+    /// Inputs of all templates, as glob patterns.
     inputs: Vec<String>,
-    /// Remote template cache, if there is one and a template to share.
+    /// The remote template cache, if there is one and the project has a template to share.
     shared: Option<SharedTemplates>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, system: System) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns notes on gaps in the settings.
+/// Returns notes about gaps in the settings.
 fn missing(settings: &ResolvedSettings) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(remote) = settings.remote.as_ref().filter(|_| settings.trusted.is_empty()) {
@@ -68,11 +68,11 @@ fn missing(settings: &ResolvedSettings) -> Vec<String> {
     notes
 }
 
-/// Describes the remote of the settings.
+/// Describes the remote template cache in the settings.
 fn shared(settings: &ResolvedSettings) -> Option<SharedTemplates> {
     let remote = settings.remote.as_ref().filter(|_| !settings.templates.is_empty())?;
     let branch = match &remote.push {
-        // A name that needs no quotes in any of the files.
+        // Such a name doesn't need quotes in any of the files.
         PushPolicy::Branch(name) if name.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c)) => {
             Some(name.clone())
         }
@@ -81,12 +81,13 @@ fn shared(settings: &ResolvedSettings) -> Option<SharedTemplates> {
     Some(SharedTemplates::new(&remote.address.to_string(), branch))
 }
 
-/// Converts a folder to a glob of all its content.
+/// Converts a folder to a glob that matches everything in it.
 fn as_glob(folder: &Path, input: &str) -> String {
     if folder.join(input).is_dir() { format!("{}/**", input.trim_end_matches('/')) } else { input.to_owned() }
 }
 
-/// Fills the project's values into the configuration. Repeats a line with the name of a list for each of its values.
+/// Replaces the placeholders of the configuration with the project's values. If a line contains a list's placeholder,
+/// repeats the line for each value.
 fn fill_in(context: &Context<'_>) -> String {
     let (lists, values) = (lists(context), values(context));
     let (wanted, other) = if context.shared.is_some() { (SHARED, CACHED) } else { (CACHED, SHARED) };
@@ -156,7 +157,7 @@ fn values(context: &Context<'_>) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns notes on places that the user must check.
+/// Returns notes about things that the user must check.
 fn notes(context: &Context<'_>) -> Vec<String> {
     let mut notes = vec![
         "PGFRESH_RELEASE: where the files of the release are, for your CI to reach".to_owned(),
@@ -179,7 +180,7 @@ fn notes(context: &Context<'_>) -> Vec<String> {
     notes
 }
 
-/// Account of a job: root in a container, a user with sudo, or the account of an agent.
+/// The account of a job: root in a container, a user with sudo, or the CI agent's account.
 enum Machine {
     Container,
     Runner,
@@ -194,8 +195,9 @@ fn machine(system: System) -> Machine {
     }
 }
 
-/// Returns commands that install PostgreSQL from the distribution, or from the PostgreSQL project's packages if that
-/// lacks the major version. An agent needs none: pgfresh uses its PostgreSQL, or downloads one.
+/// Returns commands that install PostgreSQL from the distribution. If the distribution lacks the major version, they
+/// use the PostgreSQL project's packages. An agent needs no commands, because pgfresh uses its PostgreSQL or downloads
+/// one.
 fn postgres(context: &Context<'_>) -> Vec<String> {
     let sudo = match machine(context.system) {
         Machine::Container => "",
@@ -216,7 +218,7 @@ fn postgres(context: &Context<'_>) -> Vec<String> {
     commands
 }
 
-/// Returns commands that install the release's binary, after a check of its digest.
+/// Returns commands that check the digest of the release's binary and install it.
 fn install(system: System) -> Vec<String> {
     let unpack = |sudo: &str, folder: &str| {
         format!("{sudo}tar -xzf pgfresh.tar.gz -C {folder} --strip-components 1 {ARCHIVE}/pgfresh")
@@ -237,9 +239,9 @@ fn install(system: System) -> Vec<String> {
     commands
 }
 
-/// Escapes commands as the configuration needs them.
+/// Escapes commands in the way that the configuration's format requires.
 fn as_written(system: System, commands: Vec<String>) -> Vec<String> {
-    // Buildkite replaces variables when it reads the file, before the commands set them.
+    // Buildkite expands variables when it reads the file, which is before the commands set them.
     let dollar = if matches!(system, System::Buildkite) { "$$" } else { "$" };
     commands.into_iter().map(|command| command.replace('$', dollar)).collect()
 }
@@ -267,7 +269,7 @@ mod tests {
     use super::*;
     use crate::settings::SIGNING_KEY;
 
-    /// Files that identify each kind of project.
+    /// Files that identify the different kinds of project.
     const MARKERS: [&str; 8] = [
         "pyproject.toml",
         "package.json",
@@ -305,7 +307,7 @@ mod tests {
         }
     }
 
-    /// Remotes of all kinds, and none.
+    /// One remote of each kind, and no remote.
     const REMOTES: [Option<&str>; 7] = [
         None,
         Some("s3://bucket/prefix"),
@@ -316,7 +318,7 @@ mod tests {
         Some("file:///srv/templates"),
     ];
 
-    /// Describes a remote to which jobs of `branch` push.
+    /// Describes a remote to which the jobs of `branch` push.
     fn sharing(remote: &str, branch: Option<&str>) -> SharedTemplates {
         SharedTemplates::new(remote, branch.map(str::to_owned))
     }
@@ -328,7 +330,7 @@ mod tests {
         fill_in(&Context { system, project, major: None, inputs: Vec::new(), shared: None })
     }
 
-    /// Returns the configuration for each kind of project with the remote, which pushes on `branch`.
+    /// Returns the configuration for each kind of project. Jobs of `branch` push to the remote.
     fn printed(system: System, remote: &str, branch: Option<&str>) -> Vec<String> {
         let text = |marker| {
             let folder = tempfile::tempdir().unwrap();
@@ -341,12 +343,12 @@ mod tests {
         MARKERS.map(text).into()
     }
 
-    /// Skips comments.
+    /// Returns the lines that aren't comments.
     fn code(text: &str) -> impl Iterator<Item = &str> {
         text.lines().filter(|line| !line.trim_start().starts_with(['#', '/']))
     }
 
-    /// Returns the lines after `head` that are indented more than it.
+    /// Returns the lines after `head` that are indented more deeply than it.
     fn block<'a>(text: &'a str, head: &str) -> Vec<&'a str> {
         let indent = |line: &str| line.len() - line.trim_start().len();
         let mut lines = text.lines().skip_while(|line| line.trim() != head);
@@ -379,7 +381,7 @@ mod tests {
                 assert!(text.contains("PGFRESH_CACHE_PUSH"), "{system:?}: {text}");
                 let secrets = Credentials::of(remote).secrets(system);
                 for name in secrets.iter().chain([&SIGNING_KEY]) {
-                    // Only the notes name the secrets if the system itself hands them over.
+                    // If the system provides the secrets without configuration, only the notes name them.
                     let listed = !matches!(system, System::Gitlab | System::Circleci);
                     let lines: Vec<_> = if listed { code(&text).collect() } else { text.lines().collect() };
                     assert!(lines.iter().any(|line| line.contains(name)), "{system:?}: {name}: {text}");
@@ -388,8 +390,8 @@ mod tests {
         }
     }
 
-    /// Checks that other branches and pull requests run no step that names a secret for writing. The system itself
-    /// must keep these secrets from a changed file, see `holders`.
+    /// Checks that only the pushing branch runs steps that name a secret for writing, and not other branches or pull
+    /// requests. The system itself must protect these secrets from a changed file, see `holders`.
     #[test]
     fn write_secrets_are_limited_to_pushing_branch() {
         for remote in REMOTES.into_iter().flatten() {
@@ -436,7 +438,7 @@ mod tests {
             ] {
                 for text in printed(system, remote, Some("trunk")) {
                     assert!(code(&text).any(|line| line.contains(choice)), "{system:?}: {text}");
-                    // A system with secrets for each step runs the tests in a step without any.
+                    // If a system sets secrets for each step, it runs the tests in a step without secrets.
                     let tests = code(&text).filter(|line| line.contains("pgfresh run"));
                     assert!(tests.into_iter().all(|line| !line.contains("secrets.")), "{text}");
                     assert!(!code(&text).any(|line| line.contains("CACHE_PUSH")), "{text}");
@@ -484,7 +486,7 @@ mod tests {
         }
     }
 
-    /// Runs the commands before a use of `remote`, and returns the variables whose names contain `word`.
+    /// Runs the commands that come before `remote` is used, and returns the variables whose names contain `word`.
     fn after_login(system: System, remote: &str, word: &str, variables: [(&str, &str); 2]) -> Vec<String> {
         let script = format!("{}\nenv", sharing(remote, Some("main")).login(system).join("\n"));
         let run = Command::new("bash").args(["-euc", &script]).env_clear().envs(variables).output().unwrap();

@@ -20,7 +20,8 @@ use crate::over_budget;
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
-/// Returns the server of this run, or else the background server for database `name`. Starts it if need be.
+/// Returns the server of this run, or else the background server for database `name`. Starts the background server if
+/// necessary.
 fn join(options: &Options, name: Option<&str>) -> Result<Control, Failure> {
     Control::of_this_run_or(|| Ok(background::join_for(&ResolvedSettings::resolve(options)?, name)?.control))
 }
@@ -54,7 +55,7 @@ pub(crate) fn url(
                 output::end(&error);
             }
         }
-        // The name has a lease already, which has this URL.
+        // The name already has a lease, and this is the lease's URL.
         (Err(failure), Some(name)) if failure.is("42P04") && template.is_none() => {
             say!("{}", control.address(name).url());
         }
@@ -75,12 +76,12 @@ pub(crate) fn reset(
     Ok(end_of_test(test, &answer.map_err(|failure| instead_of_closing(failure, &closing))?))
 }
 
-/// Replaces the API's hint, which names a key of a request, by one for the command line.
+/// Replaces the API's hint, which names a key of the request, with a hint for the command line.
 fn instead_of_closing(failure: Failure, hint: &str) -> Failure {
     if failure.hints_at("close_sessions") { failure.hint(hint.to_owned()) } else { failure }
 }
 
-/// Prints a test that exceeded its budget. The end of the run reports tests without a name.
+/// Prints a message if a test exceeded its budget. Tests without a name are reported at the end of the run.
 fn end_of_test(test: Option<&str>, answer: &Value) -> ExitCode {
     let is_beyond = test.is_some_and(|test| over_budget::tell_answer(test, answer));
     if is_beyond { ExitCode::from(over_budget::EXIT) } else { ExitCode::SUCCESS }
@@ -133,7 +134,7 @@ pub(crate) fn snapshot(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a template of the server into a file.
+/// Saves a template of the server as a file.
 fn save(
     settings: &ResolvedSettings,
     control: &Control,
@@ -141,7 +142,7 @@ fn save(
     file: DumpFile,
 ) -> Result<(), Failure> {
     let installation = startup::provisioner_without_template(settings)?.installation;
-    // A new copy equals the template, and no other session is in it.
+    // A new copy is equal to the template and has no other sessions.
     let serve_options = json!({ "template": template, "isolation": "clone" });
     let copy = control.call(&Method::POST, "/v1/databases", &serve_options)?;
     let saved = template::save(&installation, text(&copy["url"]), file);
@@ -153,7 +154,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<ExitCode, F
     let Stopped { count, mut staying } = background::stop(settings, all)?;
     if !settings.verbosity.is_quiet() {
         staying.sort();
-        // With `--all`, servers with a name end, too.
+        // `--all` also stops named servers.
         match (count, all) {
             (0, _) if !staying.is_empty() => {
                 let (servers, keep) =
@@ -171,14 +172,14 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// Servers that a command acts on.
+/// The servers that a command acts on.
 struct Servers {
-    /// Server of this run, or else the project's background server.
+    /// The server of this run, or else the project's background server.
     control: Control,
-    /// Description of the server, if it runs in the background.
+    /// The server's description, if it runs in the background.
     about: Option<About>,
     log_file: Option<PathBuf>,
-    /// Other servers of the project: those with a name, and those that keep databases of failed tests.
+    /// The project's other servers: named servers, and those that keep databases of failed tests.
     others: Vec<Found>,
 }
 
@@ -225,7 +226,7 @@ pub(crate) fn status(options: &Options, as_json: bool) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
-/// Describes a server with a name, and its address.
+/// Describes a named server and its address.
 fn describe(about: &About, control: &Control) -> Option<Value> {
     let (url, page) = (control.address(&about.database).url(), control.address("").page_url());
     about.name.as_ref().map(|name| json!({ "name": name, "url": url, "page": page }))
@@ -260,7 +261,7 @@ fn tell(status: &Value) {
 pub(crate) fn open(options: &Options) -> Result<ExitCode, Failure> {
     let control = Servers::find(options)?.control;
     let address = control.address("");
-    // Other users can read the arguments of a browser.
+    // Other users can read a browser's arguments, so this URL contains no secret.
     if browser::open(&control.invite(&address.http_url())) {
         say!("opened {}", address.http_url());
     } else {
@@ -269,7 +270,7 @@ pub(crate) fn open(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the status of a server, and adds the URLs of the databases that it keeps.
+/// Reads the status of a server, and adds the URLs of the databases that the server keeps.
 fn look(control: &Control) -> Result<Value, Failure> {
     let mut status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
     for kept in status["kept"].as_array_mut().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! `pgfresh diff`: shows the differences of a database from its template.
+//! `pgfresh diff`: shows how a database differs from its template.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::{print, say};
 use crate::settings::ResolvedSettings;
 
-/// Columns of the output without a terminal.
+/// Width of the output if there is no terminal, in columns.
 const USUAL_WIDTH: usize = 80;
 
 pub(crate) fn execute(options: &Options, arguments: &Diff) -> Result<ExitCode, Failure> {
@@ -39,8 +39,8 @@ pub(crate) fn execute(options: &Options, arguments: &Diff) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the server that has a lease or a kept database of that name, or else a kept database of the test of that
-/// name.
+/// Finds the server that has a leased or kept database with this name. Otherwise finds the kept database of the test
+/// with this name.
 fn find(options: &Options, wanted: &str) -> Result<(Control, String), Failure> {
     let controls = if let Some(control) = Control::of_this_run()? {
         vec![control]

@@ -1,4 +1,4 @@
-//! `pgfresh doctor`: finds the causes of a slow PostgreSQL, and remedies.
+//! `pgfresh doctor`: finds out why PostgreSQL is slow, and which remedies help.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,9 +20,9 @@ use crate::settings::ResolvedSettings;
 use crate::startup;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 
-/// Duration of the measurement, and that with `--quick`.
+/// How long the measurement takes: by default, and with `--quick`.
 const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(2500)];
-/// Percentiles of each distribution in JSON.
+/// Percentiles that the JSON output has for each distribution.
 const PERCENTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
 pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode, Failure> {
@@ -31,7 +31,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     let progress = TerminalProgress::listen(options.verbosity())?;
     let length = LENGTH[usize::from(arguments.quick)];
     if let Some(url) = &arguments.url {
-        // This needs no server of pgfresh's: without an installation, the psql on PATH will do.
+        // Examining a URL doesn't need a pgfresh server. Without an installation, the psql on PATH suffices.
         let target = server::ConnectionString::parse(url)?;
         let psql = ResolvedSettings::resolve(options)
             .and_then(|settings| startup::installed(&settings))
@@ -39,7 +39,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         let psql = psql.unwrap_or_else(|_| PathBuf::from("psql"));
         let diagnosis = Remote { target, psql, length }.diagnose(&progress);
         progress.finish();
-        // Ctrl-C ends psql, too.
+        // Ctrl-C also ends psql.
         if progress.is_cancelled() {
             return Err(progress.why_nothing(None));
         }
@@ -71,7 +71,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
     Ok(if stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// Returns the tests that the user has described by a command or a profile, if any.
+/// Returns the tests that the user specified with a command or a profile, if any.
 fn suite(arguments: &Doctor) -> Result<Option<Tests>, Failure> {
     let Some(path) = &arguments.profile else { return Ok(arguments.suite.clone().map(Tests::Command)) };
     let unreadable =
@@ -84,7 +84,7 @@ fn suite(arguments: &Doctor) -> Result<Option<Tests>, Failure> {
     Ok(Some(Tests::Profile(earlier)))
 }
 
-/// Finds the parts that servers need. Without an installation, the diagnosis still examines the disk.
+/// Finds the components that servers need. If there is no installation, the diagnosis still examines the disk.
 fn provisioner(settings: &ResolvedSettings) -> Result<Result<Provisioner, ProvisionError>, Failure> {
     let server_options = settings.with_template()?;
     let provisioner = Provisioner::find(
@@ -102,7 +102,7 @@ fn provisioner(settings: &ResolvedSettings) -> Result<Result<Provisioner, Provis
     Ok(provisioner)
 }
 
-/// Prints the diagnosis, and writes its files.
+/// Prints the diagnosis and writes the report files.
 fn tell(diagnosis: &Diagnosis, arguments: &Doctor) -> Result<(), Failure> {
     let mut report = diagnosis.report.clone();
     report.add_data("distributions", diagnosis.samples.iter().map(distribution).collect());

@@ -1,39 +1,40 @@
-//! Credentials of CI jobs for a project's remote template cache, and the jobs that may have them.
+//! Determines the credentials that CI jobs need for a project's remote template cache, and which jobs can have them.
+//! Code of pull requests must never get credentials for writing.
 
 use crate::cli::System;
 use crate::settings::SIGNING_KEY;
 
-/// Reminder in the note about a shared directory.
+/// Reminder for the note about a shared directory.
 const MOUNTED: &str = "and in the container of the job if there is one";
 
-/// Remote template cache in the configuration of a CI system.
+/// The remote template cache in a CI system's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SharedTemplates {
     pub(super) credentials: Credentials,
     /// Branch whose jobs push templates.
     pub(super) branch: String,
-    /// Whether pgfresh.toml names the branch. Otherwise the CI configuration has to.
+    /// Whether pgfresh.toml names the branch. Otherwise the CI configuration must name it.
     pub(super) pushes: bool,
-    /// URL of a directory.
+    /// The remote's URL, if it is a directory.
     pub(super) directory: Option<String>,
 }
 
-/// Kind of credentials that a store demands. Pull requests get credentials that can only read.
+/// The kind of credentials that a store requires. Pull requests get credentials that can only read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Credentials {
     Aws,
     Google,
     Azure,
-    /// The address itself has the credentials.
+    /// The address itself contains the credentials.
     Url,
-    /// Credentials of `docker login` for the registry at that host.
+    /// The registry on this host uses the credentials of `docker login`.
     Registry(String),
-    /// The store is on the job's machine and demands none.
+    /// The store is on the job's machine and requires no credentials.
     None,
 }
 
 impl Credentials {
-    /// Determines the kind for a remote at `address`, a URL without its password.
+    /// Determines the kind of credentials for the remote at `address`, a URL without its password.
     pub(super) fn of(address: &str) -> Self {
         let (scheme, rest) = address.split_once("://").unwrap_or_default();
         match scheme {
@@ -46,7 +47,7 @@ impl Credentials {
         }
     }
 
-    /// Returns the names that the secret variables have in `system`.
+    /// Returns the names of the secret variables in `system`.
     pub(super) fn secrets(&self, system: System) -> &'static [&'static str] {
         match self {
             Self::Aws => &["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"],
@@ -59,7 +60,7 @@ impl Credentials {
         }
     }
 
-    /// Returns the variable without a secret that the store needs, and an example of its value.
+    /// Returns the non-secret variable that the store needs, and an example value for it.
     fn value(&self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Aws => Some(("AWS_REGION", "put-the-region-here")),
@@ -69,12 +70,13 @@ impl Credentials {
     }
 }
 
-/// Whether `system` can provide a secret as a file, such as the one that `docker login` writes.
+/// Whether `system` can provide a secret as a file, e.g. the file that `docker login` writes.
 fn has_files(system: System) -> bool {
     matches!(system, System::Gitlab | System::Jenkins)
 }
 
-/// Logs in with docker if that is installed. Keeps the login out of later steps and of the agent's own configuration.
+/// Returns commands that log in with docker, if it is installed. The login affects neither later steps nor the agent's
+/// own configuration.
 fn docker_login(system: System, host: &str) -> Vec<String> {
     if has_files(system) {
         return Vec::new();
@@ -102,8 +104,8 @@ fn docker_login(system: System, host: &str) -> Vec<String> {
 }
 
 impl SharedTemplates {
-    /// Describes the remote at `address`, a URL without its password. `branch` is the one that pushes, if
-    /// pgfresh.toml names it.
+    /// Describes the remote at `address`, a URL without its password. `branch` is the branch that pushes, if
+    /// pgfresh.toml names one.
     pub(super) fn new(address: &str, branch: Option<String>) -> Self {
         Self {
             credentials: Credentials::of(address),
@@ -113,18 +115,18 @@ impl SharedTemplates {
         }
     }
 
-    /// Names the secrets of all jobs.
+    /// Returns the names of the secrets that all jobs get.
     pub(super) fn secrets_to_pull(&self, system: System) -> Vec<String> {
         self.credentials.secrets(system).iter().map(|&name| name.to_owned()).collect()
     }
 
-    /// Names the secrets of the branch that pushes.
+    /// Returns the names of the secrets that only the pushing branch gets.
     pub(super) fn secrets_to_push(&self, system: System) -> Vec<String> {
         self.secrets_to_pull(system).into_iter().chain([SIGNING_KEY.to_owned()]).collect()
     }
 
-    /// Returns commands for the time before pgfresh uses the remote. Jobs of forks have no secrets, and read without
-    /// any.
+    /// Returns commands that must run before pgfresh uses the remote. Jobs of forks have no secrets, so they read
+    /// without credentials.
     pub(super) fn login(&self, system: System) -> Vec<String> {
         let forks_lack_secrets = matches!(system, System::Github | System::Gitlab | System::Circleci);
         let command = match &self.credentials {
@@ -138,7 +140,7 @@ impl SharedTemplates {
             Credentials::Azure if forks_lack_secrets => {
                 "test -n \"$AZURE_STORAGE_SAS_TOKEN\" || export AZURE_SKIP_SIGNATURE=true"
             }
-            // An empty value would switch the remote off. On Azure, a missing secret has the value "$(NAME)".
+            // An empty value would disable the remote. On Azure, a missing secret has the value "$(NAME)".
             Credentials::Url if matches!(system, System::Github | System::Azure) => {
                 "echo \"$PGFRESH_CACHE_REMOTE\" | grep -q :// || unset PGFRESH_CACHE_REMOTE"
             }
@@ -148,7 +150,7 @@ impl SharedTemplates {
         vec![command.to_owned()]
     }
 
-    /// Returns the variables without secrets, as lines of the configuration.
+    /// Returns the non-secret variables as lines of the configuration.
     pub(super) fn values(&self, system: System) -> Vec<String> {
         let push = (!self.pushes).then_some(("PGFRESH_CACHE_PUSH", self.branch.as_str()));
         let line = |(name, value): (&str, &str)| match system {
@@ -158,7 +160,7 @@ impl SharedTemplates {
         self.credentials.value().into_iter().chain(push).map(line).collect()
     }
 
-    /// Returns the bindings of Jenkins' credentials for reading, in Groovy.
+    /// Returns the Groovy code that binds Jenkins' credentials for reading.
     pub(super) fn bindings(&self) -> String {
         let kind = if matches!(self.credentials, Credentials::Registry(_)) { "file" } else { "string" };
         let names = self.credentials.secrets(System::Jenkins).iter();
@@ -167,7 +169,7 @@ impl SharedTemplates {
         bindings.join(", ")
     }
 
-    /// Returns notes on the setup that `system` needs once, and on pull requests of forks.
+    /// Returns notes about the one-time setup that `system` needs, and about pull requests from forks.
     pub(super) fn notes(&self, system: System) -> Vec<String> {
         let value = self.credentials.value();
         let mut notes: Vec<_> = value.iter().map(|(name, _)| format!("{name}: that of the store")).collect();
@@ -255,7 +257,8 @@ impl SharedTemplates {
     }
 }
 
-/// Returns prefixes for the secrets that read and that write, in systems that cannot have two secrets of one name.
+/// Returns the prefixes for the secrets for reading and for writing. They are needed in systems that can't have two
+/// secrets with the same name.
 fn prefixes(system: System) -> (&'static str, &'static str) {
     match system {
         System::Woodpecker | System::Buildkite => ("READ_", "WRITE_"),

@@ -1,14 +1,15 @@
-//! Kind of a project: the commands that install its dependencies and run its tests.
+//! Detects what kind of project a folder contains, so that the CI configuration can install its dependencies and run
+//! its tests.
 
 use std::fs;
 use std::path::Path;
 
-/// Steps that a CI system needs for the project's tests.
+/// The steps that a CI system needs to run the project's tests.
 #[derive(Debug)]
 pub(super) struct Project {
-    /// Kind of the project, with the file that shows it.
+    /// Kind of project, including the file that identifies it.
     pub(super) kind: &'static str,
-    /// Image for CI systems that run jobs in containers, based on Debian or Ubuntu.
+    /// Container image for CI systems that run jobs in containers. It is based on Debian or Ubuntu.
     pub(super) image: &'static str,
     /// Steps that install the language on a GitHub runner.
     pub(super) github: &'static [&'static str],
@@ -16,7 +17,7 @@ pub(super) struct Project {
     pub(super) dependencies: Vec<String>,
     /// Command that runs the tests.
     pub(super) command: String,
-    /// Notes on facts that pgfresh cannot know and that the user must check.
+    /// Notes about things that pgfresh can't know, so the user must check them.
     pub(super) notes: Vec<String>,
 }
 
@@ -42,7 +43,7 @@ const SETUP_RUBY: &[&str] = &[
 ];
 const SETUP_ELIXIR: &[&str] = &["- run: sudo apt-get update -qq && sudo apt-get install -qq -y elixir"];
 
-/// Folder of a project.
+/// The folder of a project.
 struct Folder<'a>(&'a Path);
 
 impl Folder<'_> {
@@ -50,19 +51,19 @@ impl Folder<'_> {
         self.0.join(name).exists()
     }
 
-    /// Returns the first of these files that exists.
+    /// Returns the first of the files that exists.
     fn first_of(&self, names: &[&'static str]) -> Option<&'static str> {
         names.iter().copied().find(|name| self.has(name))
     }
 
-    /// Returns the text of a file, empty if it is unreadable.
+    /// Returns the text of a file. The text is empty if the file can't be read.
     fn text(&self, name: &str) -> String {
         fs::read_to_string(self.0.join(name)).unwrap_or_default()
     }
 }
 
-/// Detects the kind of the project in `folder`. The first match in this order wins: a Python or Go project often has
-/// a `package.json` for its pages.
+/// Detects the kind of project in `folder`. The order matters, because the first match wins. For example, a Python or
+/// Go project often has a `package.json` for its pages.
 pub(super) fn detect(folder: &Path) -> Project {
     let folder = Folder(folder);
     let kinds: [fn(&Folder<'_>) -> Option<Project>; 7] = [python, go, rust, java, ruby, elixir, node];
@@ -95,7 +96,8 @@ fn python(folder: &Folder<'_>) -> Option<Project> {
     Some(Project { kind, image: "python:3.13", github: SETUP_PYTHON, dependencies, command, notes })
 }
 
-/// Returns commands for pip alone: all requirement files, or else the project with its extra for tests.
+/// Returns commands that use only pip. They install all requirement files, or else the project with its extra for
+/// tests.
 fn pip(folder: &Folder<'_>, pyproject: &str, notes: &mut Vec<String>) -> (&'static str, Vec<String>) {
     const FILES: [&str; 4] =
         ["requirements.txt", "requirements-dev.txt", "requirements-test.txt", "requirements/test.txt"];
@@ -250,7 +252,7 @@ fn node(folder: &Folder<'_>) -> Option<Project> {
             commands(["npm install --global corepack", "corepack enable", "pnpm install --frozen-lockfile"]),
             "pnpm test",
         ),
-        // Yarn 2 and later have their own configuration file.
+        // Yarn 2 and later use a different configuration file.
         Some("yarn.lock") => {
             let frozen = if folder.has(".yarnrc.yml") { "--immutable" } else { "--frozen-lockfile" };
             let install = format!("yarn install {frozen}");
@@ -281,11 +283,11 @@ fn node(folder: &Folder<'_>) -> Option<Project> {
     })
 }
 
-/// Returns the project of a folder without files that pgfresh knows.
+/// Returns the fallback for a folder in which pgfresh doesn't recognize any files.
 fn any(folder: &Folder<'_>) -> Project {
     let makefile = folder.first_of(&["GNUmakefile", "makefile", "Makefile"]);
     let has_tests = |name| folder.text(name).lines().any(makes_test);
-    // A placeholder that CI refuses with a clear error until the user replaces it.
+    // CI rejects this placeholder with a clear error until the user replaces it.
     let command = if makefile.is_some_and(has_tests) { "make test" } else { "your-test-command" };
     let note = format!("the image, steps that install the dependencies, and the command \"{command}\"");
     Project {
@@ -298,7 +300,7 @@ fn any(folder: &Folder<'_>) -> Project {
     }
 }
 
-/// Returns whether a line of a makefile is the rule of a target `test`.
+/// Whether a makefile's line is the rule for a target named `test`.
 fn makes_test(line: &str) -> bool {
     let rule = line.split_once(':').filter(|(_, rest)| !rest.starts_with('='));
     rule.is_some_and(|(targets, _)| {
@@ -310,8 +312,8 @@ fn makes_test(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Detects a project with these files. Returns its kind, the commands for its dependencies, and the command of
-    /// its tests.
+    /// Detects a project with these files. Returns its kind, the commands that install its dependencies, and the
+    /// command that runs its tests.
     fn seen(files: &[(&str, &str)]) -> (&'static str, String, String) {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
