@@ -1,5 +1,5 @@
-//! `pgfresh run --compare` and `pgfresh bench suite`: run a command in turn on servers of different places and
-//! settings.
+//! Compares servers by running the user's command on each of them in turn, for `pgfresh run --compare` and `pgfresh
+//! bench suite`. The servers differ in their places and settings.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,48 +35,48 @@ use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 use crate::user_command::{self, NO_SESSION};
 use crate::variable::Variable;
 
-/// Time limit for the first ready databases of a new server.
+/// Maximum time that a new server can take to prepare its first ready databases.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(1);
-/// Least exit code of a command that a signal has ended.
+/// Minimum exit code of a command that was ended by a signal.
 const SIGNALLED: u8 = 128;
-/// Number of output lines that pgfresh shows of a failed command.
+/// Number of output lines that pgfresh shows for a failed command.
 const LAST_LINES: usize = 20;
-/// Words that follow a number in the summaries of test runners.
+/// Words that follow a number in the summary of a test runner.
 const COUNTED: [&str; 9] =
     ["passed", "failed", "failures", "errors", "error", "skipped", "passing", "failing", "pending"];
 
-/// Result of one run of the command.
+/// The result of one run of the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Ended {
     code: u8,
-    /// Counts that the test runner has printed, by word.
+    /// Counts that the test runner printed, by word.
     counted: BTreeMap<String, u64>,
     /// Whether the command connected to the server.
     has_session: bool,
 }
 
-/// Contender of a comparison, with the results of its runs.
+/// One side of a comparison, with the results of its runs.
 struct Side {
     name: &'static str,
     provisioner: Provisioner,
     ended: RefCell<Vec<Ended>>,
-    /// Tests that failed in all of its runs. `None` before the first run.
+    /// Tests that failed in every run on this side. `None` before the first run.
     failed: RefCell<Option<BTreeSet<String>>>,
     last_lines: RefCell<String>,
 }
 
-/// Command of a comparison, with the options of its service.
+/// The command to compare, with the options for its service.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     command: &'a [OsString],
     env: &'a [Variable],
     service: &'a ServiceArguments,
     port: u16,
-    /// Whether signals end pgfresh. They go to the command while that runs.
+    /// Whether signals end pgfresh. While the command runs, the signals go to the command instead.
     between_runs: &'a Arc<AtomicBool>,
 }
 
-/// Lets SIGTERM and SIGHUP end pgfresh, as long as the flag is up. [`TerminalProgress`] handles SIGINT.
+/// Lets SIGTERM and SIGHUP end pgfresh while the returned flag is set. [`TerminalProgress`] handles SIGINT.
 fn end_by_signals() -> Result<Arc<AtomicBool>, Failure> {
     let ends = Arc::new(AtomicBool::new(true));
     for signal in [SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal)) {
@@ -119,7 +119,8 @@ pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> 
     Ok(worst(&sides))
 }
 
-/// `pgfresh bench suite`: runs the command on a durable server on disk, on a fast one there, and on one in RAM.
+/// Implements `pgfresh bench suite`. Runs the command on three servers: a durable one on disk, a fast one on disk, and
+/// one in RAM.
 pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCode, Failure> {
     let server_options = settings.with_template()?;
     let disk = suite.path.clone().map_or(PlaceRequest::Disk, PlaceRequest::At);
@@ -154,8 +155,8 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
     Ok(if progress.is_cancelled() { ExitCode::from(INTERRUPTED) } else { worst(&sides) })
 }
 
-/// Lets each side run the job in its turn. `progress` gets finished rounds. Returns the lack of processors meanwhile,
-/// too.
+/// Runs the job on each side in turn. Sends finished rounds to `progress`. Also returns how much the runs lacked
+/// processors.
 fn take_turns(
     settings: &ResolvedSettings,
     job: Job<'_>,
@@ -173,14 +174,14 @@ fn take_turns(
     (timed, watch.shortage(), end)
 }
 
-/// Returns the greatest exit code of all runs.
+/// Returns the highest exit code of all runs.
 fn worst(sides: &[Side]) -> ExitCode {
     let worst = |side: &Side| side.ended.borrow().iter().map(|ended| ended.code).max();
     ExitCode::from(sides.iter().filter_map(worst).max().unwrap_or_default())
 }
 
 impl Side {
-    /// Makes sides with these names, and builds their templates.
+    /// Creates sides with these names, and builds their templates.
     fn all<const N: usize>(
         settings: &ResolvedSettings,
         service: &ServiceArguments,
@@ -210,7 +211,8 @@ impl Side {
             user_command::command(job.command, job.env, &service, &self.provisioner.installation);
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(cannot)?).stderr(output);
         let started = begun.elapsed();
-        // A server without pgfresh makes no copies ahead. On a durable one they take a while, which must not count.
+        // A server without pgfresh doesn't prepare copies. Preparing them takes a while on a durable server, and this
+        // time must not count.
         service.leases.settle(SETTLE_TIMEOUT);
         let running = Instant::now();
         job.between_runs.store(false, Ordering::Relaxed);
@@ -236,7 +238,7 @@ impl Side {
         Ok(vec![("start", started), ("suite", ran), ("stop", stopped)])
     }
 
-    /// Keeps only the failed tests that have failed in each run.
+    /// Records the failed tests of a run. Keeps only tests that have failed in every run so far.
     fn note_failed(&self, failed: BTreeSet<String>) {
         let mut all = self.failed.borrow_mut();
         *all = Some(match all.take() {
@@ -246,7 +248,8 @@ impl Side {
     }
 }
 
-/// Sums up the counts that test runners print in `text`, by word: "272 passed", "Tests: 3 failed", "ok. 7 passed".
+/// Adds up the counts that test runners print in `text`, by word. Examples are "272 passed", "Tests: 3 failed" and "ok.
+/// 7 passed".
 fn counted(text: &str) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for line in text.lines() {
@@ -264,22 +267,22 @@ fn counted(text: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-/// Results of all sides. The first side is the reference.
+/// The results of all sides. The first side is the reference.
 struct Comparison<'a> {
     timed: &'a [Timed],
     sides: &'a [Side],
     command: &'a [OsString],
-    /// Lack of processors during the runs.
+    /// How much the runs lacked processors.
     shortage: Shortage,
 }
 
 impl Comparison<'_> {
-    /// Whether all finished runs succeeded. A run that fails early is quick, which is no gain.
+    /// Whether all finished runs succeeded. A run that fails early is fast, but that doesn't count as a gain.
     fn has_succeeded(&self) -> bool {
         self.sides.iter().all(|side| side.ended.borrow().iter().all(|ended| ended.code == 0))
     }
 
-    /// Describes in how many runs the command did not connect to the server. `None` if it always did.
+    /// Describes how many runs didn't connect to the server. Returns `None` if all did.
     fn unused(&self) -> Option<String> {
         let (mut all, mut unused) = (0, 0);
         for side in self.sides {
@@ -294,14 +297,15 @@ impl Comparison<'_> {
         }
     }
 
-    /// Returns the tests that failed in all runs of all sides, so that no server makes a difference to them.
+    /// Returns the tests that failed in every run on every side, which means that the server makes no difference to
+    /// them.
     fn failed_everywhere(&self) -> BTreeSet<String> {
         let sides = self.sides.iter().filter_map(|side| side.failed.borrow().clone());
         sides.reduce(|all, side| all.intersection(&side).cloned().collect()).unwrap_or_default()
     }
 
-    /// Returns the speed of `ours` as a multiple of the first side's, with a 95 % interval from six rounds on. `None`
-    /// if a run failed, or used no server.
+    /// Returns how many times as fast as the first side `ours` is. The value has a 95 % interval if there are at least
+    /// six rounds. Returns `None` if a run failed or didn't use its server.
     fn gain(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(Factor, Sample)> {
         if !self.has_succeeded() || self.unused().is_some() {
             return None;
@@ -310,7 +314,7 @@ impl Comparison<'_> {
         Some((Factor::of(&ratios)?, ratios))
     }
 
-    /// Formats the gain, and beside it the extremes if there are too few rounds for an interval.
+    /// Formats the gain. If there are too few rounds for an interval, also formats the extremes.
     fn gain_in_words(&self, ours: &Timed, of: impl Fn(&Timed) -> Sample) -> Option<(String, String)> {
         Some(match self.gain(ours, of)? {
             (factor @ Factor::Interval(_), _) => (factor.to_string(), String::new()),
@@ -323,7 +327,7 @@ impl Comparison<'_> {
         })
     }
 
-    /// Describes whether all runs ended alike.
+    /// Describes whether all runs ended in the same way.
     fn verdict(&self) -> String {
         let ended: Vec<Ended> = self.sides.iter().flat_map(|side| side.ended.borrow().clone()).collect();
         let Some(first) = ended.first() else { return "Nothing was run to its end.".to_owned() };
@@ -370,7 +374,7 @@ impl Comparison<'_> {
         lines.join("\n") + "\n" + &self.failures()
     }
 
-    /// Returns the last lines of the runs that failed on each side.
+    /// Returns the last output lines of the failed runs, for each side.
     fn failures(&self) -> String {
         let everywhere = failed_tests::describe(&self.failed_everywhere());
         let everywhere = everywhere.map(|text| format!("pgfresh: {text}\n"));

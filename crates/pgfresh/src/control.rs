@@ -1,4 +1,4 @@
-//! Client of the control API of a running pgfresh, from within its command or from outside.
+//! Client for the control API of a running pgfresh. Commands use it both within a run and outside of one.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read};
@@ -15,32 +15,32 @@ use ureq::typestate::AgentScope;
 
 use crate::failure::Failure;
 
-/// Variable with the URL of the control API and its secret: `http://:SECRET@127.0.0.1:PORT`.
+/// Variable that contains the URL of the control API, including its secret: `http://:SECRET@127.0.0.1:PORT`.
 pub(crate) const VARIABLE: &str = "PGFRESH_CONTROL";
-/// Timeout of a request: a copy of a large template takes longest.
+/// Timeout for a request. Copying a large template takes the longest.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
-/// Most bytes of a response: the rows of a comparison take most.
+/// Maximum size of a response, in bytes. The rows of a comparison need the most.
 const LONGEST_ANSWER: u64 = 64 << 20;
 
-/// Client of a running pgfresh's control API.
+/// A client for the control API of a running pgfresh.
 #[derive(Debug)]
 pub(crate) struct Control {
     agent: Agent,
     address: SocketAddr,
     secret: String,
-    /// Whether [`VARIABLE`] names the server.
+    /// Whether [`VARIABLE`] named the server.
     is_named: bool,
     _visit: Option<TcpStream>,
 }
 
 impl Control {
-    /// Returns the server that has started this process, if one has.
+    /// Returns the server that started this process, if there is one.
     pub(crate) fn of_this_run() -> Result<Option<Self>, Failure> {
         let text = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
         text.map(|text| Ok(Self { is_named: true, ..Self::at(&text)? })).transpose()
     }
 
-    /// Returns the server of this run, or else the one that `other` finds.
+    /// Returns the server of this run, or else the server that `other` finds.
     pub(crate) fn of_this_run_or(other: impl FnOnce() -> Result<Self, Failure>) -> Result<Self, Failure> {
         Self::of_this_run()?.map_or_else(other, Ok)
     }
@@ -54,7 +54,8 @@ impl Control {
         Ok(Self { agent: config.into(), address, secret, is_named: false, _visit: None })
     }
 
-    /// Opens a silent connection, so that the server counts this as a client as long as the value lives.
+    /// Opens a connection without sending anything. The server counts this process as a client until the value is
+    /// dropped.
     pub(crate) fn visit(self) -> io::Result<Self> {
         Ok(Self { _visit: Some(TcpStream::connect(self.address)?), ..self })
     }
@@ -64,17 +65,17 @@ impl Control {
         Address::at(self.address, Some(self.secret.clone()), database)
     }
 
-    /// Returns a URL of the live page `page` for a browser, without the secret.
+    /// Returns a browser URL for the live page `page`. The URL doesn't contain the secret.
     pub(crate) fn invite(&self, page: &str) -> String {
         api::invite(page, &self.secret)
     }
 
-    /// Puts the variable that [`Control::of_this_run`] reads into the environment of `command`.
+    /// Sets the variable that [`Control::of_this_run`] reads in the environment of `command`.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         command.env(VARIABLE, self.address("").control_url());
     }
 
-    /// Becomes a holder. Its leases end as soon as the caller drops the returned reader.
+    /// Registers this process as a holder of leases. Its leases end as soon as the caller drops the returned reader.
     pub(crate) fn hold(&self) -> Result<(String, impl Read + Send + use<>), Failure> {
         let config = direct()
             .timeout_connect(Some(ANSWER_TIMEOUT))
@@ -91,7 +92,7 @@ impl Control {
         Ok((holder, reader))
     }
 
-    /// Sends a request and reads the response. An empty body is `Null`.
+    /// Sends a request and returns the response. An empty response body becomes `Null`.
     pub(crate) fn call(&self, method: &Method, path: &str, body: &Value) -> Result<Value, Failure> {
         let request = Request::builder()
             .method(method)
@@ -111,12 +112,12 @@ impl Control {
         Err(Failure::from_json(&value).unwrap_or_else(|| Failure::new(response.status().to_string())))
     }
 
-    /// Whether the server has leased or kept database `name`.
+    /// Whether the server has a leased or kept database with this `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.call(&Method::GET, &path_of(name, ""), &Value::Null).is_ok()
     }
 
-    /// Makes the failure of a request without a response.
+    /// Builds the failure for a request without a response.
     fn unreachable(&self, error: ureq::Error) -> Failure {
         let ureq::Error::Io(error) = error else { return failed(error) };
         let is_over = self.is_named && error.kind() == io::ErrorKind::ConnectionRefused;
@@ -124,7 +125,8 @@ impl Control {
     }
 }
 
-/// Configures an agent without a proxy: the server is on this machine, or at an address that the user has named.
+/// Configures an HTTP agent without a proxy, because the server is on this machine or at an address that the user
+/// named.
 fn direct() -> ConfigBuilder<AgentScope> {
     Agent::config_builder().proxy(None)
 }
@@ -133,7 +135,7 @@ fn failed(what: impl Display) -> Failure {
     Failure::new(format!("could not talk to the server of pgfresh: {what}"))
 }
 
-/// Returns the path of a database in the API.
+/// Returns the API path for an action on a database.
 pub(crate) fn path_of(database: &str, action: &str) -> String {
     format!("/v1/databases/{}{action}", percent_encode(database))
 }

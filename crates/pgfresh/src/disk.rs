@@ -1,4 +1,4 @@
-//! Disk that a command examines: its directory and its sensors.
+//! Locates the disk that a command examines, and its sensors.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,13 @@ use crate::failure::Failure;
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
-/// Returns the roots of the system's files, `/sys` and `/proc` by default.
+/// Returns the roots of the system's files. The defaults are `/sys` and `/proc`.
 pub(crate) fn roots(sysfs: Option<PathBuf>, procfs: Option<PathBuf>) -> Roots {
     let defaults = Roots::default();
     Roots { sysfs: sysfs.unwrap_or(defaults.sysfs), procfs: procfs.unwrap_or(defaults.procfs) }
 }
 
-/// Returns the directory that the user has named, or else the place of data on disk.
+/// Returns the directory that the user named, or else the directory for data on disk.
 pub(crate) fn path(settings: &ResolvedSettings, named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         return Ok(path.to_owned());
@@ -30,7 +30,7 @@ pub(crate) fn path(settings: &ResolvedSettings, named: Option<&Path>) -> Result<
     Ok(place.map_err(ProvisionError::from)?.root().to_owned())
 }
 
-/// Finds the sensors of the disk below a directory. `None` if the stack of devices is unknown.
+/// Finds the sensors of the disk that contains a directory. Returns `None` if the stack of block devices is unknown.
 pub(crate) fn sensors(disk: &Path, roots: &Roots) -> Option<Sensors> {
     let stack = Stack::below(roots, &Mount::of(roots, disk).ok()?);
     let Bottom::Disks(disks) = stack.bottom else { return None };

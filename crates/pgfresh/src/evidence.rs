@@ -1,4 +1,4 @@
-//! Last statements of failed tests, which pgfresh keeps beside their databases.
+//! Keeps the last statements of failed tests beside their databases, to help users find out why the tests failed.
 //!
 //! ```text
 //! KEPT/statements    names and statements as JSON, from the run that kept them to the background server that goes on
@@ -15,25 +15,26 @@ use crate::aside::aside;
 use crate::failure::Failure;
 
 const FILE: &str = "statements";
-/// Number of statements that pgfresh shows of each test.
+/// Number of statements that pgfresh shows for each test.
 const SHOWN: usize = 5;
-/// Columns of a statement.
+/// Maximum width of a statement, in columns.
 const WIDTH: usize = 100;
 
-/// Writes the kept databases into the run directory `kept`, for the server that goes on with them.
+/// Writes a list of the kept databases into the run directory `kept`, for the server that takes them over.
 pub(crate) fn write(kept: &Path, databases: &[KeptDatabase]) -> Result<(), Failure> {
     let path = kept.join(FILE);
     let text = serde_json::to_string(databases).map_err(|error| Failure::new(error.to_string()))?;
     Ok(fs::write(&path, text).attempt("write", &path)?)
 }
 
-/// Reads the file of [`write`]. Returns an empty list if the file is missing or unreadable.
+/// Reads the file that [`write`] wrote. Returns an empty list if the file is missing or unreadable.
 pub(crate) fn read(kept: &Path) -> Vec<KeptDatabase> {
     let text = fs::read_to_string(kept.join(FILE)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Prints the databases of failed tests: URL, test, last statements, and the command that shows the changes.
+/// Prints the databases of failed tests. For each one, prints the URL, the test, the last statements, and the command
+/// that shows the changes.
 pub(crate) fn tell(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
     match kept.len() {
         1 => aside!("pgfresh: kept the database of a failed test"),
@@ -60,7 +61,7 @@ fn tell_statements(statements: &[ExecutedStatement]) {
     }
 }
 
-/// Cuts a text to one line.
+/// Shortens a text to one line.
 fn line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if words.chars().count() <= WIDTH {

@@ -1,4 +1,4 @@
-//! Failure of a command, formatted like `PostgreSQL`'s errors.
+//! Represents the failure of a command, and formats it like `PostgreSQL`'s errors.
 
 use std::error::Error;
 use std::fmt;
@@ -14,14 +14,14 @@ use template::ProvisionError;
 
 use crate::aside::print_aside;
 
-/// Styles of the labels before each line.
+/// Styles for the labels at the beginning of the lines.
 const STYLES: [(&str, Style); 3] = [
     ("pgfresh:", AnsiColor::Red.on_default().bold()),
     ("DETAIL:", Style::new().bold()),
     ("HINT:", AnsiColor::Green.on_default()),
 ];
 
-/// Failure of a command: message, detail and hint.
+/// The failure of a command: a message, a detail and a hint.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
@@ -32,7 +32,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Makes a failure with a message: lower case, one line, no full stop.
+    /// Creates a failure with a message. The message is one line, begins in lower case and has no full stop.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), detail: None, hint: None, code: None, sqlstate: None }
     }
@@ -49,19 +49,19 @@ impl Failure {
         self
     }
 
-    /// Puts the completed action before the message.
+    /// Adds the action that was already completed to the beginning of the message.
     pub(crate) fn after(mut self, done: &str) -> Self {
         self.message = format!("{done}: {}", self.message);
         self
     }
 
-    /// Sets another exit code than the command's usual one.
+    /// Sets an exit code other than the command's usual one.
     pub(crate) fn exit_with(mut self, code: u8) -> Self {
         self.code = Some(code);
         self
     }
 
-    /// Adds the SQLSTATE of a server's error.
+    /// Sets the SQLSTATE of a server's error.
     pub(crate) fn sqlstate(mut self, sqlstate: Option<String>) -> Self {
         self.sqlstate = sqlstate;
         self
@@ -72,12 +72,12 @@ impl Failure {
         self.sqlstate.as_deref() == Some(sqlstate)
     }
 
-    /// Whether its hint names `word`.
+    /// Whether the hint contains `word`.
     pub(crate) fn hints_at(&self, word: &str) -> bool {
         self.hint.as_ref().is_some_and(|hint| hint.contains(word))
     }
 
-    /// Prints the failure, with colours on a terminal. Returns its own exit code, or else the command's usual one.
+    /// Prints the failure, with colours on a terminal. Returns the failure's own exit code, or else `usual`.
     pub(crate) fn report(&self, usual: u8) -> ExitCode {
         let mut text = self.to_string();
         for (word, style) in STYLES {
@@ -91,7 +91,7 @@ impl Failure {
         ExitCode::from(self.code.unwrap_or(usual))
     }
 
-    /// Returns the failure as JSON in the form of the HTTP API's errors.
+    /// Returns the failure as JSON, in the same form as the HTTP API's errors.
     pub(crate) fn to_json(&self) -> Value {
         let mut error = json!({ "message": without_numbers(&self.message) });
         let detail = self.detail.as_deref().map(without_numbers);
@@ -103,19 +103,19 @@ impl Failure {
         json!({ "error": error })
     }
 
-    /// Reads a failure from such a value.
+    /// Parses a failure from JSON of this form.
     pub(crate) fn from_json(value: &Value) -> Option<Self> {
         let word = |name: &str| value["error"][name].as_str().map(str::to_owned);
         let failure = Self::new(word("message")?).detail(word("detail")).hint(word("hint"));
         Some(failure.sqlstate(word("code")))
     }
 
-    /// Formats the failure on one line, for a log.
+    /// Formats the failure as one line, for a log.
     pub(crate) fn on_one_line(&self) -> String {
         self.to_string().trim_end().replace('\n', " ")
     }
 
-    /// Makes a failure from an error and its causes.
+    /// Creates a failure from an error and its causes.
     fn of(error: &dyn Error) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();
@@ -140,7 +140,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Removes the numbers that the standard library adds to the operating system's errors: `(os error 2)`.
+/// Removes the numbers that the standard library appends to the operating system's errors, e.g. `(os error 2)`.
 fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -150,7 +150,7 @@ fn without_numbers(text: &str) -> String {
     })
 }
 
-/// Implements conversions from errors, with their details and hints.
+/// Implements conversions from error types, including their details and hints.
 macro_rules! failures {
     ($($error:path: $($part:ident)+;)+) => {$(
         impl From<$error> for Failure {

@@ -1,4 +1,4 @@
-//! Command in the foreground of a server: signals, exit codes, and the end of either.
+//! Runs a command in the foreground while a server is running. Handles signals, exit codes, and the end of either one.
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,38 +20,38 @@ use sys::{ProcessHandle, Signal};
 use crate::aside::aside;
 use crate::failure::Failure;
 
-/// Event during a wait.
+/// An event that can end a wait.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Signal to this process.
+    /// pgfresh received a signal.
     Signal(Origin),
     /// The command has ended.
     Ended(io::Result<ExitStatus>),
     /// All processes of the server have ended.
     ServerGone,
-    /// The process that started this one has closed its standard input.
+    /// The process that started this one closed this process's standard input.
     LifelineClosed,
 }
 
-/// Channel of events.
+/// A channel for events.
 #[derive(Debug)]
 pub(crate) struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
-    /// Signal handler. Signals wait in it until [`Events::hear`].
+    /// Signal handler, which holds back signals until [`Events::hear`].
     signals: Option<SignalsInfo<WithOrigin>>,
     handle: Handle,
 }
 
 impl Drop for Events {
-    /// Ends the thread that waits for signals. Later signals have no effect.
+    /// Ends the thread that waits for signals. After that, signals have no effect.
     fn drop(&mut self) {
         self.handle.close();
     }
 }
 
 impl Events {
-    /// Takes over SIGINT, SIGTERM and SIGHUP. A signal that was ignored stays so, for the command as well.
+    /// Takes over SIGINT, SIGTERM and SIGHUP. A signal that was ignored stays ignored, including in the command.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let (sender, receiver) = channel();
         let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal));
@@ -60,7 +60,7 @@ impl Events {
         Ok(Self { sender, receiver, handle: signals.handle(), signals: Some(signals) })
     }
 
-    /// Makes events of signals from now on. Returns the signals that came before.
+    /// Turns signals into events from now on. Returns the signals that arrived earlier.
     pub(crate) fn hear(&mut self) -> Result<Vec<Origin>, Failure> {
         let Some(mut signals) = self.signals.take() else { return Ok(Vec::new()) };
         let early = signals.pending().collect();
@@ -69,19 +69,19 @@ impl Events {
         Ok(early)
     }
 
-    /// Sends an event at the end of `server`.
+    /// Sends an event when `server` ends.
     pub(crate) fn watch_server(&self, server: &Server) -> Result<(), Failure> {
         let sender = self.sender.clone();
-        // The receiver may be gone.
+        // The receiver may already be gone.
         Ok(server.when_gone(move || drop(sender.send(Event::ServerGone)))?)
     }
 
-    /// Sends an event at the end of standard input.
+    /// Sends an event when standard input ends.
     pub(crate) fn watch_lifeline(&self) -> Result<(), Failure> {
         self.watch(io::stdin(), Event::LifelineClosed)
     }
 
-    /// Sends [`Event::ServerGone`] at the end of `reader`, which reads from a server.
+    /// Sends [`Event::ServerGone`] when `reader` ends. `reader` must read from a server.
     pub(crate) fn watch_end_of(&self, reader: impl io::Read + Send + 'static) -> Result<(), Failure> {
         self.watch(reader, Event::ServerGone)
     }
@@ -100,7 +100,7 @@ impl Events {
         self.receiver.recv().unwrap_or(Event::LifelineClosed)
     }
 
-    /// Waits for the next event, for at most `patience`.
+    /// Waits for the next event, but at most for `patience`.
     pub(crate) fn next_within(&self, patience: Duration) -> Option<Event> {
         self.receiver.recv_timeout(patience).ok()
     }
@@ -111,10 +111,10 @@ impl Events {
     }
 }
 
-/// Ends this process as soon as its standard input ends: its starter is gone then. Guards clean up after it.
+/// Ends this process when its standard input ends, because the process that started it has then gone. Guards clean up.
 pub(crate) fn end_with_lifeline() -> Result<(), Failure> {
     start(|| {
-        // An error is an end, too.
+        // An error also counts as the end.
         if let Err(error) = io::copy(&mut io::stdin(), &mut io::sink()) {
             tracing::debug!(%error, "cannot read standard input");
         }
@@ -122,17 +122,17 @@ pub(crate) fn end_with_lifeline() -> Result<(), Failure> {
     })
 }
 
-/// Starts a thread that does `work`.
+/// Starts a thread that runs `work`.
 fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<(), Failure> {
     thread::Builder::new().spawn(work).attempt("start", Path::new("thread"))?;
     Ok(())
 }
 
-/// Runs `command` in this process group until it ends, and passes on the signals that only this process received.
-/// Prints a message if `server` ends meanwhile.
+/// Runs `command` in this process group until it ends. Forwards signals that only this process received. Prints a
+/// message if `server` ends in the meantime.
 ///
-/// Returns the code for pgfresh's own exit: the command's, or 128 plus the number of the signal that ended it. Must
-/// run in the main thread, because the command ends with its thread.
+/// Returns the exit code for pgfresh: the command's own, or 128 plus the number of the signal that ended the command.
+/// Must run in the main thread, because the command is killed when the thread that started it ends.
 pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, Failure> {
     let mut events = Events::listen()?;
     sys::die_with_parent(&mut command);
@@ -140,7 +140,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     sys::leave_usual_mask(&mut command);
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let handle = ProcessHandle::of(&child).map_err(|error| cannot_run(command.get_program(), &error))?;
-    // Handlers run in this thread, so it knows of the signals that came before the command.
+    // The handlers run in this thread, so it knows about signals that arrived before the command started.
     events.hear()?.iter().for_each(|origin| send(origin, &handle));
     events.watch_child(child)?;
     if let Some(server) = server {
@@ -149,7 +149,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     let mut said = false;
     loop {
         let event = events.next();
-        // A command can fail for lack of the server shortly before the kernel reports the postmaster's end.
+        // If the server ends, the command may fail shortly before the kernel reports the postmaster's end.
         let is_gone = |server: &&Server| match &event {
             Event::ServerGone => true,
             Event::Ended(Ok(status)) if !status.success() => !server.is_alive() || !server.is_listening(),
@@ -178,8 +178,8 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     }
 }
 
-/// Passes on a signal that the command has not received itself. A terminal sends its signals to the whole process
-/// group, but SIGHUP only to the first process of its session.
+/// Forwards a signal that the command hasn't received. A terminal sends most signals to the whole process group, but
+/// SIGHUP only to the first process of its session.
 fn pass_on(origin: &Origin, handle: &ProcessHandle) {
     if origin.cause != Cause::Kernel || (origin.signal == SIGHUP && sys::leads_its_session()) {
         send(origin, handle);
@@ -192,7 +192,7 @@ fn send(origin: &Origin, handle: &ProcessHandle) {
         SIGHUP => Signal::HUP,
         _ => Signal::TERM,
     };
-    // The command may have ended just now.
+    // The command may have just ended.
     if let Err(error) = handle.signal(signal) {
         tracing::debug!(%error, ?signal, "could not pass on a signal");
     }
@@ -203,7 +203,7 @@ fn exit_code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// Maps the error to the codes that shells use. Source: POSIX, 2.8.2.
+/// Maps the error to the exit codes that shells use. Source: POSIX, 2.8.2.
 fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let failure = Failure::new(format!("could not run \"{}\": {error}", program.display())).exit_with(code);

@@ -1,37 +1,38 @@
-//! Log file of bounded size. A full file becomes the earlier one, and the records of that are lost.
+//! Writes a log file of limited size, so that a long-lived server can't fill the disk. When the file is full, it
+//! replaces the previous one, whose records are lost.
 //!
 //! ```text
 //! PATH      the newest records
 //! PATH.1    the records before them
 //! ```
-//! Both are private (mode 0600). One process writes at a time: the one that holds the lock of the directory.
+//! Both files are private (mode 0600). Only the process that holds the directory's lock can write.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Open log file.
+/// An open log file.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
-    /// Size of the current file, in bytes.
+    /// Current size of the file, in bytes.
     size: usize,
-    /// Most bytes of each of the two files.
+    /// Maximum size of each of the two files, in bytes.
     bound: usize,
 }
 
 impl LogFile {
-    /// Opens the file at `path` to append to it, and makes it if it is missing. Neither file gets longer than `bound`
-    /// bytes.
+    /// Opens the file at `path` for appending, and creates it if it is missing. Each of the two files has at most
+    /// `bound` bytes.
     pub(crate) fn open(path: &Path, bound: usize) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         Ok(Self { path: path.to_owned(), file, size, bound })
     }
 
-    /// Makes this file the earlier one, and begins a new one.
+    /// Turns the current file into the previous one, and creates a new file.
     fn rotate(&mut self) -> io::Result<()> {
         let mut earlier = self.path.clone().into_os_string();
         earlier.push(".1");
@@ -42,7 +43,7 @@ impl LogFile {
 }
 
 impl Write for LogFile {
-    /// Writes `record` as a whole into one file, unless it is longer than the bound.
+    /// Writes all of `record` to the same file, unless it is longer than the bound.
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         let record = &record[..record.len().min(self.bound)];
         if self.size > 0 && self.size.saturating_add(record.len()) > self.bound {
@@ -66,7 +67,7 @@ mod tests {
 
     const BOUND: usize = 1000;
 
-    /// Returns the text of the earlier file and of the current one.
+    /// Returns the contents of the previous and the current file.
     fn texts(path: &Path) -> [String; 2] {
         [path.with_extension("log.1"), path.to_owned()]
             .map(|path| fs::read_to_string(path).unwrap_or_default())

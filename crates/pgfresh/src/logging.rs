@@ -1,5 +1,5 @@
-//! Logs: filters records by `-vv` or `PGFRESH_LOG`, and writes them. Commands write to standard error, the background
-//! server to a file. Times are in UTC.
+//! Filters and writes log records. `-vv` or `PGFRESH_LOG` sets the filter. Commands write to standard error, and the
+//! background server writes to a file. Times are in UTC.
 
 use std::env::{self, VarError};
 use std::io;
@@ -15,19 +15,19 @@ use crate::failure::Failure;
 use crate::log_file::LogFile;
 use crate::output::Verbosity;
 
-/// Variable with the filter: `LEVEL` or `TARGET=LEVEL`, separated by commas.
+/// Variable that contains the filter: `LEVEL` or `TARGET=LEVEL`, separated by commas.
 const VARIABLE: &str = "PGFRESH_LOG";
-/// Crates that write records.
+/// The crates that write log records.
 const TARGETS: [&str; 15] = [
     "api", "bench", "diff", "doctor", "gateway", "lease", "pgfresh", "pgwire", "profile", "remote", "report",
     "server", "storage", "sys", "template",
 ];
-/// Default level of the background server.
+/// Default level for the background server.
 const USUAL: LevelFilter = LevelFilter::INFO;
-/// Most bytes of each of the background server's two log files.
+/// Maximum size of each of the background server's two log files, in bytes.
 const FILE_SIZE: usize = 4 << 20;
 
-/// Filter of records. `None` drops all of them.
+/// Filter for log records. `None` drops all records.
 #[derive(Debug)]
 pub(crate) struct LogFilter(Option<Targets>);
 
@@ -48,7 +48,7 @@ impl LogFilter {
         Ok(Self((verbosity >= Verbosity::Background).then(debug)))
     }
 
-    /// Writes records to standard error from now on, unless the filter drops all.
+    /// Writes records to standard error from now on, unless the filter drops all of them.
     pub(crate) fn write_to_terminal(self) {
         if let Some(targets) = self.0 {
             let layer = fmt::layer().with_writer(io::stderr).log_internal_errors(false);
@@ -66,7 +66,8 @@ impl LogFilter {
     }
 }
 
-/// Returns a filter for pgfresh's own records. Those of libraries may have secrets, such as a URL with a password.
+/// Returns a filter that accepts only pgfresh's own records. Records of libraries may contain secrets, e.g. a URL with
+/// a password.
 fn ours(level: LevelFilter) -> Targets {
     Targets::new().with_targets(TARGETS.map(|target| (target, level)))
 }
@@ -74,13 +75,13 @@ fn ours(level: LevelFilter) -> Targets {
 fn parse(text: &str) -> Result<Targets, Failure> {
     let (mut default, mut named) = (LevelFilter::OFF, Vec::new());
     for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
-        // A target without a level means all of its records.
+        // A target without a level stands for all of its records.
         let (target, level) = match directive.split_once('=') {
             Some((target, level)) => (Some(target), level),
             None if known(directive) => (Some(directive), "trace"),
             None => (None, directive),
         };
-        // The parser would accept an empty level as "error".
+        // The parser would interpret an empty level as "error".
         let level: LevelFilter = Some(level)
             .filter(|level| !level.is_empty())
             .and_then(|level| level.parse().ok())
@@ -94,7 +95,7 @@ fn parse(text: &str) -> Result<Targets, Failure> {
     Ok(ours(default).with_targets(named))
 }
 
-/// Whether the target is one of [`TARGETS`], or a module in one.
+/// Whether the target is one of [`TARGETS`] or a module in one of them.
 fn known(target: &str) -> bool {
     target.split("::").next().is_some_and(|name| TARGETS.contains(&name))
 }

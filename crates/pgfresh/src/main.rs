@@ -1,8 +1,8 @@
-//! Fresh `PostgreSQL` for every test: the command line.
+//! The command line of pgfresh, which provides a fresh `PostgreSQL` database for every test.
 //!
 //! `cli` (flags) → `settings` (flags, environment and file, resolved once) → one file per command → exit code.
 
-// These macros panic if they cannot write. Modules `output` and `aside` have others.
+// These macros panic if they can't write. The modules `output` and `aside` provide alternatives.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod aside;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     if server::guard_main() {
         return ExitCode::SUCCESS;
     }
-    // This must come before the process makes, opens or starts anything.
+    // This must happen before the process creates, opens or starts anything.
     sys::make_private();
     sys::raise_files();
     settings::take_signing_key();
@@ -57,10 +57,11 @@ fn main() -> ExitCode {
     result.unwrap_or_else(|failure| end(&failure, on_failure))
 }
 
-/// Prints the failure, also as a line of JSON to a program that expects one. Returns the exit code.
+/// Prints the failure. If the calling program expects JSON, also prints the failure as a line of JSON. Returns the exit
+/// code.
 fn end(failure: &Failure, usual: u8) -> ExitCode {
     let code = failure.report(usual);
-    // This must be the last action: the program may kill this process once it has the line.
+    // This must be the last action, because the program may kill this process when it receives the line.
     if cli::serves_in_json() {
         output::tell_program(failure);
     }

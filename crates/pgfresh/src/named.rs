@@ -1,4 +1,4 @@
-//! Servers with a name, for development: data, port and password stay from one start to the next.
+//! Runs named servers for development. Such a server keeps its data, port and password between starts.
 //!
 //! ```text
 //! DATA/pgfresh/NAME-PROJECT/about    as JSON: what is remembered; see `storage::PersistentData`
@@ -20,26 +20,26 @@ use crate::service::{ServeOptions, Service};
 use crate::settings::{Password, ResolvedSettings};
 use crate::startup;
 
-/// Stored facts of a server with a name, for its next start.
+/// Facts about a named server that pgfresh stores for the server's next start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Remembered {
     name: String,
-    /// Folder of the project.
+    /// The project's folder.
     folder: PathBuf,
     port: u16,
     password: String,
     /// Whether the data directory is complete.
     complete: bool,
-    /// Database that the template's setup made.
+    /// Database that the template's setup created.
     database: String,
-    /// Version of PostgreSQL at the last start.
+    /// PostgreSQL version at the last start.
     version: String,
     major: u32,
-    /// Fingerprint of the template that the data come from, or of the change that pgfresh last reported.
+    /// Fingerprint of the template that the data came from, or of the template in the last reported change.
     fingerprint: String,
 }
 
-/// Running server with a name.
+/// A running named server.
 #[derive(Debug)]
 pub(crate) struct NamedServer {
     pub(crate) provisioner: Provisioner,
@@ -49,7 +49,8 @@ pub(crate) struct NamedServer {
 }
 
 impl NamedServer {
-    /// Starts the server on its data. Makes new data from the template if it has none, or if `reset` discards them.
+    /// Starts the server on its data. If there are no data, or if `reset` discards them, creates new data from the
+    /// template.
     pub(crate) fn start(
         settings: &ResolvedSettings,
         name: &str,
@@ -68,7 +69,7 @@ impl NamedServer {
         complete.map_or(Ok(()), |before| before.check(&provisioner))?;
         expect_free(&provisioner.cache, SocketAddr::new(serve_options.listen, serve_options.port))?;
         if let Some(before) = before.as_ref().filter(|_| complete.is_none()) {
-            // The URL stays, even if something kills this process now.
+            // Storing this now keeps the URL even if this process is killed.
             Remembered { complete: false, ..before.clone() }.remember(&data)?;
         }
         let path = data.path().to_owned();
@@ -125,14 +126,14 @@ impl Remembered {
         })
     }
 
-    /// Completes the options with the stored port and password.
+    /// Sets the stored port and password in the options.
     fn amend(&self, serve_options: ServeOptions) -> ServeOptions {
         let port = if serve_options.port == 0 { self.port } else { serve_options.port };
         let password = serve_options.password.or_else(|| Some(Password(self.password.clone())));
         ServeOptions { port, password, ..serve_options }
     }
 
-    /// Rejects data of another major version.
+    /// Rejects data from a different major version of PostgreSQL.
     fn check(&self, provisioner: &Provisioner) -> Result<(), Failure> {
         let (theirs, ours) = (self.major, provisioner.installation.version().major);
         if theirs == ours {
@@ -144,10 +145,10 @@ impl Remembered {
         Err(Failure::new(what).hint(hint))
     }
 
-    /// Reports a template that differs from the one of the data, once.
+    /// Reports once that the template differs from the one that the data came from.
     fn tell_of_change(&self, settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<(), Failure> {
         let version = provisioner.installation.version().to_string();
-        // The version of PostgreSQL is part of the fingerprint, so a new one does not count as a change.
+        // The PostgreSQL version is part of the fingerprint, so a new version doesn't count as a change here.
         let is_same = version != self.version || provisioner.fingerprint()?.as_str() == self.fingerprint;
         if !is_same && !settings.verbosity.is_quiet() {
             aside!(
@@ -165,7 +166,7 @@ impl Remembered {
     }
 }
 
-/// Takes the name and its data, which only one process can hold.
+/// Acquires the name and its data. Only one process can hold them.
 fn take(
     settings: &ResolvedSettings,
     name: &str,
@@ -191,13 +192,13 @@ fn recall(data: &PersistentData) -> Result<Option<Remembered>, Failure> {
     })
 }
 
-/// Computes the key of a slot from name and project. It is equal in all versions of pgfresh.
+/// Computes the slot's key from the name and the project. All versions of pgfresh compute the same key.
 fn key(settings: &ResolvedSettings, name: &str) -> String {
     let project = blake3::hash(settings.folder.as_os_str().as_encoded_bytes()).to_hex();
     format!("{name}-{}", &project[..16])
 }
 
-/// Fails with the name of the program that has the port, before anything starts.
+/// Checks that the port is free before anything starts. The error names the program that uses the port.
 fn expect_free(cache: &Cache, address: SocketAddr) -> Result<(), Failure> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

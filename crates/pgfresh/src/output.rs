@@ -1,4 +1,6 @@
-//! Standard output, whose reader may close it early, as in `pgfresh template list | head -1`; and the verbosity.
+//! Writes to standard output, and defines the verbosity. The reader may close standard output early, e.g. in `pgfresh
+//! template list
+//! head -1`.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
@@ -6,19 +8,19 @@ use std::process;
 
 use crate::failure::Failure;
 
-/// Exit code of a command that wrote to a closed pipe, as shells have it: 128 and SIGPIPE's number.
+/// Exit code of a command that wrote to a closed pipe. Like in shells, it is 128 plus SIGPIPE's number.
 const READER_GONE: i32 = 141;
 
-/// Amount of messages on standard error.
+/// Amount of messages that pgfresh prints on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
-    /// Errors only.
+    /// Only errors.
     Quiet,
-    /// Events that are rare or take long.
+    /// Also events that are rare or slow.
     Normal,
-    /// Each action with its place, reason and duration.
+    /// Also each action with its place, reason and duration.
     Verbose,
-    /// Events in the background, too.
+    /// Also events in the background.
     Background,
 }
 
@@ -32,19 +34,19 @@ impl Verbosity {
     }
 }
 
-/// Writes `text` to standard output. Ends the process on a failure.
+/// Writes `text` to standard output. If this fails, ends the process.
 pub(crate) fn print(text: impl Display) {
-    // The guard cleans up a server that this process may have.
+    // If this process has a server, the guard cleans up.
     try_print(text).unwrap_or_else(|error| end(&error));
 }
 
-/// Writes `text` to standard output. Returns the error to a caller that has something to undo.
+/// Writes `text` to standard output. Returns the error, for callers that must undo something.
 pub(crate) fn try_print(text: impl Display) -> io::Result<()> {
     let mut out = io::stdout().lock();
     write!(out, "{text}").and_then(|()| out.flush())
 }
 
-/// Ends the process after an `error` of [`try_print`]: quietly if the reader has closed its end.
+/// Ends the process after an error from [`try_print`]. Prints no message if the reader has closed its end.
 pub(crate) fn end(error: &io::Error) -> ! {
     if error.kind() == ErrorKind::BrokenPipe {
         process::exit(READER_GONE);
@@ -57,14 +59,14 @@ pub(crate) fn could_not_print(error: &io::Error) -> Failure {
     Failure::new(format!("could not write to standard output: {error}"))
 }
 
-/// Writes a failure as a line of JSON for the program that has started this process and may be gone.
+/// Writes a failure as a line of JSON for the program that started this process. The program may be gone already.
 pub(crate) fn tell_program(failure: &Failure) {
     if let Err(error) = try_print(format_args!("{}\n", failure.to_json())) {
         tracing::debug!(%error, "could not tell of a failure");
     }
 }
 
-/// Writes a line, as `println!` does.
+/// Writes a line to standard output, like `println!`.
 macro_rules! say {
     ($($words:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($words)*))) };
 }

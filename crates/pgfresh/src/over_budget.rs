@@ -6,10 +6,10 @@ use server::printable;
 
 use crate::aside::aside;
 
-/// Exit code if nothing else has failed.
+/// Exit code if nothing else failed.
 pub(crate) const EXIT: u8 = 1;
 
-/// Prints the tests and their statements. `more` is the number of tests that the list leaves out.
+/// Prints the tests and their statements. `more` is the number of tests that `tests` leaves out.
 pub(crate) fn tell(tests: &[TestOverBudget], more: usize) {
     match tests.len() + more {
         1 => aside!("pgfresh: a test exceeded its budget"),
@@ -23,7 +23,7 @@ pub(crate) fn tell(tests: &[TestOverBudget], more: usize) {
     }
 }
 
-/// Prints one test if the API's response has a budget message. Returns whether it has.
+/// Prints a test if the API's response contains a budget message. Returns whether it does.
 pub(crate) fn tell_answer(test: &str, answer: &Value) -> bool {
     let Some(message) = answer["message"].as_str() else { return false };
     tell(&[TestOverBudget { database: test.to_owned(), message: message.to_owned() }], 0);

@@ -1,4 +1,5 @@
-//! Profile of pgfresh's own service: the server's statistics, and the exact statements of each session.
+//! Profiles pgfresh's own service. The profile combines the server's statistics with the exact statements of each
+//! session.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -10,13 +11,13 @@ use crate::failure::Failure;
 use crate::service::Service;
 use crate::user_command;
 
-/// Number of new databases that measure the cost of one, after a short and after a long suite. The measurement may
+/// Numbers of new databases for measuring what one costs, after a short and after a long suite. The measurement can
 /// take a hundredth of the suite's time.
 const TRIALS: [u32; 2] = [4, 8];
-/// Least duration of a long suite.
+/// Minimum duration of a long suite.
 const LONG: Duration = Duration::from_secs(15);
 
-/// Running profile of a service.
+/// A profile that is being recorded.
 pub(crate) struct Watch {
     recorder: Recorder,
 }
@@ -32,7 +33,7 @@ impl Watch {
         })
     }
 
-    /// Ends the profile. `command` is the one that ran meanwhile.
+    /// Ends the profile. `command` is the command that ran in the meantime.
     pub(crate) fn end(self, service: &Service, command: &[OsString]) -> Result<Profile, Failure> {
         let recording = self.recorder.stop()?;
         let [few, many] = TRIALS;
@@ -54,7 +55,7 @@ impl Watch {
     }
 }
 
-/// Passes the gateway's events on to the profile.
+/// Forwards the gateway's events to the profile.
 fn feed(log: EventLog) -> Feed {
     Box::new(move |exact, statements| {
         let (entries, lost) = log.take();
@@ -88,8 +89,8 @@ fn feed(log: EventLog) -> Feed {
     })
 }
 
-/// Measures the first session in a new database, in seconds. Ready databases serve the first half of the trials. Only
-/// the later half counts, whose databases pgfresh makes meanwhile.
+/// Measures how long the first session in a new database takes, in seconds. In the first half of the trials, sessions
+/// get ready databases, so this half doesn't count. In the second half, pgfresh creates the databases in the meantime.
 fn fresh_database(service: &Service, trials: u32) -> Option<f64> {
     let times = (0..trials).map(|trial| {
         let name = format!("profile_{}_{trial}", std::process::id());

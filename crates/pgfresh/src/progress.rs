@@ -1,4 +1,4 @@
-//! Progress messages: permanent lines, and on a terminal one that changes.
+//! Prints progress messages. Most lines are permanent, but on a terminal one line changes.
 
 use std::cell::Cell;
 use std::io::{IsTerminal, Write as _, stderr};
@@ -11,20 +11,20 @@ use template::{BuildPlan, CachedTemplate, Step};
 use crate::aside::aside;
 use crate::output::Verbosity;
 
-/// Duration from which a step gets a changing line.
+/// Minimum duration of a step before it gets a changing line.
 const QUIET_TIME: Duration = Duration::from_secs(1);
-/// Most changes that a message names.
+/// Maximum number of changes that a message names.
 const NAMED: usize = 3;
 
-/// Line on a terminal that pgfresh overwrites and finally erases.
+/// A line on a terminal that pgfresh overwrites and finally erases.
 #[derive(Default)]
 pub(crate) struct StatusLine(Cell<bool>);
 
-/// Returns a function that prints steps on standard error, unless the user wants it quiet.
+/// Returns a function that prints steps on standard error, unless the verbosity is quiet.
 pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
     let terminal = stderr().is_terminal();
     let status = StatusLine::default();
-    // Begin of the copy.
+    // The time when the copy began.
     let copying = Cell::new(None);
     move |step| {
         if verbosity.is_quiet() {
@@ -67,7 +67,7 @@ pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
     }
 }
 
-/// Formats the progress of a copy and the time for the rest.
+/// Formats the progress of a copy and the estimated remaining time.
 fn copied(done: u64, total: u64, since: Duration) -> String {
     let mut line = format!("pgfresh: copying, {} of {}", human_bytes(done), human_bytes(total));
     if done > 0 {
@@ -79,12 +79,12 @@ fn copied(done: u64, total: u64, since: Duration) -> String {
 }
 
 impl StatusLine {
-    /// Shows as much of `line` as fits.
+    /// Shows as much of `line` as fits on the terminal.
     pub(crate) fn show(&self, line: &str) {
         self.show_with(line, "");
     }
 
-    /// Shows the line with `hint` behind it. Leaves the hint out if it does not fit.
+    /// Shows the line with `hint` after it. Omits the hint if it doesn't fit.
     pub(crate) fn show_with(&self, line: &str, hint: &str) {
         let width = sys::terminal_width().unwrap_or(80);
         to_terminal(&format!("\r{}\x1b[K", fitting(line, hint, width.saturating_sub(1))));
@@ -104,7 +104,7 @@ impl Drop for StatusLine {
     }
 }
 
-/// Cuts `line` to `width` columns. Appends `hint` if there is room for all of it.
+/// Shortens `line` to `width` columns. Appends `hint` if the whole hint fits.
 fn fitting(line: &str, hint: &str, width: usize) -> String {
     let mut fitting: String = line.chars().filter(|letter| !letter.is_control()).take(width).collect();
     if fitting.chars().count() + hint.chars().count() <= width {
@@ -119,7 +119,7 @@ fn evicted(shelved: &CachedTemplate) -> String {
     format!("evicted template \"{name}\" ({digits}), {}", human_bytes(shelved.occupied))
 }
 
-/// Returns the permanent line about a step, if it has one.
+/// Returns the permanent line for a step. Returns `None` if the step has none.
 fn describe(step: Step<'_>) -> Option<String> {
     Some(match step {
         Step::BuildingBaseImage(version) => {
@@ -192,7 +192,7 @@ pub(crate) fn incremental(added: &[String]) -> String {
     format!("new {}", some_of(added))
 }
 
-/// Joins the first of many changes.
+/// Joins the first few of many changes.
 pub(crate) fn some_of(changes: &[String]) -> String {
     let named = changes[..changes.len().min(NAMED)].join(", ");
     match changes.len().saturating_sub(NAMED) {

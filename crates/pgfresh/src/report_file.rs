@@ -1,4 +1,4 @@
-//! Destinations of reports: files, standard output, and a summary on standard error.
+//! Writes reports to files and standard output, and their summary to standard error.
 
 use std::env;
 use std::fmt::Display;
@@ -12,10 +12,10 @@ use crate::aside::print_aside;
 use crate::failure::Failure;
 use crate::output;
 
-/// Variable for the file with the Markdown that GitHub shows beside a job. Source: its manual, "Workflow commands".
+/// Variable that names the file whose Markdown GitHub shows beside a job. Source: GitHub's manual, "Workflow commands".
 const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
-/// File for a report, in the format of its extension.
+/// A file for a report. Its extension determines the format.
 #[derive(Debug, Clone)]
 pub(crate) struct ReportFile {
     pub(crate) path: PathBuf,
@@ -33,7 +33,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Renders the report in this format. `page` makes the HTML.
+    /// Renders the report in this format. `page` builds the HTML.
     pub(crate) fn render(self, report: &Report, page: &dyn Fn() -> String) -> String {
         match self {
             Self::Html => page(),
@@ -61,7 +61,7 @@ impl ReportFile {
         Ok(Self { path, format })
     }
 
-    /// Parses a path like [`Self::named`], and also takes JUnit XML, which lists tests.
+    /// Like [`Self::named`], but also accepts JUnit XML, which lists tests.
     pub(crate) fn of_tests(text: &str) -> Result<Self, String> {
         let path = PathBuf::from(text);
         match path.extension().and_then(|extension| extension.to_str()) {
@@ -70,10 +70,10 @@ impl ReportFile {
         }
     }
 
-    /// Writes the report in one step: a program that reads the file meanwhile never sees half of it.
+    /// Writes the report atomically, so that a program never reads an incomplete report.
     pub(crate) fn write(&self, report: &Report, page: &dyn Fn() -> String) -> Result<(), Failure> {
         let text = self.format.render(report, page);
-        // The target of a link changes, and the link stays.
+        // If the path is a link, this replaces its target and keeps the link.
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
         let written = if path.is_file() || !path.exists() {
             let mut new = path.clone().into_os_string();
@@ -82,17 +82,17 @@ impl ReportFile {
                 .and_then(|()| sys::leave_usual_mode(&fs::File::open(&new)?))
                 .and_then(|()| fs::rename(&new, &path))
         } else {
-            // This is a device or a pipe.
+            // The path is a device or a pipe.
             fs::write(&path, text)
         };
         written.map_err(|error| could_not_write(&self.path, &error))
     }
 }
 
-/// Makes sure that pgfresh can write all of `files`, because an error an hour later would come too late.
+/// Checks that pgfresh can write all of `files`, because an error after an hour would come too late.
 pub(crate) fn expect_writable(files: &[ReportFile]) -> Result<(), Failure> {
     files.iter().try_for_each(|ReportFile { path, .. }| {
-        // A dangling link belongs to the user.
+        // A dangling link belongs to the user, so this must not remove it.
         let is_new = path.symlink_metadata().is_err();
         let opened = OpenOptions::new().append(true).create(true).open(path);
         let result = opened.and_then(|_| if is_new { fs::remove_file(path) } else { Ok(()) });
@@ -100,14 +100,14 @@ pub(crate) fn expect_writable(files: &[ReportFile]) -> Result<(), Failure> {
     })
 }
 
-/// Prints the report in these formats.
+/// Prints the report in the given formats.
 pub(crate) fn print(report: &Report, formats: &[Format]) {
     for format in formats {
         output::print(format.render(report, &|| report.to_html("")));
     }
 }
 
-/// Prints the summary on standard error, and writes the report to its files. `page` makes the HTML.
+/// Prints the summary on standard error, and writes the report to its files. `page` builds the HTML.
 pub(crate) fn tell(
     quiet: bool,
     summary: &dyn Display,

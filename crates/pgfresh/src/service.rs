@@ -1,4 +1,4 @@
-//! Service: a server with its databases, leases and gateway.
+//! Combines a server with its databases, leases and gateway into one service.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -22,37 +22,37 @@ use crate::cli::{Serve, ServiceArguments};
 use crate::failure::Failure;
 use crate::settings::{PASSWORD, Password, ResolvedSettings};
 
-/// Number in the name of the gateway's unix socket, beside the server's own.
+/// Number in the name of the gateway's Unix socket. The socket is beside the server's own.
 const SOCKET_PORT: u16 = 5433;
 
-/// Options of a service.
+/// Options for a service.
 #[derive(Debug, Clone)]
 pub(crate) struct ServeOptions {
-    /// TCP port. 0 means any free one.
+    /// TCP port. 0 means any free port.
     pub(crate) port: u16,
     pub(crate) listen: IpAddr,
-    /// Host in the URLs that clients get, if it differs from the one that the gateway listens on.
+    /// Host in the URLs that clients get, if it differs from the host on which the gateway listens.
     pub(crate) advertised: Option<Advertised>,
-    /// Certificate for TLS. `None` offers no TLS.
+    /// TLS certificate. `None` means that the gateway doesn't offer TLS.
     pub(crate) certificate: Option<Arc<ServerCertificate>>,
-    /// Password of the server. `None` means a random one.
+    /// The server's password. `None` means a random one.
     pub(crate) password: Option<Password>,
-    /// Whether pgfresh compares recycled databases with their template.
+    /// Whether pgfresh compares reset databases with their template before it reuses them.
     pub(crate) paranoid: bool,
-    /// Treatment of the databases of failed tests.
+    /// Decides between keeping and releasing the databases of failed tests.
     pub(crate) on_failure: OnFailure,
-    /// Names of databases that clients create by connecting to them.
+    /// Names of databases that clients can create by connecting to them.
     pub(crate) names: NameRules,
-    /// Isolation of leases that do not choose one.
+    /// Isolation of leases that don't request one.
     pub(crate) isolation: Isolation,
-    /// Time for which a database outlives its last session.
+    /// How long a database stays leased after its last session ends.
     pub(crate) linger: Duration,
-    /// Budget of each test.
+    /// Budget for each test.
     pub(crate) budget: Budget,
 }
 
 impl ServeOptions {
-    /// Takes the options of leases and the password from the settings.
+    /// Creates options with the lease options and the password of the settings.
     pub(crate) fn new(settings: &ResolvedSettings) -> Result<Self, Failure> {
         Ok(Self {
             port: 0,
@@ -69,7 +69,8 @@ impl ServeOptions {
         })
     }
 
-    /// Sets address, port and certificate. A server that other machines can reach needs a chosen password.
+    /// Sets the address, port and certificate. A server that other machines can reach must have a password that the
+    /// user chose.
     pub(crate) fn on(self, listen: IpAddr, arguments: &Serve) -> Result<Self, Failure> {
         if !listen.is_loopback() && self.password.is_none() {
             let failure = Failure::new(format!("cannot listen on {listen} without a password"));
@@ -89,12 +90,12 @@ impl ServeOptions {
         })
     }
 
-    /// Sets the TCP port. 0 means any free one.
+    /// Sets the TCP port. 0 means any free port.
     pub(crate) fn at_port(self, port: u16) -> Self {
         Self { port, ..self }
     }
 
-    /// Offers TLS to setups, too, if clients have it.
+    /// Offers TLS to setups if clients also have it.
     pub(crate) fn encrypt_setups(&self, provisioner: Provisioner) -> Provisioner {
         match &self.certificate {
             Some(certificate) => {
@@ -104,7 +105,7 @@ impl ServeOptions {
         }
     }
 
-    /// Sets the options of the command line for safety and for TLS.
+    /// Sets the command line's options for safety and TLS.
     pub(crate) fn with(self, arguments: &ServiceArguments) -> Result<Self, Failure> {
         let on_failure = if arguments.keep_failed { OnFailure::Keep } else { OnFailure::Release };
         let certificate = arguments.tls.then(ServerCertificate::generate).transpose()?.map(Arc::new);
@@ -112,36 +113,36 @@ impl ServeOptions {
     }
 }
 
-/// Running service: server, gateway and leases.
+/// A running service with a server, a gateway and leases.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) gateway: Gateway,
-    /// Statements and databases of failed tests. `None` if the service does not keep them.
+    /// Statements and databases of failed tests. `None` if the service doesn't keep them.
     history: Option<Arc<StatementHistory>>,
-    /// Recorder of the statements of each test, for a profile.
+    /// Records the statements of each test for a profile.
     pub(crate) recorder: Arc<StatementRecorder>,
     pub(crate) leases: Leases,
-    /// Server behind the gateway.
+    /// The server to which the gateway connects.
     pub(crate) server: Server,
-    /// Database of the default URL.
+    /// Database in the default URL.
     pub(crate) database: String,
-    /// File of the root certificate, if pgfresh has made it.
+    /// Path of the root certificate, if pgfresh created it.
     pub(crate) root_certificate: Option<PathBuf>,
-    /// Durations of the start.
+    /// How long the parts of the start took.
     pub(crate) times: Times,
 }
 
-/// Durations of a server's start.
+/// How long the parts of a server's start took.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    /// Time for the look-up of the template, and for its build if it was missing.
+    /// Time to look up the template, and to build it if it was missing.
     pub(crate) template: Duration,
-    /// Time from then to the server's first answer.
+    /// Time from then until the server's first response.
     pub(crate) boot: Duration,
 }
 
-/// Returns the databases that leases can copy: those of the templates, and template1 for clients that want an empty
-/// database.
+/// Returns the databases that leases can copy. These are the templates' databases, and template1 for clients that want
+/// an empty database.
 fn templates(names: &[String]) -> Vec<TemplateDatabase> {
     let names = names.iter().map(String::as_str).chain(["template1"]);
     names.map(|name| TemplateDatabase { name: name.to_owned(), database: name.to_owned() }).collect()
@@ -156,19 +157,20 @@ fn secret(password: Option<Password>) -> Result<String, Failure> {
     }
 }
 
-/// Writes the root of pgfresh's own certificate to a file that clients can read.
+/// Writes the root certificate of pgfresh's own certificate to a file that clients can read.
 fn write_root(certificate: Option<&ServerCertificate>, server: &Server) -> Result<Option<PathBuf>, Failure> {
     let Some(root) = certificate.and_then(ServerCertificate::root) else { return Ok(None) };
     let path = server.run().path().join("root.crt");
     let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
     fs::write(&path, root).map_err(cannot)?;
-    // It is public: a command may run as another user, and libpq reads it for "sslmode=require", too.
+    // The certificate is public. The command may run as a different user, and libpq also reads it for
+    // "sslmode=require".
     fs::set_permissions(&path, Permissions::from_mode(0o644)).map_err(cannot)?;
     Ok(Some(path))
 }
 
 impl Service {
-    /// Takes the server's template into service and opens the gateway.
+    /// Creates a service with the server's templates, and opens the gateway.
     pub(crate) fn open(
         provisioner: &Provisioner,
         started: Started,
@@ -177,9 +179,9 @@ impl Service {
         let secret = secret(serve_options.password)?;
         let Started { server, session, entry, place, database, templates: names, look_up } = started;
         let times = Times { template: look_up, boot: server.phases().total() };
-        // Beside the server's own socket, the server's account could replace this one.
+        // In the directory of the server's own socket, the server's account could replace this one.
         let socket = SocketFile { directory: server.run().address().to_owned(), port: SOCKET_PORT };
-        // Persistent databases are the user's own, so there are no leases.
+        // Persistent databases belong to the user, so the service doesn't lease them.
         let is_persistent = server.run().persistent().is_some();
         let templates = if is_persistent { Vec::new() } else { templates(&names) };
         let inward = socket.path();
@@ -201,7 +203,8 @@ impl Service {
             let leases = leases.clone();
             move || leases.server_gone()
         })?;
-        // A suite may migrate a database in one process and test it in the next. A rollback would undo that.
+        // A suite may migrate a database in one process and test it in the next, and a rollback would undo the
+        // migration.
         for name in names.iter().filter(|_| serve_options.isolation == Isolation::Clone) {
             leases.retain(name);
         }
@@ -230,12 +233,12 @@ impl Service {
         Ok(Self { gateway, history, recorder, leases, server, database, root_certificate, times })
     }
 
-    /// Returns the address of `database`, which the first session creates.
+    /// Returns the address of `database`. The first session creates the database.
     pub(crate) fn address(&self, database: &str) -> Address {
         self.access().address_of(database)
     }
 
-    /// Returns the address for programs on this machine, even if other clients get another one.
+    /// Returns the address for programs on this machine, even if other clients get a different one.
     pub(crate) fn local_address(&self) -> Address {
         self.access().local_address_of("")
     }
@@ -245,8 +248,8 @@ impl Service {
         self.gateway.access()
     }
 
-    /// Sets the variables of a command that uses this service: that of [`crate::control`], and the trusted root for
-    /// TLS.
+    /// Sets the variables for a command that uses this service. These are the variable of [`crate::control`], and the
+    /// trusted root certificate for TLS.
     pub(crate) fn describe_to(&self, command: &mut Command) {
         command.env(crate::control::VARIABLE, self.control());
         if let Some(root) = &self.root_certificate {
@@ -254,7 +257,7 @@ impl Service {
         }
     }
 
-    /// Returns the address of the HTTP API, with its secret.
+    /// Returns the address of the HTTP API, including its secret.
     pub(crate) fn control(&self) -> String {
         self.local_address().control_url()
     }
@@ -266,12 +269,12 @@ impl Service {
         history.kept()
     }
 
-    /// Takes over databases that another service has kept.
+    /// Takes over databases that a different service kept.
     pub(crate) fn remember(&self, kept: Vec<KeptDatabase>) {
         let templates: BTreeSet<_> =
             kept.iter().filter_map(|database| database.template.as_deref()).collect();
         for template in templates {
-            // The databases can be read without it, and compared with another one.
+            // Without this template, clients can still read the databases and compare them with a different template.
             if let Err(error) = self.leases.take_again(template) {
                 tracing::warn!(%error, template, "could not take a template into service again");
             }
@@ -283,10 +286,10 @@ impl Service {
         }
     }
 
-    /// Ends all sessions. Returns the server, which the caller has to stop at once.
+    /// Ends all sessions. Returns the server, which the caller must stop immediately.
     pub(crate) fn close(self) -> Server {
         let Self { gateway, leases, server, .. } = self;
-        // The gateway waits for its clients, and some of them wait for a database.
+        // The gateway waits for its clients, and some of these wait for a database.
         leases.stop_handing_out();
         gateway.close();
         leases.abandon();

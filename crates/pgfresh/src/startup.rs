@@ -1,4 +1,4 @@
-//! Start and end of a service: the cache, the PostgreSQL installation, the server and its gateway.
+//! Starts and stops a service, including its cache, its PostgreSQL installation, its server and its gateway.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
@@ -15,14 +15,14 @@ use crate::progress;
 use crate::service::{ServeOptions, Service};
 use crate::settings::{PushPolicy, RemoteSettings, ResolvedSettings, SIGNING_KEY, signing_key};
 
-/// Prints a line on standard error if the user wants details.
+/// Prints a line on standard error if the verbosity is high enough.
 fn say(verbosity: Verbosity, line: impl FnOnce() -> String) {
     if verbosity.is_verbose() {
         aside!("pgfresh: {}", line());
     }
 }
 
-/// Returns the cache at `path`, or else at its default place.
+/// Returns the cache at `path`, or else at the default path.
 pub(crate) fn cache(path: Option<&Path>) -> Result<Cache, Failure> {
     Ok(Cache::locate(path)?)
 }
@@ -32,12 +32,12 @@ pub(crate) fn provisioner(settings: &ResolvedSettings) -> Result<Provisioner, Fa
     provisioner_for(settings, settings.with_template()?)
 }
 
-/// Finds them for the settings without any template.
+/// Like [`provisioner`], but without a template.
 pub(crate) fn provisioner_without_template(settings: &ResolvedSettings) -> Result<Provisioner, Failure> {
     provisioner_for(settings, settings.server_options.clone())
 }
 
-/// Like [`provisioner_without_template`], but downloads nothing.
+/// Like [`provisioner_without_template`], but never downloads anything.
 pub(crate) fn installed(settings: &ResolvedSettings) -> Result<Provisioner, Failure> {
     Ok(Provisioner::find(
         settings.server_options.clone(),
@@ -46,7 +46,8 @@ pub(crate) fn installed(settings: &ResolvedSettings) -> Result<Provisioner, Fail
     )?)
 }
 
-/// Finds them for these options. Downloads a missing installation if that is possible and allowed.
+/// Finds the programs, cache and account for these options. Downloads a missing installation if this is possible and
+/// allowed.
 pub(crate) fn provisioner_for(
     settings: &ResolvedSettings,
     server_options: ServerOptions,
@@ -82,7 +83,7 @@ pub(crate) fn provisioner_for(
     })
 }
 
-/// Returns the client of the remote template cache, if there is one. Sends nothing yet.
+/// Returns a client for the remote template cache, if there is one. Doesn't send anything yet.
 fn remote(settings: &ResolvedSettings, cache: Cache) -> Result<Option<RemoteCache>, Failure> {
     let Some(RemoteSettings { address, push }) = &settings.remote else { return Ok(None) };
     if settings.trusted.is_empty() {
@@ -96,7 +97,7 @@ fn remote(settings: &ResolvedSettings, cache: Cache) -> Result<Option<RemoteCach
         return Ok(Some(remote));
     }
     let Some(key) = signing_key(None)? else {
-        // On the branch that pushes, a missing key is worth a message.
+        // On the branch that pushes, a missing key must lead to a message.
         let (verbosity, expected) = (settings.verbosity, matches!(push, PushPolicy::Branch(_)));
         if verbosity.is_verbose() || expected && !verbosity.is_quiet() {
             aside!("pgfresh: nothing is pushed to {address}: {SIGNING_KEY} is not set");
@@ -107,7 +108,7 @@ fn remote(settings: &ResolvedSettings, cache: Cache) -> Result<Option<RemoteCach
     Ok(Some(remote.pushing(Arc::new(key))))
 }
 
-/// Makes the error for a remote without a trusted key.
+/// Builds the error for a remote without trusted keys.
 pub(crate) fn no_trusted_key(address: &RemoteAddress) -> Failure {
     Failure::new(format!("cannot take templates from {address}: no key is trusted")).hint(
         "Write keys = [\"PUBLIC KEY\"] under [cache] in pgfresh.toml, or use --cache-key; \"pgfresh template keygen FILE\" makes one."
@@ -115,7 +116,7 @@ pub(crate) fn no_trusted_key(address: &RemoteAddress) -> Failure {
     )
 }
 
-/// Makes sure that the caches that trust the project's keys accept a signature by this one.
+/// Checks that caches which trust the project's keys will accept signatures with this key.
 pub(crate) fn expect_trusted(settings: &ResolvedSettings, key: &SigningKey) -> Result<(), Failure> {
     if settings.trusted.is_empty() || settings.trusted.contains(&key.public()) {
         return Ok(());
@@ -126,7 +127,7 @@ pub(crate) fn expect_trusted(settings: &ResolvedSettings, key: &SigningKey) -> R
     )))
 }
 
-/// Downloads an installation, after a message about its origin.
+/// Prints where an installation comes from, and downloads it.
 pub(crate) fn bring(
     (download, verbosity): (server::Download, Verbosity),
     cache: &Cache,
@@ -153,7 +154,7 @@ fn announcement(package: &Package, major: u32, folder: &Path) -> String {
     )
 }
 
-/// Warns once of a server that is newer than the versions that pgfresh is tested with.
+/// Warns once about a server that is newer than all versions with which pgfresh is tested.
 fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     static NOTED: Once = Once::new();
     if version.major > *MAJORS.end() && !verbosity.is_quiet() {
@@ -167,7 +168,7 @@ fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     }
 }
 
-/// Returns the installation's own psql, or the one on PATH.
+/// Returns the installation's own psql, or else the psql on PATH.
 pub(crate) fn find_psql(provisioner: &Provisioner) -> Result<PathBuf, Failure> {
     provisioner.installation.client("psql").ok_or_else(|| {
         let failure = Failure::new("could not find psql");
@@ -177,7 +178,7 @@ pub(crate) fn find_psql(provisioner: &Provisioner) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Removes leftovers of crashed runs.
+/// Removes the leftovers of crashed runs.
 pub(crate) fn sweep(settings: &ResolvedSettings, provisioner: &Provisioner) {
     let (removed, failures) = provisioner.sweep();
     for path in removed {
@@ -188,7 +189,7 @@ pub(crate) fn sweep(settings: &ResolvedSettings, provisioner: &Provisioner) {
     }
 }
 
-/// Removes leftovers of crashed runs, then starts a server.
+/// Removes the leftovers of crashed runs, and then starts a server.
 fn start(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<Started, Failure> {
     sweep(settings, provisioner);
     let started = provisioner.start(&progress::announce(settings.verbosity))?;
@@ -196,7 +197,7 @@ fn start(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<Start
     Ok(started)
 }
 
-/// Prints the started server and the duration of its start.
+/// Prints the started server and how long its start took.
 pub(crate) fn tell(settings: &ResolvedSettings, provisioner: &Provisioner, started: &Started) {
     let installation = &provisioner.installation;
     say(settings.verbosity, || {
@@ -224,7 +225,7 @@ fn describe(started: &Started) -> String {
     )
 }
 
-/// Builds the template of a server unless the cache has it, so that the server starts at once.
+/// Builds the server's template if it isn't cached, so that the server can start immediately.
 pub(crate) fn prepare(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<(), Failure> {
     if provisioner.can_be_kept() {
         provisioner.template(&progress::announce(settings.verbosity))?;
@@ -260,7 +261,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, service: Service) -> Result<(), 
     Ok(())
 }
 
-/// Prints warnings about tests that disturbed each other, and about failures of pgfresh to undo their changes.
+/// Prints warnings about tests that affected each other, and about changes of tests that pgfresh couldn't undo.
 pub(crate) fn warn(service: &Service) {
     let status = service.leases.final_status();
     for leak in status.leaks {

@@ -1,4 +1,5 @@
-//! Counters of stops: a client that asked for a background server before a stop must not start one after it.
+//! Counts calls of `pgfresh stop`. If a client asked for a background server before a stop, it must not start the
+//! server after the stop.
 //!
 //! ```text
 //! CACHE/stops/all      a byte for each "stop --all"
@@ -14,7 +15,7 @@ use storage::{Attempt, Cache};
 
 use crate::failure::Failure;
 
-/// Counters that concern one project.
+/// The counters that apply to one project.
 #[derive(Debug)]
 pub(crate) struct Stops {
     folder: PathBuf,
@@ -31,7 +32,7 @@ impl Stops {
         Ok(Self { all: folder.join("all"), project, folder })
     }
 
-    /// Returns the number of stops so far.
+    /// Returns how many stops there have been so far.
     pub(crate) fn count(&self) -> u64 {
         [&self.all, &self.project]
             .into_iter()
@@ -39,7 +40,7 @@ impl Stops {
             .sum()
     }
 
-    /// Counts one more stop, of this project or of all.
+    /// Records a stop of this project or, with `all`, of all projects.
     pub(crate) fn add(&self, all: bool) -> Result<(), Failure> {
         let path = if all { &self.all } else { &self.project };
         fs::create_dir_all(&self.folder).attempt("create", &self.folder)?;

@@ -1,4 +1,5 @@
-//! Progress of a measurement on the terminal, with interim reports in files. Ctrl-C cancels it.
+//! Shows the progress of a measurement on the terminal, and writes interim reports to files. Ctrl-C cancels the
+//! measurement.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal};
@@ -15,37 +16,38 @@ use crate::output::Verbosity;
 use crate::progress::StatusLine;
 use crate::report_file::{self, ReportFile};
 
-/// Exit code of a command that Ctrl-C has cancelled: 128 and the number of SIGINT.
+/// Exit code of a command that Ctrl-C has cancelled. It is 128 plus SIGINT's number.
 pub(crate) const INTERRUPTED: u8 = 130;
-/// Time between two writes of the files, as a multiple of the duration of a write.
+/// Minimum time between two writes of the files, as a multiple of how long a write takes.
 const WRITING: u32 = 20;
-/// Interval of progress lines if standard error is no terminal.
+/// Interval between progress lines if standard error isn't a terminal.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Columns of the bar.
+/// Width of the progress bar, in columns.
 const BAR: u32 = 16;
 
-/// Progress of a measurement on standard error. Ctrl-C cancels the measurement, and a second one ends pgfresh at
-/// once.
+/// Shows the progress of a measurement on standard error. Ctrl-C cancels the measurement, and a second Ctrl-C ends
+/// pgfresh immediately.
 pub(crate) struct TerminalProgress {
     cancelled: Arc<AtomicBool>,
     line: Option<StatusLine>,
-    /// Time of the next progress line. `None` on a terminal, and with `--quiet`.
+    /// When to print the next progress line. `None` on a terminal, and with `--quiet`.
     next_line: Option<Cell<Instant>>,
     files: Vec<ReportFile>,
-    /// Whether a round is finished.
+    /// Whether at least one round has finished.
     has_measured: Cell<bool>,
-    /// Name of the measurement, or empty.
+    /// Name of the measurement. May be empty.
     what: RefCell<String>,
-    /// End of the warm-up.
+    /// When the warm-up ended.
     since: Cell<Instant>,
-    /// Earliest time of the next write of the files.
+    /// When pgfresh can write the files again.
     next_writing: Cell<Instant>,
 }
 
 impl TerminalProgress {
     pub(crate) fn listen(verbosity: Verbosity) -> Result<Self, Failure> {
         let cancelled = Arc::new(AtomicBool::new(false));
-        // In this order: the first signal finds the flag down and puts it up, the second finds it up.
+        // The order matters. At the first signal, the flag is still false, and the second handler sets it. At the
+        // second signal, the flag is true, so the process ends.
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&cancelled))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&cancelled)))
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
@@ -63,14 +65,14 @@ impl TerminalProgress {
         })
     }
 
-    /// Adds files for the results, after a check that pgfresh can write them.
+    /// Adds files for the results, after checking that pgfresh can write them.
     pub(crate) fn writing(self, files: Vec<ReportFile>) -> Result<Self, Failure> {
         report_file::expect_writable(&files)?;
         self.show("preparing and warming up");
         Ok(Self { files, ..self })
     }
 
-    /// Ends the progress: writes the files, and shows nothing after that.
+    /// Ends the progress display and writes the files.
     pub(crate) fn conclude(&self, report: &Report) -> Result<(), Failure> {
         self.finish();
         self.files.iter().try_for_each(|file| file.write(report, &|| report.to_html("")))
@@ -80,12 +82,13 @@ impl TerminalProgress {
         self.line.iter().for_each(StatusLine::clear);
     }
 
-    /// Whether there is a result: at least one finished round.
+    /// Whether there is a result, which requires at least one finished round.
     pub(crate) fn has_measured(&self) -> bool {
         self.has_measured.get()
     }
 
-    /// Returns the reason for a missing result: `failure`, unless Ctrl-C came, which may have caused it.
+    /// Returns the reason for a missing result. This is `failure`, unless the user pressed Ctrl-C, which may have
+    /// caused the failure.
     pub(crate) fn why_nothing(&self, failure: Option<Failure>) -> Failure {
         self.finish();
         let interrupted = || Failure::new("nothing was measured yet").exit_with(INTERRUPTED);
@@ -104,7 +107,7 @@ impl TerminalProgress {
     }
 }
 
-/// Formats a bar with an estimate of the remaining time.
+/// Formats a progress bar with the estimated remaining time.
 fn bar(done: u32, of: u32, taken: Duration) -> String {
     let full = BAR * done / of.max(1);
     let blocks: String = (0..BAR).map(|column| if column < full { '█' } else { '░' }).collect();
@@ -141,7 +144,7 @@ impl Progress for TerminalProgress {
         }
         let report = report();
         for file in &self.files {
-            // The next round repeats a failed write, and the last one reports its failure.
+            // If this write fails, the next round retries it, and the last round reports the failure.
             if let Err(failure) = file.write(&report, &|| report.to_html("")) {
                 tracing::warn!("{}", failure.on_one_line());
             }

@@ -1,4 +1,4 @@
-//! Command of the user: its environment, and its text on one line.
+//! Prepares the user's command: sets its environment, and formats it as one line.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -8,12 +8,11 @@ use server::Installation;
 use crate::service::Service;
 use crate::variable::Variable;
 
-/// Message about a command that has not used the server.
+/// Message about a command that didn't use the server.
 pub(crate) const NO_SESSION: &str =
     "No session began: the command did not connect to the server. Does it read DATABASE_URL or PG*?";
 
-/// Makes the command with the server's address in its environment. Appends the programs of `installation` to its
-/// PATH.
+/// Builds the command with the server's address in its environment. Appends the programs of `installation` to its PATH.
 pub(crate) fn command(
     words: &[OsString],
     env: &[Variable],
@@ -33,7 +32,7 @@ pub(crate) fn command(
     command
 }
 
-/// Formats the command on one line for people who paste it elsewhere: without the passwords of URLs.
+/// Formats the command as one line, without the passwords in URLs, so that users can safely paste it elsewhere.
 pub(crate) fn words(command: &[OsString]) -> String {
     command.iter().map(|word| without_password(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }

@@ -1,18 +1,19 @@
-//! Environment variable of the user's command: `NAME=TEMPLATE`, with placeholders in braces for the server's values.
+//! Handles environment variables for the user's command. Their form is `NAME=TEMPLATE`, with placeholders in braces for
+//! the server's values.
 
 use std::str::FromStr;
 
 use server::Address;
 
-/// Environment variable of a command, with a template for its value.
+/// An environment variable for a command. Its value is a template.
 #[derive(Debug, Clone)]
 pub(crate) struct Variable {
     name: String,
-    /// Literal texts, each with the placeholder behind it.
+    /// Literal texts, each with the placeholder that follows it.
     parts: Vec<(String, Option<Placeholder>)>,
 }
 
-/// Value of a placeholder.
+/// Function that returns the value of a placeholder.
 type Placeholder = fn(&Address) -> String;
 
 const PLACEHOLDERS: [(&str, Placeholder); 6] = [
@@ -45,7 +46,7 @@ impl FromStr for Variable {
     }
 }
 
-/// Formats the error for an unknown placeholder, with the names of all.
+/// Formats the error for an unknown placeholder. Lists the names of all placeholders.
 fn unknown(word: &str) -> String {
     let names = PLACEHOLDERS.map(|(name, _)| format!("{{{name}}}"));
     format!("\"{{{word}}}\" is not known: there are {}", names.join(", "))

@@ -1,4 +1,4 @@
-//! `pgfresh completions` and `pgfresh man`: generate shell completions and man pages.
+//! `pgfresh completions` and `pgfresh man`: write shell completions and man pages.
 
 use std::path::Path;
 use std::process::ExitCode;

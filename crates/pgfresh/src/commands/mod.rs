@@ -1,4 +1,5 @@
-//! Commands, one file each. Commands do not depend on each other: shared code is in modules beside this one.
+//! Contains one file for each command. Commands don't depend on each other. Code that they share is in modules beside
+//! this one.
 
 mod bench;
 mod ci;
@@ -23,15 +24,15 @@ use crate::logging::LogFilter;
 use crate::output;
 use crate::settings::ResolvedSettings;
 
-/// Runs the command. The log has the records that pass `filter`.
+/// Runs the command. `filter` selects the log records to write.
 pub(crate) fn execute(cli: Cli, filter: LogFilter) -> Result<ExitCode, Failure> {
     let options = &cli.options;
-    // A mistake in the file does not stop commands that can do without it.
+    // Resolves the settings lazily, so a mistake in the file doesn't affect commands that don't need it.
     let settings = || ResolvedSettings::resolve(options);
     if let Some(directory) = cli.background {
         let served = settings()
             .and_then(|settings| background::serve(&settings, filter, directory, cli.kept.as_deref()));
-        // The process that has started this one prints the failure.
+        // The process that started this one prints the failure.
         return Ok(served.unwrap_or_else(|failure| {
             output::tell_program(&failure);
             ExitCode::FAILURE

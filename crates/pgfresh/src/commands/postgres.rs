@@ -45,7 +45,7 @@ pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode,
                 }
             }
             if found.is_empty() {
-                // The error of a search says where it looked and what to do.
+                // This fails, and the error says where pgfresh searched and what the user can do.
                 startup::installed(&ResolvedSettings::resolve(options)?)?;
             }
         }
@@ -53,7 +53,7 @@ pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// Downloads an installation unless it exists, and starts a server to prove that it works.
+/// Downloads an installation if it is missing, and starts a server to check that the installation works.
 fn install(options: &Options, major: u32) -> Result<ExitCode, Failure> {
     let cache = startup::cache(options.cache.as_deref())?;
     let installation = startup::bring((options.download(), options.verbosity()), &cache, major)?;

@@ -13,7 +13,7 @@ use crate::output::say;
 use crate::report_file;
 use crate::user_command;
 
-/// Interval between two checks that the server still runs.
+/// Interval between checks that the server is still running.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Profiles a server that pgfresh did not start.
@@ -52,7 +52,7 @@ pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<Exi
     Ok(ExitCode::from(code))
 }
 
-/// Waits for a signal, the end of the time, or the end of the server.
+/// Waits for a signal, for the end of `length`, or for the end of the server.
 fn wait(recorder: &Recorder, length: Option<Duration>) -> Result<(), Failure> {
     let mut events = Events::listen()?;
     let early = events.hear()?;

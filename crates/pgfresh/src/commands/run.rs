@@ -1,4 +1,4 @@
-//! `pgfresh run`: a server for one command.
+//! `pgfresh run`: runs a command with its own server.
 
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
             provisioner.command_to_sweep()
         );
     } else {
-        // Databases of failed tests live on in a background server.
+        // A background server takes over the databases of failed tests.
         background::stop_or_keep(settings, service)?;
     }
     if !has_session && !settings.verbosity.is_quiet() {

@@ -1,4 +1,5 @@
-//! `pgfresh serve`: runs a server in the foreground, or joins the background server, until standard input closes.
+//! `pgfresh serve`: runs a server in the foreground until standard input closes or a signal arrives. Alternatively,
+//! uses the background server.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -23,10 +24,10 @@ use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
-/// Line of JSON for the client that has started this process.
+/// The JSON line for the client that started this process.
 #[derive(Serialize)]
 struct Ready<'a> {
-    /// URL of the prepared database. Another name in it gives another copy.
+    /// URL of the prepared database. With a different database name, this URL leads to a different copy.
     url: String,
     jdbc_url: String,
     host: String,
@@ -34,17 +35,17 @@ struct Ready<'a> {
     user: &'a str,
     password: Option<String>,
     database: &'a str,
-    /// URL of the HTTP API. Its token is the password.
+    /// URL of the HTTP API. The password serves as the token.
     http_url: String,
-    /// URL of the live page for a browser, with the token.
+    /// URL of the live page for a browser, including the token.
     page_url: String,
     version: String,
     log: String,
     pid: u32,
-    /// File of the root certificate, if pgfresh has made one for TLS.
+    /// Path of the root certificate, if pgfresh created one for TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     root_certificate: Option<String>,
-    /// Holder of leases at a shared server. The leases of a holder end with this process.
+    /// Name under which this process holds leases on a shared server. These leases end with this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
 }
@@ -57,7 +58,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<
     let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?.on(listen, arguments)?;
     if let Some(name) = &arguments.name {
         let mut named = NamedServer::start(settings, name, arguments.reset, serve_options)?;
-        // Other processes may stop the server as soon as they find it, so it must handle signals before.
+        // Once other processes find the server, they can stop it. So this process must handle signals before that.
         let events = Events::listen()?;
         named.announce(settings)?;
         let gone = attend(settings, arguments, events, (&named.provisioner, &named.service))?;
@@ -74,7 +75,7 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the address of the server, and waits for its end. Returns a failure if the server has ended by itself.
+/// Prints the server's address and waits until the server ends. Returns a failure if the server ended on its own.
 fn attend(
     settings: &ResolvedSettings,
     arguments: &Serve,
@@ -84,7 +85,7 @@ fn attend(
     let line = if arguments.json {
         describe(provisioner, service)?
     } else {
-        // The URL has the token: it is for a person, not for a log.
+        // This URL contains the token, so it must reach only a person and no log.
         if io::stderr().is_terminal() && settings.verbosity == Verbosity::Normal {
             aside!("pgfresh: live page at {}", service.local_address().page_url());
         }
@@ -108,9 +109,9 @@ fn say(line: &str) -> Result<(), Failure> {
     output::try_print(format_args!("{line}\n")).map_err(|error| output::could_not_print(&error))
 }
 
-/// Joins the background server and holds a lease on a database until the lifeline closes or a signal comes.
+/// Joins the background server, and leases a database there until the lifeline closes or a signal arrives.
 fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure> {
-    // The build of a template, or the wait for one, may take long.
+    // Building a template, or waiting for a build, can take long.
     if is_lifeline() {
         foreground::end_with_lifeline()?;
     }
@@ -140,7 +141,7 @@ fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure
     } else {
         address.url()
     };
-    // Until here a signal ends this process, and with it the lease.
+    // Until this point, a signal ends this process and therefore also the lease.
     let mut events = Events::listen()?;
     say(&line)?;
     events.watch_end_of(held)?;
@@ -173,7 +174,8 @@ fn describe(provisioner: &Provisioner, service: &Service) -> Result<String, Fail
     serde_json::to_string(&ready).map_err(|error| Failure::new(error.to_string()))
 }
 
-/// Whether standard input is a pipe or a file whose end has a meaning: not `/dev/null`, as under a service manager.
+/// Whether the end of standard input has a meaning. True for a pipe or a file, but not for `/dev/null`, which service
+/// managers use.
 fn is_lifeline() -> bool {
     let null = File::open("/dev/null").and_then(|file| file.metadata());
     let ours = io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata());

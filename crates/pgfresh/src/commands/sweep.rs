@@ -13,11 +13,11 @@ use crate::startup;
 
 pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Sweep) -> Result<ExitCode, Failure> {
     let place = &settings.server_options.place;
-    // A misspelt place would seem to be clean.
+    // With a misspelt place, the sweep would wrongly report that nothing is left.
     if let PlaceRequest::At(path) = place {
         path.metadata().attempt("sweep", path)?;
     }
-    // A sweep makes no cache.
+    // A sweep must not create a cache.
     let missing = settings.cache.as_deref().filter(|path| !path.exists());
     let (disk, (mut removed, mut failures)) = if let Some(path) = missing {
         (path.to_owned(), template::sweep_runs(path, place))

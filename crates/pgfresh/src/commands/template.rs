@@ -1,4 +1,4 @@
-//! `pgfresh template`: builds, lists, shows and removes templates of the cache.
+//! `pgfresh template`: builds, lists, shows and removes templates in the cache.
 
 mod shared;
 mod signed;
@@ -21,7 +21,7 @@ use crate::progress;
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
-/// Number of a fingerprint's digits in output for people.
+/// Number of fingerprint digits in human-readable output.
 const DIGITS: usize = 8;
 
 pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode, Failure> {
@@ -54,7 +54,7 @@ pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the specification that `name` names, or else that of the options.
+/// Returns the specification with this `name`, or else that of the options.
 fn spec(settings: &ResolvedSettings, name: Option<&str>) -> Result<TemplateSpec, Failure> {
     if let Some(name) = name {
         return settings.find_template(name);
@@ -163,7 +163,7 @@ fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(
     Ok(())
 }
 
-/// Describes what a run would do with the template.
+/// Describes what a run would do with the template, e.g. use or build it.
 fn state(spec: &TemplateSpec, status: &TemplateStatus) -> Result<String, Failure> {
     if spec.chain().into_iter().any(TemplateSpec::runs_each_time) {
         return Ok("runs each time, because its setup has no inputs".to_owned());
@@ -186,7 +186,7 @@ fn state(spec: &TemplateSpec, status: &TemplateStatus) -> Result<String, Failure
     })
 }
 
-/// Formats the parent of an incremental build, with a space in front. Empty without one.
+/// Formats the parent of an incremental build, with a leading space. Returns an empty text if there is no parent.
 fn on(parent: Option<&str>) -> String {
     parent.map_or_else(String::new, |parent| format!(" on {}", short(parent)))
 }
@@ -215,7 +215,7 @@ fn show_shelved(settings: &ResolvedSettings, word: &str, json: bool) -> Result<(
 
 fn show_ingredients(fingerprint_inputs: &template::FingerprintInputs) {
     for (name, value) in fingerprint_inputs.iter() {
-        // A digest is only good for comparisons, so its first digits suffice.
+        // A digest is useful only for comparisons, so its first digits suffice.
         let digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
         let value = if digest { short(value) } else { value };
         say!("  {name}: {}", value.replace('\n', "\n    "));
@@ -246,7 +246,7 @@ fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Fa
         }
         Ok::<_, CacheError>(())
     });
-    // A reader that closes the output early does not stop the removal of the others.
+    // If the reader of the output has gone, this must not stop the removal of the other templates.
     if !options.quiet {
         print(removed);
     }
@@ -274,7 +274,7 @@ fn import(settings: &ResolvedSettings, url: &str, file: &Path) -> Result<(), Fai
 }
 
 fn push(settings: &ResolvedSettings, folder: &Path, key: Option<&Path>) -> Result<(), Failure> {
-    // A missing key must fail before the build.
+    // If the key is missing, this must fail before the build.
     let key = signed::key_for_push(settings, key)?;
     let spec = spec(settings, None)?;
     let name = spec.title();
@@ -305,7 +305,7 @@ fn short(fingerprint: &str) -> &str {
     &fingerprint[..DIGITS.min(fingerprint.len())]
 }
 
-/// Formats the time since `then` with one number.
+/// Formats how long ago `then` was, as one number with its unit.
 fn ago(now: SystemTime, then: SystemTime) -> String {
     let seconds = now.duration_since(then).unwrap_or_default().as_secs();
     match seconds {

@@ -1,4 +1,4 @@
-//! Configuration file `pgfresh.toml`: its place and its content.
+//! Finds and reads the configuration file `pgfresh.toml`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,25 +15,26 @@ use super::template;
 use super::toml_file::File;
 use crate::failure::Failure;
 
-/// Content of the configuration file, whose paths are relative to its folder.
+/// Contents of the configuration file. All paths are relative to its folder.
 #[derive(Debug, Default)]
 pub(super) struct ConfigFile {
     pub(super) postgres: PostgresTable,
-    /// Templates in the file's order. The unnamed one comes first and is called [`template::UNNAMED`].
+    /// Templates, in the order of the file. The unnamed template comes first and gets the name [`template::UNNAMED`].
     pub(super) templates: Vec<TemplateSpec>,
     pub(super) database: DatabaseTable,
     pub(super) databases: DatabasesTable,
     pub(super) budget: BudgetTable,
     pub(super) server: ServerTable,
     pub(super) cache: CacheTable,
-    /// Folder of the file. Empty if there is no file.
+    /// The file's folder. Empty if there is no file.
     pub(super) folder: PathBuf,
 }
 
-/// Reads the file at `path`, or else the nearest one in the working directory and its parents, if there is one.
+/// Reads the file at `path`. Without `path`, reads the nearest file in the working directory and its parents, if there
+/// is one.
 pub(super) fn read(path: Option<&Path>) -> Result<ConfigFile, Failure> {
     let here = std::env::current_dir().unwrap_or_default();
-    // A directory or a dangling link of that name is an error below, not ignored.
+    // A directory or dangling link with this name must lead to an error below, so this doesn't ignore it.
     let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
     let upwards = || here.ancestors().map(|folder| folder.join("pgfresh.toml")).find(is_there);
     let Some(path) = path.map(Path::to_owned).or_else(upwards) else { return Ok(ConfigFile::default()) };
@@ -77,7 +78,7 @@ fn parse(file: &File<'_>, folder: PathBuf) -> Result<ConfigFile, Failure> {
     Ok(config)
 }
 
-/// Resolves a path of the file. Removes the "./" that distinguishes a path from a word.
+/// Resolves a path in the file. Removes the "./" that distinguishes a path from a keyword.
 fn below(here: &Path, path: &Path) -> PathBuf {
     here.join(path).components().collect()
 }
@@ -92,7 +93,7 @@ mod tests {
     use super::super::schema::TemplateTable;
     use super::*;
 
-    /// File with all keys.
+    /// A file with all keys.
     const WHOLE: &str = r#"# All of it.
 [postgres]
 version = "15"
@@ -137,7 +138,7 @@ remote = "s3://bucket/prefix"
 push = "main"
 "#;
 
-    /// Pieces that a user may insert by mistake.
+    /// Pieces of text that a user may insert by mistake.
     const PIECES: [&str; 40] = [
         "[",
         "]",
@@ -241,7 +242,7 @@ push = "main"
     #[test]
     fn error_key_lists_match_parsed_keys() {
         fn keys<T: DeserializeOwned>() -> Vec<String> {
-            // serde names the existing fields in its error about an unknown one.
+            // serde's error about an unknown field lists the existing fields.
             let error = toml::from_str::<T>("'?' = 1").err().unwrap().to_string();
             error
                 .split("expected ")

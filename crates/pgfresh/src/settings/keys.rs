@@ -1,4 +1,4 @@
-//! Keys of templates: trusted public keys, and the secret key for signatures.
+//! Reads the keys for signed templates: trusted public keys, and the secret key that creates signatures.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,17 +9,17 @@ use storage::{KeyError, SigningKey, TrustedKey};
 
 use crate::failure::Failure;
 
-/// Variable with the secret key that signs templates, as a CI system provides it.
+/// Variable with the secret key that signs templates. CI systems provide secrets in this way.
 pub(crate) const SIGNING_KEY: &str = "PGFRESH_SIGNING_KEY";
-/// Value of [`SIGNING_KEY`], after its removal from the environment.
+/// Value of [`SIGNING_KEY`] after its removal from the environment.
 static TAKEN: OnceLock<Option<OsString>> = OnceLock::new();
 
-/// Removes the secret from the environment, so that no child process inherits it. `main` calls this first.
+/// Removes the secret key from the environment, so that child processes don't inherit it. `main` must call this first.
 pub(crate) fn take_signing_key() {
     TAKEN.get_or_init(|| sys::take_variable(SIGNING_KEY));
 }
 
-/// Returns the key in `file`, or else in the variable, if there is one.
+/// Returns the key in `file`, or else the key in the variable, if there is one.
 pub(crate) fn signing_key(file: Option<&Path>) -> Result<Option<SigningKey>, Failure> {
     let (text, source) = if let Some(path) = file {
         if !matches!(SigningKey::parse(&path.to_string_lossy()), Err(KeyError::Foreign)) {
@@ -33,7 +33,7 @@ pub(crate) fn signing_key(file: Option<&Path>) -> Result<Option<SigningKey>, Fai
     } else {
         let taken = TAKEN.get().and_then(Option::as_ref).filter(|text| !text.is_empty());
         let Some(text) = taken else { return Ok(None) };
-        // A value that is not UTF-8 becomes an empty text, which is no valid key.
+        // A value that isn't UTF-8 becomes an empty text, which isn't a valid key.
         (text.to_str().unwrap_or_default().to_owned(), SIGNING_KEY.to_owned())
     };
     let key = SigningKey::parse(&text);
@@ -41,7 +41,7 @@ pub(crate) fn signing_key(file: Option<&Path>) -> Result<Option<SigningKey>, Fai
         .map_err(|error| Failure::new(format!("cannot sign with {source}: {error}")).hint(error.hint()))
 }
 
-/// Returns the keys of flags or variables, or else those of the file.
+/// Returns the keys from flags or variables, or else those from the file.
 pub(super) fn trusted(flags: &[String], file: Vec<TrustedKey>) -> Result<Vec<TrustedKey>, Failure> {
     let named = flags.iter().filter(|text| !text.trim().is_empty());
     let named = named.map(|text| {

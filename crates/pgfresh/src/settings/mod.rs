@@ -1,5 +1,5 @@
-//! Settings: flags, `PGFRESH_*` variables and `pgfresh.toml`, in this order. [`ResolvedSettings`] has the result, and
-//! no command reads any of them again.
+//! Combines flags, `PGFRESH_*` variables and `pgfresh.toml`, in this order of priority. Commands read only the result,
+//! [`ResolvedSettings`], so that all of them apply the same rules.
 
 mod config_file;
 mod keys;
@@ -27,46 +27,47 @@ use crate::cli::{self, Options};
 use crate::failure::Failure;
 use crate::output::Verbosity;
 
-/// Variable with the password that clients know beforehand.
+/// Variable with the password, for clients that must know it in advance.
 pub(crate) const PASSWORD: &str = "PGFRESH_PASSWORD";
-/// Default time for which the background server outlives its last client.
+/// How long the background server outlives its last client by default.
 const IDLE: Duration = Duration::from_mins(5);
-/// Default time for which a database outlives its last session.
+/// How long a database stays leased after its last session ends, by default.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Resolved options of a command for the server, its templates and its databases.
+/// Resolved options for the server, its templates and its databases.
 #[derive(Debug)]
 pub(crate) struct ResolvedSettings {
-    /// Options of the server, without a template.
+    /// Server options, without a template.
     pub(crate) server_options: ServerOptions,
-    /// Templates of the file, in its order.
+    /// Templates of the file, in the file's order.
     pub(crate) templates: Vec<TemplateSpec>,
     template_request: TemplateRequest,
-    /// Folder of the project: the one of the file, or else the working directory.
+    /// The project's folder. This is the folder of the file, or else the working directory.
     pub(crate) folder: PathBuf,
-    /// Folder of the cache. `None` means the default place.
+    /// The cache's folder. `None` means the default folder.
     pub(crate) cache: Option<PathBuf>,
-    /// Keys of which one must have signed a template from elsewhere. If empty, pgfresh does not check signatures.
+    /// Trusted keys. One of them must have signed each template from elsewhere. If empty, pgfresh doesn't check
+    /// signatures.
     pub(crate) trusted: Vec<TrustedKey>,
-    /// Remote template cache, if there is one.
+    /// The remote template cache, if there is one.
     pub(crate) remote: Option<RemoteSettings>,
     pub(crate) download: server::Download,
-    /// Time for which the background server outlives its last client.
+    /// How long the background server outlives its last client.
     pub(crate) idle: Duration,
-    /// Names of databases that clients create by connecting to them.
+    /// Names of databases that clients can create by connecting to them.
     pub(crate) names: NameRules,
-    /// Isolation of leases that do not choose one.
+    /// Isolation of leases that don't request one.
     pub(crate) isolation: Isolation,
-    /// Time for which a database outlives its last session.
+    /// How long a database stays leased after its last session ends.
     pub(crate) linger: Duration,
-    /// Budget of each test.
+    /// Budget for each test.
     pub(crate) budget: Budget,
     pub(crate) password: Result<Option<Password>, UnusablePassword>,
     pub(crate) verbosity: Verbosity,
 }
 
 impl ResolvedSettings {
-    /// Reads the file, and combines it with the command line and the environment.
+    /// Reads the file and combines it with the command line and the environment.
     pub(crate) fn resolve(options: &Options) -> Result<Self, Failure> {
         let file = config_file::read(options.config.as_deref())?;
         let folder =
@@ -108,24 +109,24 @@ impl ResolvedSettings {
         })
     }
 
-    /// Returns the options of the server, with the template that it starts from.
+    /// Returns the server options, including the template from which the server starts.
     pub(crate) fn with_template(&self) -> Result<ServerOptions, Failure> {
         let template = self.template_request.choose(&self.templates)?;
         Ok(ServerOptions { template, ..self.server_options.clone() })
     }
 
-    /// Returns the template of that name in the file.
+    /// Returns the template with this name in the file.
     pub(crate) fn find_template(&self, name: &str) -> Result<TemplateSpec, Failure> {
         template::find(&self.templates, name)
     }
 }
 
-/// Password that a URL can hold.
+/// A password that a URL can contain.
 #[derive(Clone)]
 pub(crate) struct Password(pub(crate) String);
 
 impl Password {
-    /// Reads the password of the variable. `None` if that is unset or empty.
+    /// Reads the password from the variable. Returns `None` if the variable is unset or empty.
     fn of_environment() -> Result<Option<Self>, UnusablePassword> {
         match env::var(PASSWORD) {
             Err(VarError::NotPresent) => Ok(None),
@@ -136,7 +137,7 @@ impl Password {
     }
 }
 
-/// Error of a password that no URL can hold, for commands that start a server.
+/// The password can't be part of a URL. Commands that start a server report this error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnusablePassword;
 
@@ -153,13 +154,13 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Returns the patterns of flags or variables; those of the file if there are none.
+/// Returns the patterns from flags or variables. If there are none, returns those from the file.
 fn given_or(flags: &[String], file: Vec<String>) -> Vec<String> {
     let given: Vec<_> = flags.iter().filter(|text| !text.is_empty()).cloned().collect();
     if given.is_empty() { file } else { given }
 }
 
-/// Reads the server's settings in `PGFRESH_SET`, by name.
+/// Reads the server settings in `PGFRESH_SET`, by name.
 fn settings_of_environment() -> Result<Vec<(String, String)>, Failure> {
     let environment = env::var("PGFRESH_SET").unwrap_or_default();
     let pairs = environment.split(';').filter(|pair| !pair.trim().is_empty());

@@ -1,4 +1,5 @@
-//! `[cache] remote` and `push`: the remote template cache, and the condition for pushes after a build.
+//! Reads the settings of the remote template cache: `[cache] remote`, and `push`, which says when to push after a
+//! build.
 
 use std::env;
 use std::str::FromStr;
@@ -8,21 +9,21 @@ use remote::RemoteAddress;
 use crate::cli::Options;
 use crate::failure::Failure;
 
-/// Variable that may hold an address with a password.
+/// Variable for the remote's address. Unlike the file, it can contain a password.
 const REMOTE: &str = "PGFRESH_CACHE_REMOTE";
 
-/// Condition for pushes of the templates that pgfresh builds here.
+/// When pgfresh pushes the templates that it builds here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum PushPolicy {
     #[default]
     Never,
     Always,
-    /// A job pushes if the CI system says that it runs on this branch.
+    /// A job pushes if the CI system says that the job runs on this branch.
     Branch(String),
 }
 
 impl FromStr for PushPolicy {
-    /// Never occurs: every other word is a branch.
+    /// Never occurs, because every other word is a branch name.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -35,7 +36,7 @@ impl FromStr for PushPolicy {
 }
 
 impl PushPolicy {
-    /// Whether this process pushes.
+    /// Whether this process pushes templates.
     pub(crate) fn applies(&self) -> bool {
         match self {
             Self::Never => false,
@@ -44,7 +45,7 @@ impl PushPolicy {
         }
     }
 
-    /// Explains why this process does not push, if another branch does.
+    /// Explains why this process doesn't push, if only a different branch does.
     pub(crate) fn waits_for(&self) -> Option<String> {
         let Self::Branch(name) = self else { return None };
         (!self.applies()).then(|| match current_branch() {
@@ -54,7 +55,7 @@ impl PushPolicy {
     }
 }
 
-/// Remote template cache in the settings.
+/// The settings for the remote template cache.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteSettings {
     pub(crate) address: RemoteAddress,
@@ -62,14 +63,14 @@ pub(crate) struct RemoteSettings {
 }
 
 impl RemoteSettings {
-    /// Takes address and policy from flags and variables, or else from the file.
+    /// Reads the address and the policy from flags and variables, or else from the file.
     pub(super) fn resolve(
         options: &Options,
         (address, push): (Option<RemoteAddress>, Option<PushPolicy>),
     ) -> Result<Option<Self>, Failure> {
         let named = options.cache_remote.as_deref();
         let address = match named {
-            // An empty text switches the remote of the file off.
+            // An empty text disables the remote that the file names.
             Some("") => None,
             Some(text) => Some(parse_address(text, env::var(REMOTE).is_ok_and(|value| value == text))?),
             None => match address {
@@ -82,7 +83,7 @@ impl RemoteSettings {
     }
 }
 
-/// Parses an address. One with a password must come from the environment.
+/// Parses an address. An address with a password must come from the environment.
 pub(crate) fn parse_address(text: &str, from_environment: bool) -> Result<RemoteAddress, Failure> {
     let address: RemoteAddress =
         text.parse().map_err(|why| Failure::new(format!("cannot use the remote template cache: {why}")))?;
@@ -101,24 +102,24 @@ fn current_branch() -> Option<String> {
     branch(|name| env::var(name).ok())
 }
 
-/// Returns the branch whose code the job runs, if a CI system tells. `None` for code of a pull request.
+/// Returns the branch whose code the job runs, if a CI system says so. Returns `None` for a pull request's code.
 fn branch(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let get = |name: &str| variable(name).filter(|value| !value.is_empty());
     let is = |name: &str, values: &[&str]| get(name).is_some_and(|value| values.contains(&value.as_str()));
     if get("GITHUB_ACTIONS").is_some() {
-        // Other events have secrets, too, and may run with the code of a pull request.
+        // Jobs for other events also have secrets, and may run the code of a pull request.
         let own = is("GITHUB_EVENT_NAME", &["push", "schedule", "workflow_dispatch", "repository_dispatch"]);
         return get("GITHUB_REF_NAME").filter(|_| own && is("GITHUB_REF_TYPE", &["branch"]));
     }
     if get("GITLAB_CI").is_some() {
-        // GitLab does not set this for merge requests.
+        // GitLab doesn't set this variable for merge requests.
         return get("CI_COMMIT_BRANCH");
     }
     if is("CI", &["woodpecker"]) {
         return get("CI_COMMIT_BRANCH").filter(|_| is("CI_PIPELINE_EVENT", &["push", "cron", "manual"]));
     }
     if get("CIRCLECI").is_some() {
-        // CircleCI sets "pull/7" for code of a fork.
+        // CircleCI sets "pull/7" for code from a fork.
         return get("CIRCLE_BRANCH");
     }
     if get("TF_BUILD").is_some() {
@@ -186,7 +187,7 @@ mod tests {
             ],
             &[("BUILDKITE", "true"), ("BUILDKITE_BRANCH", "main"), ("BUILDKITE_PULL_REQUEST", "7")],
             &[("JENKINS_URL", "http://x"), ("BRANCH_NAME", "main"), ("CHANGE_ID", "7")],
-            // A laptop has no CI system.
+            // A laptop without a CI system may have such variables.
             &[("CI_COMMIT_BRANCH", "main"), ("BRANCH_NAME", "main"), ("GITHUB_REF_NAME", "main")],
         ];
         for variables in proposed {

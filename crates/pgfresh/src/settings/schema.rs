@@ -1,4 +1,4 @@
-//! Schema of `pgfresh.toml`: its tables, their keys, and the values of these.
+//! Defines the schema of `pgfresh.toml`: its tables, their keys, and the values of the keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use toml::Spanned;
 
 use super::remote::PushPolicy;
 
-/// Tables, each with its keys: the fields of its structure.
+/// All tables with their keys. The keys are the fields of the table's structure.
 pub(crate) const TABLES: [(&str, &[&str]); 7] = [
     ("postgres", &["version", "settings", "preset", "place", "space"]),
     ("template", &["setup", "inputs", "sql", "dump", "from", "env", "steps"]),
@@ -106,7 +106,7 @@ pub(super) struct CacheTable {
     pub(super) push: Option<PushPolicy>,
 }
 
-/// Value of one word.
+/// A value that consists of one word.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a string, a number, true or false")]
 pub(super) enum Scalar {
@@ -117,7 +117,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// Converts the value to text that the server reads. It takes true and false for on and off.
+    /// Converts the value to text that the server can read. The server accepts true and false for on and off.
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -128,7 +128,7 @@ impl Scalar {
     }
 }
 
-/// One string or several.
+/// One or several strings.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a string or an array of strings")]
 enum Texts {
@@ -143,8 +143,8 @@ fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     })
 }
 
-/// Reads names and values in their order. The last one of equal names counts, whatever their case, as in
-/// postgresql.conf.
+/// Reads names and values in their order. If a name occurs several times, its last value counts. As in postgresql.conf,
+/// names ignore case.
 fn in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, Scalar)>, D::Error> {
     struct InOrder;
     impl<'de> Visitor<'de> for InOrder {
@@ -185,7 +185,7 @@ fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     with_unit(from, storage::parse_bytes, "expected a size such as \"10GB\"", "MB")
 }
 
-/// Reads a value with a unit. The error of a bare number has a hint on a second line.
+/// Reads a value with a unit. For a number without a unit, the error has a hint on a second line.
 fn with_unit<'de, D: Deserializer<'de>, T>(
     from: D,
     parse: impl Fn(&str) -> Option<T>,

@@ -1,4 +1,4 @@
-//! `[template]`, `[template.NAME]` and the flags for the same: reads them, and chooses the template.
+//! Reads `[template]`, `[template.NAME]` and the flags for the same settings, and chooses the template.
 
 use std::path::{Path, PathBuf};
 
@@ -11,15 +11,15 @@ use super::toml_file::File;
 use crate::cli::Options;
 use crate::failure::Failure;
 
-/// Name of an unnamed template and of its database.
+/// Name of an unnamed template and its database.
 pub(super) const UNNAMED: &str = "app";
-/// Word for no template.
+/// The word that means no template.
 const NONE: &str = "none";
 
-/// Template, and the name in the file of the one that it goes on from.
+/// A template, and the name of the template in the file that it extends.
 type Read = (TemplateSpec, Option<Spanned<String>>);
 
-/// Reads all templates of the file. `at` is the position of their table.
+/// Reads all templates in the file. `at` is the position of their table.
 pub(super) fn read(
     file: &File<'_>,
     table: DeTable<'_>,
@@ -30,7 +30,7 @@ pub(super) fn read(
         table.into_iter().partition(|(_, value)| value.get_ref().is_table());
     let mut all = Vec::new();
     let first = own.keys().next().map(|key| key.span().start);
-    // An empty one is there for those below it, or for nothing.
+    // An empty table may only contain other tables. It counts as a template only if it contains none.
     if let Some(at) = first.or(named.is_empty().then_some(at)) {
         all.push(read_one(file, "template", &own, at, (UNNAMED, folder))?);
     }
@@ -71,7 +71,7 @@ fn read_one(
     Ok((spec, from))
 }
 
-/// Whether it is a blank text, or a list with one.
+/// Whether the value is a blank text, or a list with a blank text.
 fn is_blank(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::String(text) => text.trim().is_empty(),
@@ -80,7 +80,7 @@ fn is_blank(value: &DeValue<'_>) -> bool {
     }
 }
 
-/// Resolves a specification with those that it goes on from. `path` has the names on the way to it.
+/// Resolves a specification and those that it extends. `path` contains the names on the way to it.
 fn resolve<'r>(
     file: &File<'_>,
     all: &'r [Read],
@@ -106,18 +106,18 @@ fn resolve<'r>(
     Ok(TemplateSpec { from: Some(Box::new(resolve(file, all, found, path)?)), ..spec.clone() })
 }
 
-/// Template that flags and variables choose.
+/// The template that flags and variables choose.
 #[derive(Debug)]
 pub(super) enum TemplateRequest {
-    /// No template: a bare server.
+    /// No template, which means a bare server.
     Bare,
-    /// Template that flags describe, and the name of the one that it goes on from.
+    /// A template that flags describe, and the name of the template that it extends.
     Described(Box<TemplateSpec>, Option<String>),
-    /// Flags that need a description of a template, without one.
+    /// Flags that only complete the description of a template, but the description is missing.
     Incomplete,
-    /// Template of that name in the file.
+    /// The template with this name in the file.
     Named(String),
-    /// Unnamed template of the file, or the only one.
+    /// The unnamed template in the file, or the only template.
     Usual,
 }
 
@@ -147,7 +147,7 @@ impl TemplateRequest {
         named.map_or(Self::Usual, |name| Self::Named(name.to_owned()))
     }
 
-    /// Returns the chosen template. `templates` are those of the file.
+    /// Returns the chosen template. `templates` are those in the file.
     pub(super) fn choose(&self, templates: &[TemplateSpec]) -> Result<Option<TemplateSpec>, Failure> {
         match (self, templates) {
             (Self::Bare, _) | (Self::Usual, []) => Ok(None),
@@ -174,8 +174,8 @@ impl TemplateRequest {
     }
 }
 
-/// Returns the templates of these names, with commas between them. Several share a cluster, and the first is the
-/// default.
+/// Returns the template for these names, which are separated by commas. Several templates share a cluster, and the
+/// first is the default.
 pub(super) fn find(templates: &[TemplateSpec], wanted: &str) -> Result<TemplateSpec, Failure> {
     let unknown = |name: &str| {
         let known = if templates.is_empty() {
@@ -201,7 +201,7 @@ fn names(templates: &[TemplateSpec]) -> String {
     templates.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Makes the template that flags and variables describe, relative to the working directory.
+/// Builds the specification that flags and variables describe. Its paths are relative to the working directory.
 fn describe(
     spec: &TemplateSpec,
     from: Option<&str>,

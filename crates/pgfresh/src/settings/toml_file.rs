@@ -1,4 +1,4 @@
-//! TOML file: reads tables, and reports the position of errors.
+//! Reads tables from a TOML file, and reports errors with their position in the file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,14 +10,14 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::schema::TABLES;
 use crate::failure::Failure;
 
-/// File with its text, for error messages with a position.
+/// A file with its text, which error messages need for positions.
 pub(super) struct File<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
 }
 
 impl File<'_> {
-    /// Reads a table, whose brackets contain `title`.
+    /// Reads a table. `title` is the text in the table's brackets.
     pub(super) fn read<T: DeserializeOwned>(&self, title: &str, table: &DeTable<'_>) -> Result<T, Failure> {
         let known = TABLES.iter().find(|(name, _)| title.split('.').next() == Some(name));
         let known = known.map_or(&[][..], |(_, keys)| keys);
@@ -32,8 +32,8 @@ impl File<'_> {
         })
     }
 
-    /// Makes the error for an unknown `word`. Suggests the nearest known one, or the table that has it, or else lists
-    /// all.
+    /// Builds the error for an unknown `word`. Suggests the most similar known word, or the table that has this word.
+    /// Otherwise lists all known words.
     pub(super) fn unknown(
         &self,
         at: usize,
@@ -54,9 +54,10 @@ impl File<'_> {
         self.failure(at, &format!("unknown {what}: \"{word}\"")).hint(hint)
     }
 
-    /// Makes the error for a bad value. `why` is the expectation, and after a line feed a hint.
+    /// Builds the error for an invalid value. `why` describes what was expected. It can also contain a hint after a
+    /// line feed.
     pub(super) fn bad(&self, at: usize, key: &str, why: &str) -> Failure {
-        // serde begins with the value that it found, and calls a table a map.
+        // serde's message begins with the value that it found, and uses "map" for a table.
         let why = why.rsplit_once(", expected ").map_or(why.into(), |(_, what)| format!("expected {what}"));
         let why = why.replace("expected a map", "expected a table of names and values");
         let mut lines = why.lines().map(str::to_owned);
@@ -64,7 +65,8 @@ impl File<'_> {
         self.failure(at, &format!("bad value for \"{key}\": {why}")).hint(lines.next())
     }
 
-    /// Makes the error for invalid TOML: names a duplicate key, or suggests quotes for a line that only lacks these.
+    /// Builds the error for invalid TOML. Names a duplicate key, or suggests quotes for a line in which only they are
+    /// missing.
     pub(super) fn no_toml(&self, error: &toml::de::Error) -> Failure {
         let span = error.span().unwrap_or_default();
         let mut message = error.message().to_lowercase();
@@ -86,7 +88,7 @@ impl File<'_> {
     }
 }
 
-/// Returns the key of the value at `span`.
+/// Returns the key whose value is at `span`.
 fn key_of<'t>(table: &'t DeTable<'_>, span: &Range<usize>) -> Option<&'t str> {
     table.iter().find_map(|(key, value)| {
         let here = (value.span() == *span).then_some(key.get_ref().as_ref());
@@ -94,7 +96,7 @@ fn key_of<'t>(table: &'t DeTable<'_>, span: &Range<usize>) -> Option<&'t str> {
     })
 }
 
-/// Returns the line with its value in quotes, if it only lacks these.
+/// Returns the line with quotes around its value, if only the quotes are missing.
 fn quoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split(" #").next().unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! Templates in a remote: push, pull, list and collect.
+//! Pushes, pulls, lists and removes templates in a remote cache.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::progress;
 use crate::settings::{RemoteSettings, ResolvedSettings, parse_address};
 use crate::startup;
 
-/// Time limit of "list" for an answer of the remote.
+/// Maximum time for which "list" waits for the remote's response.
 const LISTING: Duration = Duration::from_secs(3);
 
 /// Destination of a push, or source of a pull.
@@ -25,7 +25,8 @@ pub(super) enum Carrier {
     Remote(RemoteAddress),
 }
 
-/// Finds the carrier that `target` names: a directory or the URL of a remote. `None` means the configured remote.
+/// Returns the carrier that `target` names, which is a directory or the URL of a remote. `None` means the configured
+/// remote.
 pub(super) fn carrier(settings: &ResolvedSettings, target: Option<&str>) -> Result<Carrier, Failure> {
     match target {
         Some(url) if url.contains("://") => Ok(Carrier::Remote(parse_address(url, false)?)),
@@ -48,19 +49,19 @@ fn remote(settings: &ResolvedSettings, address: RemoteAddress) -> Result<RemoteC
     Ok(RemoteCache::new(address, cache, settings.trusted.clone()))
 }
 
-/// Makes the failure of an action on `address`.
+/// Builds the failure for an action on `address`.
 fn failed(what: &'static str, address: &RemoteAddress) -> impl FnOnce(RemoteError) -> Failure + use<> {
     let address = address.to_string();
     move |error| Failure::new(format!("could not {what} {address}: {error}"))
 }
 
-/// Builds the template unless the cache has it, and pushes it.
+/// Builds the template if it isn't cached, and pushes it.
 pub(super) fn push(
     settings: &ResolvedSettings,
     address: RemoteAddress,
     file: Option<&std::path::Path>,
 ) -> Result<(), Failure> {
-    // A missing key must fail before the build.
+    // If the key is missing, this must fail before the build.
     let key = signed::key_for_push(settings, file)?.ok_or_else(signed::no_key)?;
     let remote = remote(settings, address)?;
     remote.expect_usable().map_err(failed("push to", remote.address()))?;
@@ -84,7 +85,7 @@ pub(super) fn push(
     Ok(())
 }
 
-/// Pulls the template of the options. Its inputs yield its fingerprint, without a build.
+/// Pulls the template that the options name. Computes its fingerprint from its inputs, without a build.
 pub(super) fn pull(settings: &ResolvedSettings, address: RemoteAddress) -> Result<(), Failure> {
     if settings.trusted.is_empty() {
         return Err(startup::no_trusted_key(&address));
@@ -117,7 +118,7 @@ pub(super) fn pull(settings: &ResolvedSettings, address: RemoteAddress) -> Resul
     Ok(())
 }
 
-/// Prints the content of the configured remote, if there is one. Warns if the remote does not answer.
+/// Prints the contents of the configured remote, if there is one. Prints a warning if the remote doesn't respond.
 pub(super) fn list(settings: &ResolvedSettings) -> Result<(), Failure> {
     let Some(RemoteSettings { address, .. }) = &settings.remote else { return Ok(()) };
     match remote(settings, address.clone())?.usage(LISTING) {
@@ -130,7 +131,7 @@ pub(super) fn list(settings: &ResolvedSettings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes templates that were pushed to the configured remote longer ago than `age`.
+/// Removes templates from the configured remote that were pushed longer than `age` ago.
 pub(super) fn collect(settings: &ResolvedSettings, age: Duration, json: bool) -> Result<(), Failure> {
     let address = configured(settings)?.address.clone();
     let collected = remote(settings, address.clone())?.collect(age).map_err(failed("clean up", &address))?;

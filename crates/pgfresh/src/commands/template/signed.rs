@@ -1,4 +1,4 @@
-//! Signed templates: keys, signatures, and imports of trusted ones.
+//! Creates keys, signs templates, and imports templates with trusted signatures.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::output::say;
 use crate::settings::{ResolvedSettings, SIGNING_KEY, signing_key};
 use crate::startup;
 
-/// Writes a new secret key to `file` and its public one beside it. Neither replaces anything.
+/// Writes a new secret key to `file` and the public key beside it. Returns an error if one of these files exists.
 pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
     let beside = file.with_added_extension("pub");
     let there = [file, &beside].into_iter().find(|path| path.symlink_metadata().is_ok());
@@ -34,7 +34,7 @@ pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
     let written = write_new(&beside, &public.to_text())
         .and_then(|()| fs::set_permissions(&beside, fs::Permissions::from_mode(0o644)));
     if let Err(error) = written {
-        // A secret key is of no use without its public file. This run has made it, so it may remove it.
+        // A secret key is useless without its public file. This run created the secret key, so it can remove it.
         drop(fs::remove_file(file));
         return Err(could_not(&beside, &error));
     }
@@ -46,12 +46,12 @@ pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a file that only this user can read.
+/// Writes a new file that only this user can read.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     File::options().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())
 }
 
-/// Returns the key for `push`. Rejects a key that is not among the trusted ones, if there are any.
+/// Returns the signing key for `push`. If there are trusted keys, rejects a key that isn't one of them.
 pub(super) fn key_for_push(
     settings: &ResolvedSettings,
     file: Option<&Path>,
@@ -66,7 +66,7 @@ pub(super) fn key_for_push(
     Ok(key)
 }
 
-/// Makes the error for a missing signing key.
+/// Builds the error for a missing signing key.
 pub(super) fn no_key() -> Failure {
     Failure::new("there is no key to sign with").hint(format!(
         "Set {SIGNING_KEY} to the secret key, or use --key FILE; \"pgfresh template keygen FILE\" makes one."
@@ -103,7 +103,7 @@ pub(super) fn verify(settings: &ResolvedSettings, folder: &Path) -> Result<(), F
     })
 }
 
-/// Imports the templates of `folder`. Without trusted keys, takes any signature or none.
+/// Imports the templates in `folder`. If there are no trusted keys, accepts templates with any signature or none.
 pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: bool) -> Result<(), Failure> {
     let paths = carried(folder)?;
     cancellable(|cancelled| {
@@ -119,8 +119,8 @@ pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: 
     })
 }
 
-/// Calls `work` for each entry, even after a refusal, so that one bad entry does not hold up the others. Reports all
-/// refusals, the last one as the failure.
+/// Calls `work` for each entry. Continues after an error, so that one bad entry doesn't block the others. Reports all
+/// errors, and returns the last one as the failure.
 fn one_by_one(
     paths: &[PathBuf],
     mut work: impl FnMut(&PathBuf) -> Result<(), CacheError>,
@@ -139,7 +139,7 @@ fn one_by_one(
     refused.map_or(Ok(()), Err)
 }
 
-/// Returns the entries of `folder`. Fails without any.
+/// Returns the entries in `folder`. Returns an error if there are none.
 fn carried(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let paths = storage::carried(folder)?;
     if paths.is_empty() {
