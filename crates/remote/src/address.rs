@@ -1,4 +1,7 @@
-//! URL of a remote. Its display form hides credentials.
+//! The URL of a remote.
+//!
+//! A remote is the store through which machines share templates. Its URL can contain a password, so [`RemoteAddress`]
+//! parses it strictly and never displays the credentials.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,14 +9,14 @@ use std::str::FromStr;
 
 use url::{Host, Url};
 
-/// URL of a store for shared templates.
+/// The URL of a remote, i.e. of a store for shared templates. Its display form hides credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RemoteAddress {
     pub(crate) kind: StoreKind,
     pub(crate) url: Url,
 }
 
-/// Protocol of a store.
+/// The protocol of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoreKind {
     S3,
@@ -24,7 +27,7 @@ pub(crate) enum StoreKind {
     Oci,
 }
 
-/// URL schemes and their protocols.
+/// The supported URL schemes and their protocols.
 const SCHEMES: [(&str, StoreKind); 7] = [
     ("s3", StoreKind::S3),
     ("gs", StoreKind::Gcs),
@@ -39,7 +42,7 @@ impl FromStr for RemoteAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // The text may contain a password, so the error does not repeat it.
+        // The text can contain a password, so the error must not repeat it.
         let expected =
             || "expected a URL such as \"s3://bucket/prefix\": s3, gs, az, https, file or oci".to_owned();
         let url = Url::parse(text.trim()).map_err(|_| expected())?;
@@ -81,35 +84,35 @@ impl FromStr for RemoteAddress {
 }
 
 impl RemoteAddress {
-    /// Whether the URL contains a user name or a password.
+    /// Returns true if the URL contains a user name or a password.
     #[must_use]
     pub fn has_secret(&self) -> bool {
         self.url.password().is_some() || !self.url.username().is_empty()
     }
 
-    /// Returns the path without leading and trailing slashes.
+    /// Returns the URL's path without leading and trailing slashes.
     pub(crate) fn path(&self) -> &str {
         self.url.path().trim_matches('/')
     }
 
-    /// Returns the directory of a `file` URL.
+    /// Returns the directory that a `file` URL names, or `None` for URLs that name no local path.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         self.url.to_file_path().ok()
     }
 
-    /// Whether the host is this machine.
+    /// Returns true if the URL's host is this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         is_loopback(&self.url)
     }
 
-    /// Returns host and port as written in the URL.
+    /// Returns the host and the port as the URL gives them.
     pub(crate) fn authority(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 }
 
-/// Whether the host of `url` is this machine.
+/// Returns true if the host of `url` is this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -119,7 +122,8 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Whether `name` is a loopback address. The `url` crate keeps the host of a non-standard scheme as text.
+/// Returns true if `name` is a loopback address. The `url` crate parses no addresses in URLs with a non-standard scheme
+/// such as `oci`, so this function does.
 fn loopback_literal(name: &str) -> bool {
     let name = name.trim_start_matches('[').trim_end_matches(']');
     name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -129,7 +133,7 @@ impl fmt::Display for RemoteAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = self.url.clone();
         if self.has_secret() {
-            // Setting the user fails only for a URL without a host, which has no credentials.
+            // `set_username` fails only for a URL without a host, and such a URL has no credentials.
             let hidden = shown.set_username("…").and_then(|()| shown.set_password(None));
             debug_assert!(hidden.is_ok());
             return f.write_str(&shown.as_str().replacen("%E2%80%A6", "…", 1));

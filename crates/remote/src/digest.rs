@@ -1,15 +1,18 @@
-//! Content address of a blob, as in registries.
+//! Content addresses for blobs.
+//!
+//! Like a registry, a remote stores each blob under the SHA-256 of its bytes. So a reader can check what it received,
+//! and templates with equal blobs can share them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of a blob's bytes, displayed in hex.
+/// The SHA-256 of a blob's bytes, displayed in hex.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlobDigest([u8; 32]);
 
-/// Digest and size of a blob, in bytes.
+/// The digest of a blob, and its size in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Blob {
     pub(crate) digest: BlobDigest,
@@ -42,7 +45,7 @@ impl FromStr for BlobDigest {
     }
 }
 
-/// Parses 32 bytes in lower-case hex.
+/// Parses 32 bytes in lower-case hex. Returns `None` for any other text.
 pub(crate) fn parse_hex(text: &str) -> Option<[u8; 32]> {
     let is_upper = text.bytes().any(|letter| letter.is_ascii_uppercase());
     blake3::Hash::from_hex(text).ok().filter(|_| !is_upper).map(blake3::Hash::into)

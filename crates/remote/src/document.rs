@@ -1,4 +1,7 @@
-//! Head of a template in a remote: the signed text, its signature, and the digest of the tree.
+//! The head of a template in a remote.
+//!
+//! A head is the small text file through which a machine finds a template. It contains the signed lines, their
+//! signature, and the digest of the template's tree (see [`crate::tree`]). The line with the digest isn't signed.
 //!
 //! ```text
 //! pgfresh remote 1
@@ -11,16 +14,16 @@
 use crate::digest::Blob;
 use crate::tree::LONGEST_TREE;
 
-/// Limit for a head, in bytes.
+/// Maximum size of a head, in bytes.
 pub(crate) const LONGEST_HEAD: u64 = 8 << 10;
-/// First line.
+/// The first line of a head.
 const HEADER: &str = "pgfresh remote 1";
-/// Prefix of the first line in any version.
+/// How the first line begins in every version of the format.
 const ANY_HEADER: &str = "pgfresh remote ";
-/// Number of lines that the signature covers.
+/// The number of lines that the signature covers.
 const SIGNED_LINES: usize = 5;
 
-/// Parsed head of a template. Its signature is not verified yet.
+/// A parsed head. Its signature isn't verified yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HeadDocument {
     pub(crate) tree: Blob,
@@ -37,7 +40,7 @@ impl HeadDocument {
     /// Parses the output of [`Self::to_text`].
     ///
     /// # Errors
-    /// The reason, as the end of a sentence.
+    /// Returns the reason, worded as the end of a sentence, if `text` is not a valid head.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let foreign = "it is no head of a template";
         if text.starts_with(ANY_HEADER) && !text.starts_with(HEADER) {

@@ -1,82 +1,84 @@
-//! Errors of remotes. Each fits on one line and contains no secret.
+//! Errors of remotes.
+//!
+//! Each message fits on one line and contains no secret, because it appears in the output of test runs.
 
 use std::error::Error;
 use std::time::Duration;
 
 use storage::CacheError;
 
-/// Limit for a reason that comes from a remote, in characters.
+/// Maximum length of a reason that comes from a remote, in characters.
 const LONGEST: usize = 160;
 
-/// Failure to fetch, push, count or remove templates.
+/// An error that occurred while pgfresh fetched, pushed, counted or removed templates.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The remote refused, closed the connection, or is unreachable.
+    /// The remote refused the request, closed the connection, or is unreachable.
     #[error("could not {verb} {object}: {why}")]
     Failed {
-        /// Attempted action.
+        /// The attempted action, e.g. "read".
         verb: &'static str,
-        /// Object of the action.
+        /// The object of the attempt, e.g. a head or a blob.
         object: String,
-        /// Reason.
+        /// Why it failed.
         why: String,
     },
     /// The remote has no such object.
     #[error("could not {verb} {object}: it is missing")]
     Missing {
-        /// Attempted action.
+        /// The attempted action, e.g. "read".
         verb: &'static str,
-        /// Object of the action.
+        /// The object that is missing.
         object: String,
     },
     /// The remote did not respond in time.
     #[error("could not {verb} {object}: no answer within {:.0} s", after.as_secs_f64())]
     Silent {
-        /// Attempted action.
+        /// The attempted action, e.g. "read".
         verb: &'static str,
-        /// Object of the action.
+        /// The object of the attempt.
         object: String,
-        /// Timeout.
+        /// The timeout that expired.
         after: Duration,
     },
-    /// The rest of the transfer would take longer than a build of the template.
+    /// The rest of the transfer would take longer than building the template here.
     #[error("the transfer would take {left:.0} s more, and building it took {took:.1} s")]
     Slow {
-        /// Estimated seconds left.
+        /// Estimated number of seconds until the transfer ends.
         left: f64,
-        /// Seconds that the build took.
+        /// How long the build took, in seconds.
         took: f64,
     },
-    /// The push has taken longer than the build of the template.
+    /// The push has already taken longer than building the template did.
     #[error("the transfer was not over after {after:.0} s, and building it took {took:.1} s")]
     Late {
-        /// Seconds since the start of the push.
+        /// Time since the start of the push, in seconds.
         after: f64,
-        /// Seconds that the build took.
+        /// How long the build took, in seconds.
         took: f64,
     },
-    /// No trusted key has signed the template, or its content differs from the signed one.
+    /// No trusted key has signed the template, or its content differs from what was signed.
     #[error("cannot trust template {fingerprint}: {why}")]
     Untrusted {
-        /// Fingerprint of the template.
+        /// The template's fingerprint.
         fingerprint: String,
-        /// Reason.
+        /// Why the template isn't trusted.
         why: String,
     },
     /// An object in the remote is malformed.
     #[error("{object} is damaged: {what}")]
     Damaged {
-        /// The object.
+        /// The malformed object.
         object: String,
-        /// Damage, as the end of a sentence.
+        /// Description of the damage, worded as the end of a sentence.
         what: String,
     },
-    /// The template is larger than the cache may grow.
+    /// The template is larger than the space that the cache can use.
     #[error("the template has {}, and the cache may have {}", storage::human_bytes(*bytes), storage::human_bytes(*limit))]
     TooLarge {
-        /// Size of all files in bytes.
+        /// Total size of the template's files, in bytes.
         bytes: u64,
-        /// Limit in bytes.
+        /// Maximum size, in bytes.
         limit: u64,
     },
     /// The local cache failed.
@@ -84,16 +86,16 @@ pub enum RemoteError {
     Cache(#[from] CacheError),
 }
 
-/// Error of one request to a store.
+/// The error of a single request to a store.
 #[derive(Debug)]
 pub(crate) enum StoreError {
     /// The store has no such object.
     Absent,
-    /// The store has the object already.
+    /// The store already has the object.
     Exists,
-    /// The request failed with this reason, and a retry may succeed.
+    /// The request failed for this reason. A retry can succeed.
     Broken(String),
-    /// The store refused with this reason, and a retry is useless.
+    /// The store refused the request for this reason. A retry would fail again.
     Refused(String),
 }
 
@@ -106,7 +108,7 @@ impl StoreError {
         }
     }
 
-    /// Wraps the innermost cause of `error` as [`Self::Broken`].
+    /// Builds a [`Self::Broken`] error from the innermost cause of `error`.
     pub(crate) fn broken(error: &(dyn Error + 'static)) -> Self {
         Self::Broken(innermost(error))
     }
@@ -120,7 +122,7 @@ impl StoreError {
     }
 }
 
-/// Formats the innermost cause. The outer errors repeat it and name URLs.
+/// Formats the innermost cause of an error. The outer errors only repeat it, and some contain URLs.
 pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -129,7 +131,7 @@ pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
     plain(&last.to_string())
 }
 
-/// Shortens `text` to one line and replaces URLs, because their queries may contain signatures.
+/// Shortens `text` to one line, and replaces URLs because their queries can contain signatures.
 pub(crate) fn plain(text: &str) -> String {
     let words = text
         .split_whitespace()

@@ -1,5 +1,7 @@
-//! Download of a template: its head, its tree, then its frames over several connections. Each frame is checked on
-//! arrival.
+//! Downloads a template.
+//!
+//! A download reads the head first, then the tree, then the frames over several connections. A frame is a compressed
+//! piece of a file. Each frame is checked when it arrives, so damaged data never reaches the cache.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,32 +23,32 @@ use crate::patience::{Pace, Patience, TICK, present, within};
 use crate::store::TemplateStore;
 use crate::tree::{FrameTree, LARGEST_FRAME, PackedFrame, TreeDocument};
 
-/// Number of parallel connections.
+/// Maximum number of parallel connections.
 const CONNECTIONS: usize = 8;
 /// Maximum size of one range request, in bytes.
 const RANGE: u64 = 4 << 20;
-/// Unneeded bytes between two frames up to which one request covers both.
+/// Maximum number of unneeded bytes between two frames that one request covers. A larger gap starts a new request.
 const GAP: u64 = 64 << 10;
-/// Number of successive attempts without progress after which a range fails.
+/// Maximum number of attempts in a row that bring no progress. After that, the range fails.
 const ATTEMPTS: u32 = 3;
-/// Bytes that count as progress.
+/// Minimum number of bytes that count as progress.
 const PROGRESS: u64 = 4 << 10;
-/// Pause before the first retry, multiplied by the number of failures before later ones.
+/// Pause before the first retry. Before later retries, the pause is multiplied by the number of failures.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Template in a remote: the signed manifest, and the unsigned tree that says where its bytes are.
+/// A template that a remote offers. The manifest is signed; the tree isn't, because it only says where the bytes are.
 #[derive(Debug)]
 pub(crate) struct FoundTemplate {
     pub(crate) announced: Announced,
     pub(crate) tree: FrameTree,
-    /// Time of the signature in seconds since 1970.
+    /// When the template was signed, in seconds since 1970.
     pub(crate) signed: u64,
 }
 
-/// Looks up the template `fingerprint`. `None` if the remote does not have it.
+/// Looks up the template `fingerprint`. Returns `None` if the remote doesn't have it.
 ///
 /// # Errors
-/// The template is not trusted or is damaged, or the remote failed.
+/// Returns an error if the template is untrusted or damaged, or if the remote failed.
 pub(crate) async fn find(
     store: &TemplateStore,
     fingerprint: &str,
@@ -76,33 +78,33 @@ pub(crate) async fn find(
     Ok(Some(FoundTemplate { announced, tree, signed }))
 }
 
-/// Adjacent frames of one pack that one request covers, in order of their offsets.
+/// A run of neighboring frames in one pack, in order of their offsets. One request covers the whole run.
 #[derive(Debug)]
 struct FrameRun {
     pack: Blob,
-    /// Indexes in the tree of the frames that are still missing.
+    /// Indexes in the tree of the frames that haven't arrived yet.
     frames: VecDeque<usize>,
     /// Offset in the pack of the first byte in [`Self::buffer`].
     at: u64,
-    /// Received bytes that complete no frame yet. They survive a broken connection.
+    /// Received bytes that don't complete a frame yet. After a broken connection, the next attempt continues from here.
     buffer: Vec<u8>,
 }
 
-/// Position of a frame's bytes in a file.
+/// The position of a frame's bytes in a file.
 #[derive(Debug, Clone, Copy)]
 struct FilePart {
     file: usize,
     offset: u64,
 }
 
-/// State of a download, shared by its threads.
+/// State that all threads of a download share.
 struct Download<'a> {
     store: &'a TemplateStore,
     tree: &'a FrameTree,
     receiving: &'a Receiving<'a>,
-    /// File positions of each frame.
+    /// For each frame, its positions in the files.
     parts: Vec<Vec<FilePart>>,
-    /// Number of missing parts of each file.
+    /// For each file, the number of its parts that haven't arrived yet.
     missing: Vec<AtomicUsize>,
     runs: Mutex<VecDeque<FrameRun>>,
     pace: Pace,
@@ -110,11 +112,11 @@ struct Download<'a> {
     stop: watch::Sender<bool>,
 }
 
-/// Reason why a request ended early.
+/// Why a request ended early.
 enum Interruption {
-    /// A retry may succeed.
+    /// A retry can succeed.
     Broken(StoreError),
-    /// A retry is useless.
+    /// A retry would fail again.
     Final(RemoteError),
 }
 
@@ -124,8 +126,10 @@ impl<E: Into<RemoteError>> From<E> for Interruption {
     }
 }
 
-/// Downloads all files. `took` is the duration of the build. `progress` gets the number of bytes received and the
-/// total.
+/// Downloads all files of a template.
+///
+/// `took` is the duration of the template's build: a transfer that takes longer isn't worth it. `progress` is called
+/// with the number of bytes received and the total number of bytes.
 pub(crate) fn download(
     runtime: &Handle,
     store: &TemplateStore,
@@ -153,7 +157,7 @@ pub(crate) fn download(
             let (done, download) = (done.clone(), &download);
             scope.spawn(move || {
                 let result = runtime.block_on(download.work());
-                // The receiver outlives all threads, so sending never fails.
+                // The receiver outlives all threads, so `send` can't fail.
                 done.send(result).unwrap_or_default();
             });
         }
@@ -177,7 +181,7 @@ pub(crate) fn download(
     })
 }
 
-/// Returns the file positions of each frame.
+/// Returns the positions in the files of each frame.
 fn parts(tree: &FrameTree) -> Vec<Vec<FilePart>> {
     let mut parts = vec![Vec::new(); tree.frames.len()];
     for (file, numbers) in tree.files.iter().enumerate() {
@@ -215,7 +219,7 @@ fn runs(tree: &FrameTree, parts: &[Vec<FilePart>]) -> VecDeque<FrameRun> {
 }
 
 impl Download<'_> {
-    /// Downloads runs until none is left or another thread has failed.
+    /// Downloads runs until none is left or a different thread has failed.
     async fn work(&self) -> Result<(), RemoteError> {
         let mut stopped = self.stop.subscribe();
         loop {
@@ -229,7 +233,7 @@ impl Download<'_> {
         }
     }
 
-    /// Downloads a run. After an error, retries from the first missing byte.
+    /// Downloads one run. After an error, retries from the first missing byte.
     async fn bring(&self, mut run: FrameRun) -> Result<(), RemoteError> {
         let mut failures = 0;
         loop {
@@ -250,7 +254,7 @@ impl Download<'_> {
         }
     }
 
-    /// Reads the rest of the run with one request. Removes each complete frame from it.
+    /// Reads the rest of a run with one request, and removes each complete frame from the run.
     async fn read(&self, run: &mut FrameRun) -> Result<(), Interruption> {
         let frame = |number: &usize| &self.tree.frames[*number];
         let Some(last) = run.frames.back().map(frame) else { return Ok(()) };
@@ -271,7 +275,7 @@ impl Download<'_> {
             }
             let taken = self.take(number, &run.buffer[begin..begin + frame.length]);
             if taken.is_err() {
-                // The frame is damaged, so the next attempt requests all of it again.
+                // The frame is damaged, so the next attempt must request all of it again.
                 run.at = frame.offset;
                 run.buffer.clear();
             }
@@ -283,8 +287,10 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Waits for `work` and counts its bytes by `bytes`. Times out only if no connection receives a byte, because a
-    /// busy server may serve one connection after the other.
+    /// Waits for `work`, and adds the number of bytes in its result (as counted by `bytes`) to the pace.
+    ///
+    /// Times out only if no connection received a byte in the meantime. A busy server can serve the connections one
+    /// after another.
     async fn wait<T>(
         &self,
         run: &FrameRun,
@@ -308,7 +314,7 @@ impl Download<'_> {
         result.map_err(silent)?.map_err(Interruption::Broken)
     }
 
-    /// Checks a frame and writes it to all its file positions.
+    /// Checks a frame and writes it to all its positions in the files.
     fn take(&self, number: usize, packed: &[u8]) -> Result<(), Interruption> {
         let frame = &self.tree.frames[number];
         let raw =
@@ -323,7 +329,7 @@ impl Download<'_> {
     }
 }
 
-/// Decompresses a frame and compares it with its digest. Never produces more bytes than the frame announces.
+/// Decompresses a frame and checks its digest. Never produces more bytes than the frame's entry in the tree promises.
 pub(crate) fn unpack(frame: &PackedFrame, packed: &[u8]) -> Result<Vec<u8>, &'static str> {
     let wrong = "its bytes are not those that were pushed";
     debug_assert!(frame.raw <= LARGEST_FRAME);

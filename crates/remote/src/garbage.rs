@@ -1,7 +1,14 @@
-//! Usage of a remote, and removal of old templates: heads first, then blobs that no head needs.
+//! Usage of a remote, and the removal of old templates.
 //!
-//! A pusher writes its head last, and it may reuse packs of other templates. A blob is therefore removed only if three
-//! conditions hold: no head needed it at the start, no head written since needs it, and it is older than a day.
+//! A remote grows with each push, so old templates have to be removed from time to time. A collection removes old heads
+//! first, and then the blobs that no remaining head needs.
+//!
+//! A pusher writes its head last, and it can reuse packs of other templates. For this reason a collection removes a
+//! blob only if all of these hold:
+//!
+//! - No head needed the blob when the collection started.
+//! - No head written since then needs it.
+//! - The blob is older than a day.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -16,30 +23,30 @@ use crate::store::TemplateStore;
 use crate::stored::StoredObject;
 use crate::tree::TreeDocument;
 
-/// Age below which unneeded blobs stay. No push takes that long.
+/// Minimum age of an unneeded blob before its removal. No push takes that long.
 const GRACE: Duration = Duration::from_hours(24);
-/// Number of trees read in parallel.
+/// Maximum number of trees to read in parallel.
 const READERS: usize = 8;
-/// Timeout for each listing and each removal.
+/// Timeout for each listing and for each removal.
 const LISTING: Duration = Duration::from_mins(10);
 
-/// Content of a remote.
+/// The content of a remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Number of templates.
+    /// The number of templates.
     pub templates: usize,
-    /// Size in bytes, including blobs that no template needs.
+    /// Total size in bytes, including blobs that no template needs.
     pub bytes: u64,
 }
 
-/// Result of [`crate::RemoteCache::collect`].
+/// The result of [`crate::RemoteCache::collect`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Fingerprints of the removed templates.
+    /// The fingerprints of the removed templates.
     pub templates: Vec<String>,
-    /// Number of removed blobs. Always 0 for a registry, which removes blobs itself.
+    /// The number of removed blobs. This is always 0 for a registry, because a registry removes its blobs itself.
     pub blobs: usize,
-    /// Size of the removed blobs in bytes.
+    /// Total size of the removed blobs, in bytes.
     pub bytes: u64,
 }
 
@@ -51,14 +58,14 @@ pub(crate) async fn usage(store: &TemplateStore, after: Duration) -> Result<Usag
     Ok(Usage { templates: heads.len(), bytes: bytes(&heads) + bytes(&blobs) })
 }
 
-/// Removes the templates pushed before `before`, and the blobs that no remaining template needs.
+/// Removes the templates that were pushed before `before`, and the blobs that no remaining template needs.
 pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result<Collected, RemoteError> {
     let list = async |what: &str| match what {
         "heads" => within(LISTING, ("list", "the heads"), store.heads()).await,
         "notices" => within(LISTING, ("list", "the notices"), store.notices()).await,
         _ => within(LISTING, ("list", "the blobs"), store.blobs()).await,
     };
-    // The blobs are listed first, so that the list has no blob of a push that starts later.
+    // The blobs are listed before the heads, so the list contains no blob of a push that starts later.
     let blobs = if store.keeps_garbage() { list("blobs").await? } else { Vec::new() };
     let heads = list("heads").await?;
     let mut needed = if store.keeps_garbage() { needed(store, &heads).await? } else { HashSet::new() };
@@ -90,10 +97,10 @@ pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result
     Ok(collected)
 }
 
-/// Returns the blobs that `heads` need. Signatures are not checked: an untrusted head keeps its blobs as well.
+/// Returns the blobs that `heads` need. Signatures aren't checked, so the blobs of untrusted heads stay in the store.
 ///
 /// # Errors
-/// A head or its tree is not readable. The caller must not remove blobs then.
+/// Returns an error if a head or its tree can't be read. In this case the caller must not remove any blobs.
 async fn needed(store: &TemplateStore, heads: &[StoredObject]) -> Result<HashSet<BlobDigest>, RemoteError> {
     let read = heads.iter().map(|head| needed_by(store, &head.name));
     futures_util::stream::iter(read).buffer_unordered(READERS).try_concat().await
@@ -103,16 +110,16 @@ async fn needed_by(store: &TemplateStore, fingerprint: &str) -> Result<HashSet<B
     let object = format!("the head of template {fingerprint}");
     let answer = Patience::ASKED_FOR.answer;
     let text = within(answer, ("read", &object), present(store.head(fingerprint, LONGEST_HEAD))).await?;
-    // Another process has removed the head.
+    // A different process has removed the head.
     let Some(text) = text else { return Ok(HashSet::new()) };
     let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
-    // A text that is not a head needs no blobs. Failing here would block every later collection.
+    // A text that isn't a head needs no blobs. An error here would block every later collection.
     let Ok(document) = HeadDocument::parse(&String::from_utf8_lossy(&text)) else {
         return Ok(HashSet::new());
     };
     let tree_object = format!("the tree of template {fingerprint}");
     let tree = within(answer, ("read", &tree_object), present(store.whole_blob(&document.tree))).await?;
-    // A template without its tree cannot be fetched, so it needs no blobs.
+    // A template without its tree can't be fetched, so it needs no blobs.
     let Some(tree) = tree else { return Ok(HashSet::new()) };
     let packs = TreeDocument::parse(&tree).map_err(damaged)?.tree.packs;
     Ok(packs.iter().chain([&document.tree]).map(|blob| blob.digest).collect())

@@ -1,11 +1,22 @@
-//! Templates shared between machines through an object store or a registry. Only signed data is trusted.
+//! Shares templates between machines.
 //!
-//! A [`RemoteCache`] uses the store at a [`RemoteAddress`]. A fetched template becomes an entry of the cache only if a
-//! trusted key has signed its head and every file matches the signed manifest (see `storage`). The store holds heads by
-//! fingerprint, and blobs by digest: trees, and packs of compressed frames.
+//! Building a template can take minutes. With a remote, e.g. an S3 bucket or a registry, only the first machine builds
+//! it, and all others fetch the result. If several machines lack the same template at the same time, one of them builds
+//! it while the others wait.
 //!
-//! This crate opens no socket, starts no thread and sets up no TLS before the first fetch or push. If several machines
-//! lack the same template, one of them builds it while the others wait.
+//! A [`RemoteCache`] uses the store at a [`RemoteAddress`]. The store itself isn't trusted. A fetched template enters
+//! the local cache only if a trusted key has signed its head, and if every file matches the signed manifest (see
+//! `storage`).
+//!
+//! The crate uses these words:
+//!
+//! - A *head* is the signed text about a template, stored under the template's fingerprint.
+//! - A *blob* is an immutable file, stored under its digest. A blob is either a tree or a pack.
+//! - A *frame* is a compressed piece of a file. A *pack* contains many frames.
+//! - A *tree* lists the frames that make up each file, and where in the packs they are.
+//! - A *notice* tells other machines that this machine is building a template.
+//!
+//! The crate opens no socket, starts no thread and sets up no TLS before the first fetch or push.
 
 mod address;
 mod digest;
@@ -45,17 +56,18 @@ use crate::fetch::FoundTemplate;
 use crate::push::PushBounds;
 use crate::store::{TemplateStore, with_store};
 
-/// Time for which a remote is not used after a failure. It is longer than a run needs to start its server.
+/// How long a remote isn't used after a failure. This is longer than a run needs to start its server, so a broken
+/// remote delays a run only once.
 const TROUBLE: Duration = Duration::from_mins(1);
 
-/// Client of a store for shared templates.
+/// A client for a store of shared templates.
 pub struct RemoteCache {
     address: RemoteAddress,
     cache: Cache,
     trusted: Vec<TrustedKey>,
-    /// Key for pushing templates built here. `None` disables pushing.
+    /// The key that signs templates built here. If this is `None`, nothing is pushed.
     pushes_with: Option<Arc<SigningKey>>,
-    /// Time of the last failure.
+    /// When the remote failed last.
     failed: Mutex<Option<Instant>>,
 }
 
@@ -66,30 +78,32 @@ impl fmt::Debug for RemoteCache {
 }
 
 impl RemoteCache {
-    /// Creates a client of the store at `address` for `cache`. Accepts only templates that one of the `trusted` keys
-    /// has signed.
+    /// Creates a client for the store at `address` that fetches into `cache`. The client accepts only templates that
+    /// one of the `trusted` keys has signed.
     #[must_use]
     pub fn new(address: RemoteAddress, cache: Cache, trusted: Vec<TrustedKey>) -> Self {
         Self { address, cache, trusted, pushes_with: None, failed: Mutex::new(None) }
     }
 
-    /// Enables pushing of templates built here, signed with `key`.
+    /// Enables pushes of the templates built here. They are signed with `key`.
     #[must_use]
     pub fn pushing(self, key: Arc<SigningKey>) -> Self {
         Self { pushes_with: Some(key), ..self }
     }
 
-    /// Returns the address, which displays without credentials.
+    /// Returns the remote's address, whose display form hides credentials.
     #[must_use]
     pub fn address(&self) -> &RemoteAddress {
         &self.address
     }
 
-    /// Fetches the template `fingerprint` into the cache if its size is at most `limit` bytes. `None` if the remote
-    /// does not have it. `progress` gets the number of bytes received and the total.
+    /// Fetches the template `fingerprint` into the cache if it has at most `limit` bytes.
+    ///
+    /// Returns `None` if the remote doesn't have the template. `progress` is called with the number of bytes received
+    /// and the total number of bytes.
     ///
     /// # Errors
-    /// The remote failed, or its template is not trusted. The cache is unchanged then.
+    /// Returns an error if the remote failed, or if its template is too large or isn't trusted. After an error, the cache is unchanged.
     pub fn fetch(
         &self,
         fingerprint: &str,
@@ -125,8 +139,8 @@ impl RemoteCache {
             .map(Some)
     }
 
-    /// Fails if this machine has seen a later signature of the template. An attacker could otherwise restore an old
-    /// one.
+    /// Returns an error if this machine has already seen a later signature of the template. Without this check, an
+    /// attacker who controls the store could bring back an old template.
     fn expect_newest(&self, fingerprint: &str, signed: u64) -> Result<(), RemoteError> {
         let note = format!("signed-{fingerprint}");
         let seen =
@@ -141,18 +155,18 @@ impl RemoteCache {
         Ok(())
     }
 
-    /// Checks the settings, and the existence of a `file` remote's directory, without a request.
+    /// Checks the settings without sending a request. For a `file` remote, also checks that its directory exists.
     ///
     /// # Errors
-    /// A push cannot succeed.
+    /// Returns an error if a push can't succeed.
     pub fn expect_usable(&self) -> Result<(), RemoteError> {
         with_store(&self.address, |_, _| Ok(()))
     }
 
-    /// Pushes an entry of the cache, signed with `key`, unless the remote has it.
+    /// Pushes an entry of the cache, signed with `key`, unless the remote already has it.
     ///
     /// # Errors
-    /// The remote failed. It does not offer the template then.
+    /// Returns an error if the remote failed. In this case the remote doesn't offer the template.
     pub fn push(
         &self,
         entry: &Entry,
@@ -183,7 +197,7 @@ impl RemoteCache {
                     runtime.block_on(push::publish(store, &fingerprint, document, replace, bounds))?;
                 let sent = pushed.bytes + published.tree;
                 pushed.bytes = sent + published.head;
-                // A concurrent collection may have removed blobs that this push found in the store.
+                // A collection that runs at the same time can remove blobs that this push found in the store.
                 let all = published.blobs.iter().map(|blob| blob.bytes).sum::<u64>();
                 if sent == all || runtime.block_on(push::is_complete(store, &published.blobs, patience))? {
                     return Ok(pushed);
@@ -198,16 +212,16 @@ impl RemoteCache {
         })
     }
 
-    /// Counts the templates and bytes in the remote, with the timeout `within`.
+    /// Counts the templates and bytes in the remote. `within` is the timeout.
     pub fn usage(&self, within: Duration) -> Result<Usage, RemoteError> {
         with_store(&self.address, |runtime, store| runtime.block_on(garbage::usage(store, within)))
     }
 
-    /// Removes the templates pushed longer than `age` ago, and the blobs that no other template needs and that are
-    /// older than a day.
+    /// Removes the templates that were pushed longer than `age` ago. Also removes blobs that no other template needs,
+    /// if they are older than a day.
     ///
     /// # Errors
-    /// The remote failed. All needed blobs are still there.
+    /// Returns an error if the remote failed. Even after an error, all needed blobs are still there.
     pub fn collect(&self, age: Duration) -> Result<Collected, RemoteError> {
         let before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
         with_store(&self.address, |runtime, store| runtime.block_on(garbage::collect(store, before)))
@@ -218,10 +232,12 @@ impl RemoteCache {
         failed.is_some_and(|when| when.elapsed() < TROUBLE)
     }
 
-    /// Formats the error as one line. Records a failure, after which the remote is not used for a while.
+    /// Formats the error as one line. If the remote failed, also records the time, after which the remote isn't used
+    /// for a while.
     fn explain(&self, error: &RemoteError) -> String {
         use RemoteError::{Missing, TooLarge, Untrusted};
-        // A missing part concerns only one template, unless it was missing for a write.
+        // If a part is missing, only one template is affected, and the remote remains usable. A part that is missing
+        // during a write does count as a failure of the remote.
         if !matches!(error, Untrusted { .. } | TooLarge { .. } | Missing { verb: "read", .. }) {
             *lock(&self.failed) = Some(Instant::now());
         }
@@ -229,11 +245,11 @@ impl RemoteCache {
     }
 }
 
-/// State of a template in a remote.
+/// Whether a remote has a usable copy of a template.
 enum Presence {
     Complete,
     Absent,
-    /// Its head is not trusted, or one of its blobs is missing.
+    /// The remote has a head, but the head isn't trusted, or one of its blobs is missing.
     Useless,
 }
 
@@ -254,7 +270,7 @@ async fn is_there(
     }
 }
 
-/// Returns the build time of the template with the description `about`.
+/// Returns how long the build took, according to the template's description `about`.
 fn build_time(about: &str) -> Duration {
     let took = About::parse(about).map_or(0.0, |about| about.took);
     Duration::try_from_secs_f64(took).unwrap_or_default()

@@ -1,4 +1,7 @@
-//! Registry login with the credentials of `docker login`: basic authentication, or a bearer token that they obtain.
+//! Login at a registry with the credentials that `docker login` has stored.
+//!
+//! A registry accepts either basic authentication or a bearer token. The credentials are sent as they are in the first
+//! case, and exchanged for a token in the second.
 //!
 //! Source: distribution.github.io/distribution/spec/auth/token.
 
@@ -16,16 +19,16 @@ use crate::address::is_loopback;
 use crate::error::StoreError;
 use crate::stored::{body, collect};
 
-/// Limit for a response of a token server, in bytes.
+/// Maximum size of a token server's response, in bytes.
 const LONGEST_ANSWER: u64 = 1 << 20;
 
-/// Credentials for one repository. `Debug` shows none of them.
+/// The credentials for one repository. `Debug` never prints them.
 pub(crate) struct Login {
     client: Client,
     repository: String,
-    /// User and password in base64, as in the header and in docker's configuration.
+    /// User and password in base64, as the header and docker's configuration contain them.
     basic: Option<String>,
-    /// Authorization header of the last successful request.
+    /// The most recent value of the authorization header.
     current: Mutex<Option<String>>,
 }
 
@@ -41,7 +44,8 @@ impl Login {
         Self { client, repository: repository.to_owned(), basic, current: Mutex::new(None) }
     }
 
-    /// Returns the authorization header for a request. Obtains a new one if the registry has answered with `challenge`.
+    /// Returns the authorization header for a request. If the registry answered the previous attempt with `challenge`,
+    /// obtains a new header first.
     pub(crate) async fn authorization(&self, challenge: Option<&str>) -> Result<Option<String>, StoreError> {
         let mut current = self.current.lock().await;
         if let Some(challenge) = challenge {
@@ -88,7 +92,7 @@ impl Login {
     }
 }
 
-/// Returns the files in which docker and podman keep credentials.
+/// Returns the paths of the files in which docker and podman store credentials.
 fn files() -> Vec<PathBuf> {
     let folder = |name: &str| env::var_os(name).map(PathBuf::from);
     let home = folder("HOME").map(|home| home.join(".docker"));
@@ -98,7 +102,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Returns the credentials for `host` from the text of such a file.
+/// Returns the credentials for `host` from the content of such a file.
 fn stored(text: &str, host: &str) -> Option<String> {
     let file: Value = serde_json::from_str(text).ok()?;
     let auths = file["auths"].as_object()?;
@@ -111,7 +115,7 @@ fn stored(text: &str, host: &str) -> Option<String> {
     Some(auth.to_owned())
 }
 
-/// Returns the value of a challenge parameter: `name="value"`.
+/// Returns the value of the parameter `name` in a challenge. Parameters look like `name="value"`.
 fn parameter(text: &str, name: &str) -> Option<String> {
     let mut rest = text;
     while let Some((key, more)) = rest.split_once('=') {

@@ -1,5 +1,7 @@
-//! Notice in a remote that a machine is building a template. Other machines wait for the template instead of building
-//! it too.
+//! Notices about builds in progress.
+//!
+//! When a machine starts to build a template, it posts a notice in the remote. Other machines see the notice and wait
+//! for the template instead of building it a second time.
 //!
 //! ```text
 //! pgfresh building 1
@@ -9,9 +11,11 @@
 //! signed 1700000000                    seconds since 1970
 //! untrusted comment: …                 and three more lines, in minisign's format
 //! ```
-//! Only machines that may push post notices. They sign them, so that no other account can make machines wait. A notice
-//! is valid while its beat increases. The waiting machine measures that with its own clock, so clocks may differ by
-//! minutes.
+//! Only machines that are allowed to push can post notices. They sign each notice, so no other account can make
+//! machines wait.
+//!
+//! A notice is valid as long as its beat increases. The waiting machine checks this with its own clock, so the
+//! machines' clocks can differ by minutes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,26 +33,26 @@ use crate::store::{TemplateStore, with_store};
 
 /// Interval between beats.
 const BEAT: Duration = Duration::from_secs(1);
-/// Timeout for writing a beat. It is long because the build and other transfers load the disk and the network.
+/// Timeout for writing a beat. It's long because the build and other transfers also use the disk and the network.
 const BEAT_BOUND: Duration = Duration::from_secs(5);
-/// Time without a new beat after which the builder counts as dead.
+/// Maximum time without a new beat. After that, the builder is considered dead.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Tolerated difference between machines' clocks.
+/// Maximum difference between the clocks of two machines.
 const SKEW: Duration = Duration::from_mins(5);
-/// Timeout at the end of a build, once for a beat in progress and once for the removal.
+/// Timeout at the end of a build. It applies once to a beat in progress and once to the removal of the notice.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// Limit for a notice, in bytes.
+/// Maximum size of a notice, in bytes.
 pub(crate) const LONGEST_NOTICE: u64 = 4 << 10;
-/// First line.
+/// The first line of a notice.
 const HEADER: &str = "pgfresh building 1";
 
-/// Content of a notice.
+/// The content of a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     fingerprint: String,
     builder: u64,
     beat: u64,
-    /// Seconds since 1970.
+    /// When the notice was signed, in seconds since 1970.
     signed: u64,
 }
 
@@ -69,7 +73,8 @@ impl Notice {
         text + &signature
     }
 
-    /// Parses a notice about `fingerprint` with a signature of a `trusted` key. `None` for any other text.
+    /// Parses a notice about the template `fingerprint` that a `trusted` key has signed. Returns `None` for any other
+    /// text.
     fn parse(text: &str, fingerprint: &str, trusted: &[TrustedKey]) -> Option<Self> {
         let (said, _) = text.split_once("\nuntrusted comment")?;
         let (said, signature) = text.split_at(said.len() + 1);
@@ -92,14 +97,14 @@ fn seconds_since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Observer that distinguishes a live notice from one of a dead builder.
+/// Finds out whether the builder behind a notice is alive, by comparing the notice's beats over time.
 #[derive(Debug, Default)]
 pub(crate) struct BeatWatch {
     last: Option<(Notice, Instant)>,
 }
 
 impl BeatWatch {
-    /// Whether the builder of the notice `text`, read at `now`, is alive.
+    /// Returns true if the builder that wrote the notice `text` is alive. `now` is when the notice was read.
     pub(crate) fn is_alive(&mut self, text: &str, of: (&str, &[TrustedKey]), now: Instant) -> bool {
         let (fingerprint, trusted) = of;
         let Some(notice) = Notice::parse(text, fingerprint, trusted) else { return false };
@@ -107,7 +112,7 @@ impl BeatWatch {
             return false;
         }
         match &self.last {
-            // An attacker may restore an older notice, which has no new beat either.
+            // An attacker can restore an older notice, but an older notice has no new beat either.
             Some((last, since)) if last.builder == notice.builder && last.beat >= notice.beat => {
                 now.duration_since(*since) < SILENCE
             }
@@ -118,13 +123,13 @@ impl BeatWatch {
         }
     }
 
-    /// Whether the builder was alive at the last successful read, if that is recent.
+    /// Returns true if a recent read showed that the builder was alive.
     pub(crate) fn was_alive(&self, now: Instant) -> bool {
         self.last.as_ref().is_some_and(|(_, since)| now.duration_since(*since) < SILENCE)
     }
 }
 
-/// Our own notice. A thread renews it, and dropping it removes it.
+/// The notice that this machine has posted. A thread renews it, and dropping this value removes it.
 #[derive(Debug)]
 pub(crate) struct PostedNotice {
     stop: Option<oneshot::Sender<()>>,
@@ -132,11 +137,11 @@ pub(crate) struct PostedNotice {
 }
 
 impl PostedNotice {
-    /// Posts a notice in `store`, whose address is `address`. If `left` is set, replaces the notice of a dead builder.
-    /// `None` if another machine has posted first.
+    /// Posts a notice in `store`, whose address is `address`. If `left` is true, replaces the notice of a dead builder.
+    /// Returns `None` if another machine posted first.
     ///
     /// # Errors
-    /// The store accepts no notices, or failed.
+    /// Returns an error if the store accepts no notices, or if it failed.
     pub(crate) async fn post(
         store: &TemplateStore,
         address: &RemoteAddress,
@@ -169,8 +174,8 @@ impl PostedNotice {
                         tokio::select! {
                             done = &mut put => note("renewed", done),
                             _ = &mut stopped => {
-                                // A late beat would recreate the notice after its removal, and a run should not wait
-                                // long for the beat.
+                                // A late beat would recreate the notice after its removal, so this waits for the beat.
+                                // The wait is short, because it delays the run.
                                 note("renewed", timeout(FAREWELL, put).await.flatten());
                                 break;
                             }
@@ -189,7 +194,7 @@ impl PostedNotice {
     }
 }
 
-/// Logs a failed write. It only costs other machines a build of their own.
+/// Logs a failed write. The failure is harmless: at worst, other machines build the template themselves.
 fn note(what: &str, done: Result<Result<(), StoreError>, Elapsed>) {
     match done {
         Ok(Ok(())) => {}
@@ -244,7 +249,7 @@ mod tests {
             let (key, trusted) = key();
             let begun = Instant::now();
             let (mut watch, mut now) = (BeatWatch::default(), begun);
-            // Model of the waiting machine: the last builder, its newest beat, and the time of that beat.
+            // A model of the waiting machine: the last builder, its newest beat, and the time of that beat.
             let mut model: Option<(u64, u64, Instant)> = None;
             for (builder, beat, pause, is_read) in beats {
                 now += Duration::from_millis(pause);

@@ -1,4 +1,6 @@
-//! Object stores as remotes: S3, Google Cloud Storage, Azure, an HTTP server or a directory.
+//! Remotes in object stores: S3, Google Cloud Storage, Azure, an HTTP server, or a directory.
+//!
+//! The objects have these paths:
 //!
 //! ```text
 //! PREFIX/heads/FINGERPRINT
@@ -36,22 +38,22 @@ use crate::error::{StoreError, innermost};
 use crate::stored::{ByteStream, StoredObject, skip};
 use crate::wary::WaryConnector;
 
-/// Timeout for a connection. Callers limit every other wait.
+/// Timeout for opening a connection. Callers limit all other waits.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout for examining the directory. The first read reports a file system that hangs.
+/// Timeout for checking that the directory exists. If the file system hangs, the first read reports it.
 const LOOK_BOUND: Duration = Duration::from_secs(1);
 pub(crate) const HEADS: &str = "heads";
 pub(crate) const BLOBS: &str = "blobs";
 pub(crate) const NOTICES: &str = "notices";
 
-/// Prefix in an object store.
+/// A prefix in an object store, under which all objects of a remote are.
 #[derive(Debug)]
 pub(crate) struct ObjectBucket {
     store: Arc<dyn ObjectStore>,
-    /// Store for notices. On a `file` remote it does not sync, because notices live for seconds.
+    /// The store for notices. On a `file` remote it doesn't sync its writes, because notices live only for seconds.
     notices: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// Directory of a `file` remote.
+    /// The directory of a `file` remote; `None` for other kinds.
     folder: Option<std::path::PathBuf>,
 }
 
@@ -71,7 +73,7 @@ impl From<object_store::Error> for StoreError {
     }
 }
 
-/// Formats an error, or the HTTP status if the server responded.
+/// Formats an error. If the server responded, returns only the HTTP status.
 fn words(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -81,8 +83,8 @@ fn words(error: &(dyn std::error::Error + 'static)) -> String {
         cause = error.source();
     }
     let said = error.to_string();
-    // "Server returned non-2xx status code: 503 Service Unavailable: BODY". The body may contain anything, so it is cut
-    // off.
+    // For example, "Server returned non-2xx status code: 503 Service Unavailable: BODY". The body can contain anything,
+    // so it's cut off.
     match said.split_once("status code: ") {
         Some((_, status)) => {
             let status: Vec<_> = status.split(':').next().unwrap_or_default().split_whitespace().collect();
@@ -122,7 +124,7 @@ impl ObjectBucket {
         let folder = (address.kind == StoreKind::File).then(|| address.folder()).flatten();
         let prefix = match &folder {
             Some(folder) => Path::from_absolute_path(folder).map_err(|error| StoreError::broken(&error))?,
-            // The URL of an HTTP server contains the path already.
+            // The URL of an HTTP server already contains the path.
             None if address.kind == StoreKind::Http => Path::default(),
             None => Path::from_url_path(address.path()).map_err(|error| StoreError::broken(&error))?,
         };
@@ -133,7 +135,7 @@ impl ObjectBucket {
         Ok(Self { store, notices, prefix, folder })
     }
 
-    /// Fails if the remote is a directory that does not exist.
+    /// Returns an error if the remote is a directory that doesn't exist.
     pub(crate) async fn expect_directory(&self) -> Result<(), StoreError> {
         let Some(folder) = self.folder.clone() else { return Ok(()) };
         let look = tokio::task::spawn_blocking(move || std::fs::metadata(folder));
@@ -169,7 +171,7 @@ impl ObjectBucket {
         let options = GetOptions::new().with_range(Some(range.clone()));
         match self.store.get_opts(&path, options).await {
             Ok(found) => Ok(found.into_stream().map_err(StoreError::from).boxed()),
-            // This server does not support ranges, so it sends the whole blob.
+            // This server doesn't support ranges, so it sends the whole blob.
             Err(object_store::Error::NotSupported { .. }) => {
                 let found = self.store.get(&path).await?;
                 Ok(skip(found.into_stream().map_err(StoreError::from).boxed(), range.start))
@@ -191,7 +193,7 @@ impl ObjectBucket {
         Ok(())
     }
 
-    /// Writes a head or a notice. [`StoreError::Exists`] if there is one and `replace` is false.
+    /// Writes a head or a notice. Returns [`StoreError::Exists`] if there already is one and `replace` is false.
     pub(crate) async fn put_text(
         &self,
         kind: &'static str,
@@ -204,7 +206,7 @@ impl ObjectBucket {
         if !replace {
             let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
             match store.put_opts(&path, payload(), create).await {
-                // Without conditional writes, two pushers may both succeed. Either text is valid.
+                // Without conditional writes, two pushers can both succeed. This is fine, because both texts are valid.
                 Err(
                     object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. },
                 ) => {}
@@ -248,10 +250,10 @@ impl ObjectBucket {
     }
 }
 
-/// Character in the names of files that a killed writer has left. `object_store` hides them in listings.
+/// A character in the names of files that a killed writer left behind. `object_store` hides such files in listings.
 const UNFINISHED: char = '#';
 
-/// Returns the files that killed writers have left in `folder`.
+/// Returns the files that killed writers left in `folder`.
 fn unfinished(folder: &std::path::Path) -> Vec<StoredObject> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let left = entries.filter_map(|entry| {
@@ -262,7 +264,7 @@ fn unfinished(folder: &std::path::Path) -> Vec<StoredObject> {
     left.collect()
 }
 
-/// Moves the credentials of an HTTP server's URL into a header. Returns the URL without them.
+/// Moves the credentials from an HTTP server's URL into a header. Returns the URL without them.
 fn without_password(
     address: &RemoteAddress,
     client: ClientOptions,
@@ -283,7 +285,7 @@ fn without_password(
     Ok((trimmed(url), client.with_default_headers(headers)))
 }
 
-/// Disables retries in `object_store`, because this crate retries within its own timeouts.
+/// Disables the retries of `object_store`, because this crate retries within its own timeouts.
 fn no_retry() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
@@ -294,7 +296,7 @@ fn client_options(kind: StoreKind) -> ClientOptions {
     options.with_allow_http(kind == StoreKind::Http || emulated(kind))
 }
 
-/// Whether the environment names an endpoint on this machine, or allows one without TLS.
+/// Returns true if the environment names an endpoint on this machine, or if it allows an endpoint without TLS.
 fn emulated(kind: StoreKind) -> bool {
     let (endpoints, allow): (&[&str], _) = match kind {
         StoreKind::S3 => (&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"], "AWS_ALLOW_HTTP"),

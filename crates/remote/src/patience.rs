@@ -1,4 +1,7 @@
-//! Timeouts for remotes. A failing remote costs a bounded time, and a transfer in progress may take as long as a build.
+//! Timeouts for remotes.
+//!
+//! A remote is only worth using while it saves time. So a remote that fails costs at most a few seconds, and a transfer
+//! in progress can take about as long as a build.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,29 +9,30 @@ use std::time::{Duration, Instant};
 
 use crate::error::{RemoteError, StoreError};
 
-/// Time that a transfer may take beyond the duration of the build.
+/// How much longer than the build a transfer can take.
 pub(crate) const MARGIN: Duration = Duration::from_secs(3);
 /// Interval between progress reports.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
-/// Waiting time from which the remaining time is estimated.
+/// Minimum time spent waiting before the remaining time is estimated.
 const MEASURED: Duration = Duration::from_secs(1);
 
-/// Timeouts for operations on a remote.
+/// The timeouts for operations on a remote.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Timeout for finding a template: its head and its tree together.
+    /// Timeout for finding a template, i.e. for reading its head and its tree.
     pub(crate) answer: Duration,
-    /// Timeout without a received byte.
+    /// Maximum time without a received byte.
     pub(crate) stall: Duration,
     /// Whether to abort a transfer that would take longer than a build.
     pub(crate) projects: bool,
 }
 
 impl Patience {
-    /// Timeouts for a fetch while a server starts. A failing remote costs at most 3 s.
+    /// Timeouts for a fetch while a server starts. A remote that fails costs at most 3 s.
     pub const ON_THE_WAY: Self =
         Self { answer: Duration::from_secs(2), stall: Duration::from_millis(900), projects: true };
-    /// Timeouts for a push between a build and the command. Two waits may follow each other, so each is shorter.
+    /// Timeouts for a push between a build and the user's command. A failing push can wait twice, so each timeout is
+    /// shorter.
     pub const AFTER_A_BUILD: Self =
         Self { answer: Duration::from_millis(1400), stall: Duration::from_millis(1400), projects: true };
     /// Timeouts for a transfer that the user requested.
@@ -48,7 +52,7 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// Turns [`StoreError::Absent`] into `None`.
+/// Returns `None` in place of [`StoreError::Absent`].
 pub(crate) async fn present<T>(
     work: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<Option<T>, StoreError> {
@@ -58,14 +62,14 @@ pub(crate) async fn present<T>(
     }
 }
 
-/// Speed of a transfer. It counts only the time spent waiting for the network, not for the disk.
+/// The speed of a transfer. Only the time spent waiting for the network counts, not the time spent on disk writes.
 #[derive(Debug)]
 pub(crate) struct Pace {
     total: u64,
-    /// Number of threads that wait in parallel.
+    /// The number of threads that wait in parallel.
     waiters: u64,
     done: AtomicU64,
-    /// Waiting time of all threads together, in microseconds.
+    /// Total waiting time of all threads, in microseconds.
     waited: AtomicU64,
 }
 
@@ -82,14 +86,14 @@ impl Pace {
         self.total
     }
 
-    /// Adds `bytes` received in a wait that started at `begun`.
+    /// Adds `bytes` that were received during a wait. The wait started at `begun`.
     pub(crate) fn count(&self, bytes: usize, begun: Instant) {
         self.done.fetch_add(bytes as u64, Ordering::Relaxed);
         let waited = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.waited.fetch_add(waited, Ordering::Relaxed);
     }
 
-    /// Estimates the remaining seconds. `None` until enough time has been measured.
+    /// Estimates the remaining time in seconds. Returns `None` until the transfer has been measured for [`MEASURED`].
     fn left(&self) -> Option<f64> {
         let waited = Duration::from_micros(self.waited.load(Ordering::Relaxed) / self.waiters);
         if waited < MEASURED {
@@ -100,7 +104,8 @@ impl Pace {
         Some(waited.as_secs_f64() * rest / done.max(1.0))
     }
 
-    /// Fails if the rest would take longer than `took`, the duration of a build, plus [`MARGIN`].
+    /// Returns an error if the rest of the transfer would take longer than `took`, the duration of a build, plus
+    /// [`MARGIN`].
     pub(crate) fn expect_gain(&self, took: Duration) -> Result<(), RemoteError> {
         match self.left() {
             Some(left) if left > (took + MARGIN).as_secs_f64() => {

@@ -1,6 +1,7 @@
-//! Upload of a template: packs of new frames first, then the tree, and the head last.
+//! Uploads a template.
 //!
-//! A template is invisible until its head exists. If the pusher dies before that, its blobs are garbage.
+//! A push uploads packs of new frames first, then the tree, and the head last. A template is invisible until its head
+//! exists. If the pusher dies before that, its blobs are garbage that a later collection removes.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,36 +23,37 @@ use crate::patience::{MARGIN, Patience, TICK, within};
 use crate::store::TemplateStore;
 use crate::tree::{FrameTree, LARGEST_FRAME, LEVEL, PackedFrame, TreeDocument};
 
-/// Size of a pack, in bytes.
+/// Target size of a pack, in bytes.
 const PACK: usize = 32 << 20;
-/// Size of the first pack, in bytes. It is small because it measures the speed of the remote.
+/// Target size of the first pack, in bytes. It's small because the first upload measures the speed of the remote.
 const FIRST_PACK: usize = 512 << 10;
-/// Number of packs uploaded in parallel.
+/// The number of packs to upload in parallel.
 const SENDERS: u32 = 2;
 
-/// Result of a push.
+/// The result of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pushed {
-    /// Bytes sent; 0 if the remote had the template already.
+    /// Number of bytes sent. This is 0 if the remote already had the template.
     pub bytes: u64,
-    /// Bytes of frames that the remote had already.
+    /// Total size of the frames that the remote already had, in bytes.
     pub shared: u64,
 }
 
-/// Pack to upload.
+/// A pack that is ready for its upload.
 struct NewPack {
     bytes: Bytes,
     blob: Blob,
 }
 
-/// Cuts files into frames, and collects new frames in packs.
+/// Splits files into frames, and collects the new frames in packs.
 struct Packer {
     tree: FrameTree,
-    /// Indexes of frames in the tree, by digest.
+    /// The index in the tree of each frame, by digest.
     known: HashMap<[u8; 32], usize>,
-    /// Frames of related trees, by digest. Their packs enter the tree when a file uses them.
+    /// The frames of related trees, by digest. When a file uses one of these frames, the frame's pack is added to the
+    /// tree.
     related: HashMap<[u8; 32], (Blob, PackedFrame)>,
-    /// Indexes of the related trees' packs in the tree, by digest.
+    /// The index in the tree of each pack that a related tree also uses, by digest.
     borrowed: HashMap<BlobDigest, usize>,
     pack: Vec<u8>,
     /// Indexes of the frames in the current pack.
@@ -60,7 +62,8 @@ struct Packer {
     sink: SyncSender<NewPack>,
 }
 
-/// Result of a [`Packer`]. `Err(None)` means that the receiver is gone, because an upload has failed.
+/// The result of a [`Packer`] step. `Err(None)` means that an upload has failed, so there is no receiver for further
+/// packs.
 type Packed<T> = Result<T, Option<CacheError>>;
 
 impl Packer {
@@ -83,7 +86,7 @@ impl Packer {
         }
     }
 
-    /// Adds all files of an entry and compares them with its manifest.
+    /// Adds all files of an entry, and checks them against the entry's manifest.
     fn add_entry(&mut self, entry: &Entry, packed: &dyn Fn(u64)) -> Packed<()> {
         for file in entry.contents() {
             let path = entry.data().join(&file.path);
@@ -112,7 +115,7 @@ impl Packer {
         self.close_pack()
     }
 
-    /// Returns the index of the frame with these bytes, and adds one if there is none.
+    /// Returns the index of the frame with these bytes. Adds the frame if the tree doesn't have it yet.
     fn add(&mut self, raw: &[u8]) -> Packed<usize> {
         let digest = *blake3::hash(raw).as_bytes();
         if let Some(number) = self.known.get(&digest) {
@@ -131,7 +134,7 @@ impl Packer {
             let packed = zstd::bulk::compress(raw, LEVEL)
                 .map_err(|_| CacheError::Unfit { path: "frame".into(), what: "it cannot be compressed" })?;
             let offset = self.pack.len() as u64;
-            // The index of the pack is set when the pack is complete.
+            // The index of the pack is set once the pack is complete.
             self.tree.frames.push(PackedFrame {
                 pack: usize::MAX,
                 offset,
@@ -164,23 +167,23 @@ impl Packer {
     }
 }
 
-/// Upload speed.
+/// Measures the upload speed.
 #[derive(Debug, Default)]
 struct Rate {
     sent: u64,
     busy: Duration,
 }
 
-/// Limits for a push.
+/// The limits for a push.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PushBounds {
     pub(crate) patience: Patience,
-    /// Duration of the template's build.
+    /// How long the build of the template took.
     pub(crate) took: Duration,
 }
 
 impl PushBounds {
-    /// Returns the timeout for a blob of `bytes` bytes, according to the speed so far.
+    /// Returns the timeout for a blob of `bytes` bytes, based on the upload speed so far.
     fn of_blob(self, bytes: u64, rate: &Mutex<Rate>) -> Duration {
         let rate = lock(rate);
         let least = self.patience.answer.max(self.patience.stall);
@@ -193,8 +196,8 @@ impl PushBounds {
     }
 }
 
-/// Uploads the packs of an entry that the related trees do not have. Returns its tree, the bytes sent and the bytes
-/// saved.
+/// Uploads the packs of an entry that the related trees don't have. Returns the entry's tree, and the number of bytes
+/// sent and saved.
 pub(crate) fn send_packs(
     runtime: &Handle,
     store: &TemplateStore,
@@ -226,7 +229,7 @@ pub(crate) fn send_packs(
             }
             progress(done, total);
         }
-        // A failing sender closes the channel, which ends the packer.
+        // A sender that fails closes the channel, which ends the packer.
         let sent: Vec<_> = senders.into_iter().map(join).collect();
         let (result, tree, shared) = join(packer);
         let sent = sent.into_iter().sum::<Result<u64, RemoteError>>()?;
@@ -247,7 +250,7 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Uploads packs until the packer ends. Returns the number of bytes. After an error it makes the packer end too.
+/// Uploads packs until the packer ends, and returns the number of bytes sent. After an error, also stops the packer.
 async fn send(
     store: &TemplateStore,
     packs: &Mutex<Receiver<NewPack>>,
@@ -268,14 +271,14 @@ async fn send(
         }
     };
     if result.is_err() {
-        // Dropping the receiver makes the packer's next send fail.
+        // Dropping the receiver makes the packer's next `send` fail.
         let (_, closed) = sync_channel(0);
         *lock(packs) = closed;
     }
     result
 }
 
-/// Uploads one blob unless the store has it. Returns the number of bytes sent.
+/// Uploads one blob unless the store already has it. Returns the number of bytes sent.
 async fn put(
     store: &TemplateStore,
     blob: &Blob,
@@ -296,7 +299,7 @@ async fn put(
     Ok(blob.bytes)
 }
 
-/// Runs `work`, and once more if it fails with [`StoreError::Broken`].
+/// Runs `work`, and runs it once more if it fails with [`StoreError::Broken`].
 async fn again<F: Future<Output = Result<(), StoreError>>>(work: impl Fn() -> F) -> Result<(), StoreError> {
     match work().await {
         Err(StoreError::Broken(_)) => work().await,
@@ -304,21 +307,21 @@ async fn again<F: Future<Output = Result<(), StoreError>>>(work: impl Fn() -> F)
     }
 }
 
-/// Result of [`publish`].
+/// The result of [`publish`].
 pub(crate) struct Published {
     /// All blobs of the template.
     pub(crate) blobs: Vec<Blob>,
-    /// Bytes sent for the tree; 0 if the store had it.
+    /// Number of bytes sent for the tree. This is 0 if the store already had it.
     pub(crate) tree: u64,
-    /// Bytes sent for the head.
+    /// Number of bytes sent for the head.
     pub(crate) head: u64,
 }
 
-/// Uploads the tree and then the head. With `replace`, an existing head is overwritten.
+/// Uploads the tree and then the head. If `replace` is true, overwrites an existing head.
 ///
 /// # Errors
-/// The remote failed, or a registry has removed a blob that the template shares with another. Without its head, the
-/// template stays invisible.
+/// Returns an error if the remote failed, or if a registry has removed a blob that the template shares with a different
+/// one. The template then has no head, so it stays invisible.
 pub(crate) async fn publish(
     store: &TemplateStore,
     fingerprint: &str,
@@ -339,7 +342,7 @@ pub(crate) async fn publish(
     let object = format!("the head of template {fingerprint}");
     let write = async {
         match store.put_head(fingerprint, &text, &blobs, replace).await {
-            // Another pusher was faster, and its head is as good as ours.
+            // Another pusher was faster. Its head is as good as ours.
             Err(StoreError::Exists) => Ok(()),
             other => other,
         }
@@ -348,7 +351,7 @@ pub(crate) async fn publish(
     Ok(Published { blobs, tree: sent, head: text.len() as u64 })
 }
 
-/// Whether the store has all `blobs`.
+/// Returns true if the store has all `blobs`.
 pub(crate) async fn is_complete(
     store: &TemplateStore,
     blobs: &[Blob],

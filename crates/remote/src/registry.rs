@@ -1,5 +1,8 @@
-//! Repository of an OCI registry as a remote. Each template is a manifest whose tag is the fingerprint. The head is an
-//! annotation and all blobs are layers, so that the registry keeps needed blobs and collects others.
+//! Remotes in OCI registries.
+//!
+//! Many teams already have a registry but no object store. Each template becomes a manifest whose tag is the
+//! fingerprint. The head is an annotation of the manifest, and all blobs are its layers, so the registry keeps the
+//! blobs that a template needs and collects the others.
 //!
 //! Source: github.com/opencontainers/distribution-spec, spec.md.
 
@@ -23,18 +26,18 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const BLOB: &str = "application/vnd.pgfresh.blob.v1";
 const ARTIFACT: &str = "application/vnd.pgfresh.template.v1";
 const EMPTY: &str = "application/vnd.oci.empty.v1+json";
-/// Annotation with the head.
+/// The annotation that contains the head.
 const HEAD: &str = "pgfresh.head";
-/// Annotation with the time of the push, in seconds since 1970.
+/// The annotation that contains the time of the push, in seconds since 1970.
 const WRITTEN: &str = "pgfresh.written";
-/// Limit for a manifest, in bytes. Registries accept no larger ones.
+/// Maximum size of a manifest, in bytes. Registries don't accept larger ones.
 const LONGEST_MANIFEST: u64 = 4 << 20;
-/// Number of tags per page of a listing.
+/// The number of tags per page of a listing.
 const PAGE: usize = 500;
-/// Number of manifests read in parallel.
+/// Maximum number of manifests to read in parallel.
 const READERS: usize = 8;
 
-/// Repository of an OCI registry.
+/// A repository in an OCI registry.
 #[derive(Debug)]
 pub(crate) struct OciRegistry {
     client: Client,
@@ -61,13 +64,16 @@ impl OciRegistry {
         self.base.join(path).map_err(|error| StoreError::broken(&error))
     }
 
-    /// Whether `url` is on the registry itself. Upload URLs may lead to another server, which must not see the
-    /// credentials.
+    /// Returns true if `url` is on the registry itself. An upload URL can lead to a different server, which must not
+    /// see the credentials.
     fn may_see_login(&self, url: &Url) -> bool {
         url.origin() == self.base.origin()
     }
 
-    /// Sends a request and authenticates if the registry demands it. A response without a success status is an error.
+    /// Sends a request, and logs in if the registry demands it.
+    ///
+    /// # Errors
+    /// Returns an error unless the response has a success status.
     async fn send(
         &self,
         method: Method,
@@ -121,7 +127,7 @@ impl OciRegistry {
     }
 
     fn blob_url(&self, digest: &BlobDigest) -> Result<Url, StoreError> {
-        // The `./` keeps the URL parser from reading "sha256:" as a scheme.
+        // Without `./`, the URL parser would read "sha256:" as a scheme.
         self.url(&format!("./blobs/sha256:{digest}"))
     }
 
@@ -190,7 +196,8 @@ impl OciRegistry {
         Ok(())
     }
 
-    /// Returns our templates' tags and manifests. Ignores tags that are not fingerprints and manifests without a head.
+    /// Returns the tags and manifests of our templates. Skips tags that aren't fingerprints, and manifests without a
+    /// head.
     async fn manifests(&self) -> Result<Vec<(String, Value)>, StoreError> {
         let mut tags = Vec::new();
         let mut next = Some(self.url(&format!("tags/list?n={PAGE}"))?);

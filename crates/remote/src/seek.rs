@@ -1,4 +1,7 @@
-//! Search for a missing template: fetches it, waits for a machine that is building it, or announces a build here.
+//! Looks for a template that this machine doesn't have.
+//!
+//! Either the remote has the template, or a different machine is building it, or this machine has to build it. This
+//! module finds out which of these is true, and makes sure that usually only one machine builds.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,13 +17,13 @@ use crate::{Patience, RemoteCache};
 
 /// Interval between checks for a template that another machine is building.
 const POLL: Duration = Duration::from_millis(200);
-/// Maximum random delay before a machine replaces a dead builder.
+/// Maximum random delay before a machine takes over from a dead builder.
 const HESITATION: Duration = Duration::from_millis(500);
 /// Timeouts for reading and writing a notice.
 const READ_BOUND: Duration = Duration::from_millis(500);
 const WRITE_BOUND: Duration = Duration::from_secs(2);
 
-/// State of another machine that builds the template.
+/// The state of the machine that builds the template, as far as its notice shows.
 enum OtherBuilder {
     AtWork,
     /// The builder has stopped renewing its notice.
@@ -29,16 +32,16 @@ enum OtherBuilder {
     Unknown,
 }
 
-/// Result of posting a notice.
+/// The result of posting a notice.
 enum Posted {
     Notice(PostedNotice),
-    /// Another machine has posted first.
+    /// Another machine posted first.
     TooLate,
     Nothing,
 }
 
 impl RemoteCache {
-    /// Fetches the template, or waits while another machine builds it. Otherwise posts a notice that this
+    /// Fetches the template, or waits while another machine builds it. If there is neither, posts a notice that this
     /// machine builds it.
     pub(crate) fn seek(
         &self,
@@ -59,13 +62,13 @@ impl RemoteCache {
                 }
                 match runtime.block_on(self.look_for_builder(store, fingerprint, &mut watch)) {
                     OtherBuilder::AtWork => {}
-                    // The template appeared between the two reads, or the build failed there. After a wait, this
-                    // machine builds without a notice.
+                    // Either the template appeared between the two reads, or the build on the other machine failed.
+                    // After a wait, this machine builds without a notice.
                     OtherBuilder::Absent if waits => {
                         return Ok(fetch()?.map_or(Sought::Missing(None), Sought::Fetched));
                     }
-                    // Several machines notice a dead builder at the same moment. After random delays, one of them posts
-                    // a notice and the others see it.
+                    // Several machines detect a dead builder at the same moment. Each waits for a random time, so that
+                    // one posts a notice first and the others see it.
                     OtherBuilder::Dead if std::mem::take(&mut hesitates) => {
                         thread::sleep(HESITATION.mul_f64(chance()));
                         continue;
@@ -84,7 +87,7 @@ impl RemoteCache {
         })
     }
 
-    /// Looks for a machine that builds the template. A notice that is never readable only costs a build.
+    /// Looks for a machine that builds the template. If the notice can't be read, the worst outcome is a second build.
     async fn look_for_builder(
         &self,
         store: &TemplateStore,
@@ -98,13 +101,13 @@ impl RemoteCache {
                 if alive { OtherBuilder::AtWork } else { OtherBuilder::Dead }
             }
             Ok(Err(StoreError::Absent)) => OtherBuilder::Absent,
-            // The next fetch reports an unreachable remote.
+            // If the remote is unreachable, the next fetch reports it.
             Ok(Err(_)) | Err(_) if watch.was_alive(Instant::now()) => OtherBuilder::AtWork,
             Ok(Err(_)) | Err(_) => OtherBuilder::Unknown,
         }
     }
 
-    /// Posts a notice that we build the template, unless we do not push.
+    /// Posts a notice that this machine builds the template. Does nothing if this machine doesn't push.
     async fn post_notice(&self, store: &TemplateStore, fingerprint: &str, other: &OtherBuilder) -> Posted {
         let Some(key) = self.pushes_with.as_ref().filter(|_| !matches!(other, OtherBuilder::Unknown)) else {
             return Posted::Nothing;
@@ -119,7 +122,7 @@ impl RemoteCache {
     }
 }
 
-/// Returns a random number from 0 to 1; 1 if there is no randomness.
+/// Returns a random number from 0 to 1. Returns 1 if the system provides no random bytes.
 fn chance() -> f64 {
     let mut byte = [u8::MAX];
     drop(sys::fill_random(&mut byte));

@@ -1,4 +1,7 @@
-//! Interface of a store: heads by fingerprint, and immutable blobs by digest.
+//! The interface that all stores implement.
+//!
+//! A store keeps heads by fingerprint, and immutable blobs by digest. The rest of the crate doesn't need to know
+//! whether the store is a bucket, a directory or a registry.
 
 use std::ops::Range;
 
@@ -12,7 +15,7 @@ use crate::objects::{BLOBS, HEADS, NOTICES, ObjectBucket};
 use crate::registry::OciRegistry;
 use crate::stored::{ByteStream, StoredObject, collect};
 
-/// Store of any protocol.
+/// A store of any protocol.
 #[derive(Debug)]
 pub(crate) enum TemplateStore {
     Objects(ObjectBucket),
@@ -23,7 +26,7 @@ impl TemplateStore {
     /// Opens the store at `address` without sending a request.
     ///
     /// # Errors
-    /// The settings in the environment contradict each other.
+    /// Returns an error if the settings in the environment contradict each other.
     pub(crate) fn open(address: &RemoteAddress) -> Result<Self, StoreError> {
         match address.kind {
             StoreKind::Oci => Ok(Self::Registry(OciRegistry::open(address)?)),
@@ -31,11 +34,11 @@ impl TemplateStore {
         }
     }
 
-    /// Fails if the store is a directory that does not exist.
+    /// Checks that the directory exists, if the store is one.
     ///
     /// # Errors
-    /// The directory is missing. It is not created, because on a machine without the mount no other machine would see
-    /// the pushed templates.
+    /// Returns an error if the directory is missing. This function never creates it.
+    /// If the share isn't mounted, a new directory would be local, and no other machine would see the pushed templates.
     async fn expect_directory(&self) -> Result<(), StoreError> {
         match self {
             Self::Objects(bucket) => bucket.expect_directory().await,
@@ -43,7 +46,7 @@ impl TemplateStore {
         }
     }
 
-    /// Returns the head of the template `fingerprint`, limited to `most` bytes.
+    /// Returns the head of the template `fingerprint`. The head can have at most `most` bytes.
     pub(crate) async fn head(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
         match self {
             Self::Objects(bucket) => collect(bucket.text(HEADS, fingerprint).await?, most).await,
@@ -51,7 +54,7 @@ impl TemplateStore {
         }
     }
 
-    /// Streams a range of a blob. The stream may be longer or shorter than `range`.
+    /// Streams a range of a blob. The stream can be longer or shorter than `range`.
     pub(crate) async fn blob(
         &self,
         digest: &BlobDigest,
@@ -63,7 +66,7 @@ impl TemplateStore {
         }
     }
 
-    /// Returns a whole blob after comparing it with its digest.
+    /// Returns a whole blob after checking its digest.
     pub(crate) async fn whole_blob(&self, blob: &Blob) -> Result<Bytes, StoreError> {
         let bytes = collect(self.blob(&blob.digest, 0..blob.bytes).await?, blob.bytes).await?;
         if BlobDigest::of(&bytes) != blob.digest {
@@ -86,10 +89,10 @@ impl TemplateStore {
         }
     }
 
-    /// Writes the head of a template. All `blobs` of the template must exist.
+    /// Writes the head of a template. All `blobs` of the template must already exist.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] if there is a head and `replace` is false.
+    /// Returns [`StoreError::Exists`] if an object store has a head and `replace` is false.
     pub(crate) async fn put_head(
         &self,
         fingerprint: &str,
@@ -103,8 +106,9 @@ impl TemplateStore {
         }
     }
 
-    /// Returns the notice about the build of a template. Registries have no notices, because they cannot tell which of
-    /// two concurrent writers came first.
+    /// Returns the notice about the build of a template.
+    ///
+    /// Registries have no notices. A registry can't tell which of two concurrent writers came first.
     pub(crate) async fn notice(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
         match self {
             Self::Objects(bucket) => collect(bucket.text(NOTICES, fingerprint).await?, most).await,
@@ -115,7 +119,7 @@ impl TemplateStore {
     /// Writes the notice about the build of a template.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] if there is one and `new` is true.
+    /// Returns [`StoreError::Exists`] if there already is a notice and `new` is true.
     pub(crate) async fn put_notice(
         &self,
         fingerprint: &str,
@@ -151,7 +155,7 @@ impl TemplateStore {
         }
     }
 
-    /// Lists all blobs. A registry lists only blobs that a head needs.
+    /// Lists all blobs. For a registry, lists only the blobs that a head needs.
     pub(crate) async fn blobs(&self) -> Result<Vec<StoredObject>, StoreError> {
         match self {
             Self::Objects(bucket) => bucket.list(BLOBS).await,
@@ -166,7 +170,7 @@ impl TemplateStore {
         }
     }
 
-    /// Removes a blob. Does nothing on a registry, which removes unneeded blobs itself.
+    /// Removes a blob. Does nothing for a registry, because a registry removes unneeded blobs itself.
     pub(crate) async fn remove_blob(&self, name: &str) -> Result<(), StoreError> {
         match self {
             Self::Objects(bucket) => bucket.remove(BLOBS, name).await,
@@ -174,18 +178,19 @@ impl TemplateStore {
         }
     }
 
-    /// Whether unneeded blobs stay in the store until we remove them.
+    /// Returns true if unneeded blobs stay in the store until this crate removes them.
     pub(crate) fn keeps_garbage(&self) -> bool {
         matches!(self, Self::Objects(_))
     }
 }
 
-/// Opens the store at `address` with a runtime, and passes both to `work`. They end with this call.
+/// Opens the store at `address` together with a runtime, and passes both to `work`. Both are closed when this function
+/// returns.
 pub(crate) fn with_store<T>(
     address: &RemoteAddress,
     work: impl FnOnce(&Handle, &TemplateStore) -> Result<T, RemoteError>,
 ) -> Result<T, RemoteError> {
-    // Fails if another part of the process has installed a provider already, which is fine.
+    // This fails if another part of the process has already installed a provider, which is fine.
     drop(rustls::crypto::ring::default_provider().install_default());
     // Callers add the address to the message.
     let open = |error: StoreError| error.attempt("open", "the store");
@@ -201,7 +206,7 @@ pub(crate) fn with_store<T>(
     work(&handle, &store)
 }
 
-/// Runtime that shuts down without waiting, because a DNS lookup may block for long.
+/// A runtime that shuts down without waiting, because a DNS lookup can block for a long time.
 struct Ended(Option<Runtime>);
 
 impl Drop for Ended {

@@ -1,4 +1,4 @@
-//! Streams and listings of stores.
+//! Streams from stores, and entries in their listings.
 
 use std::time::SystemTime;
 
@@ -8,25 +8,25 @@ use futures_util::{StreamExt, TryStreamExt};
 
 use crate::error::StoreError;
 
-/// Stream of received bytes.
+/// A stream of received bytes.
 pub(crate) type ByteStream = BoxStream<'static, Result<Bytes, StoreError>>;
 
-/// Object in the listing of a store.
+/// An object in a store's listing.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredObject {
-    /// Fingerprint of a template, or digest of a blob.
+    /// The fingerprint of a template, or the digest of a blob.
     pub(crate) name: String,
     pub(crate) bytes: u64,
-    /// Time of the last write.
+    /// When the object was last written.
     pub(crate) time: SystemTime,
 }
 
-/// Returns the body of a response.
+/// Returns the body of a response as a stream.
 pub(crate) fn body(answer: reqwest::Response) -> ByteStream {
     answer.bytes_stream().map_err(|error| StoreError::broken(&error)).boxed()
 }
 
-/// Collects a stream. Fails if it has more than `most` bytes.
+/// Collects a stream into memory. Returns an error if the stream has more than `most` bytes.
 pub(crate) async fn collect(stream: ByteStream, most: u64) -> Result<Bytes, StoreError> {
     let too_long = || StoreError::Refused("it is longer than it may be".to_owned());
     let add = |mut all: Vec<u8>, more: Bytes| async move {
@@ -39,7 +39,7 @@ pub(crate) async fn collect(stream: ByteStream, most: u64) -> Result<Bytes, Stor
     stream.try_fold(Vec::new(), add).await.map(Bytes::from)
 }
 
-/// Drops the first `start` bytes of a stream.
+/// Skips the first `start` bytes of a stream.
 pub(crate) fn skip(stream: ByteStream, start: u64) -> ByteStream {
     stream
         .scan(start, |left, piece| {

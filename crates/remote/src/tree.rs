@@ -1,4 +1,7 @@
-//! Tree of a template: the frames of its files, and their positions in packs. It is stored as one compressed blob.
+//! The tree of a template.
+//!
+//! A tree says from which frames to assemble each file, and where in the packs these frames are. It's stored as one
+//! compressed blob.
 //!
 //! ```text
 //! pgfresh tree 1
@@ -10,50 +13,53 @@
 //!
 //! …                                       these two texts
 //! ```
-//! The tree is not signed. It says where bytes are; the signed manifest decides whether they are the right ones.
+//! The tree isn't signed, because it only says where the bytes are. The signed manifest decides whether they are the
+//! right ones.
 
 use std::io::Read;
 
 use crate::digest::{Blob, BlobDigest, parse_hex};
 use crate::error::StoreError;
 
-/// Limit for a compressed tree, in bytes. A template of 60 GB has a tree of that size. The reader decompresses the tree
-/// before any proof that it belongs to the signed head, and needs about ten times the text in memory.
+/// Maximum size of a compressed tree, in bytes. A template of 60 GB has a tree of about this size.
+///
+/// The limit protects the reader's memory. A reader decompresses the tree before it knows whether the tree belongs to
+/// the signed head, and needs about ten times the size of the text.
 pub(crate) const LONGEST_TREE: u64 = 8 << 20;
 const LONGEST_TEXT: u64 = 4 * LONGEST_TREE;
-/// Size of the largest frame before compression, in bytes.
+/// Maximum size of a frame before compression, in bytes.
 pub(crate) const LARGEST_FRAME: usize = 256 * 1024;
-/// Reason for refusing a larger tree.
+/// Why a larger tree is refused.
 const TOO_LONG: &str = "it is too long";
-/// First line.
+/// The first line of a tree.
 const HEADER: &str = "pgfresh tree 1";
-/// Compression level; zstd's own default.
+/// The compression level, which is also zstd's default.
 pub(crate) const LEVEL: i32 = 3;
 
-/// Position of a frame in a pack.
+/// The position of a frame in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PackedFrame {
-    /// Index of the pack.
+    /// The index of the pack in the tree.
     pub(crate) pack: usize,
     pub(crate) offset: u64,
     /// Compressed size in bytes.
     pub(crate) length: usize,
     /// Uncompressed size in bytes.
     pub(crate) raw: usize,
-    /// BLAKE3 of the uncompressed bytes.
+    /// The BLAKE3 digest of the uncompressed bytes.
     pub(crate) digest: [u8; 32],
 }
 
-/// Files of a template, composed of frames.
+/// The files of a template, each a sequence of frames.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct FrameTree {
     pub(crate) packs: Vec<Blob>,
     pub(crate) frames: Vec<PackedFrame>,
-    /// Indexes of the frames of each file.
+    /// For each file, the indexes of its frames.
     pub(crate) files: Vec<Vec<usize>>,
 }
 
-/// Tree with the manifest and the description of the template.
+/// A tree together with the manifest and the description of its template.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TreeDocument {
     pub(crate) tree: FrameTree,
@@ -65,7 +71,7 @@ impl TreeDocument {
     /// Encodes and compresses the tree.
     ///
     /// # Errors
-    /// The tree is larger than the limits of [`Self::parse`].
+    /// Returns an error if the tree is larger than [`Self::parse`] accepts.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, StoreError> {
         let text = self.to_text();
         let bytes =
@@ -100,7 +106,7 @@ impl TreeDocument {
     /// Parses the output of [`Self::to_bytes`].
     ///
     /// # Errors
-    /// The reason, as the end of a sentence.
+    /// Returns the reason, worded as the end of a sentence, if `bytes` is not a valid tree.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let foreign = "it is no tree of a template";
         let mut text = String::new();
@@ -138,7 +144,7 @@ fn pack(text: &str) -> Option<Blob> {
     Some(Blob { digest: digest.parse::<BlobDigest>().ok()?, bytes: bytes.parse().ok()? })
 }
 
-/// Parses a frame, which must lie inside its pack.
+/// Parses a frame. Returns `None` if the frame isn't inside its pack.
 fn frame(text: &str, packs: &[Blob]) -> Option<PackedFrame> {
     let mut words = text.splitn(5, ' ');
     let pack: usize = words.next()?.parse().ok()?;
@@ -146,7 +152,7 @@ fn frame(text: &str, packs: &[Blob]) -> Option<PackedFrame> {
     let length: usize = words.next()?.parse().ok()?;
     let raw: usize = words.next()?.parse().ok()?;
     let digest = parse_hex(words.next()?)?;
-    // Incompressible data grows slightly.
+    // Data that can't be compressed grows slightly.
     let sensible = (1..=LARGEST_FRAME).contains(&raw) && (1..=2 * LARGEST_FRAME).contains(&length);
     let end = offset.checked_add(length as u64)?;
     (sensible && end <= packs.get(pack)?.bytes).then_some(PackedFrame { pack, offset, length, raw, digest })
@@ -158,7 +164,7 @@ fn file(text: &str, frames: usize) -> Option<Vec<usize>> {
 }
 
 impl FrameTree {
-    /// Whether the frames of each file add up to these sizes.
+    /// Returns true if the frames of each file add up to the file's size in `sizes`.
     pub(crate) fn makes(&self, sizes: impl ExactSizeIterator<Item = u64>) -> bool {
         let size = |file: &Vec<usize>| file.iter().map(|number| self.frames[*number].raw as u64).sum::<u64>();
         sizes.len() == self.files.len() && self.files.iter().map(size).eq(sizes)

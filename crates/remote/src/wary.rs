@@ -1,8 +1,10 @@
-//! HTTP client for object stores that does not trust the announced length of a response.
+//! An HTTP client for object stores that doesn't trust the announced length of a response.
 //!
-//! `object_store` allocates as many bytes as a response announces before it reads a listing, a token or an error body.
-//! A store that announces terabytes would abort the process. This client also avoids HTTP/2, which the client of
-//! `object_store` would bring into the binary; all stores speak HTTP/1.1.
+//! Before `object_store` reads a listing, a token or an error body, it allocates as many bytes as the response
+//! announces. A store that announces terabytes would abort the process, so this client hides the announced length.
+//!
+//! This client also avoids HTTP/2, which the default client of `object_store` would add to the binary. All stores speak
+//! HTTP/1.1.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -16,11 +18,11 @@ use object_store::client::{
 };
 use reqwest::{Client, Request, Url};
 
-/// User agent of all requests.
+/// The user agent for all requests.
 const USER_AGENT: &str = concat!("pgfresh/", env!("CARGO_PKG_VERSION"));
-/// Limit for a response, in bytes: eight times the size of a pack. A longer response fails.
+/// Maximum size of a response, in bytes, which is eight times the size of a pack. A longer response fails.
 const LONGEST_ANSWER: u64 = 256 << 20;
-/// Limit for the body of an error response, in bytes. The rest is ignored.
+/// Maximum size of an error response's body, in bytes. The rest is ignored.
 const LONGEST_REFUSAL: u64 = 64 << 10;
 
 /// Creates [`WaryClient`]s. Supports only the options that this crate and `object_store` set.
@@ -46,7 +48,7 @@ impl HttpConnector for WaryConnector {
     }
 }
 
-/// Parses a duration of an option, such as `10s`.
+/// Parses the duration in an option, e.g. `10s`.
 fn seconds(text: &str) -> Option<Duration> {
     text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
 }
@@ -80,7 +82,7 @@ impl HttpService for WaryClient {
     }
 }
 
-/// Wraps an error so that `object_store` does not retry. The callers of this crate retry.
+/// Wraps an error so that `object_store` doesn't retry. The callers of this crate do.
 fn unknown(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, error)
 }
@@ -89,12 +91,12 @@ fn without_url(error: reqwest::Error) -> HttpError {
     unknown(error.without_url())
 }
 
-/// Response body that hides the announced length.
+/// A response body that hides its announced length.
 struct WaryBody {
     body: reqwest::Body,
-    /// Number of bytes that may still come.
+    /// Number of bytes until the limit.
     left: u64,
-    /// Whether the body ends at the limit, rather than failing.
+    /// Whether the body ends at the limit. If false, a longer body is an error.
     is_cut: bool,
 }
 
@@ -146,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Reads four pieces of three bytes each with the limit `left`.
+    /// Reads four pieces of three bytes each. `left` is the limit.
     fn read(left: u64, is_cut: bool) -> Result<Bytes, HttpError> {
         let pieces = stream::iter(["abc"; 4]).map(Ok::<_, std::io::Error>);
         let body = WaryBody { body: reqwest::Body::wrap_stream(pieces), left, is_cut };
