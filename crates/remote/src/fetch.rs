@@ -78,7 +78,7 @@ pub(crate) async fn find(
     Ok(Some(FoundTemplate { announced, tree, signed }))
 }
 
-/// A run of neighboring frames in one pack, in order of their offsets. One request covers the whole run.
+/// A run of neighbouring frames in one pack, in order of their offsets. One request covers the whole run.
 #[derive(Debug)]
 struct FrameRun {
     pack: Blob,

@@ -1,4 +1,7 @@
-//! Binomial distribution for fair coins, used by the sign test and by the interval of the median.
+//! The binomial distribution for fair coins.
+//!
+//! Both the sign test for drift and the confidence interval of a median ask the same question: how likely is this many
+//! heads in `n` throws of a coin? This module computes the answer.
 
 use std::f64::consts::LN_2;
 
@@ -6,8 +9,8 @@ use crate::sample::as_f64;
 
 /// Returns the probabilities that `n` fair coins show at most 0, 1, …, `n` heads.
 ///
-/// Adds logarithms, because 2⁻ⁿ underflows from `n` = 1075 on. The relative error is below 10⁻⁸ for `n` up to a
-/// million.
+/// The terms are computed from their logarithms, because 2⁻ⁿ underflows if `n` is 1075 or more. The relative error is
+/// below 10⁻⁸ for `n` up to a million.
 pub(crate) fn cumulative(n: usize) -> impl Iterator<Item = f64> {
     let mut log_probability = -LN_2 * as_f64(n);
     let mut sum = 0.0;

@@ -1,4 +1,6 @@
-//! Distributions of values, drawn as one histogram per sample.
+//! Distributions of measured values.
+//!
+//! A median hides e.g. two peaks or a long tail, so reports also show each sample as a histogram.
 
 use std::fmt;
 
@@ -7,22 +9,24 @@ use serde_json::{Map, Value, json};
 use crate::sample::as_f64;
 use crate::{Quantity, Sample, Unit, text};
 
-/// Number of bins, and of columns on a terminal.
+/// The number of bins in a histogram. On a terminal, each bin is one column.
 pub(crate) const BINS: usize = 60;
-/// Percentiles in JSON and CSV. 0 and 100 are the minimum and the maximum.
+/// The percentiles in JSON and CSV. 0 and 100 are the minimum and the maximum.
 const PERCENTILES: [f64; 7] = [0.0, 50.0, 90.0, 95.0, 99.0, 99.9, 100.0];
-/// Characters for bars of 0 to 8 eighths of a line.
+/// The characters for bars that are 0 to 8 eighths of a line high.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Samples of one unit, drawn below each other on a shared logarithmic axis.
+/// Samples of one unit, drawn one below the other on a shared logarithmic axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
     pub(crate) title: String,
     pub(crate) samples: Vec<Sample>,
 }
 
-/// Logarithmic axis from the least positive value of all samples to the largest 99.9th percentile. Single values beyond
-/// it would leave no room for the others. The bins at the ends count the values outside.
+/// A logarithmic axis from the smallest positive value of all samples to the largest 99.9th percentile.
+///
+/// A few values beyond that percentile would leave no room for all the others. Values outside of the axis are counted
+/// in the first and the last bin.
 pub(crate) struct Axis {
     low: f64,
     high: f64,
@@ -34,13 +38,13 @@ impl Axis {
         (Quantity::new(self.low, self.unit), Quantity::new(self.high, self.unit))
     }
 
-    /// Returns the position of a value: 0 is the left end, 1 the right one.
+    /// Returns the position of a value on the axis: 0 is the left end, 1 is the right end.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let place = (value.max(self.low).ln() - self.low.ln()) / (self.high.ln() - self.low.ln());
         place.clamp(0.0, 1.0)
     }
 
-    /// Returns the height of each bin: 1 is the fullest.
+    /// Returns the height of each bin, relative to the fullest bin.
     pub(crate) fn shares(&self, sample: &Sample) -> Vec<f64> {
         let mut counts = [0_usize; BINS];
         for value in sample.values() {
@@ -58,21 +62,21 @@ impl Axis {
 }
 
 impl Distribution {
-    /// Creates the distributions of `samples`, which must share a unit. Drops empty samples.
+    /// Creates the distributions of `samples`, which must share a unit. Ignores empty samples.
     #[must_use]
     pub fn new(title: impl Into<String>, samples: impl IntoIterator<Item = Sample>) -> Self {
         let samples = samples.into_iter().filter(|sample| !sample.is_empty()).collect();
         Self { title: title.into(), samples }
     }
 
-    /// Returns the axis; `None` if no sample has a positive value.
+    /// Returns the axis, or `None` if no sample has a positive value.
     pub(crate) fn axis(&self) -> Option<Axis> {
         let positive = |value: &f64| *value > 0.0;
         let least =
             self.samples.iter().flat_map(Sample::values).copied().filter(positive).reduce(f64::min)?;
         let tops = self.samples.iter().filter_map(|sample| sample.percentile(99.9));
         let top = tops.map(|top| top.value).fold(least, f64::max);
-        // An axis needs a length greater than 0.
+        // The axis must be longer than 0.
         let high = top.max(least * 1.1);
         Some(Axis { low: least, high, unit: self.samples[0].unit() })
     }
@@ -93,7 +97,7 @@ impl Distribution {
         format!("## {}\n\n```text\n{}```\n", text::markdown(&self.title), self.drawing())
     }
 
-    /// Yields title, sample name, percentile, value and unit for each percentile.
+    /// Yields the title, the sample's name, the percentile, the value and the unit for each percentile.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
         self.samples.iter().flat_map(move |sample| {
             PERCENTILES.iter().filter_map(move |percent| {
@@ -120,7 +124,7 @@ impl Distribution {
     }
 }
 
-/// Describes a sample beside its histogram.
+/// Returns the line that describes a sample above its histogram.
 pub(crate) fn caption(sample: &Sample) -> String {
     let of = |percent| sample.percentile(percent).map_or_else(String::new, |value| value.to_string());
     format!("{}: p50 {}, p99 {}, most {}", sample.name(), of(50.0), of(99.0), of(100.0))

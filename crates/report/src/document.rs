@@ -1,4 +1,7 @@
-//! Reports: tables and notes with the environment in which they were measured.
+//! Reports.
+//!
+//! A report gathers everything that a command has measured and concluded, together with the environment of the
+//! measurement. It can then be formatted for a terminal, for a web page, or for programs.
 
 use std::fmt;
 
@@ -7,13 +10,15 @@ use serde_json::{Map, Value, json};
 use crate::junit;
 use crate::{Distribution, Finding, Layer, MeasuredTests, Plot, Sample, Table, text};
 
-/// Columns for sentences on a terminal. Tables may be wider.
+/// The line width for sentences on a terminal, in columns. Tables can be wider.
 const WIDTH: usize = 100;
 
-/// Layers, findings, plots, distributions, tables and notes under one title, with the environment of the measurement.
-/// Also holds the samples for programs.
+/// The results of a measurement, with a title and the environment in which they were measured.
 ///
-/// `Display` formats it as terminal text without colours.
+/// A report contains layers, findings, plots, distributions, tables and notes. It also holds the single measured
+/// values, which only the machine-readable formats contain.
+///
+/// `Display` formats a report as terminal text without colours.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     pub(crate) title: String,
@@ -36,8 +41,8 @@ impl Report {
         Self { title: title.into(), ..Self::default() }
     }
 
-    /// Adds a fact about the environment, such as `"processor"` and `"AMD EPYC 7B13"`. Keys should differ, because JSON
-    /// has one value per key.
+    /// Adds a fact about the environment, e.g. `"processor"` and `"AMD EPYC 7B13"`. Keys should be unique, because JSON
+    /// has only one value per key.
     pub fn add_environment(&mut self, key: impl Into<String>, value: impl Into<String>) {
         self.environment.push((key.into(), value.into()));
     }
@@ -47,7 +52,7 @@ impl Report {
         self.layers.push(layer);
     }
 
-    /// Appends findings, in reading order.
+    /// Appends findings, which readers see in the given order.
     pub fn add_findings(&mut self, findings: impl IntoIterator<Item = Finding>) {
         self.findings.extend(findings);
     }
@@ -62,22 +67,23 @@ impl Report {
         self.distributions.push(distribution);
     }
 
-    /// Adds all measured values of a contender, one sample per phase. Only programs read them.
+    /// Adds all measured values of a contender, one sample per phase. Only the machine-readable formats contain them.
     pub fn add_samples(&mut self, name: impl Into<String>, phases: impl IntoIterator<Item = Sample>) {
         self.samples.push((name.into(), phases.into_iter().collect()));
     }
 
-    /// Adds a value for programs under the key `key` of the JSON object.
+    /// Adds `value` to the JSON object under `key`. Other formats don't contain it.
     pub fn add_data(&mut self, key: &'static str, value: Value) {
         self.data.push((key, value));
     }
 
-    /// Sets the measured tests. Only [`Self::to_junit`] uses them.
+    /// Sets the measured tests, which only [`Self::to_junit`] uses.
     pub fn set_tests(&mut self, tests: MeasuredTests) {
         self.tests = Some(tests);
     }
 
-    /// Returns JUnit XML with a testcase for each test of [`Self::set_tests`]. The testcases have no results.
+    /// Returns JUnit XML with a testcase for each test of [`Self::set_tests`]. The testcases say how long the tests
+    /// took, but not whether they passed.
     #[must_use]
     pub fn to_junit(&self) -> String {
         junit::render(self.tests.as_ref())
@@ -88,12 +94,12 @@ impl Report {
         self.tables.push(table);
     }
 
-    /// Appends notes, such as [`crate::Warning`]s.
+    /// Appends notes, e.g. [`crate::Warning`]s.
     pub fn add_notes(&mut self, notes: impl IntoIterator<Item = impl fmt::Display>) {
         self.notes.extend(notes.into_iter().map(|note| note.to_string()));
     }
 
-    /// Formats the report as GitHub Flavored Markdown, ready for a ticket.
+    /// Formats the report as GitHub Flavored Markdown, so that users can paste it into an issue.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let mut sections = vec![format!("# {}\n", text::markdown(&self.title))];
@@ -113,11 +119,13 @@ impl Report {
         sections.join("\n")
     }
 
-    /// Formats the report as CSV with the columns `section`, `row`, `column`, `value` and `unit`. Each fact of a layer,
-    /// value of a plot, percentile of a distribution, cell of a table and value of a sample has a line. So has each
-    /// note and each fact of the environment. A finding has lines for its name, evidence, factor and remedy.
+    /// Formats the report as CSV with the columns `section`, `row`, `column`, `value` and `unit`.
     ///
-    /// All lines of a CSV file must have the same columns (RFC 4180, section 2), and tables do not.
+    /// Each single value has its own line. For example, there is one line for each fact of a layer, each cell of a
+    /// table, and each note. A finding has lines for its name, evidence, factor and remedy.
+    ///
+    /// This layout is necessary because all lines of a CSV file must have the same columns (RFC 4180, section 2), but
+    /// the tables of a report have different ones.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let head = ["section", "row", "column", "value", "unit"].map(str::to_owned);
@@ -157,7 +165,7 @@ impl Report {
             .collect()
     }
 
-    /// Yields contender, round (from 1), phase, value and unit for each measured value.
+    /// Yields the contender, the round (counted from 1), the phase, the value and the unit for each measured value.
     fn sample_cells(&self) -> impl Iterator<Item = [String; 5]> {
         let phases =
             self.samples.iter().flat_map(|(name, phases)| phases.iter().map(move |phase| (name, phase)));
@@ -175,12 +183,14 @@ impl Report {
         })
     }
 
-    /// Returns `{"title": …, "environment": {KEY: VALUE, …}, "layers": […], "findings": […], "plots": […],
-    /// "distributions": […], "tables": […], "notes": […], "samples": [{"name": …, "phases": […]}, …]}`. Tables are
-    /// those of [`Table::to_json`], layers are `{"name": …, "verdict": …, "facts": {NAME: CELL, …}}`, phases are
-    /// `{"name": …, "unit": …, "values": […]}`.
+    /// Returns the report as a JSON object.
     ///
-    /// Empty distributions and samples are omitted; other empty lists are not. Callers may add keys to the value.
+    /// Its form is `{"title": …, "environment": {KEY: VALUE, …}, "layers": […], "findings": […], "plots": […],
+    /// "distributions": […], "tables": […], "notes": […], "samples": [{"name": …, "phases": […]}, …]}`. For tables, see
+    /// [`Table::to_json`]. A layer is `{"name": …, "verdict": …, "facts": {NAME: CELL, …}}`, and a phase is `{"name":
+    /// …, "unit": …, "values": […]}`.
+    ///
+    /// Empty distributions and samples are omitted, but other empty lists aren't. Callers can add keys to the object.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let environment: Map<_, _> =
@@ -203,7 +213,7 @@ impl Report {
     }
 }
 
-/// Joins the lines below `head`; `None` if there are no lines.
+/// Joins the lines below `head`. Returns `None` if there are no lines.
 fn section(head: &str, lines: impl Iterator<Item = String>) -> Option<String> {
     let lines: String = lines.collect();
     (!lines.is_empty()).then(|| format!("{head}{lines}"))

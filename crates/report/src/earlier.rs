@@ -1,16 +1,18 @@
-//! Parsed JSON of an earlier report.
+//! Reads the JSON of an earlier report.
+//!
+//! A user can profile a suite on one machine, and pass the report to an examination on a different machine.
 
 use serde::Deserialize;
 
 use crate::{Finding, Layer};
 
-/// Parts of an earlier report that a new one can repeat: its title, the verdicts of its layers, and its findings.
+/// The parts of an earlier report that a new report can repeat.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Earlier {
-    /// Title of the report.
+    /// The title of the earlier report.
     pub title: String,
     layers: Vec<Verdict>,
-    /// Findings of the report.
+    /// The findings of the earlier report.
     pub findings: Vec<Finding>,
 }
 
@@ -24,12 +26,12 @@ impl Earlier {
     /// Parses the output of [`crate::Report::to_json`].
     ///
     /// # Errors
-    /// The text has another format.
+    /// Returns an error if `json` has a different format.
     pub fn read(json: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(json)
     }
 
-    /// Returns the layer `name` with its verdict and without facts.
+    /// Returns the layer `name` with its verdict but without its facts. Returns `None` if there is no such layer.
     #[must_use]
     pub fn layer(&self, name: &str) -> Option<Layer> {
         let found = self.layers.iter().find(|layer| layer.name == name)?;

@@ -1,4 +1,7 @@
-//! Findings: conclusions with evidence, gain and remedy.
+//! Findings.
+//!
+//! A finding is what a user takes away from a report: a conclusion, the evidence for it, a remedy, and how much the
+//! remedy gains.
 
 use std::fmt;
 
@@ -6,41 +9,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Interval, Quantity, Sample, text};
 
-/// Origin of a gain.
+/// How a gain was obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// Calculated from other measurements.
+    /// A calculation from other measurements.
     Predicted,
-    /// Measured with and without the remedy, in turns.
+    /// A measurement with and without the remedy, in turns.
     Measured,
 }
 
-/// Improvement by a remedy.
+/// How much a remedy improves something.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// Subject of the improvement: `"commits"`, `"the suite"`.
+    /// The thing that becomes faster, e.g. `"commits"` or `"the suite"`.
     pub of: String,
-    /// Speed-up; 1 means no gain.
+    /// How many times as fast it becomes. 1 means no gain.
     pub factor: Factor,
-    /// Origin of the factor.
+    /// How the factor was obtained.
     pub basis: Basis,
-    /// Values before and after the remedy, if known.
+    /// The values before and after the remedy, or `None` if only the factor is available.
     pub change: Option<[Quantity; 2]>,
 }
 
-/// Speed-up with its uncertainty, if known.
+/// A speed-up, with or without its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Factor {
-    /// Estimate with its 95 % confidence interval.
+    /// An estimate with its 95 % confidence interval.
     Interval(Interval),
-    /// Estimate of unknown uncertainty.
+    /// An estimate whose uncertainty is unknown.
     Point(Quantity),
 }
 
 impl Factor {
-    /// Returns the median of the ratios, with an interval if there are at least 6; `None` for an empty sample.
+    /// Returns the median of the ratios, with a confidence interval if there are at least 6 ratios. Returns `None` for
+    /// an empty sample.
     #[must_use]
     pub fn of(ratios: &Sample) -> Option<Self> {
         Interval::of_median(ratios).map(Self::Interval).or_else(|| ratios.median().map(Self::Point))
@@ -66,7 +70,7 @@ impl fmt::Display for Factor {
 }
 
 impl fmt::Display for Gain {
-    /// Formats as `commits 11.3 × [10.9 ×, 11.8 ×] as fast, predicted`.
+    /// Formats the gain, e.g. `commits 11.3 × [10.9 ×, 11.8 ×] as fast, predicted`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { of, factor, basis, change } = self;
         let basis = match basis {
@@ -81,28 +85,28 @@ impl fmt::Display for Gain {
     }
 }
 
-/// Conclusion with its evidence and a remedy.
+/// A conclusion, with its evidence and a remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Conclusion in a few words.
+    /// The conclusion in a few words.
     pub name: String,
-    /// Evidence: a sentence with figures.
+    /// The evidence, as a sentence with figures.
     pub evidence: String,
-    /// Gain by the remedy; `None` if it is unknown or not about speed.
+    /// How much the remedy gains. This is `None` if the gain is unknown, or if the finding isn't about speed.
     pub gain: Option<Gain>,
-    /// Remedy: one or two sentences.
+    /// The remedy, in one or two sentences.
     pub remedy: String,
 }
 
 impl Finding {
-    /// Sorts findings by gain, the largest first. Findings without a gain come last, in their previous order.
+    /// Sorts findings by their gain, the largest first. Findings without a gain come last and keep their order.
     pub fn rank(findings: &mut [Self]) {
         let factor = |finding: &Self| finding.gain.as_ref().map_or(0.0, |gain| gain.factor.point());
         findings.sort_by(|one, other| factor(other).total_cmp(&factor(one)));
     }
 
-    /// Formats the finding for a terminal: the name, then gain, evidence and remedy, on lines of at most `width`
-    /// columns.
+    /// Formats the finding for a terminal. The name comes first, then the gain, the evidence and the remedy. Lines have
+    /// at most `width` columns.
     pub(crate) fn to_text(&self, number: usize, width: usize) -> String {
         let lead = format!("{number}. ");
         let blank = " ".repeat(lead.len());

@@ -1,4 +1,6 @@
-//! Confidence interval of a median, valid for any distribution.
+//! Confidence intervals of a median.
+//!
+//! The interval is valid for every distribution. This matters because durations are rarely normally distributed.
 
 use std::fmt;
 
@@ -7,29 +9,32 @@ use serde::{Deserialize, Serialize};
 use crate::sample::median_of_sorted;
 use crate::{Quantity, Sample, binomial};
 
-/// Probability outside of the interval on each side.
+/// The probability that the median lies outside of the interval on one given side.
 const TAIL: f64 = 0.025;
 
-/// 95 % confidence interval. `Display` formats it as `1.23 ms [1.20 ms, 1.27 ms]`.
+/// A 95 % confidence interval. `Display` formats it as `1.23 ms [1.20 ms, 1.27 ms]`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Lower end; at most `point`.
+    /// The lower end, which is at most `point`.
     pub low: Quantity,
-    /// Estimate: the median of the sample.
+    /// The estimate, which is the median of the sample.
     pub point: Quantity,
-    /// Upper end; at least `point`.
+    /// The upper end, which is at least `point`.
     pub high: Quantity,
 }
 
 impl Interval {
-    /// Returns the confidence interval for the median of the distribution behind `sample`. `None` with fewer than 6
-    /// values, because even their extremes enclose the median with a probability of only 93.75 %.
+    /// Returns the confidence interval for the median of the distribution that `sample` comes from.
     ///
-    /// The ends are measured values: the narrowest pair of equal rank from both sides that encloses the median with a
-    /// probability of at least 95 %. For independent values, this probability is exact for any continuous distribution
-    /// and a lower bound for others. Drifting values are not independent, see [`crate::Warning::Drift`].
+    /// Returns `None` for fewer than 6 values, because even the minimum and the maximum of 5 values enclose the median
+    /// with a probability of only 93.75 %.
     ///
-    /// The interval of a gain comes from the ratios of paired samples: [`Sample::ratio_to`].
+    /// Both ends are measured values with the same rank, one counted from the bottom and one from the top. Of all such
+    /// pairs, this is the narrowest that encloses the median with a probability of at least 95 %. For independent
+    /// values, the probability is exact if the distribution is continuous, and otherwise a lower bound. Values that
+    /// drift aren't independent (see [`crate::Warning::Drift`]).
+    ///
+    /// To get the interval of a gain, use the ratios of paired samples (see [`Sample::ratio_to`]).
     ///
     /// Source: David and Nagaraja, "Order Statistics", 3rd edition (2003), section 7.1; Le Boudec, "Performance
     /// Evaluation of Computer and Communication Systems" (2010), theorem 2.1 and its table for small samples.
@@ -58,7 +63,7 @@ mod tests {
     use crate::sample::as_f64;
     use crate::sample::tests::{finite, sample};
 
-    /// Returns the ranks of the ends, counted from 1.
+    /// Returns the ranks of both ends, counted from 1.
     fn ranks(n: usize) -> Option<(f64, f64)> {
         let interval = Interval::of_median(&sample((1..=n).map(as_f64)))?;
         Some((interval.low.value, interval.high.value))

@@ -1,36 +1,38 @@
-//! Measured tests as JUnit XML for CI systems.
+//! JUnit XML for CI systems.
+//!
+//! CI systems such as Jenkins and GitLab read this format, so they can show the measured times next to each test.
 
-/// Class of every testcase. The file of the test runner has the real class.
+/// The class of every testcase. Only the test runner's own file has the real class.
 const CLASS: &str = "pgfresh";
 
-/// Tests of a run. This report does not know whether they passed.
+/// The tests of a run. Whether they passed isn't known here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredTests {
-    /// Command that ran the tests.
+    /// The command that ran the tests.
     pub name: String,
-    /// Duration of the run in seconds.
+    /// How long the run took, in seconds.
     pub seconds: f64,
-    /// Tests of the run.
+    /// The tests of the run.
     pub tests: Vec<MeasuredTest>,
 }
 
-/// Measurements of one test.
+/// The measurements of one test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredTest {
-    /// Name given by the test runner.
+    /// The test's name, as the test runner gives it.
     pub name: String,
-    /// Busy time in seconds.
+    /// How long the test was busy, in seconds.
     pub seconds: f64,
-    /// Names and values for programs.
+    /// Machine-readable names and values.
     pub properties: Vec<(&'static str, String)>,
-    /// Sentences for people.
+    /// Human-readable sentences about the test.
     pub notes: Vec<String>,
 }
 
-/// Formats a testcase for each test. Without results, no testcase counts as failed. `None` gives an empty document.
+/// Formats a testcase for each test. Returns an empty document for `None`.
 ///
-/// Jenkins, GitLab and pytest agree on these elements: the schema of Ant's junit task, and `properties` of a testcase
-/// as in pytest.
+/// The testcases have no results, so no CI system counts one as failed. The elements are those that Jenkins, GitLab and
+/// pytest agree on: the schema of Ant's junit task, and pytest's `properties` of a testcase.
 pub(crate) fn render(tests: Option<&MeasuredTests>) -> String {
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     if let Some(suite) = tests {
@@ -68,13 +70,15 @@ impl MeasuredTest {
     }
 }
 
-/// Formats seconds with microseconds, because XML's decimals have no exponent.
+/// Formats seconds with six decimals, because XML decimals have no exponent.
 fn decimal(seconds: f64) -> String {
     if seconds.is_finite() { format!("{seconds:.6}") } else { "0.000000".to_owned() }
 }
 
-/// Escapes `text` for an element or an attribute. Characters that XML forbids become replacement characters. Characters
-/// that a parser would change, such as a line break in an attribute, become references.
+/// Escapes `text` for an element or an attribute.
+///
+/// Characters that XML forbids become replacement characters. Characters that a parser would change, e.g. a line break
+/// in an attribute, become character references.
 ///
 /// Source: XML 1.0, fifth edition, 2.2 and 3.3.3.
 fn escaped(text: &str) -> String {

@@ -1,10 +1,13 @@
-//! Layers of an examined system, each with a verdict and facts.
+//! Layers of an examined system.
+//!
+//! A slow suite can be due to e.g. the disk, the file system or the settings. A report describes each of these layers
+//! with a verdict and facts.
 
 use serde_json::{Map, Value, json};
 
 use crate::{Cell, text};
 
-/// Layer of a system, such as its disk, with a sentence about it and facts for programs.
+/// A layer of a system, e.g. its disk. It has a human-readable sentence and machine-readable facts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
     name: String,
@@ -13,13 +16,14 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Creates a layer with its name and one sentence, without facts.
+    /// Creates a layer without facts. `verdict` is one sentence.
     #[must_use]
     pub fn new(name: impl Into<String>, verdict: impl Into<String>) -> Self {
         Self { name: name.into(), verdict: verdict.into(), facts: Vec::new() }
     }
 
-    /// Adds a fact. Names should differ, because JSON has one value per name. Text formats omit missing facts.
+    /// Adds a fact. Names should be unique, because JSON has only one value per name. Text formats omit missing
+    /// facts.
     pub fn add_fact(&mut self, name: impl Into<String>, value: impl Into<Cell>) {
         self.facts.push((name.into(), value.into()));
     }
@@ -38,7 +42,7 @@ impl Layer {
 
     pub(crate) fn known(&self) -> String {
         let known = self.facts.iter().filter(|(_, value)| *value != Cell::Missing);
-        // The no-break space keeps a number on the line of its unit.
+        // A no-break space keeps a number on the same line as its unit.
         let read = |value: &Cell| match value {
             Cell::Quantity(_) => value.read().replace(' ', text::NO_BREAK),
             _ => value.read(),
@@ -46,8 +50,8 @@ impl Layer {
         known.map(|(name, value)| format!("{name}: {}", read(value))).collect::<Vec<_>>().join("; ")
     }
 
-    /// Formats the layer for a terminal: the name beside the sentence, the facts below, on lines of at most `width`
-    /// columns. Names are padded to `margin` columns.
+    /// Formats the layer for a terminal: the name and the sentence side by side, and the facts below. Lines have at
+    /// most `width` columns, and the name is padded to `margin` columns.
     pub(crate) fn to_text(&self, margin: usize, width: usize) -> String {
         let lead = text::pad(&self.name, margin, text::Alignment::Left) + "  ";
         let mut lines = text::hang(&lead, &self.verdict, width);
@@ -71,7 +75,7 @@ impl Layer {
         json!({ "name": self.name, "verdict": self.verdict, "facts": facts })
     }
 
-    /// Yields name, value and unit of each fact.
+    /// Yields the name, value and unit of each fact.
     pub(crate) fn values(&self) -> impl Iterator<Item = (&str, String, &'static str)> {
         self.facts.iter().map(|(name, value)| {
             let (value, unit) = value.value_and_unit();

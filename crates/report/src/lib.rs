@@ -1,12 +1,15 @@
-//! Statistics and reports of measurements, for terminals and programs.
+//! Statistics and reports for measurements.
 //!
-//! A [`Sample`] holds measurements. [`Interval`] and [`Warning`] describe them. [`Table`] and [`Report`] format them as
-//! terminal text, Markdown, HTML, CSV and JSON. A [`Layer`] describes a part of a system, and a [`Finding`] gives a
-//! conclusion and a remedy. [`Rounds`] runs [`Contender`]s in turns and reports to a [`Progress`]. This crate returns
-//! values and strings: it writes to no file or terminal, and knows nothing of PostgreSQL.
+//! Benchmarks and examinations share this crate, so that all of them treat noise and present results in the same way. A
+//! [`Sample`] holds measured values. [`Interval`] and [`Warning`] say how reliable they are. A [`Table`] or a
+//! [`Report`] formats them as terminal text, Markdown, HTML, CSV or JSON. A [`Layer`] describes a part of a system, and
+//! a [`Finding`] gives a conclusion and a remedy. [`Rounds`] runs [`Contender`]s in turns and reports to a
+//! [`Progress`].
 //!
-//! Programs get numbers in the base unit ([`Unit`]) with every digit. People get three significant digits in a unit
-//! chosen by size.
+//! This crate only returns values and strings. It writes to no file or terminal, and doesn't know about PostgreSQL.
+//!
+//! Machine-readable formats contain each number in the base unit (see [`Unit`]) with all its digits. Human-readable
+//! formats contain three significant digits, in a unit that suits the size.
 //!
 //! ```
 //! use report::{Interval, Report, Sample, Table, Unit, Warning};

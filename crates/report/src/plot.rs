@@ -1,4 +1,7 @@
-//! Plots of time series, drawn with characters.
+//! Plots of time series.
+//!
+//! A rate that falls halfway through a run is easy to see in a plot but not in a table. Plots are drawn with
+//! characters, so they also work in a terminal or an issue.
 
 use std::fmt;
 
@@ -6,26 +9,29 @@ use serde::Serialize;
 
 use crate::{Quantity, Unit, text};
 
-/// Columns of a plot.
+/// The width of a plot, in columns.
 const COLUMNS: usize = 60;
-/// Lines of the first time series.
+/// The height of the first time series, in lines.
 const LINES: usize = 6;
-/// Characters for bars of 0 to 8 eighths of a line.
+/// The characters for bars that are 0 to 8 eighths of a line high.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Time series: values at equal steps of time or of another count. `None` is a step without a measurement.
+/// A time series: one value per step, where all steps have equal lengths. `None` means that nothing was measured in a
+/// step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Course {
-    /// Name of the measured quantity.
+    /// The name of the measured quantity.
     pub name: String,
-    /// Unit of all values.
+    /// The unit of all values.
     pub unit: Unit,
-    /// One value per step.
+    /// The values, one per step.
     pub values: Vec<Option<f64>>,
 }
 
-/// Time series over the same steps. On a terminal, the first one starts at zero and has several lines. Each other one
-/// has one line, from its minimum to its maximum. In HTML, time series of one unit share a picture.
+/// Time series over the same steps.
+///
+/// On a terminal, the first time series starts at zero and has several lines. Each of the others has one line, which
+/// ranges from its minimum to its maximum. In HTML, time series with the same unit share a picture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plot {
     pub(crate) title: String,
@@ -58,16 +64,16 @@ impl Course {
     }
 }
 
-/// Converts a share of `height` characters to eighths of a character. At least 1, so that every measured value is
-/// visible.
+/// Converts a share of `height` characters to eighths of a character. Returns at least 1, so that every measured value
+/// is visible.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 48")]
 fn eighths(share: f64, height: usize) -> usize {
     ((share * crate::sample::as_f64(height) * 8.0).round() as usize).clamp(1, height * 8)
 }
 
 impl Plot {
-    /// Creates a plot of `courses`, which must have equally many values. The axis goes from 0 to `end`: seconds or a
-    /// count.
+    /// Creates a plot of `courses`, which must have the same number of values. The horizontal axis goes from 0 to
+    /// `end`, which is a time or a count.
     #[must_use]
     pub fn new(title: impl Into<String>, end: Quantity, courses: Vec<Course>) -> Self {
         Self { title: title.into(), end, courses }
@@ -78,7 +84,7 @@ impl Plot {
         format!("## {}\n\n```text\n{drawing}```\n", text::markdown(&self.title))
     }
 
-    /// Yields title, step (from 1), name of the time series, value and unit for each value.
+    /// Yields the title, the step (counted from 1), the name of the time series, the value and the unit for each value.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
         self.courses.iter().flat_map(move |course| {
             (1..).zip(&course.values).filter_map(move |(step, value)| {

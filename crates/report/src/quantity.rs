@@ -1,29 +1,29 @@
-//! Numbers with units, and their format for people.
+//! Numbers with units, and how to format them for humans.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Unit of a number. Programs get numbers in this unit, people in a suitable multiple.
+/// The unit of a number. Machine-readable formats always use this unit. Human-readable formats use a suitable multiple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Time; people read ns, µs, ms or s.
+    /// A time, shown in ns, µs, ms or s.
     Seconds,
-    /// Events per second; people read /s, k/s or M/s.
+    /// Events per second, shown in /s, k/s or M/s.
     PerSecond,
-    /// Bytes; people read B, kB, MB, GB or TB, in powers of 1000.
+    /// Bytes, shown in B, kB, MB, GB or TB. These are powers of 1000.
     Bytes,
-    /// Count; people read all digits of whole numbers.
+    /// A count. Whole numbers are shown with all their digits.
     Count,
-    /// Quotient of two quantities of one unit.
+    /// The quotient of two quantities with the same unit.
     Ratio,
     /// Degrees Celsius.
     Celsius,
 }
 
-/// Multiple of a unit: numbers with a decimal exponent of at least `from` are shown in units of 10 to the power
-/// `exponent`.
+/// A multiple of a unit. It is used for numbers whose decimal exponent is at least `from`, and shows them in units of
+/// 10 to the power of `exponent`.
 struct Scale {
     from: i32,
     exponent: i32,
@@ -35,7 +35,7 @@ const fn scale(from: i32, exponent: i32, symbol: &'static str) -> Scale {
 }
 
 impl Unit {
-    /// Returns the name in JSON and CSV.
+    /// Returns the unit's name in JSON and CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,13 +48,13 @@ impl Unit {
         }
     }
 
-    /// Returns the multiples, smallest first. Smaller numbers use the first one as well.
+    /// Returns the multiples, the smallest first. The first one is also used for all smaller numbers.
     fn scales(self) -> &'static [Scale] {
         match self {
             Self::Seconds => {
                 const { &[scale(-9, -9, "ns"), scale(-6, -6, "µs"), scale(-3, -3, "ms"), scale(0, 0, "s")] }
             }
-            // Database rates usually have four digits: people write "2590 /s" rather than "2.59 k/s".
+            // Database rates usually have four digits, and "2590 /s" is more familiar than "2.59 k/s".
             Self::PerSecond => const { &[scale(0, 0, "/s"), scale(4, 3, "k/s"), scale(7, 6, "M/s")] },
             Self::Bytes => {
                 const {
@@ -73,7 +73,8 @@ impl Unit {
         }
     }
 
-    /// Limit below which whole numbers of an indivisible unit show no decimals: "5 B", not "5.00 B".
+    /// Returns the limit below which whole numbers have no decimals. For example, 5 bytes are shown as "5 B", not "5.00
+    /// B".
     fn exact_below(self) -> f64 {
         match self {
             Self::Bytes => 1e3,
@@ -83,26 +84,26 @@ impl Unit {
     }
 }
 
-/// Number with a unit.
+/// A number with a unit.
 ///
-/// `Display` shows three significant digits: `1.23 ms`, `45.6 µs`, `12.3 MB`, `512 /s`, `1.15 ×`. Very large and very
-/// small numbers get an exponent. A number that is not finite shows as `NaN` or `inf`.
+/// `Display` shows three significant digits, e.g. `1.23 ms`, `45.6 µs`, `12.3 MB`, `512 /s` or `1.15 ×`. Very large and
+/// very small numbers are shown with an exponent. A number that isn't finite is shown as `NaN` or `inf`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Quantity {
-    /// Unrounded number in multiples of `unit`.
+    /// The unrounded number, in multiples of `unit`.
     pub value: f64,
-    /// Unit of `value`.
+    /// The unit of `value`.
     pub unit: Unit,
 }
 
 impl Quantity {
-    /// Creates the quantity `value` times `unit`.
+    /// Creates a quantity of `value` times `unit`.
     #[must_use]
     pub fn new(value: f64, unit: Unit) -> Self {
         Self { value, unit }
     }
 
-    /// Returns the formatted number and its symbol.
+    /// Returns the formatted number and the unit's symbol.
     fn number_and_symbol(self) -> (String, &'static str) {
         let Self { value, unit } = self;
         let scales = unit.scales();
@@ -113,8 +114,8 @@ impl Quantity {
         if value.fract() == 0.0 && value.abs() < unit.exact_below() {
             return (value.to_string(), base);
         }
-        // Rounding comes before the choice of the multiple, because 999.9 µs is 1.00 ms. It is decimal, because powers
-        // of ten are not binary fractions.
+        // The number must be rounded before the multiple is chosen, because e.g. 999.9 µs is 1.00 ms. The rounding is
+        // decimal, because powers of ten aren't binary fractions.
         let rounded = format!("{value:.2e}");
         let Some((mantissa, exponent)) = rounded.split_once('e') else { return (rounded, base) };
         let (Ok(digits), Ok(exponent)) = (mantissa.parse::<f64>(), exponent.parse::<i32>()) else {
@@ -206,7 +207,7 @@ pub(crate) mod tests {
         prop::sample::select(UNITS.to_vec())
     }
 
-    /// Parses `text` as a reader would.
+    /// Parses `text` in the way a reader would.
     fn understood(text: &str, unit: Unit) -> f64 {
         let (number, symbol) = text.split_once(' ').unwrap_or((text, ""));
         let scale = unit.scales().iter().find(|scale| scale.symbol == symbol).unwrap();

@@ -1,25 +1,29 @@
-//! Measurement of contenders in turns. A disturbance affects neighbouring turns alike, so ratios stay reliable.
+//! Measures several contenders in turns.
+//!
+//! A machine is never equally fast all the time. If contenders take turns, a disturbance affects neighbouring turns
+//! alike, so the ratios between contenders stay reliable.
 //!
 //! ```text
 //! warm-up   A B C     discarded
 //! round 1   C B A
-//! round 2   A B C     each contender in turn inherits the dirty pages and the heat of another one
+//! round 2   A B C     each contender in turn inherits the dirty pages and the heat of a different one
 //! ```
-//! Rounds alternate from the first one on, with or without a warm-up. A round counts only if every contender finished
-//! it before the cancellation, because a cancelled turn may be too short. All samples therefore have the same length
-//! and order.
+//! The order alternates from the first round on, with or without a warm-up.
+//!
+//! A round counts only if every contender finished it before the cancellation, because a cancelled turn can be too
+//! short. This means that all samples have the same length and order.
 
 use std::time::{Duration, Instant};
 
 use crate::{Progress, Report, Sample, Unit};
 
-/// Names and durations of the steps of one turn, in order.
+/// The names and durations of the steps of one turn, in order.
 pub type PhaseTimes = Vec<(&'static str, Duration)>;
 
-/// Function that formats a report of the finished rounds.
+/// A function that builds a report about the finished rounds.
 pub type ToReport<'a> = dyn Fn(&[Timed]) -> Report + 'a;
 
-/// Candidate of a comparison, measured repeatedly. Each turn returns a `T`.
+/// One of the candidates in a comparison. It is measured repeatedly, and each turn returns a `T`.
 #[allow(missing_debug_implementations)]
 pub struct Contender<'a, E, T = PhaseTimes> {
     name: String,
@@ -27,13 +31,13 @@ pub struct Contender<'a, E, T = PhaseTimes> {
 }
 
 impl<'a, E, T> Contender<'a, E, T> {
-    /// Creates a contender. `run` is one turn; it measures its own durations, and time outside of them does not count.
+    /// Creates a contender. `run` performs one turn. It measures its own durations, so its preparations don't count.
     pub fn new(name: impl Into<String>, run: impl FnMut() -> Result<T, E> + 'a) -> Self {
         Self { name: name.into(), run: Box::new(run) }
     }
 }
 
-/// Number of warm-up rounds and of counted rounds.
+/// The number of warm-up rounds and of counted rounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Rounds {
     warm_up: u32,
@@ -41,31 +45,31 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Creates `warm_up` discarded rounds and `counted` counted ones.
+    /// Creates `warm_up` rounds whose results are discarded, followed by `counted` rounds that count.
     #[must_use]
     pub const fn new(warm_up: u32, counted: u32) -> Self {
         Self { warm_up, counted }
     }
 
-    /// Returns the time for one turn if all turns of `contenders` contenders together may take `length`.
+    /// Returns how long one turn can take, if all turns of `contenders` contenders together can take `length`.
     #[must_use]
     pub fn turn_within(self, length: Duration, contenders: usize) -> Duration {
         let turns = u32::try_from(contenders).unwrap_or(u32::MAX).saturating_mul(self.warm_up + self.counted);
         length / turns.max(1)
     }
 
-    /// Yields the indexes of the contenders in the order of their turns in a round.
+    /// Yields the indexes of the contenders in the order of their turns in `round`.
     pub fn order(round: u32, contenders: usize) -> impl Iterator<Item = usize> {
         let backwards = round % 2 == 1;
         (0..contenders).map(move |turn| if backwards { contenders - 1 - turn } else { turn })
     }
 
-    /// Runs the contenders in turns. Passes the results of each counted round to `keep`, in the contenders' order. A
-    /// cancellation ends the run after the last finished round.
+    /// Runs the contenders in turns, and passes the results of each counted round to `keep`. The results are in the
+    /// order of the contenders. After a cancellation, the unfinished round is discarded.
     ///
     /// # Errors
-    /// The error of the first contender that fails. An error after a cancellation is ignored, because the cancellation
-    /// may be its cause.
+    /// Returns the error of the first contender that fails. Errors after a cancellation are ignored, because the
+    /// cancellation can be their cause.
     pub fn run<E, T>(
         self,
         contenders: &mut [Contender<'_, E, T>],
@@ -97,10 +101,10 @@ impl Rounds {
         Ok(())
     }
 
-    /// Measures the contenders and returns their times in the same order. With `report`, `progress` gets an interim
-    /// report after each round.
+    /// Measures the contenders and returns their times in the same order. If `report` is set, `progress` receives an
+    /// interim report after each round.
     ///
-    /// Returns the finished rounds even after an error; see [`Rounds::run`].
+    /// Even after an error, returns the rounds that were finished. For errors, see [`Rounds::run`].
     pub fn time<E>(
         self,
         contenders: &mut [Contender<'_, E>],
@@ -119,7 +123,7 @@ impl Rounds {
     }
 }
 
-/// Times of one contender.
+/// The times of one contender.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timed {
     name: String,
@@ -133,7 +137,7 @@ impl Timed {
         &self.name
     }
 
-    /// Returns one sample per phase; empty before the first finished round.
+    /// Returns one sample per phase. This is empty before the first round is finished.
     #[must_use]
     pub fn phases(&self) -> &[Sample] {
         &self.phases
@@ -145,7 +149,7 @@ impl Timed {
         self.sum_of(|_| true)
     }
 
-    /// Returns the sum of the phases `names` for each round.
+    /// Returns the sum of the phases in `names` for each round.
     #[must_use]
     pub fn sum(&self, names: &[&str]) -> Sample {
         self.sum_of(|name| names.contains(&name))
@@ -172,7 +176,8 @@ impl Timed {
     }
 }
 
-/// Repeats `cycle` for `span`, at least once. Returns the number of repetitions and their total duration.
+/// Repeats `cycle` until `span` has passed, but at least once. Returns the number of repetitions and their total
+/// duration.
 pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Result<(u32, Duration), E> {
     let begun = Instant::now();
     let mut count = 0;
@@ -183,7 +188,7 @@ pub fn cycles<E>(span: Duration, mut cycle: impl FnMut() -> Result<(), E>) -> Re
     Ok((count, begun.elapsed()))
 }
 
-/// Repeats `cycle` for `span`, at least once. Returns the mean duration as the phase `name`.
+/// Repeats `cycle` until `span` has passed, but at least once. Returns the mean duration as the phase `name`.
 pub fn mean_cycle<E>(
     name: &'static str,
     span: Duration,
@@ -199,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    /// Observer that records all calls, and cancels after `patience` turns.
+    /// An observer that records all calls, and cancels after `patience` turns.
     #[derive(Default)]
     struct Log {
         turns: RefCell<String>,
@@ -275,7 +280,7 @@ mod tests {
             let log = Log { patience: Some(patience), ..Log::default() };
             let mut contenders = [log.contender("A", 1), log.contender("B", 1)];
             let (timed, end) = Rounds::new(1, 5).time(&mut contenders, &log, None);
-            // Each round has two turns. A round that is cancelled in its last turn does not count.
+            // Each round has two turns. A round doesn't count if it's cancelled in its last turn.
             let kept = (patience.max(1) - 1) / 2;
             assert_eq!((lengths(&timed), end), (vec![kept.saturating_sub(1); 2], Ok(())), "{patience} turns");
             assert_eq!(log.turns.borrow().len(), patience);

@@ -1,4 +1,4 @@
-//! Series of measurements with basic statistics.
+//! Samples: series of measured values, with basic statistics.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::{Quantity, Unit};
 
-/// Named series of measurements in one unit, in order of measurement. It keeps all values, and all are finite.
+/// A named series of measured values in one unit. The values stay in the order of measurement, and all
+/// of them are finite.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sample {
     name: String,
@@ -14,28 +15,28 @@ pub struct Sample {
     values: Vec<f64>,
 }
 
-/// Reasons why a sample refuses a value, or two samples cannot be paired.
+/// An error that occurred while adding a value to a sample or pairing two samples.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SampleError {
     /// The value is infinite or not a number.
     NotFinite {
-        /// Name of the sample.
+        /// The sample's name.
         sample: String,
-        /// Refused value.
+        /// The value that the sample doesn't accept.
         value: f64,
     },
     /// The samples have different units.
     Units {
-        /// Names of the samples.
+        /// The names of the samples.
         samples: [String; 2],
-        /// Units of the samples.
+        /// The units of the samples.
         units: [Unit; 2],
     },
     /// The samples have different numbers of values.
     Lengths {
-        /// Names of the samples.
+        /// The names of the samples.
         samples: [String; 2],
-        /// Numbers of values.
+        /// The numbers of values.
         lengths: [usize; 2],
     },
 }
@@ -73,10 +74,10 @@ impl Sample {
         Self { name: name.into(), unit, values: Vec::new() }
     }
 
-    /// Appends a measurement in multiples of the sample's unit, such as a duration in seconds.
+    /// Appends a measured value in multiples of the sample's unit. For example, a duration is a number of seconds.
     ///
     /// # Errors
-    /// [`SampleError::NotFinite`]; the sample stays unchanged.
+    /// Returns [`SampleError::NotFinite`] if `value` isn't finite. The sample remains unchanged.
     pub fn push(&mut self, value: f64) -> Result<(), SampleError> {
         if !value.is_finite() {
             return Err(SampleError::NotFinite { sample: self.name.clone(), value });
@@ -109,41 +110,42 @@ impl Sample {
         self.values.len()
     }
 
-    /// Whether the sample has no values.
+    /// Returns true if the sample has no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Returns the minimum; `None` for an empty sample.
+    /// Returns the minimum, or `None` for an empty sample.
     #[must_use]
     pub fn min(&self) -> Option<Quantity> {
         self.values.iter().copied().reduce(f64::min).map(|value| self.quantity(value))
     }
 
-    /// Returns the maximum; `None` for an empty sample.
+    /// Returns the maximum, or `None` for an empty sample.
     #[must_use]
     pub fn max(&self) -> Option<Quantity> {
         self.values.iter().copied().reduce(f64::max).map(|value| self.quantity(value))
     }
 
-    /// Returns the arithmetic mean; `None` for an empty sample. An outlier moves it, so the median is usually better.
+    /// Returns the arithmetic mean, or `None` for an empty sample. The median is usually a better choice, because a
+    /// single outlier can change the mean a lot.
     #[must_use]
     pub fn mean(&self) -> Option<Quantity> {
         let n = as_f64(self.len());
-        // Each value is divided before the addition, because a sum of large values may overflow.
+        // Each value is divided before the addition, because the sum of large values can overflow.
         (!self.is_empty()).then(|| self.quantity(self.values.iter().map(|value| value / n).sum()))
     }
 
-    /// Returns the middle value, or the mean of the two middle values; `None` for an empty sample.
+    /// Returns the middle value, or the mean of the two middle values. Returns `None` for an empty sample.
     #[must_use]
     pub fn median(&self) -> Option<Quantity> {
         median_of_sorted(&self.sorted()).map(|value| self.quantity(value))
     }
 
-    /// Returns the least measured value that at least `percent` % of the values do not exceed.
+    /// Returns the smallest measured value such that at least `percent` % of all values are equal or smaller.
     ///
-    /// `None` for an empty sample, or if `percent` is not between 0 and 100.
+    /// Returns `None` for an empty sample, or if `percent` isn't between 0 and 100.
     ///
     /// Source: the nearest-rank method, which is definition 1 of Hyndman and Fan, "Sample Quantiles in Statistical
     /// Packages", The American Statistician 50 (1996). For an even number of values, the 50th percentile is the lower
@@ -153,22 +155,24 @@ impl Sample {
         if self.is_empty() || !(0.0..=100.0).contains(&percent) {
             return None;
         }
-        // 16.1 is not a binary fraction. Without this tolerance, an error in the 16th digit would cost a whole rank.
+        // 16.1, for example, is not a binary fraction. Without this tolerance, an error in the 16th digit would shift
+        // the result by a whole rank.
         let rank = (percent * as_f64(self.len()) / 100.0 * (1.0 - 4.0 * f64::EPSILON)).ceil();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, from 0 to len")]
         let index = (rank as usize).saturating_sub(1);
         self.sorted().get(index).map(|value| self.quantity(*value))
     }
 
-    /// Returns the ratios of this sample's values to those of `base`, paired in order of measurement.
+    /// Returns the ratios of this sample's values to those of `base`. The values are paired in the order of
+    /// measurement.
     ///
-    /// Measure the two in turns (A B B A), so that a disturbance affects both partners. The result's
-    /// [`crate::Interval::of_median`] is then the interval of the gain. It is the median of ratios, not the ratio of
-    /// medians.
+    /// Measure both samples in turns (A B B A), so that a disturbance affects both values of a pair. Then
+    /// [`crate::Interval::of_median`] of the result is the interval of the gain. It is the median of the ratios, not
+    /// the ratio of the medians.
     ///
     /// # Errors
-    /// [`SampleError::Units`] or [`SampleError::Lengths`] if the samples cannot be paired; [`SampleError::NotFinite`]
-    /// if a value of `base` is zero, or so small that a ratio overflows.
+    /// Returns [`SampleError::Units`] or [`SampleError::Lengths`] if the samples can't be paired. Returns
+    /// [`SampleError::NotFinite`] if a value of `base` is zero, or so small that a ratio overflows.
     pub fn ratio_to(&self, base: &Self) -> Result<Self, SampleError> {
         let samples = || [self.name.clone(), base.name.clone()];
         if self.unit != base.unit {
@@ -207,7 +211,7 @@ pub(crate) fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// Converts a count for arithmetic. Exact below 2⁵³; no count here is larger.
+/// Converts a count to a float. The result is exact for counts below 2⁵³, and no count here is larger.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "see above")]
 pub fn as_f64(count: impl TryInto<u64>) -> f64 {
@@ -241,7 +245,7 @@ pub(crate) mod tests {
         assert_eq!(sample.median(), Some(Quantity::new(35.0, Unit::Seconds)));
         assert!((value(sample.mean()) - 32.0).abs() < 1e-12);
         assert_eq!((sample.min(), sample.max()), (sample.percentile(0.0), sample.percentile(100.0)));
-        // Worked example of the nearest-rank method: the 30th percentile is the second of five values.
+        // The standard example of the nearest-rank method: the 30th percentile is the second of five values.
         let expected = [15.0, 20.0, 20.0, 35.0, 50.0].map(|value| Some(Quantity::new(value, Unit::Seconds)));
         assert_eq!([5.0, 30.0, 40.0, 50.0, 100.0].map(|percent| sample.percentile(percent)), expected);
         assert_eq!([-0.1, 100.1, f64::NAN].map(|percent| sample.percentile(percent)), [None; 3]);

@@ -1,29 +1,31 @@
-//! SVG pictures for HTML reports: time series as lines, distributions as histograms. They use the page's text colour
-//! and background, so that they suit light and dark themes and print.
+//! SVG pictures for HTML reports.
+//!
+//! Time series are drawn as lines and distributions as histograms. The pictures use the text colour and background of
+//! the page, so they work in light and dark themes and in print.
 
 use crate::distribution::{BINS, caption};
 use crate::sample::as_f64;
 use crate::text::html;
 use crate::{Course, Distribution, Plot, Quantity, Unit};
 
-/// Width of a picture, and left margin for its labels, in SVG units.
+/// The width of a picture, and the left margin for its labels, in SVG units.
 const WIDTH: f64 = 760.0;
 const MARGIN: f64 = 90.0;
-/// Height of a plot's first panel, height of the others, and distance between panels.
+/// The height of a plot's first panel, the height of its other panels, and the distance between panels.
 const FIRST: f64 = 200.0;
 const OTHERS: f64 = 80.0;
 const GAP: f64 = 26.0;
-/// Height of a histogram.
+/// The height of a histogram.
 const HILL: f64 = 44.0;
-/// Colour variables of the page's style sheet.
+/// The colour variables in the page's style sheet.
 const COLOURS: [&str; 4] = ["var(--one)", "var(--two)", "var(--three)", "var(--four)"];
-/// Colour values for light and dark backgrounds. Readers with colour blindness can distinguish them. Source: Okabe and
-/// Ito, "Color Universal Design" (2008).
+/// The colours for light and dark backgrounds. Readers with colour blindness can tell them apart. Source: Okabe and Ito,
+/// "Color Universal Design" (2008).
 pub(crate) const PALETTE: &str = "\
 :root{--one:#0072b2;--two:#d55e00;--three:#00805d;--four:#b0508a}\
 @media (prefers-color-scheme:dark){@media screen{:root{--one:#56b4e9;--two:#e69f00;--three:#2fc99a;--four:#e3a3c6}}}";
 
-/// Time series of one unit in one picture.
+/// Time series with the same unit, which share a picture.
 struct Panel<'a> {
     unit: Unit,
     courses: Vec<&'a Course>,
@@ -41,8 +43,8 @@ fn panels(plot: &Plot) -> Vec<Panel<'_>> {
 }
 
 impl Panel<'_> {
-    /// Returns the range of the vertical axis. The first panel includes zero. Others start at their minimum, because
-    /// for example the distance of 60 °C from 0 °C carries no information.
+    /// Returns the range of the vertical axis. The range of the first panel includes zero. The other panels start at
+    /// their minimum, because e.g. the distance between 60 °C and 0 °C tells the reader nothing.
     fn range(&self, first: bool) -> (f64, f64) {
         let ranges = self.courses.iter().filter_map(|course| course.range());
         let (low, high) = ranges.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (least, most)| {
@@ -81,7 +83,8 @@ impl Panel<'_> {
     }
 }
 
-/// Splits the values at gaps, with the index of each step. Doubles a single value, so that it becomes a dot.
+/// Splits the values at gaps, and pairs each value with the index of its step. Duplicates a single value, so that it's
+/// drawn as a dot.
 fn runs(values: &[Option<f64>]) -> Vec<Vec<(usize, f64)>> {
     let mut runs: Vec<Vec<(usize, f64)>> = vec![Vec::new()];
     for (index, value) in values.iter().enumerate() {
@@ -137,8 +140,8 @@ impl Plot {
 }
 
 impl Distribution {
-    /// Formats the distributions and their title as an inline SVG: one histogram per sample on a shared logarithmic
-    /// axis, with marks at the median and the 99th percentile.
+    /// Formats the distributions and their title as an inline SVG. Each sample is a histogram on a shared logarithmic
+    /// axis, with lines at the median and the 99th percentile.
     pub(crate) fn to_html(&self) -> String {
         let Some(axis) = self.axis() else { return String::new() };
         let (mut svg, mut top) = (String::new(), 4.0);

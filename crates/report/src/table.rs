@@ -1,4 +1,4 @@
-//! Tables of text and quantities, in several formats.
+//! Tables of texts and quantities, which can be formatted in several ways.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::Quantity;
 use crate::text::{self, Alignment};
 
-/// Title and alignment of a column.
+/// The title and the alignment of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     pub(crate) title: String,
@@ -15,27 +15,28 @@ pub struct Column {
 }
 
 impl Column {
-    /// Creates a left-aligned column, for words.
+    /// Creates a left-aligned column, e.g. for words.
     #[must_use]
     pub fn left(title: impl Into<String>) -> Self {
         Self { title: title.into(), alignment: Alignment::Left }
     }
 
-    /// Creates a right-aligned column, for numbers.
+    /// Creates a right-aligned column, e.g. for numbers.
     #[must_use]
     pub fn right(title: impl Into<String>) -> Self {
         Self { title: title.into(), alignment: Alignment::Right }
     }
 }
 
-/// Cell of a table.
+/// A cell of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// Text. Any text is safe, because the formats escape it and replace control characters.
+    /// A text. Every text is safe here, because each format escapes it and replaces control characters.
     Text(String),
-    /// Number with a unit.
+    /// A number with a unit.
     Quantity(Quantity),
-    /// Unknown or unmeasured value: a dash for people, empty in CSV, `null` in JSON.
+    /// A value that is unknown or wasn't measured. It's a dash in human-readable formats, empty in CSV, and `null` in
+    /// JSON.
     Missing,
 }
 
@@ -64,7 +65,7 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
 }
 
 impl Cell {
-    /// Formats the cell for people.
+    /// Formats the cell for humans.
     pub(crate) fn read(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -81,7 +82,8 @@ impl Cell {
         }
     }
 
-    /// Returns the number with all digits in the base unit, and the name of the unit. The unit of text is empty.
+    /// Returns the number with all its digits in the base unit, and the name of that unit. For a text, the unit is
+    /// empty.
     pub(crate) fn value_and_unit(&self) -> (String, &'static str) {
         match self {
             Self::Text(text) => (text.clone(), ""),
@@ -91,7 +93,7 @@ impl Cell {
     }
 }
 
-/// Table with a title. `Display` formats it as aligned terminal text without colours, with lines of any length.
+/// A table with a title. `Display` formats it as aligned terminal text without colours. Lines can have any length.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     pub(crate) title: String,
@@ -100,7 +102,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table without rows. Column titles must differ, because JSON identifies cells by them.
+    /// Creates a table without rows. Column titles must be unique, because they are the keys of the cells in JSON.
     #[must_use]
     pub fn new(title: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
         let (title, columns): (String, Vec<Column>) = (title.into(), columns.into_iter().collect());
@@ -111,7 +113,7 @@ impl Table {
         Self { title, columns, rows: Vec::new() }
     }
 
-    /// Creates a table without rows that has one column of words and several of numbers.
+    /// Creates a table without rows. It has one column for words, followed by columns for numbers.
     #[must_use]
     pub fn numbers(
         title: impl Into<String>,
@@ -124,14 +126,14 @@ impl Table {
     /// Appends a row.
     ///
     /// # Panics
-    /// The number of cells differs from the number of columns.
+    /// Panics if the number of cells differs from the number of columns.
     pub fn add_row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         let row: Vec<Cell> = cells.into_iter().collect();
         assert_eq!(row.len(), self.columns.len(), "cells of a row of table \"{}\"", self.title);
         self.rows.push(row);
     }
 
-    /// Formats the title and a GitHub Flavored Markdown table. Numbers have the format for people.
+    /// Formats the title, followed by a GitHub Flavored Markdown table. Numbers are human-readable.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -146,8 +148,10 @@ impl Table {
         format!("## {}\n\n{head}{rule}{}", text::markdown(&self.title), rows.collect::<String>())
     }
 
-    /// Returns `{"title": …, "rows": [{COLUMN: CELL, …}, …]}`, where a cell is a string, `{"value": …, "unit": …}` in
-    /// the base unit with all digits, or null. A number that is not finite has a null value.
+    /// Returns `{"title": …, "rows": [{COLUMN: CELL, …}, …]}`.
+    ///
+    /// A cell is a string, null, or `{"value": …, "unit": …}` with all digits in the base unit. If a number isn't
+    /// finite, its value is null.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let titles = || self.columns.iter().map(|column| column.title.clone());
@@ -155,7 +159,7 @@ impl Table {
         json!({ "title": self.title, "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
     }
 
-    /// Yields table title, row (from 1), column title, value and unit for each cell.
+    /// Yields the table's title, the row (counted from 1), the column's title, the value and the unit for each cell.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
         self.rows.iter().enumerate().flat_map(move |(index, row)| {
             row.iter().zip(&self.columns).map(move |(cell, column)| {
@@ -195,10 +199,10 @@ pub(crate) mod tests {
     use crate::text::tests::read_csv;
 
     impl Table {
-        /// Formats a header line and a line per row, with all digits in the base unit.
+        /// Formats a header line and one line per row, with all digits in the base unit.
         ///
-        /// If all numbers of a column share a unit, it is part of the title: `median (seconds)`. Otherwise it follows
-        /// each number.
+        /// If all numbers in a column share a unit, the unit is part of the column's title, e.g. `median (seconds)`.
+        /// Otherwise the unit follows each number.
         fn to_csv(&self) -> String {
             let units: Vec<Option<Unit>> =
                 (0..self.columns.len()).map(|index| self.shared_unit(index)).collect();
@@ -216,7 +220,8 @@ pub(crate) mod tests {
             text::csv(&head.collect::<Vec<_>>()) + &self.rows.iter().map(row).collect::<String>()
         }
 
-        /// Returns the unit of all numbers in a column. `None` if there are several units or no numbers.
+        /// Returns the unit that all numbers in a column share. Returns `None` if there are several units or no
+        /// numbers.
         fn shared_unit(&self, column: usize) -> Option<Unit> {
             let mut units = self.rows.iter().filter_map(|row| match row[column] {
                 Cell::Quantity(quantity) => Some(quantity.unit),

@@ -1,13 +1,13 @@
 //! Text layout for terminals, and escaping for Markdown, HTML and CSV.
 
-/// Alignment of a column.
+/// The alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alignment {
     Left,
     Right,
 }
 
-/// Code points without a column: combining marks, joiners, directional marks, variation selectors.
+/// Code points that take no column: combining marks, joiners, directional marks and variation selectors.
 const ZERO_WIDTH: [(char, char); 12] = [
     ('\u{0300}', '\u{036f}'),
     ('\u{0483}', '\u{0489}'),
@@ -23,7 +23,7 @@ const ZERO_WIDTH: [(char, char); 12] = [
     ('\u{feff}', '\u{feff}'),
 ];
 
-/// Code points with two columns: East Asian wide and full-width ones, and emoji.
+/// Code points that take two columns: East Asian wide and full-width characters, and emoji.
 const DOUBLE_WIDTH: [(char, char); 12] = [
     ('\u{1100}', '\u{115f}'),
     ('\u{2e80}', '\u{303e}'),
@@ -41,9 +41,9 @@ const DOUBLE_WIDTH: [(char, char); 12] = [
 
 /// Returns the number of columns that `text` takes on a terminal.
 ///
-/// Suitable for words and names in any script. Joined emoji sequences count as too wide.
+/// This works for words and names in any script. For joined emoji sequences, the result is too large.
 ///
-/// Source: Unicode Standard Annex 11, as in Markus Kuhn's wcwidth.c (2007), and the blocks of emoji.
+/// Source: Unicode Standard Annex 11, as in Markus Kuhn's wcwidth.c (2007), and the Unicode blocks of emoji.
 #[must_use]
 pub fn width(text: &str) -> usize {
     let within = |table: &[(char, char)], c| table.iter().any(|(first, last)| (*first..=*last).contains(&c));
@@ -57,7 +57,7 @@ pub fn width(text: &str) -> usize {
         .sum()
 }
 
-/// Pads `text` with blanks to `columns`.
+/// Pads `text` with spaces to `columns` columns.
 pub(crate) fn pad(text: &str, columns: usize, alignment: Alignment) -> String {
     let blanks = " ".repeat(columns.saturating_sub(width(text)));
     match alignment {
@@ -66,11 +66,11 @@ pub(crate) fn pad(text: &str, columns: usize, alignment: Alignment) -> String {
     }
 }
 
-/// No-break space. [`hang`] never breaks a line at it, and prints it as an ordinary blank.
+/// A no-break space. [`hang`] never breaks a line here, and prints an ordinary space instead.
 pub(crate) const NO_BREAK: &str = "\u{a0}";
 
-/// Formats `text` after `lead`, on lines of at most `columns` unless a word is longer. Later lines are indented to the
-/// first word.
+/// Formats `text` after `lead`, with a hanging indent. Lines have at most `columns` columns unless a single word is
+/// longer.
 pub(crate) fn hang(lead: &str, text: &str, columns: usize) -> String {
     let margin = " ".repeat(width(lead));
     let (mut lines, mut line, mut empty) = (String::new(), lead.to_owned(), true);
@@ -90,12 +90,12 @@ pub(crate) fn hang(lead: &str, text: &str, columns: usize) -> String {
     (lines + line.trim_end() + "\n").replace(NO_BREAK, " ")
 }
 
-/// Replaces control characters by blanks, so that the text is one line and harmless to a terminal.
+/// Replaces control characters with spaces, so that the text is a single line and can't affect the terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// Escapes `text` as one line of Markdown, so that emphasis, code, links, HTML and table bars show literally.
+/// Escapes `text` as one line of Markdown. Emphasis, code, links, HTML and table bars appear literally.
 ///
 /// Source: GitHub Flavored Markdown 0.29, sections 4.10 and 6.1.
 pub(crate) fn markdown(text: &str) -> String {
@@ -125,7 +125,7 @@ pub fn html(text: &str) -> String {
     escaped
 }
 
-/// Formats one line of CSV with its line feed, quoting fields only where necessary.
+/// Formats one line of CSV, including its line feed. Quotes a field only if this is necessary.
 ///
 /// Source: RFC 4180, except that lines end with a line feed alone.
 pub(crate) fn csv(fields: &[impl AsRef<str>]) -> String {
@@ -149,7 +149,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Parses the output of [`csv`] according to RFC 4180, independently of it.
+    /// Parses CSV according to RFC 4180. This is independent of [`csv`], so it can check its output.
     pub(crate) fn read_csv(text: &str) -> Vec<Vec<String>> {
         let (mut lines, mut line, mut field, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
         let mut rest = text.chars().peekable();

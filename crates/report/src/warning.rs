@@ -1,4 +1,7 @@
-//! Warnings about doubtful samples: outliers, and drift during the measurement.
+//! Warnings about samples that aren't trustworthy.
+//!
+//! A median is only meaningful if the measurement was undisturbed and the system was in a steady state. These warnings
+//! point out outliers and drift.
 
 use std::f64::consts::FRAC_PI_2;
 use std::fmt;
@@ -6,64 +9,73 @@ use std::fmt;
 use crate::sample::{as_f64, median_of_sorted, sorted};
 use crate::{Quantity, Sample, binomial};
 
-/// Modified Z-score beyond which a value is an outlier.
+/// The modified Z-score beyond which a value is an outlier.
 const OUTLYING: f64 = 3.5;
 
-/// Smallest sample for which the authors tested the modified Z-score.
+/// Minimum number of values for the modified Z-score. Its authors tested no smaller samples.
 const FEWEST_FOR_OUTLIERS: usize = 10;
 
-/// Rate of false drift warnings. Reports show many samples, so the usual 5 % would be too many.
+/// The rate of false drift warnings. Reports contain many samples, so the usual 5 % would lead to too many false
+/// warnings.
 const FALSE_ALARMS: f64 = 0.01;
 
-/// Share of the median below which drift is not reported, because even tiny drift is significant in large samples.
+/// Minimum drift to report, as a share of the median. The test is so sensitive in large samples
+/// that even a tiny drift is significant.
 const NEGLIGIBLE_DRIFT: f64 = 0.01;
 
-/// Reason to doubt a sample. `Display` formats it as one sentence.
+/// A reason to doubt a sample. `Display` formats it as one sentence.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Warning {
-    /// At least 1 % of the values are far from the median. Any large sample has a smaller share of such values.
+    /// Too many values, i.e. at least 1 %, are far from the median. A smaller share is normal for large samples.
     ///
-    /// Far means a modified Z-score, 0.6745 (x - median) / MAD, beyond ±3.5, where MAD is the median distance from the
-    /// median. If more than half of the values are equal, MAD is zero. Then √(π/2) times the mean distance replaces MAD
-    /// / 0.6745: for normal values, both estimate the standard deviation. Samples with fewer than 10 values never get
-    /// this warning.
+    /// A value is far from the median if its modified Z-score is beyond ±3.5. This score is 0.6745 (x - median) / MAD,
+    /// where MAD is the median distance from the median.
+    ///
+    /// If more than half of the values are equal, MAD is zero. In this case √(π/2) times the mean distance replaces MAD
+    /// / 0.6745. For normally distributed values, both estimate the standard deviation.
+    ///
+    /// Samples with fewer than 10 values never get this warning.
     ///
     /// Source: Iglewicz and Hoaglin, "How to Detect and Handle Outliers", ASQC (1993), section 3.3.
     Outliers {
-        /// Name of the sample.
+        /// The sample's name.
         sample: String,
-        /// Number of outliers.
+        /// The number of outliers.
         count: usize,
-        /// Number of values.
+        /// The number of values.
         of: usize,
-        /// Median of the sample.
+        /// The sample's median.
         median: Quantity,
-        /// Outlier farthest from the median.
+        /// The outlier that is farthest from the median.
         farthest: Quantity,
     },
-    /// The second half differs from the first: the warm-up was too short, or something fills up, heats up or ages.
+    /// The second half of the values differs from the first half. Either the warm-up was too short, or something fills
+    /// up, heats up or ages.
     ///
-    /// The test compares each value of the first half with its partner in the second (x₁ with x₁₊ₖ and so on), ignoring
-    /// the middle value of an odd number. It is a two-sided sign test at a level of 1 %; equal partners do not count.
-    /// Differences of the medians below 1 % are not reported. Fewer than 16 values cannot be significant. The test
-    /// assumes independent values, so slow waves such as checkpoints can trigger it too.
+    /// The test compares each value in the first half with its partner in the second half (x₁ with x₁₊ₖ and so on). If
+    /// the number of values is odd, the middle one is ignored. This is a two-sided sign test at a level of 1 %. Pairs
+    /// of equal values don't count.
+    ///
+    /// A drift is only reported if the medians differ by more than 1 %. With fewer than 16 values, the test can't be
+    /// significant. The test assumes independent values, so slow waves, e.g. checkpoints, can also trigger the warning.
     ///
     /// Source: Cox and Stuart, "Some quick sign tests for trend in location and dispersion", Biometrika 42 (1955).
     Drift {
-        /// Name of the sample.
+        /// The sample's name.
         sample: String,
-        /// Median of the first half.
+        /// The median of the first half.
         first: Quantity,
-        /// Median of the second half.
+        /// The median of the second half.
         second: Quantity,
-        /// Probability that a sample without drift looks at least this much like one with drift; 0 to 0.01.
+        /// The p-value of the test: how likely a sample without drift would look at least this suspicious. From 0 to
+        /// 0.01.
         p: f64,
     },
 }
 
 impl Warning {
-    /// Returns all warnings about `sample`. Small samples get none; there, a missing or wide interval shows the
-    /// uncertainty.
+    /// Returns all warnings about `sample`. Small samples get none. Their uncertainty shows in a missing or wide
+    /// interval.
     #[must_use]
     pub fn of(sample: &Sample) -> Vec<Self> {
         [outliers(sample), drift(sample)].into_iter().flatten().collect()
