@@ -1,30 +1,33 @@
-//! Change points: places where a series of rates changes its level permanently.
+//! Finds change points, i.e. places where a series of rates permanently changes its level.
+//!
+//! A soak uses them to tell a disk that slows down for good from one that is merely noisy.
 
-/// Minimum number of values on either side of a change.
+/// Minimum number of values on each side of a change.
 const FEWEST: usize = 4;
-/// Ratio of two medians below which they count as equal.
+/// Minimum ratio of two medians that count as different.
 const NOTICEABLE: f64 = 1.25;
-/// Standard normal score of the rank test beyond which a change is significant. The probability of chance is 1 in 370
-/// for one place, and the search examines many.
+/// Minimum score of the rank test for a significant change, as a standard normal deviate. By chance, a single place
+/// reaches this score once in 370 cases. The limit is that strict because the search examines many places.
 const SCORE: f64 = 3.0;
 
-/// Change of level.
+/// A change of level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Change {
-    /// Index of the first value after the change.
+    /// The index of the first value after the change.
     pub(crate) at: usize,
-    /// Median between the previous change and this one.
+    /// The median of the values between the previous change and this one.
     pub(crate) before: f64,
-    /// Median between this change and the next one.
+    /// The median of the values between this change and the next one.
     pub(crate) after: f64,
 }
 
 /// Returns all changes of `values` in order. The values must be positive.
 ///
-/// Binary segmentation: cuts a stretch where the sum of distances from the medians of both parts is smallest. The
-/// medians must differ by a quarter, and the rank test of Mann and Whitney must be significant. Then it examines each
-/// part in the same way. Source: Killick, Fearnhead and Eckley, "Optimal detection of changepoints", JASA 107 (2012),
-/// section 2.2.
+/// The method is binary segmentation. It cuts a series at the place where the sum of distances from the medians of both
+/// parts is smallest. A cut counts as a change if the medians differ by a quarter, and if the rank test of Mann and
+/// Whitney is significant. Then both parts are examined in the same way.
+///
+/// Source: Killick, Fearnhead and Eckley, "Optimal detection of changepoints", JASA 107 (2012), section 2.2.
 pub(crate) fn changes(values: &[f64]) -> Vec<Change> {
     let mut cuts = Vec::new();
     cut(values, 0, &mut cuts);
@@ -56,7 +59,7 @@ fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// Returns the quantile `share`, from 0 to 1; 0 for no values.
+/// Returns the quantile `share`, where `share` is from 0 to 1. Returns 0 if there are no values.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -70,14 +73,14 @@ fn distance(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - median).abs()).sum()
 }
 
-/// Returns the score of two samples that do not overlap, the maximum for their sizes.
+/// Returns the maximum score for two samples of these sizes, which they reach if they don't overlap.
 fn highest(left: &[f64], right: &[f64]) -> f64 {
     let (n, m) = (report::as_f64(left.len()), report::as_f64(right.len()));
     n * m / 2.0 / (n * m * (n + m + 1.0) / 12.0).sqrt()
 }
 
-/// Returns the absolute standard normal score of the rank test. Source: Mann and Whitney, Annals of Mathematical
-/// Statistics 18 (1947).
+/// Returns the absolute score of the rank test, as a standard normal deviate. Source: Mann and Whitney, Annals of
+/// Mathematical Statistics 18 (1947).
 fn score(left: &[f64], right: &[f64]) -> f64 {
     let (n, m) = (report::as_f64(left.len()), report::as_f64(right.len()));
     let wins: f64 = left
@@ -93,7 +96,7 @@ fn score(left: &[f64], right: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Yields values within ±10 % of `level`. Multiples of the golden ratio spread them evenly.
+    /// Yields values within ±10 % of `level`. They are multiples of the golden ratio, which are evenly spread.
     fn steady(level: f64, count: u32) -> impl Iterator<Item = f64> {
         (0..count).map(move |i| level * (0.9 + 0.2 * (f64::from(i) * 0.618_034).fract()))
     }

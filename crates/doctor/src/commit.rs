@@ -1,6 +1,9 @@
-//! Cost of a commit: single-row inserts on our own servers, for each kind of settings and for several clients.
+//! Measures what a commit costs.
 //!
-//! Gains are medians of the ratios within a round.
+//! Most suites on a disk are slow because each commit waits for a flush. The measurement consists of single-row inserts
+//! on pgfresh's own servers, with different settings and numbers of clients.
+//!
+//! A gain is the median of the ratios within a round.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,20 +19,20 @@ use crate::fixture::{Fixture, Setup};
 use crate::proof::{NOTICEABLE, Proof};
 use crate::trial::Latencies;
 
-/// One warm-up round and 12 counted ones. With 12 rounds, the interval of a median excludes the two extremes on either
-/// side.
+/// One warm-up round, and 12 rounds that count. With 12 rounds, the interval of a median excludes the two smallest and
+/// the two largest values.
 const ROUNDS: Rounds = Rounds::new(1, 12);
-/// Gain below which RAM hardly improves on the same settings on disk.
+/// Minimum gain by RAM over the same settings on disk. A smaller gain is not worth mentioning.
 const LITTLE: f64 = 1.1;
 
-/// Kind of commit.
+/// A kind of commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommitKind {
     Durable,
     Asynchronous,
     Fast,
     FastInRam,
-    /// Durable commits by this number of simultaneous clients.
+    /// Durable commits by this number of clients at the same time.
     Clients(usize),
 }
 
@@ -53,25 +56,26 @@ impl CommitKind {
     }
 }
 
-/// Measurements of one kind.
+/// The measurements of one kind of commit.
 #[derive(Debug, Clone)]
 struct Measured {
     kind: CommitKind,
-    /// Commits per second in each round.
+    /// The commits per second in each round.
     rates: Sample,
-    /// Median duration of a commit in each round, in seconds. A disturbance of a few commits does not affect it.
+    /// The median duration of a commit in each round, in seconds. A disturbance of a few commits doesn't affect the
+    /// median.
     typical: Sample,
-    /// Duration of each commit in seconds.
+    /// The duration of each commit, in seconds.
     latencies: Latencies,
 }
 
-/// Measurements of all kinds.
+/// The measurements of all kinds of commits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Commits {
     measured: Vec<Measured>,
-    /// Reason why there are no commits in RAM; `None` if there are.
+    /// Why pgfresh can't measure commits in RAM, or `None` if it can.
     why_no_ram: Option<String>,
-    /// Shortage of processor time during the measurement.
+    /// How much processor time was missing during the measurement.
     shortage: Shortage,
 }
 
@@ -83,7 +87,7 @@ impl Measured {
         Self { kind, rates, typical, latencies: Latencies::new(format!("a commit, {name}")) }
     }
 
-    /// Adds a round.
+    /// Adds the results of a round.
     fn add(&mut self, times: &[f64], rate: f64) {
         let mut round = Latencies::new("");
         for time in times {
@@ -98,10 +102,10 @@ impl Measured {
 }
 
 impl Commits {
-    /// Measures for `length`, or until it is cancelled. Starting and stopping the servers takes additional time.
+    /// Measures for `length`, or until the user cancels. Starting and stopping the servers takes additional time.
     ///
     /// # Errors
-    /// A server does not start, or disappears.
+    /// Returns an error if a server doesn't start or disappears.
     pub(crate) fn measure(
         fixture: &Fixture<'_>,
         length: Duration,
@@ -140,12 +144,13 @@ impl Commits {
         self.measured.iter().find(|measured| measured.kind == kind && !measured.rates.is_empty())
     }
 
-    /// Returns the proof about the gain of `kind` over `base`. The gain must be at least `least`.
+    /// Returns whether the gain of `kind` over `base` is proven. A proven gain is at least `least`.
     fn proof(&self, kind: CommitKind, base: CommitKind, least: f64) -> Option<Proof> {
         Some(Proof::of(self.gain(kind, base)?, least, &self.shortage))
     }
 
-    /// Returns the speed-up of commits of `kind` over those of `base`; for several clients, the ratio of their rates.
+    /// Returns how many times as fast commits of `kind` are as those of `base`. For several clients, this is the ratio
+    /// of their rates.
     pub(crate) fn gain(&self, kind: CommitKind, base: CommitKind) -> Option<Factor> {
         let (kind, base) = (self.of(kind)?, self.of(base)?);
         let ratios = match kind.kind {
@@ -155,8 +160,8 @@ impl Commits {
         Factor::of(&ratios.ok()?)
     }
 
-    /// Returns how many seconds longer a commit takes with a flush, as the difference of the medians. `None` if either
-    /// was not measured.
+    /// Returns how many more seconds a commit takes with a flush than without. This is the difference of the medians.
+    /// Returns `None` if one of the two wasn't measured.
     pub(crate) fn flushing(&self) -> Option<f64> {
         Some(self.time(CommitKind::Durable)?.value - self.time(CommitKind::Fast)?.value)
     }
@@ -166,7 +171,7 @@ impl Commits {
         self.of(kind)?.latencies.p50()
     }
 
-    /// Yields all measured values, for programs.
+    /// Yields all measured values for machine-readable output.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
         let all = self.measured.iter().flat_map(|measured| [&measured.rates, measured.latencies.sample()]);
         all.filter(|sample| !sample.is_empty())
@@ -209,7 +214,7 @@ impl Commits {
         table
     }
 
-    /// Returns the findings for a suite that was not observed.
+    /// Returns the findings for an examination that didn't observe a suite.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let gain = |factor, before, after| {
             let change = self.time(before).zip(self.time(after)).map(|(before, after)| [before, after]);
@@ -265,7 +270,7 @@ impl Commits {
         findings
     }
 
-    /// Returns the finding about RAM, which also holds for an observed suite.
+    /// Returns the finding about RAM. It also applies if a suite was observed.
     pub(crate) fn finding_on_ram(&self) -> Option<Finding> {
         let factor = self.proof(CommitKind::FastInRam, CommitKind::Fast, LITTLE)?.gain()?;
         let change = self
@@ -282,7 +287,7 @@ impl Commits {
     }
 }
 
-/// Opens the sessions for a kind of commit.
+/// Opens the sessions that a kind of commit needs.
 fn connect(kind: CommitKind, server: &Server) -> Result<Vec<AdminConnection>, ProvisionError> {
     let count = if let CommitKind::Clients(count) = kind { count } else { 1 };
     let mut sessions = Vec::new();
@@ -296,8 +301,8 @@ fn connect(kind: CommitKind, server: &Server) -> Result<Vec<AdminConnection>, Pr
     Ok(sessions)
 }
 
-/// Commits in all sessions at once for `length`. Returns the duration of each commit in seconds, and the commits per
-/// second.
+/// Commits in all sessions at the same time for `length`. Returns the duration of each commit in seconds, and the
+/// number of commits per second.
 fn commit(sessions: &mut [AdminConnection], length: Duration) -> Result<(Vec<f64>, f64), SessionError> {
     let begun = Instant::now();
     let workers = |session| move || commit_in(session, length);
@@ -321,7 +326,7 @@ fn commit_in(session: &mut AdminConnection, length: Duration) -> Result<Vec<f64>
 mod tests {
     use super::*;
 
-    /// Returns measurements of six rounds with these commits per second.
+    /// Returns the measurements of six rounds with these commits per second.
     fn commits(rates: &[(CommitKind, f64)]) -> Commits {
         let measured = rates.iter().map(|(kind, rate)| {
             let mut measured = Measured::new(*kind);
@@ -374,7 +379,7 @@ mod tests {
     fn busy_machine_makes_commit_finding_unknown_but_likely() {
         let equal = [CommitKind::Durable, CommitKind::Fast, CommitKind::FastInRam].map(|kind| (kind, 50.0));
         let mut noisy = commits(&equal);
-        // The medians of all commits differ, but those of the rounds do not.
+        // The medians over all commits differ, but the medians of the rounds don't.
         for Measured { kind, latencies, .. } in &mut noisy.measured {
             *latencies = Latencies::new("");
             latencies.add(if *kind == CommitKind::Durable { 20.7e-3 } else { 105e-6 });
@@ -388,7 +393,7 @@ mod tests {
         let end = "processors were short, some task waited for a processor 97 % of the time.";
         assert!(evidence.ends_with(end), "{evidence}");
         assert!(noisy.layer().verdict().ends_with("whether RAM would add to that is not known."));
-        // A gain that is significant in spite of the noise still leads to a finding.
+        // A gain that is significant despite the noise still leads to a finding.
         let mut slow = commits(&[(CommitKind::Durable, 50.0), (CommitKind::Fast, 5000.0)]);
         slow.shortage = noisy.shortage;
         assert_eq!(names(&slow), ["Commits wait for the disk"]);

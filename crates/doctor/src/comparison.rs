@@ -1,4 +1,6 @@
-//! Comparison of our sync probe with `pg_test_fsync`, in turns on the same file system, and with published figures.
+//! Compares our sync probe with `pg_test_fsync` and with published figures.
+//!
+//! The comparison shows that the probe measures the right thing. Both programs take turns on the same file system.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,11 +16,13 @@ use crate::examination::NEED;
 use crate::sync::{METHODS, Syncs, Target};
 use crate::{DoctorError, machine};
 
-/// Time for each method in a round. `pg_test_fsync` has no shorter one.
+/// Duration of each method in a round. `pg_test_fsync` accepts no shorter duration.
 const EACH: Duration = Duration::from_secs(1);
-/// Published rates in operations per second, in the order of all methods; 0 means no figure. The first are those of a
-/// consumer drive (Samsung 990 Pro, xfs), the second those of one with power-loss protection (`Micron 7400`, LVM),
-/// which ended at 2 kB. Source: "Using Postgres `pg_test_fsync` tool for testing low latency writes" (2025-05-27).
+/// Published rates in operations per second, in the order of all methods. 0 means that no figure was published.
+///
+/// The first rates are for a consumer drive (Samsung 990 Pro, xfs). The second ones are for a drive with power-loss
+/// protection (`Micron 7400`, LVM), whose test ended at 2 kB. Source: "Using Postgres `pg_test_fsync` tool for testing
+/// low latency writes" (2025-05-27).
 #[rustfmt::skip]
 const PUBLISHED: [[f64; METHODS]; 2] = [
     [
@@ -31,8 +35,8 @@ const PUBLISHED: [[f64; METHODS]; 2] = [
     ],
 ];
 
-/// Observer for the rounds inside a turn. It passes on cancellation but no progress, because those rounds are not the
-/// comparison's.
+/// An observer for the rounds within a turn. It forwards cancellations, but no progress, because these aren't rounds of
+/// the comparison.
 struct WithinTurn<'a>(&'a dyn Progress);
 
 impl Progress for WithinTurn<'_> {
@@ -41,24 +45,24 @@ impl Progress for WithinTurn<'_> {
     }
 }
 
-/// Options of the comparison.
+/// The options of the comparison.
 #[derive(Debug, Clone)]
 pub struct SyncComparison {
-    /// Directory on the disk to test.
+    /// A directory on the disk to test.
     pub path: PathBuf,
-    /// Path of `pg_test_fsync`.
+    /// The path of `pg_test_fsync`.
     pub original: PathBuf,
-    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// Number of rounds. Each takes 36 s.
+    /// The number of rounds. Each round takes 36 s.
     pub rounds: u32,
 }
 
 impl SyncComparison {
-    /// Measures both in turns.
+    /// Measures both programs in turns.
     ///
     /// # Errors
-    /// The path is not writable, or `pg_test_fsync` does not run.
+    /// Returns an error if the path isn't writable, or if `pg_test_fsync` can't be run.
     #[allow(clippy::missing_panics_doc)]
     pub fn measure(&self, progress: &dyn Progress) -> Result<Report, DoctorError> {
         let (roots, account) = (Roots::default(), Account::ours());
@@ -103,13 +107,13 @@ impl SyncComparison {
         Ok(report)
     }
 
-    /// Runs `pg_test_fsync` and returns its rates in its order. `None` is a method that it reports as n/a.
+    /// Runs `pg_test_fsync` and returns its rates in its own order. `None` is a method for which it prints n/a.
     fn original(&self, folder: &Path) -> Result<Vec<Option<f64>>, DoctorError> {
         let mut command = Command::new(&self.original);
         command.args(["-s", "1", "-f"]).arg(folder.join("pg_test_fsync.out")).env("LC_ALL", "C");
         let output =
             command.stdin(Stdio::null()).stderr(Stdio::null()).output().attempt("run", &self.original)?;
-        // `pg_test_fsync` exits with an error when the system refuses a write. Its earlier output is still valid.
+        // If the system refuses a write, `pg_test_fsync` exits with an error. Its output up to this point is valid.
         Ok(read(&String::from_utf8_lossy(&output.stdout)))
     }
 }

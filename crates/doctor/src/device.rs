@@ -1,9 +1,9 @@
-//! Disks below a path, and the modes of their caches.
+//! The disks below a path, and what their caches do on a power cut.
 
 use report::{Cell, Layer, Quantity, Unit, as_f64};
 use sys::{Bottom, Disk, Roots, Stack};
 
-/// Name prefixes of virtual devices. Source: Linux, Documentation/admin-guide/devices.txt.
+/// Name prefixes of virtual devices, with their providers. Source: Linux, Documentation/admin-guide/devices.txt.
 const VIRTUAL_NAMES: [(&str, &str); 8] = [
     ("vd", "virtio"),
     ("xvd", "Xen"),
@@ -15,7 +15,7 @@ const VIRTUAL_NAMES: [(&str, &str); 8] = [
     ("loop", "over a file"),
 ];
 
-/// Parts of the model names of virtual disks and cloud volumes.
+/// Parts of the model names of virtual disks and cloud volumes, with their providers.
 const VIRTUAL_MODELS: [(&str, &str); 15] = [
     ("QEMU", "QEMU"),
     ("VBOX", "VirtualBox"),
@@ -34,8 +34,8 @@ const VIRTUAL_MODELS: [(&str, &str); 15] = [
     ("Virtual", "unnamed host"),
 ];
 
-/// Model prefixes of drives with power-loss protection according to their makers. Other models may have it too. Source:
-/// data sheets of Micron, Intel, Samsung, Kioxia and Solidigm.
+/// Prefixes of the models that have power-loss protection according to their makers. Other models can also have it.
+/// Source: data sheets of Micron, Intel, Samsung, Kioxia and Solidigm.
 const PROTECTED_MODELS: [&str; 16] = [
     "Micron_7300",
     "Micron_7400",
@@ -55,30 +55,30 @@ const PROTECTED_MODELS: [&str; 16] = [
     "INTEL SSDSC2K",
 ];
 
-/// Storage below a path.
+/// The storage below a path.
 #[derive(Debug, Clone)]
 pub(crate) struct Device {
     pub(crate) stack: Stack,
-    /// Limit of our control group in writes per second; `None` without a limit.
+    /// Our control group's limit in writes per second, or `None` if there is no limit.
     pub(crate) cap: Option<u64>,
 }
 
-/// Durability of a flushed write, as far as the device reports it.
+/// How durable a flushed write is, as far as the device reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Keeping {
-    /// The data are in the memory of this machine.
+    /// The data is in the memory of this machine.
     Memory,
-    /// A host, cloud or server decides.
+    /// A host, a cloud or a server decides. The string names it.
     Elsewhere(String),
-    /// An administrator told the kernel to send no flushes, but the cache is volatile.
+    /// The cache is volatile, but an administrator configured the kernel to send no flushes.
     Lies,
-    /// The maker states power-loss protection.
+    /// The drive has power-loss protection, according to its maker.
     Protected,
     /// The drive reports that it has no volatile cache.
     WriteThrough,
-    /// The drive has a volatile cache, which a flush must empty.
+    /// The drive has a volatile cache, which each flush has to empty.
     Volatile,
-    /// Unknown, with the reason.
+    /// Unknown. The string gives the reason.
     Unknown(String),
 }
 
@@ -98,7 +98,7 @@ impl Device {
         }
     }
 
-    /// Whether a disk reports that it rotates. No rotating disk flushes in less than 2 ms.
+    /// Returns true if a disk reports that it rotates. No rotating disk can flush in less than 2 ms.
     pub(crate) fn claims_to_turn(&self) -> bool {
         self.disks().iter().any(|disk| disk.rotational == Some(true))
     }
@@ -108,14 +108,14 @@ impl Device {
             Bottom::Memory => Keeping::Memory,
             Bottom::Network(what) => Keeping::Elsewhere(what.clone()),
             Bottom::Unknown(why) => Keeping::Unknown(why.clone()),
-            // The least reliable disk decides.
+            // The least reliable disk determines the result.
             Bottom::Disks(disks) => {
                 disks.iter().map(keeping_of).max_by_key(doubt).unwrap_or(Keeping::Volatile)
             }
         }
     }
 
-    /// Returns the names of the disks as the beginning of a sentence.
+    /// Returns the names of the disks, worded as the beginning of a sentence.
     fn subject(&self) -> String {
         let names = self.disks().iter().map(|disk| match &disk.model {
             Some(model) => format!("{} ({model})", disk.name),
@@ -169,7 +169,7 @@ impl Device {
     }
 }
 
-/// Adds the facts that `lsds` shows of a disk, in its order.
+/// Adds the facts that `lsds` shows about a disk, in the same order.
 fn describe(layer: &mut Layer, disk: &Disk) {
     let bytes = |bytes: u64| Quantity::new(as_f64(bytes), Unit::Bytes);
     let count = |count: u32| Quantity::new(f64::from(count), Unit::Count);
@@ -209,11 +209,12 @@ fn keeping_of(disk: &Disk) -> Keeping {
     }
 }
 
-/// Returns the provider of a virtual disk; `None` for a physical one.
+/// Returns the provider of a virtual disk, or `None` for a physical disk.
 fn host_of(disk: &Disk) -> Option<&'static str> {
     let model = disk.model.as_deref().unwrap_or_default();
     let by_model = VIRTUAL_MODELS.iter().find(|(part, _)| model.contains(part));
-    // The model is better evidence than the name. A loop device with a model is a test's replacement for that model.
+    // The model is better evidence than the name. If a loop device has a model, a test uses it to simulate a disk of
+    // that model.
     let by_name = VIRTUAL_NAMES.iter().find(|(prefix, _)| model.is_empty() && disk.name.starts_with(prefix));
     by_model.or(by_name).map(|(_, host)| *host)
 }

@@ -1,26 +1,26 @@
-//! Errors of examinations.
+//! The errors of an examination.
 
 use storage::{FileError, PlaceError};
 
-/// Failure of an examination.
+/// An error that prevented an examination.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
-    /// The path is not writable.
+    /// The path isn't writable.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// A file or directory is not usable.
+    /// A file or directory isn't usable.
     #[error(transparent)]
     File(#[from] FileError),
-    /// psql failed, or could not reach the server.
+    /// psql failed, or it couldn't reach the server.
     #[error("could not ask the server: {reason}")]
     Psql {
-        /// First line of its error output.
+        /// The first line that psql printed to standard error.
         reason: String,
     },
 }
 
 impl DoctorError {
-    /// Returns advice for the user, if there is any.
+    /// Returns advice for the user, or `None` if there is no advice.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -1,4 +1,7 @@
-//! Examination of a path, layer by layer, with a diagnosis as the result.
+//! The examination of a path.
+//!
+//! An examination measures one layer after another, from the device up to the test suite. This shows on which layer a
+//! suite loses its time. The result is a [`Diagnosis`].
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -20,64 +23,65 @@ use crate::suite::Suite;
 use crate::sync::{Syncs, Target};
 use crate::{DoctorError, findings, machine};
 
-/// Bytes that the test files need, with some reserve.
+/// Size of the test files in bytes, including a reserve.
 pub(crate) const NEED: u64 = 64 << 20;
 
-/// Share of the time for measuring syncs. The rest is for commits.
+/// The share of the time for measuring syncs. Commits get the rest.
 const SYNC_SHARE: f64 = 0.4;
 
-/// Pictures of the page, with the prefixes of their samples' names. Each shows the operation for which PostgreSQL waits
-/// on the disk.
+/// The pictures on the HTML page, with the name prefixes of their samples. Each picture shows an operation in which
+/// PostgreSQL waits for the disk.
 const PICTURES: [(&str, &[&str]); 2] = [
     ("Time of a synced write of 8 kB", &["one 8 kB write: ", "fdatasync, soak"]),
     ("Time of a commit", &["a commit"]),
 ];
 
-/// Options of an examination.
+/// The options of an examination.
 #[derive(Debug)]
 pub struct Examination {
-    /// Directory on the disk to examine.
+    /// A directory on the disk to examine.
     pub path: PathBuf,
-    /// Paths of sysfs and procfs.
+    /// The paths of sysfs and procfs.
     pub roots: Roots,
-    /// Time for all measurements, usually some seconds. Starting and stopping servers takes additional time.
+    /// How long to measure in total, usually a few seconds. Starting and stopping servers takes additional time.
     pub length: Duration,
-    /// Duration of the soak before all other measurements; `None` skips it.
+    /// How long to soak the disk before all other measurements. `None` skips the soak.
     pub soak: Option<Duration>,
-    /// Test suite of the user; `None` if there is none.
+    /// The user's test suite. If this is `None`, the examination covers no suite.
     pub suite: Option<Tests>,
-    /// Whether to try remedies on the suite, or on a test that represents one.
+    /// Whether to try remedies on the suite or, without a suite, on a typical test.
     pub tries: bool,
-    /// Whether tables have all lines, or only the common ones.
+    /// Whether tables contain all lines. If false, they contain only the common ones.
     pub all: bool,
-    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// Provisioner for the servers. An error skips the commits and appears in the diagnosis.
+    /// The provisioner for the servers. If this is an error, commits aren't measured, and the diagnosis contains the
+    /// error.
     pub provisioner: Result<Provisioner, ProvisionError>,
 }
 
-/// Source of knowledge about the test suite.
+/// How to learn about the test suite.
 #[derive(Debug, Clone)]
 pub enum Tests {
-    /// Shell command that runs the tests and finds the server by `DATABASE_URL`.
+    /// A shell command that runs the tests. It finds the server through `DATABASE_URL`.
     Command(String),
-    /// Profile from an earlier run, possibly on another machine.
+    /// A profile from an earlier run, which can come from a different machine.
     Profile(Earlier),
 }
 
-/// Result of an examination.
+/// The result of an examination.
 #[derive(Debug, Clone)]
 pub struct Diagnosis {
-    /// Layers, findings and tables.
+    /// The layers, findings and tables.
     pub report: Report,
-    /// Durations of single operations, for programs.
+    /// The durations of single operations, for machine-readable output.
     pub samples: Vec<Sample>,
-    /// Reason why commits, the suite or the remedies were not measured completely; `None` if they were.
+    /// Why commits, the suite or the remedies weren't measured completely. `None` if they were.
     pub without_servers: Option<String>,
 }
 
 impl Diagnosis {
-    /// Formats the report as an HTML page with pictures of the durations of syncs and commits.
+    /// Formats the report as an HTML page, with pictures of how long syncs and commits take.
     #[must_use]
     pub fn to_html(&self) -> String {
         let mut page = self.report.clone();
@@ -98,7 +102,8 @@ impl Examination {
     /// Examines all layers.
     ///
     /// # Errors
-    /// The path is not writable. Other failures appear in the diagnosis.
+    /// Returns an error if the path isn't writable, or if the disk can't be tested there. Failures of servers and of
+    /// the suite appear in the diagnosis.
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         let account = Account::ours();
         let place = Place::choose(&PlaceRequest::At(self.path.clone()), NEED, &self.path, &account)?;
@@ -116,7 +121,7 @@ impl Examination {
         let mut chart = Chart { report, found, samples: Vec::new(), is_suite_watched: false };
 
         let target = Target::create(folder)?;
-        // The soak comes first, while the disk is still cool.
+        // The soak comes first, because the disk has to be cool at its beginning.
         let soak = self.soak.map(|length| {
             progress.measuring("a soak");
             Soak::measure(&target, &Sensors::of(&self.roots, device.disks().first()), length, progress)
@@ -185,7 +190,7 @@ impl Examination {
             }
             _ => Ok(None),
         };
-        // The findings about commits count even if a later step has failed.
+        // The findings about commits are valid even if a later step has failed.
         if chart.is_suite_watched {
             chart.found.extend(commits.finding_on_ram());
         } else {
@@ -202,7 +207,7 @@ impl Examination {
         tried.map(drop)
     }
 
-    /// Observes the suite and tries remedies on it. See [`profile::Circumstances`] for `waiting_cost`.
+    /// Observes the suite and tries remedies on it. For `waiting_cost`, see [`profile::Circumstances`].
     fn examine_suite(
         &self,
         command: &str,
@@ -234,7 +239,7 @@ impl Examination {
     }
 }
 
-/// Diagnosis in progress.
+/// A diagnosis in progress.
 struct Chart {
     report: Report,
     found: Vec<Finding>,
@@ -242,7 +247,7 @@ struct Chart {
     is_suite_watched: bool,
 }
 
-/// Formats an error with its causes.
+/// Formats an error together with its causes.
 fn chain(error: &dyn Error) -> String {
     let cause = error.source().map(chain);
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))

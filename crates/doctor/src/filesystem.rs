@@ -1,4 +1,7 @@
-//! File system of a path: type, options, free space, and whether it supports reflinks.
+//! The file system of a path.
+//!
+//! The file system decides how fast pgfresh can copy a template, e.g. whether copies can share blocks. This module
+//! finds its type, options and free space.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,24 +10,24 @@ use report::{Cell, Layer, Quantity, Unit, as_f64};
 use storage::{Attempt, FileError};
 use sys::{Filesystem, Mount};
 
-/// Default size of a container's `/dev/shm`, in bytes. Source: Docker, `--shm-size`.
+/// Default size of `/dev/shm` in a container, in bytes. Source: Docker, `--shm-size`.
 pub(crate) const CONTAINER_SHM: u64 = 64 << 20;
 
-/// Properties of the file system of a path.
+/// The properties of a path's file system.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     pub(crate) mount: Mount,
     pub(crate) here: Filesystem,
-    /// Whether files can share blocks; `None` if the attempt failed.
+    /// Whether files can share blocks, or `None` if the attempt failed.
     pub(crate) reflinks: Option<bool>,
-    /// File system of `/dev/shm`, if it is a tmpfs.
+    /// The file system of `/dev/shm`, if it's a tmpfs.
     pub(crate) shm: Option<Filesystem>,
-    /// Memory that this process and its children may still use, in bytes.
+    /// How much memory this process and its children can still use, in bytes.
     pub(crate) memory: Option<u64>,
 }
 
 impl Files {
-    /// Examines the file system of `folder`. Creates two small files there and removes them.
+    /// Examines the file system of `folder`. For this purpose, creates two small files there and removes them.
     pub(crate) fn examine(folder: &Path, mount: Mount) -> Result<Self, FileError> {
         let here = Filesystem::of(folder).attempt("examine", folder)?;
         let shm =
@@ -33,7 +36,7 @@ impl Files {
         Ok(Self { mount, here, reflinks: try_reflink(folder), shm, memory })
     }
 
-    /// Whether `/dev/shm` is not larger than a container's default.
+    /// Returns true if `/dev/shm` is at most as large as a container's default.
     pub(crate) fn small_shm(&self) -> bool {
         self.shm.is_some_and(|shm| shm.total <= CONTAINER_SHM)
     }
@@ -49,7 +52,7 @@ impl Files {
         let mut layer = Layer::new("File system", verdict);
         let bytes = |bytes: u64| Quantity::new(as_f64(bytes), Unit::Bytes);
         layer.add_fact("free", bounded(self.here.free));
-        // Options of the mount and of the file system, without duplicates.
+        // The options of the mount and of the file system, without duplicates.
         let mut all: Vec<&str> = options.split(',').collect();
         all.extend(
             super_options.split(',').filter(|option| !options.split(',').any(|other| other == *option)),
@@ -62,7 +65,7 @@ impl Files {
     }
 }
 
-/// Whether to hide the option. Directories of an overlay are long and carry no information.
+/// Returns true if the option should be hidden. The directories of an overlay are long and not informative.
 fn is_private(option: &str) -> bool {
     ["lowerdir=", "upperdir=", "workdir=", "lowerdir+="].iter().any(|prefix| option.starts_with(prefix))
 }
@@ -75,7 +78,7 @@ fn bounded(bytes: u64) -> Cell {
     }
 }
 
-/// Tries to clone a small file. Returns whether that worked; `None` on an error.
+/// Tries to clone a small file. Returns whether this worked, or `None` on an error.
 #[expect(
     clippy::let_underscore_must_use,
     reason = "what is not there need not be removed; the whole folder goes later"

@@ -1,11 +1,11 @@
-//! Findings that need no further measurement.
+//! Findings that need no measurement, because the properties of a device or a file system already show the problem.
 
 use report::{Finding, Quantity, Unit, as_f64};
 
 use crate::device::{Device, Keeping};
 use crate::filesystem::Files;
 
-/// Returns the findings about device and file system.
+/// Returns the findings about the device and the file system.
 pub(crate) fn of_place(device: &Device, files: &Files) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |name: &str, evidence: String, remedy: &str| {

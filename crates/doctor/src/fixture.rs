@@ -1,4 +1,6 @@
-//! Servers of pgfresh at the examined path and in RAM.
+//! pgfresh's own servers, at the examined path and in RAM.
+//!
+//! Commits and remedies are measured on these servers, so the examination never touches a server of the user.
 
 use std::path::Path;
 
@@ -7,7 +9,7 @@ use server::{Data, Order, Preset, Server};
 use storage::{Place, PlaceError, PlaceRequest};
 use template::{ProvisionError, Provisioner, Template};
 
-/// Place and settings of a server.
+/// The place and settings of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setup {
     /// At the path, with PostgreSQL's default durability.
@@ -20,7 +22,7 @@ pub(crate) enum Setup {
     FastInRam,
 }
 
-/// Template and places for such servers.
+/// A template and the places for such servers.
 #[derive(Debug)]
 pub(crate) struct Fixture<'a> {
     provisioner: &'a Provisioner,
@@ -30,10 +32,10 @@ pub(crate) struct Fixture<'a> {
 }
 
 impl<'a> Fixture<'a> {
-    /// Prepares servers on copies of `template`.
+    /// Prepares to start servers on copies of `template`.
     ///
     /// # Errors
-    /// The server's account cannot enter `path`, or the path has no room.
+    /// Returns an error if the server's account can't access `path`, or if there isn't enough space.
     pub(crate) fn new(
         provisioner: &'a Provisioner,
         template: Template,
@@ -47,12 +49,12 @@ impl<'a> Fixture<'a> {
         Ok(Self { provisioner, template, disk, ram })
     }
 
-    /// Whether the path itself is in RAM. There are no separate servers in RAM then.
+    /// Returns true if the path itself is in RAM, so that separate servers in RAM make no sense.
     pub(crate) fn is_ram(&self) -> bool {
         self.disk.kind() == sys::FilesystemKind::Memory
     }
 
-    /// Returns the reason why there are no servers in RAM; `None` if there are.
+    /// Returns why there can be no servers in RAM, or `None` if there can.
     pub(crate) fn why_no_ram(&self) -> Option<String> {
         self.ram.as_ref().err().map(ToString::to_string)
     }
@@ -62,10 +64,10 @@ impl<'a> Fixture<'a> {
         &self.template.database
     }
 
-    /// Starts a server for each distinct setup and runs `sql` in it. Starts no more servers after a cancellation.
+    /// Starts a server for each distinct setup and runs `sql` on it. After a cancellation, starts no further servers.
     ///
     /// # Errors
-    /// A server does not start, or refuses a statement.
+    /// Returns an error if a server doesn't start or refuses a statement.
     pub(crate) fn start_each(
         &self,
         setups: impl IntoIterator<Item = Setup>,
@@ -84,10 +86,11 @@ impl<'a> Fixture<'a> {
         Ok(servers)
     }
 
-    /// Starts a server, which stops when dropped. The user's settings override those of the setup.
+    /// Starts a server, which stops when the returned value is dropped. The user's settings override those of the
+    /// setup.
     ///
     /// # Errors
-    /// The server does not start, or has no place.
+    /// Returns an error if the server doesn't start.
     pub(crate) fn start(&self, setup: Setup) -> Result<Server, ProvisionError> {
         let place = match (setup, &self.ram) {
             (Setup::FastInRam, Ok(ram)) => ram,

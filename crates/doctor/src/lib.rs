@@ -1,9 +1,11 @@
-//! Diagnosis of a slow database: measures layer by layer and suggests remedies.
+//! Finds out why a database is slow, and suggests remedies.
 //!
-//! An [`Examination`] returns a [`Diagnosis`]: the device behind a path, its file system, its syncs, the cost of a
-//! commit for each kind of settings, and the conclusions. Each probe has a file. This crate prints nothing, does not
-//! know the command line, and writes only into its own run directories. Those disappear with this process, however it
-//! ends.
+//! An [`Examination`] measures layer by layer and returns a [`Diagnosis`]. The layers are the device behind a path, its
+//! file system, its syncs, and the cost of a commit with different settings. The diagnosis also contains findings, i.e.
+//! conclusions with a remedy. Each probe has its own file.
+//!
+//! This crate prints nothing and doesn't know about the command line. It writes only into its own run directories,
+//! which are removed when this process ends, even if it's killed.
 
 mod change;
 mod commit;

@@ -1,11 +1,11 @@
-//! Description of the machine behind a diagnosis, without anything that identifies it.
+//! Describes the machine of a diagnosis, without anything that identifies it.
 
 use std::fs;
 
 use report::Report;
 use sys::Roots;
 
-/// Adds processor, kernel and load.
+/// Adds the processor, the kernel and the load.
 pub(crate) fn describe(report: &mut Report, roots: &Roots) {
     let read = |file: &str| fs::read_to_string(roots.procfs.join(file)).unwrap_or_default();
     let text = read("cpuinfo");
@@ -24,7 +24,7 @@ pub(crate) fn describe(report: &mut Report, roots: &Roots) {
     }
 }
 
-/// Returns the number of processors that this process may use.
+/// Returns the number of processors that this process can use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

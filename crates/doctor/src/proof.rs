@@ -1,28 +1,32 @@
-//! Significance of a measured gain: proven, disproven or unknown.
+//! Decides whether a measured gain is significant.
+//!
+//! Advice that rests on noise wastes the user's time. So a gain is either proven, disproven or unknown, and only a
+//! proven gain leads to a recommendation.
 
 use report::Factor;
 use sys::Shortage;
 
-/// Gain below which a change is not worthwhile. Source: the part of such a gain that remains in a suite with other work
-/// than commits.
+/// Minimum gain for a change to be worthwhile. Most suites also do other work than commits, so they get only a part of
+/// such a gain.
 pub(crate) const NOTICEABLE: f64 = 1.15;
-/// Upper end of the interval below which there is no worthwhile gain.
+/// If the upper end of the interval is below this value, there is no worthwhile gain.
 const NEGLIGIBLE: f64 = 1.3;
 
-/// Knowledge about a gain.
+/// The result of a significance test for a gain.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Proof {
-    /// There is a gain: the interval lies above 1.
+    /// There is a gain, because the whole interval is above 1.
     Gain(Factor),
-    /// There is no worthwhile gain: the interval lies below [`NEGLIGIBLE`].
+    /// There is no worthwhile gain, because the whole interval is below [`NEGLIGIBLE`].
     NoGain(Factor),
-    /// Neither is proven, with the reason.
+    /// Neither is proven. The string gives the reason.
     Unknown(Factor, String),
 }
 
 impl Proof {
-    /// Classifies `factor`. A gain must be at least `least`. A shortage of processors may hide a gain, so it never
-    /// leads to [`Self::NoGain`].
+    /// Classifies `factor`. A gain must be at least `least`.
+    ///
+    /// A shortage of processors can hide a gain, so in that case the result is never [`Self::NoGain`].
     pub(crate) fn of(factor: Factor, least: f64, shortage: &Shortage) -> Self {
         match factor {
             Factor::Interval(interval) if interval.low.value > 1.0 && interval.point.value >= least => {
@@ -35,7 +39,7 @@ impl Proof {
         }
     }
 
-    /// Returns the gain if it is proven.
+    /// Returns the gain if it's proven.
     pub(crate) fn gain(self) -> Option<Factor> {
         match self {
             Self::Gain(factor) => Some(factor),
@@ -69,7 +73,7 @@ mod tests {
         assert!(matches!(proof(1.1, 1.2, 1.5, true), Proof::Gain(_)));
         assert!(matches!(proof(0.9, 1.0, 1.2, false), Proof::NoGain(_)));
         assert!(matches!(proof(0.9, 1.0, 1.2, true), Proof::Unknown(..)));
-        // 20.7 ms against 105 µs, with rounds in which the order was reversed.
+        // 20.7 ms and 105 µs, with rounds in which the order was reversed.
         assert!(matches!(proof(0.8, 190.0, 210.0, false), Proof::Unknown(..)));
         assert!(matches!(proof(0.7, 1.0, 1.4, false), Proof::Unknown(..)));
         // Significantly greater than 1, but too small to be worthwhile.
@@ -79,7 +83,7 @@ mod tests {
     }
 
     proptest! {
-        /// Rounds of a true gain, with independent noise on either side of up to a factor of e^`noise`.
+        /// Returns rounds of a true gain. On either side, there is independent noise of up to a factor of e^`noise`.
         #[test]
         fn nothing_is_proven_that_is_not_so(
             truth in prop_oneof![Just(1.0), 1.0..1.14, 1.5..3.0, 3.0..400.0_f64],
@@ -92,8 +96,8 @@ mod tests {
                 ratios.push(truth * (noise * (one - other)).exp()).unwrap();
             }
             let proof = Proof::of(Factor::of(&ratios).unwrap(), NOTICEABLE, &shortage(disturbed));
-            // The interval misses the truth once in twenty times. The result must agree with the interval, and with the
-            // truth if there is little noise.
+            // The interval misses the truth once in twenty times. The result must always agree with the interval. If
+            // there is little noise, it must also agree with the truth.
             match proof {
                 Proof::Gain(factor) => prop_assert!(factor.point() >= NOTICEABLE),
                 Proof::NoGain(factor) => prop_assert!(factor.point() < NEGLIGIBLE && !disturbed),

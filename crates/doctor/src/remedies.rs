@@ -1,5 +1,7 @@
-//! Trial of remedies: runs the suite, or a test that represents one, with each of them in turns. A gain is the median
-//! of the ratios within a round.
+//! Tries remedies.
+//!
+//! Instead of guessing which remedy helps, this module runs the user's suite with each of them in turns. Without a
+//! suite, it runs a typical test. A gain is the median of the ratios within a round.
 
 use std::time::Duration;
 
@@ -15,28 +17,29 @@ use crate::fixture::{Fixture, Setup};
 use crate::proof::{NOTICEABLE, Proof};
 use crate::suite::Suite;
 
-/// Smallest number of rounds whose median has a 95 % interval.
+/// The rounds of a trial. Six is the smallest number of rounds for which a median has a 95 % interval.
 const ROUNDS: Rounds = Rounds::new(0, 6);
-/// Number of tables in the test that represents a suite. Source: a service of medium size.
+/// The number of tables in the typical test. Source: a medium-sized service.
 const TABLES: usize = 30;
-/// Share of the best gain from which a gain counts as equally good.
+/// A gain counts as equally good if it reaches this share of the best gain. For example, with a best gain of 10 ×, a
+/// gain of 9 × is equally good.
 const NEARLY: f64 = 0.9;
-/// Time for which a turn repeats the test. It runs at least once.
+/// How long a turn repeats the test. The test runs at least once.
 const TURN: Duration = Duration::from_millis(150);
 
-/// Durations with each remedy. The first one is without any.
+/// The durations with each remedy. The first entry is without a remedy.
 #[derive(Debug)]
 pub(crate) struct Remedies {
     what: &'static str,
     tried: Vec<(&'static str, Sample)>,
-    /// Shortage of processor time during the measurement.
+    /// How much processor time was missing during the measurement.
     shortage: Shortage,
 }
 
-/// Name of a remedy, and a function that runs one turn with it.
+/// The name of a remedy, and a function that runs one turn with it.
 type Try<'a> = (&'static str, Box<dyn FnMut() -> Result<PhaseTimes, ProvisionError> + 'a>);
 
-/// Clean-up of a test.
+/// How a test cleans up.
 #[derive(Debug, Clone, Copy)]
 enum CleanUp {
     Truncate,
@@ -45,7 +48,7 @@ enum CleanUp {
 }
 
 impl Remedies {
-    /// Runs the suite as it is and with each remedy, each time on a new server.
+    /// Runs the suite without and with each remedy, each time on a new server.
     pub(crate) fn of_suite(
         suite: &Suite<'_>,
         roots: &Roots,
@@ -66,7 +69,8 @@ impl Remedies {
         Self::take_turns("the suite", tries, roots, progress)
     }
 
-    /// Runs a test of five inserts and a clean-up of 30 tables in each way, on servers that keep running.
+    /// Runs a test with five inserts and a clean-up of 30 tables, in different ways. The servers keep running between
+    /// the turns.
     pub(crate) fn of_tests(
         fixture: &Fixture<'_>,
         roots: &Roots,
@@ -108,7 +112,7 @@ impl Remedies {
         Ok(Self { what, tried: names.into_iter().zip(totals).collect(), shortage: watch.shortage() })
     }
 
-    /// Returns the speed-up by the remedy; `None` before the first round.
+    /// Returns the gain of a remedy, or `None` before the first round.
     fn gain(&self, remedy: &Sample) -> Option<Gain> {
         let (_, base) = self.tried.first()?;
         let factor = Factor::of(&base.ratio_to(remedy).ok()?)?;
@@ -132,8 +136,8 @@ impl Remedies {
         self.tried.iter().map(|(_, sample)| sample).filter(|sample| !sample.is_empty())
     }
 
-    /// Returns a finding about the best proven remedy. Of nearly equal ones it names the first, which needs the least
-    /// effort.
+    /// Returns a finding about the best proven remedy. If several are equally good, this is the first, which needs the
+    /// least effort.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let gains = self.tried.iter().skip(1).filter_map(|(name, sample)| Some((*name, self.gain(sample)?)));
         let gains: Vec<_> = gains.collect();
@@ -168,7 +172,7 @@ impl Remedies {
     }
 }
 
-/// Returns the finding if no remedy is proven to help. `name` is the best one.
+/// Returns the finding if no remedy has a proven gain. `name` is the best of them.
 fn none_helps(name: &str, gain: &Gain, mut proofs: impl Iterator<Item = Proof>) -> Finding {
     let why = proofs.find_map(|proof| match proof {
         Proof::Unknown(_, why) => Some(why),
@@ -189,7 +193,7 @@ fn none_helps(name: &str, gain: &Gain, mut proofs: impl Iterator<Item = Proof>) 
     Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() }
 }
 
-/// Returns SQL that creates the tables of the test.
+/// Returns SQL that creates the tables for the test.
 fn tables() -> String {
     let table = |n| {
         format!("CREATE TABLE t{n} (id serial PRIMARY KEY, a integer, b text); CREATE INDEX ON t{n} (a);")
@@ -197,7 +201,7 @@ fn tables() -> String {
     (1..=TABLES).map(table).collect()
 }
 
-/// Repeats the test for one turn. Returns the mean duration.
+/// Repeats the test for one turn, and returns the mean duration.
 fn test(session: &mut AdminConnection, clean_up: CleanUp) -> Result<PhaseTimes, SessionError> {
     let insert = |n| format!("INSERT INTO t{n} (a, b) SELECT g, 'x' || g FROM generate_series(1, 10) g");
     let inserts: Vec<String> = (1..=5).map(insert).collect();
@@ -222,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// Observer that records the remedies as one letter each, and cancels after the seventh turn.
+    /// An observer that records each remedy as one letter, and cancels after the seventh turn.
     struct Seven(RefCell<String>);
 
     impl Progress for Seven {
@@ -231,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Returns the roots of a machine without a shortage.
+    /// Returns the roots of a machine that has enough processors.
     fn idle() -> Roots {
         Roots { procfs: "/nowhere".into(), ..Roots::default() }
     }

@@ -1,9 +1,12 @@
-//! Soak: repeats a sync for minutes and records the state of the machine.
+//! The soak: repeats a sync for minutes and records the state of the machine.
+//!
+//! Many disks are fast for a short time and then slow down, e.g. because they get hot or because a cache is full. A
+//! short measurement doesn't show this.
 //!
 //! ```text
 //! cold  ──▶ a second of syncs ─▶ sensors ─▶ a second of syncs ─▶ …
 //! ```
-//! Reading the sensors takes about 0.1 ms per second, between two syncs. It is not part of any latency.
+//! Reading the sensors takes about 0.1 ms per second. This happens between two syncs, so it isn't part of any latency.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,57 +19,60 @@ use crate::device::Device;
 use crate::sync::{Target, judge};
 use crate::trial::Latencies;
 
-/// Minimum number of steps. Steps are shorter than a second in a soak of fewer seconds.
+/// Minimum number of steps. In a soak of fewer seconds, steps are shorter than a second.
 const STEPS: u32 = 30;
-/// Ratio of two rates from which a fall is a cliff.
+/// Minimum ratio of the rates before and after a fall that counts as a cliff.
 const CLIFF: f64 = 2.0;
-/// Minimum warming in degrees for blaming a cliff on temperature, unless the disk itself reports throttling.
+/// Minimum rise of the temperature for blaming it for a cliff, in degrees. This doesn't apply if the disk itself
+/// reports throttling.
 const WARMER: f64 = 5.0;
-/// Seconds around a cliff in which a report of the disk counts as its cause. The disk's counters have a resolution of a
-/// second, and the position of a cliff is accurate to about a step.
+/// Maximum distance between a cliff and a report of the disk that counts as its cause, in seconds. The disk's counters
+/// have a resolution of a second, and the position of a cliff is accurate to about one step.
 const NEAR: f64 = 2.0;
-/// Ratio of the rates at the 90th and 10th percentile of the steps from which the disk is noisy.
+/// Minimum ratio of the rates at the 90th and 10th percentile for calling a disk noisy.
 const NOISY: f64 = 1.5;
-/// Share of the time with waiting tasks from which other programs have disturbed the soak.
+/// Minimum share of the time with waiting tasks for blaming other programs for a disturbed soak.
 const BUSY: f64 = 0.5;
-/// Minimum 99th percentile for a cap, in seconds and as a multiple of the median. Caps work in slices of 100 ms.
+/// Minimum 99th percentile for calling a disk capped, in seconds and as a multiple of the median. Caps work in time
+/// slices of 100 ms.
 const CAPPED: (f64, f64) = (0.02, 50.0);
 
-/// Measurements of a soak.
+/// The measurements of a soak.
 #[derive(Debug, Clone)]
 pub(crate) struct Soak {
-    /// Mean duration of a step in seconds. A step ends with the first sync that exceeds its time.
+    /// The mean duration of a step, in seconds. Steps are a little longer than planned, because each ends after a
+    /// complete sync.
     step: f64,
-    /// Syncs per second in each step, and the sensors after it.
+    /// The syncs per second in each step, and the sensor readings after it.
     steps: Vec<(f64, Readings)>,
-    /// Sensors before the first step.
+    /// The sensor readings before the first step.
     cold: Readings,
-    /// Temperature in degrees Celsius at which the disk throttles itself, if it reports one.
+    /// The temperature at which the disk throttles itself, in degrees Celsius. `None` if the disk doesn't report it.
     limit: Option<f64>,
     latencies: Latencies,
 }
 
-/// Conclusion from a soak.
+/// The conclusion from a soak.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Story {
-    /// A permanent fall with rising temperature.
+    /// The rate fell permanently, and the temperature rose.
     Throttles(Change),
-    /// A permanent fall without rising temperature.
+    /// The rate fell permanently, but the temperature didn't rise.
     Fills(Change),
-    /// A permanent fall of unknown cause.
+    /// The rate fell permanently for an unknown reason.
     Slows(Change),
-    /// Most syncs are fast, and the slow ones take as long as a time slice.
+    /// Most syncs are fast, and the slow ones take about as long as a time slice.
     Capped,
-    /// The rate goes up and down.
+    /// The rate varies a lot.
     Noisy,
-    /// The rate varies, but tasks waited for processors at the same time.
+    /// The rate varies, but at the same time, tasks waited for processors.
     Disturbed,
-    /// The rate stays as it was at the beginning.
+    /// The rate doesn't change.
     Steady,
 }
 
 impl Soak {
-    /// Syncs for `length`, or until it is cancelled; at least one step.
+    /// Syncs for `length`, or until the user cancels. Performs at least one step.
     pub(crate) fn measure(
         target: &Target,
         sensors: &Sensors,
@@ -128,7 +134,7 @@ impl Soak {
         let capped =
             p50.zip(p99).is_some_and(|(p50, p99)| p99.value >= CAPPED.0 && p99.value >= CAPPED.1 * p50.value);
         match quantile(&rates, 0.9) / quantile(&rates, 0.1) {
-            // The kernel also hands out processor time in slices.
+            // The kernel assigns processor time in slices, too, so a busy machine can look like a cap.
             spread if (capped || spread >= NOISY) && self.is_busy(0) => Story::Disturbed,
             _ if capped => Story::Capped,
             spread if spread < NOISY => Story::Steady,
@@ -136,12 +142,12 @@ impl Soak {
         }
     }
 
-    /// Yields all sensor readings. The first one is from the cold disk.
+    /// Yields all sensor readings. The first reading is from the cold disk.
     fn looks(&self) -> impl Iterator<Item = &Readings> {
         std::iter::once(&self.cold).chain(self.steps.iter().map(|(_, readings)| readings))
     }
 
-    /// Returns the disk's own report about heat, if it comes within [`NEAR`] seconds of the beginning of `step`.
+    /// Returns the disk's own report about heat, if the report is within [`NEAR`] seconds of the beginning of `step`.
     fn complaint(&self, step: usize) -> Option<String> {
         let near = |look: usize| self.step * as_f64(look.abs_diff(step)) <= NEAR;
         let looks = || self.looks().enumerate().filter(|(look, _)| near(*look)).map(|(_, readings)| readings);
@@ -153,14 +159,14 @@ impl Soak {
         alarm.then(|| "its alarm for temperature was on".to_owned())
     }
 
-    /// Returns the share of the time with waiting tasks, according to a counter of seconds.
+    /// Returns the share of the time in which tasks waited, based on a counter of seconds.
     fn waited(&self, gauge: impl Fn(&Readings) -> Option<f64>) -> Option<f64> {
         let last = &self.steps.last()?.1;
         let seconds = self.step * as_f64(self.steps.len());
         Some((gauge(last)? - gauge(&self.cold)?) / seconds)
     }
 
-    /// Whether tasks waited for processors for most of the time from `step` on.
+    /// Returns true if tasks waited for processors during most of the time after the beginning of `step`.
     fn is_busy(&self, step: usize) -> bool {
         let (before, last) = (self.looks().nth(step), self.steps.last());
         let seconds = self.step * as_f64(self.steps.len() - step);
@@ -169,7 +175,7 @@ impl Soak {
         waited.is_some_and(|waited| waited / seconds > BUSY)
     }
 
-    /// Returns the time at which a step begins.
+    /// Returns when a step begins.
     fn moment(&self, step: usize) -> Quantity {
         Quantity::new(self.step * as_f64(step), Unit::Seconds)
     }
@@ -239,7 +245,7 @@ impl Soak {
         format!("{low} to {high} in 9 of 10 steps")
     }
 
-    /// Plots the rate, and the sensors below it.
+    /// Plots the rate, with the sensors below.
     pub(crate) fn plot(&self) -> Plot {
         let course = |name: &str, unit, values| Course { name: name.to_owned(), unit, values };
         let readings = |value: fn(&Readings) -> Option<f64>| {
@@ -258,7 +264,7 @@ impl Soak {
         Plot::new("Soak: fdatasyncs of 8 kB, and the machine beside them", end, courses)
     }
 
-    /// Returns the finding about a cliff or a cap, if any.
+    /// Returns the finding about a cliff or a cap, or `None` if the soak shows neither.
     pub(crate) fn finding(&self) -> Option<Finding> {
         let make = |name: &str, fall: Change, evidence: String, remedy: &str| Finding {
             name: name.to_owned(),
@@ -298,13 +304,14 @@ impl Soak {
     }
 }
 
-/// Returns the increase of a drive's counters between the first and last reading. `None` if the drive has none.
+/// Returns by how much a drive's counters increased between the first and the last reading. Returns `None` if the drive
+/// has no counters.
 fn added<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<Heat> {
     let heats: Vec<Heat> = looks.filter_map(|readings| readings.heat).collect();
     Some(heats.last()?.since(*heats.first()?))
 }
 
-/// Returns how often and how long a drive throttled itself during these readings. `None` if it did not.
+/// Returns how often and for how long a drive throttled itself during these readings. Returns `None` if it didn't.
 fn throttled<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<String> {
     let heat = added(looks).filter(|heat| heat.throttles + heat.throttled > 0)?;
     let times = if heat.throttles == 1 { "once".to_owned() } else { format!("{} times", heat.throttles) };
@@ -333,7 +340,7 @@ mod tests {
         Soak { step: 1.0, steps, cold: readings(0.0), limit: None, latencies }
     }
 
-    /// Observer that cancels from the beginning, or never.
+    /// An observer that cancels either from the beginning or never.
     struct Cancelled(bool);
 
     impl Progress for Cancelled {
@@ -398,7 +405,7 @@ mod tests {
                 let soak = cliff(temperature, counted(from));
                 assert!(matches!(soak.story(), Story::Throttles(fall) if fall.at == 10), "{from}");
             }
-            // Throttling that starts later than the cliff is not its cause.
+            // Throttling that starts after the cliff isn't its cause.
             assert!(!matches!(cliff(temperature, counted(15)).story(), Story::Throttles(_)));
             let idle = cliff(temperature, |_, readings| {
                 readings.heat = Some(Heat { throttles: 70, ..Heat::default() });
@@ -407,7 +414,7 @@ mod tests {
             let alarm = cliff(temperature, |steps, readings| readings.alarm = Some(steps > 10));
             assert!(matches!(alarm.story(), Story::Throttles(_)));
         }
-        // The drive already throttled at the beginning.
+        // The drive was already throttled at the beginning.
         assert!(matches!(cliff(None, counted(0)).story(), Story::Throttles(_)));
     }
 
@@ -435,7 +442,7 @@ mod tests {
         let alarm = cliff(Some((80.0, 81.0)), |_, readings| readings.alarm = Some(true));
         let evidence = "It fell after 10.0 s, at 81 °C; its alarm for temperature was on.";
         assert_eq!(alarm.finding().unwrap().evidence, evidence);
-        // The counter of an offline processor is missing from the sum.
+        // The sum lacks the counter of a processor that is offline.
         let offline = cliff(None, |steps, readings| readings.throttles = Some(9 - steps / 10));
         assert!(fact(&offline, "processors throttled").is_null());
         let cool =
@@ -482,7 +489,7 @@ mod tests {
             // A rising temperature takes precedence.
             assert!(matches!(cliff(Some((40.0, 80.0)), busy(from)).story(), Story::Throttles(_)), "{from}");
         }
-        // Busy before the cliff, but hardly after it.
+        // Busy before the cliff, but hardly busy after it.
         assert!(matches!(
             cliff(None, |steps, readings| readings.cpu_pressure = Some(as_f64(steps.min(10)))).story(),
             Story::Slows(_)

@@ -1,4 +1,6 @@
-//! The user's test suite: runs it on a durable server at the path, either observed as by `pgfresh run --profile` or
+//! The user's test suite.
+//!
+//! The suite runs on a durable server at the examined path. It's either observed, as by `pgfresh run --profile`, or
 //! timed.
 
 use std::error::Error;
@@ -16,33 +18,34 @@ use template::ProvisionError;
 
 use crate::fixture::{Fixture, Setup};
 
-/// Exit codes of a shell that cannot run or find the program. Source: POSIX, 2.8.2.
+/// The exit codes with which a shell reports that it can't run or find a program. Source: POSIX, 2.8.2.
 const NOT_RUN: [i32; 2] = [126, 127];
-/// Maximum number of observed runs.
+/// Maximum number of runs to observe.
 const MOST_RUNS: usize = 5;
-/// Time after which a suite is not observed again.
+/// If the runs so far took this long, the suite isn't run again.
 const LONG_ENOUGH: Duration = Duration::from_secs(8);
 
-/// Command of the user with the servers for it.
+/// The user's command, and the servers for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Suite<'a> {
     pub(crate) command: &'a str,
     pub(crate) fixture: &'a Fixture<'a>,
 }
 
-/// Result of observed runs.
+/// The result of the observed runs.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) profile: Profile,
     status: ExitStatus,
-    /// Last line of the suite's output.
+    /// The last line that the suite printed.
     last_line: Option<String>,
 }
 
 impl Suite<'_> {
-    /// Runs the suite on new durable servers and samples its waits. Repeats a short suite several times, because few
-    /// samples carry little information. Stops after a failure or once `cancelled`. See [`Circumstances`] for
-    /// `waiting_cost`.
+    /// Runs the suite on new durable servers and samples what it waits for.
+    ///
+    /// A few samples aren't very informative, so a short suite runs several times. The runs end after a failure, or
+    /// when `cancelled` returns true. For `waiting_cost`, see [`Circumstances`].
     pub(crate) fn watch(
         &self,
         waiting_cost: Option<f64>,
@@ -66,7 +69,7 @@ impl Suite<'_> {
         Ok(Watched { profile: Profile::new(recording, circumstances), status, last_line })
     }
 
-    /// Runs the suite once on a new server with this setup.
+    /// Runs the suite once, on a new server with this setup.
     pub(crate) fn time(&self, setup: Setup) -> Result<PhaseTimes, ProvisionError> {
         Ok(vec![("the suite", self.run(&self.fixture.start(setup)?)?.0)])
     }
@@ -94,13 +97,13 @@ fn last_line(path: &Path) -> Option<String> {
 }
 
 impl Watched {
-    /// Returns the reason why the shell could not run the suite; `None` if it ran.
+    /// Returns why the shell couldn't run the suite, or `None` if it ran.
     pub(crate) fn why_not_run(&self) -> Option<String> {
         let is_missing = self.status.code().is_some_and(|code| NOT_RUN.contains(&code));
         is_missing.then(|| self.last_line.clone().unwrap_or_else(|| "its program is not there".to_owned()))
     }
 
-    /// Returns layers about the time of the suite, and about its failure if it failed.
+    /// Returns layers about the suite's time and, if the suite failed, about the failure.
     pub(crate) fn layers(&self) -> Vec<Layer> {
         let mut layers = self.profile.layers();
         let ended = match (self.status.success(), self.status.code(), self.status.signal()) {

@@ -1,4 +1,7 @@
-//! Speed of syncs, with every method and size of `pg_test_fsync`, done in the same way.
+//! Measures how fast the disk syncs.
+//!
+//! The speed of a sync decides how long a commit takes. The probe has every method and size of `pg_test_fsync` and
+//! works in the same way:
 //!
 //! ```text
 //! one and two 8 kB writes   open_datasync  fdatasync  fsync  open_sync     at the offsets 0 and 8 kB of a 16 MiB file
@@ -6,8 +9,9 @@
 //! another descriptor        write, fsync, close; write, close, open, fsync
 //! not synced                write
 //! ```
-//! Each method has several turns, so that a short disturbance does not affect one method alone. Source: PostgreSQL
-//! 18, `src/bin/pg_test_fsync/pg_test_fsync.c`. There and here, `open_datasync` and `open_sync` bypass the page cache.
+//! Each method has several turns, so a short disturbance doesn't affect only one method. As in the original,
+//! `open_datasync` and `open_sync` bypass the page cache. Source: PostgreSQL 18,
+//! `src/bin/pg_test_fsync/pg_test_fsync.c`.
 
 use std::cell;
 use std::convert::Infallible;
@@ -24,35 +28,37 @@ use sys::{Roots, Waiting, open_for_writes, page_aligned};
 use crate::device::{Device, Keeping};
 use crate::trial::Latencies;
 
-/// Size of the file in bytes.
+/// Size of the file, in bytes.
 const FILE: usize = 16 << 20;
-/// Size of a WAL page in bytes.
+/// Size of a WAL page, in bytes.
 const PAGE: usize = 8192;
-/// Turns of each method.
+/// The turns of each method.
 const ROUNDS: Rounds = Rounds::new(0, 3);
-/// Unsynced writes per time measurement.
+/// The number of unsynced writes for each reading of the clock.
 const BATCH: u32 = 16;
-/// Seconds below which a flush by a drive without power-loss protection is implausible. See [`judge`].
+/// Minimum plausible duration of a flush by a drive without power-loss protection, in seconds. See [`judge`].
 const SUSPICIOUS: f64 = 100e-6;
-/// Maximum seconds of a flush by a drive with power-loss protection, which need not empty its cache.
+/// Maximum expected duration of a flush by a drive with power-loss protection, in seconds. Such a drive doesn't have to
+/// empty its cache.
 const PROTECTED: f64 = 1e-3;
-/// Minimum seconds of a flush by a rotating disk, because it must wait for the right position.
+/// Minimum duration of a flush by a rotating disk, in seconds. The disk has to wait until it reaches the right
+/// position.
 const HALF_A_TURN: f64 = 2e-3;
 
-/// Operation of a method.
+/// The operation that a method repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// Number and size of direct writes that each wait for the disk.
+    /// Direct writes that each wait for the disk: their number and their size.
     Waiting(Waiting, usize, usize),
-    /// Number of page writes before one `fdatasync`.
+    /// Page writes, followed by one `fdatasync`. The number is that of the writes.
     Data(usize),
-    /// Number of page writes before one `fsync`.
+    /// Page writes, followed by one `fsync`. The number is that of the writes.
     All(usize),
-    /// Method that this system does not have.
+    /// A method that this system doesn't have.
     Absent,
-    /// A new descriptor writes and syncs.
+    /// A page write and a sync with the same new descriptor.
     SameDescriptor,
-    /// A new descriptor writes, and another one syncs.
+    /// A page write with a new descriptor, and a sync with a different one.
     OtherDescriptor,
     /// One page write into the page cache.
     Unsynced,
@@ -64,7 +70,7 @@ const SIZES: &str = "16 kB with open_sync";
 const DESCRIPTORS: &str = "another descriptor";
 const UNSYNCED: &str = "not synced";
 
-/// Number of methods.
+/// The number of methods.
 pub(crate) const METHODS: usize = 18;
 
 /// All methods in the order of `pg_test_fsync`.
@@ -89,18 +95,18 @@ const ACTIONS: [(&str, &str, Action); METHODS] = [
     (UNSYNCED, "write", Action::Unsynced),
 ];
 
-/// Method with its measurements.
+/// A method and its measurements.
 #[derive(Debug, Clone)]
 pub(crate) struct Trial {
     group: &'static str,
     name: &'static str,
     action: Action,
     latencies: Latencies,
-    /// Reason why the system refused it; `None` if it worked.
+    /// Why the system refused the method, or `None` if it worked.
     refusal: Option<String>,
 }
 
-/// File for the writes. It is removed with its folder.
+/// The file to write to. It's removed together with its directory.
 #[derive(Debug)]
 pub(crate) struct Target {
     path: PathBuf,
@@ -108,7 +114,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Creates and syncs the file in `folder`. Its bytes are not compressible.
+    /// Creates and syncs the file in `folder`. Its bytes can't be compressed.
     pub(crate) fn create(folder: &Path) -> Result<Self, FileError> {
         let path = folder.join("sync");
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -148,7 +154,7 @@ impl Target {
         })
     }
 
-    /// Repeats `action` for `length`.
+    /// Repeats `action` until `length` has passed.
     fn repeat(&self, action: Action, length: Duration, latencies: &mut Latencies) -> io::Result<()> {
         match action {
             Action::Waiting(waiting, count, size) => {
@@ -169,7 +175,7 @@ impl Target {
                 self.write(&file, 1, PAGE)?;
                 file.sync_all()?;
                 drop(file);
-                // Opens and closes as often as the other method.
+                // This method must open and close files as often as the other one.
                 self.open().map(drop)
             }),
             Action::OtherDescriptor => latencies.measure(length, || {
@@ -180,23 +186,24 @@ impl Target {
             }),
             Action::Unsynced => {
                 let file = self.open()?;
-                // Such a write takes about a microsecond, and reading the clock each time would add a tenth.
+                // An unsynced write takes about a microsecond. Reading the clock each time would add a tenth to that.
                 latencies.measure_by(BATCH, length, || self.write(&file, 1, PAGE))
             }
         }
     }
 }
 
-/// Measurements of all methods.
+/// The measurements of all methods.
 #[derive(Debug, Clone)]
 pub(crate) struct Syncs {
     trials: [Trial; METHODS],
-    /// Number of flushes that the disk gets per fdatasync of one page; `None` if the kernel does not count them.
+    /// The number of flushes that the disk receives for each fdatasync of one page. `None` if the kernel doesn't count
+    /// them.
     pub(crate) flushes: Option<f64>,
 }
 
 impl Syncs {
-    /// Measures all methods for `length`, or until it is cancelled. Methods without a turn have no values.
+    /// Measures all methods for `length`, or until the user cancels. Methods that had no turn have no values.
     pub(crate) fn measure(
         target: &Target,
         device: &Device,
@@ -241,23 +248,23 @@ impl Syncs {
         &trial.expect("all actions are tried").latencies
     }
 
-    /// Returns group and name of each method in order.
+    /// Returns the group and name of each method, in order.
     pub(crate) fn names() -> [(&'static str, &'static str); METHODS] {
         ACTIONS.map(|(group, name, _)| (group, name))
     }
 
-    /// Yields the operations per second of each method; `None` for a refused one.
+    /// Yields the operations per second of each method, or `None` if the system refused the method.
     pub(crate) fn rates(&self) -> impl Iterator<Item = Option<f64>> {
         let rate = |trial: &Trial| trial.latencies.rate().filter(|_| trial.refusal.is_none());
         self.trials.iter().map(move |trial| rate(trial).map(|rate| rate.value))
     }
 
-    /// Returns the latencies of one page with fdatasync, as in a commit with default settings.
+    /// Returns how long fdatasync takes for one page, as in a commit with default settings.
     pub(crate) fn fdatasync(&self) -> &Latencies {
         self.of(Action::Data(1))
     }
 
-    /// Yields all measured values, for programs.
+    /// Yields all measured values for machine-readable output.
     pub(crate) fn samples(&self) -> impl Iterator<Item = &Latencies> {
         self.trials.iter().map(|trial| &trial.latencies).filter(|latencies| !latencies.sample().is_empty())
     }
@@ -283,7 +290,8 @@ impl Syncs {
         layer
     }
 
-    /// Formats a line per method, including refused ones. Without `all`, only those for one page and the refused ones.
+    /// Formats a line for each method. Without `all`, only the methods for one page and those that the system refused
+    /// are included.
     pub(crate) fn table(&self, all: bool) -> Table {
         let columns = [Column::left("writes"), Column::left("method")];
         let numbers = ["rate", "p50", "p99", "longest"].map(Column::right);
@@ -303,19 +311,21 @@ impl Syncs {
     }
 }
 
-/// Formats an error without its number.
+/// Formats an error without its error number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-/// Judges a disk by the time of its fastest flushes and by the number of `flushes` per fdatasync.
+/// Judges whether a disk's flushes are plausible, based on their duration `time` and on the number of `flushes` for
+/// each fdatasync.
 ///
-/// `time` is the fastest rather than the median, because a shortage of processors makes even a useless flush slow.
+/// `time` is the duration of the fastest flushes, not the median. When processors are short, even a flush that does
+/// nothing has a slow median.
 ///
-/// A disk lies if its volatile cache gets no flush. So does a rotating disk that flushes within 2 ms. A flush within 100
-/// µs is unproven unless the drive has power-loss protection, because no consumer drive is that fast. The text never
-/// calls a disk safe.
+/// A disk lies if it has a volatile cache but receives no flush. A rotating disk that flushes within 2 ms isn't
+/// plausible. Neither is a flush within 100 µs, unless the drive has power-loss protection, because no consumer drive
+/// is that fast. The text never calls a disk safe.
 pub(crate) fn judge(device: &Device, time: Quantity, flushes: Option<f64>) -> String {
     let (keeping, seconds) = (device.keeping(), time.value);
     let unsent = flushes.is_some_and(|flushes| flushes < 0.5);

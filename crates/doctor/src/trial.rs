@@ -1,14 +1,14 @@
-//! Repeated operations and their latencies.
+//! Repeats an operation and measures its latency.
 
 use std::time::{Duration, Instant};
 
 use report::{Quantity, Sample, Unit, as_f64};
 
-/// Latencies of equal operations in seconds, in order.
+/// The latencies of equal operations in seconds, in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Latencies {
     sample: Sample,
-    /// Sum of the latencies in seconds.
+    /// The sum of the latencies, in seconds.
     busy: f64,
 }
 
@@ -17,7 +17,7 @@ impl Latencies {
         Self { sample: Sample::new(name, Unit::Seconds), busy: 0.0 }
     }
 
-    /// Repeats `operation` until `length` has passed, at least once.
+    /// Repeats `operation` until `length` has passed, but at least once.
     pub(crate) fn measure<E>(
         &mut self,
         length: Duration,
@@ -26,8 +26,8 @@ impl Latencies {
         self.measure_by(1, length, operation)
     }
 
-    /// Like [`Self::measure`], but times batches of `batch` operations and keeps their means. It suits operations that
-    /// are too fast to be timed one by one.
+    /// Like [`Self::measure`], but measures batches of `batch` operations and keeps their means. Use this for
+    /// operations that are too fast to be measured individually.
     pub(crate) fn measure_by<E>(
         &mut self,
         batch: u32,
@@ -56,22 +56,22 @@ impl Latencies {
         &self.sample
     }
 
-    /// Returns the operations per second; `None` before the first one.
+    /// Returns the operations per second, or `None` before the first operation.
     pub(crate) fn rate(&self) -> Option<Quantity> {
         (self.busy > 0.0).then(|| Quantity::new(as_f64(self.sample.len()) / self.busy, Unit::PerSecond))
     }
 
-    /// Returns the median in seconds.
+    /// Returns the median, in seconds.
     pub(crate) fn p50(&self) -> Option<Quantity> {
         self.sample.percentile(50.0)
     }
 
-    /// Returns the 5th percentile in seconds: the latency of an undisturbed operation.
+    /// Returns the 5th percentile in seconds. This is how long an undisturbed operation takes.
     pub(crate) fn least(&self) -> Option<Quantity> {
         self.sample.percentile(5.0)
     }
 
-    /// Returns the 99th percentile in seconds.
+    /// Returns the 99th percentile, in seconds.
     pub(crate) fn p99(&self) -> Option<Quantity> {
         self.sample.percentile(99.0)
     }

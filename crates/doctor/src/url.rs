@@ -1,8 +1,11 @@
-//! Examination of a server that pgfresh does not own: its settings and the cost of a commit. Changes nothing there.
+//! Examines a server that doesn't belong to pgfresh, without changing anything there.
 //!
-//! psql makes the connection, because it knows every way to connect and log in, and it measures each statement. A
-//! commit is that of a message in the WAL (`pg_logical_emit_message`): the server flushes it like any other, it needs
-//! no table and no privileges, and it leaves only a hundred bytes of WAL.
+//! A user can point this at e.g. a staging server to see its settings and what a commit costs.
+//!
+//! psql makes the connection, because it supports every way to connect and log in. It also measures each statement.
+//!
+//! The measured commit writes a message into the WAL with `pg_logical_emit_message`. The server flushes it like any
+//! other commit. It needs neither a table nor special privileges, and leaves only about a hundred bytes of WAL.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -21,13 +24,13 @@ use sys::{Mount, ProcessorWatch, Roots, Shortage};
 use crate::proof::{NOTICEABLE, Proof};
 use crate::{Diagnosis, DoctorError};
 
-/// Number of rounds, as in `commit`.
+/// The number of rounds, as in `commit`.
 const ROUNDS: u32 = 12;
-/// Number of commits that determine how many fit in a round.
+/// The number of commits in the trial run that determines how many commits fit into a round.
 const PROBE: usize = 20;
-/// Minimum and maximum number of commits of a kind per round.
+/// Minimum and maximum number of commits of each kind in a round.
 const EACH: (f64, f64) = (2.0, 2000.0);
-/// Settings that affect a suite. Source: docs/settings.md.
+/// The settings that affect a suite. Source: docs/settings.md.
 const SETTINGS: [&str; 10] = [
     "fsync",
     "synchronous_commit",
@@ -40,9 +43,10 @@ const SETTINGS: [&str; 10] = [
     "jit",
     "max_connections",
 ];
-/// Timeout for each of our statements.
+/// The timeout for each of our statements.
 const BOUND: &str = "SET statement_timeout = '10s';\n";
-/// Queries for the facts: one fact per line, `name|value`. Facts that the role may not read are missing.
+/// The queries for the facts. Each fact is one line of the form `name|value`. Facts that the role isn't allowed to read
+/// are missing.
 const FACTS: &str = r"
 SELECT 'version|' || current_setting('server_version');
 SELECT 'superuser|' || rolsuper FROM pg_roles WHERE rolname = current_user;
@@ -52,8 +56,8 @@ SELECT 'source ' || name || '|' || source FROM pg_settings;
 SELECT 'folder|' || setting FROM pg_settings WHERE name = 'data_directory' AND setting <> '';
 ";
 
-/// Queries for facts that only a superuser may read. Of the environment, only variables with the prefix POSTGRES_ leave
-/// the server, and no secrets.
+/// The queries for facts that only a superuser can read. Of the environment, they return only
+/// entries that begin with POSTGRES_ and don't contain PASSWORD.
 const PRIVATE_FACTS: &str = r"
 SELECT 'mount|' || line FROM regexp_split_to_table(pg_read_file('/proc/self/mountinfo', 0, 1000000, true), E'\n') AS line;
 WITH file AS (SELECT pg_read_file('postmaster.pid', 0, 100, true) AS text),
@@ -64,36 +68,36 @@ FROM environment, regexp_split_to_table(encode(bytes, 'escape'), '\\000') AS ent
 WHERE entry LIKE 'POSTGRES\_%' AND entry NOT LIKE '%PASSWORD%';
 ";
 
-/// Options of the examination.
+/// The options of the examination.
 #[derive(Debug, Clone)]
 pub struct Remote {
-    /// Connection string in psql's format.
+    /// A connection string in psql's format.
     pub target: ConnectionString,
-    /// Path of psql.
+    /// The path of psql.
     pub psql: PathBuf,
-    /// Time for all commits.
+    /// How long to commit, in total.
     pub length: Duration,
 }
 
-/// Facts about the server.
+/// The facts about the server.
 #[derive(Debug, Default)]
 struct Facts {
     values: HashMap<String, String>,
     mounts: String,
-    /// Environment variables of the postmaster with the prefix POSTGRES_.
+    /// The postmaster's environment variables that begin with POSTGRES_.
     variables: Vec<(String, String)>,
 }
 
 impl Remote {
-    /// Examines the server. It reads settings and commits several hundred messages into the WAL, and changes nothing else.
+    /// Examines the server. This reads settings and commits messages into the WAL, and changes nothing else.
     ///
     /// # Errors
-    /// The server is unreachable or rejects the login.
+    /// Returns an error if the server is unreachable or rejects the login.
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         progress.measuring("what is in effect");
         let mut facts = Facts::read(&self.psql(FACTS)?);
         if facts.is("superuser", "true") {
-            // Other systems, and containers without /proc, do not have these facts.
+            // Other operating systems, and containers without /proc, don't have these facts.
             facts.add(&self.psql(PRIVATE_FACTS).unwrap_or_default());
         }
         progress.measuring("commits");
@@ -132,7 +136,7 @@ impl Remote {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().attempt("run", &self.psql)?;
         let mut input = child.stdin.take().expect("it is a pipe");
-        // The script may have hundreds of kB, so a thread writes it while this one reads.
+        // The script can have hundreds of kilobytes, so a thread writes it while this thread reads.
         let script = [BOUND, script].concat();
         let writer = std::thread::spawn(move || input.write_all(script.as_bytes()));
         let output = child.wait_with_output().attempt("read from", &self.psql)?;
@@ -175,13 +179,13 @@ impl Remote {
     }
 }
 
-/// Kinds of commits: the setting before each block, or none for `SELECT 1`.
+/// The setting before each block, which distinguishes the kinds of statements. It's empty for `SELECT 1`.
 const COMMIT: &str = "SET synchronous_commit = on";
 const ASYNCHRONOUS: &str = "SET synchronous_commit = off";
 const WAY: &str = "";
 const MESSAGE: &str = "SELECT pg_logical_emit_message(true, 'pgfresh', '');\n";
 
-/// Returns a script in which psql measures each statement of these blocks and no others.
+/// Returns a script that makes psql measure each statement of these blocks, and nothing else.
 fn timed(blocks: &[(&str, usize)]) -> String {
     let mut script = "\\o /dev/null\n".to_owned();
     for (setting, count) in blocks {
@@ -192,7 +196,7 @@ fn timed(blocks: &[(&str, usize)]) -> String {
     script
 }
 
-/// Parses psql's times and returns them in seconds.
+/// Parses the times that psql printed, and returns them in seconds.
 fn seconds(text: &str) -> Vec<f64> {
     let times =
         text.lines().filter_map(|line| line.strip_prefix("Time: ")?.split(' ').next()?.parse::<f64>().ok());
@@ -237,7 +241,7 @@ impl Facts {
         Mount::in_table(&self.mounts, Path::new(self.get("folder")))
     }
 
-    /// Describes which settings our role may change.
+    /// Describes which settings our role can change.
     fn server(&self) -> Layer {
         let may = match (self.is("superuser", "true"), self.is("owner", "true")) {
             (true, _) => "you are its superuser, so ALTER SYSTEM is yours",
@@ -287,7 +291,7 @@ impl Facts {
         for (variable, value) in &self.variables {
             let setting = variable.trim_start_matches("POSTGRES_").to_ascii_lowercase();
             let effect = self.get(&format!("set {setting}"));
-            // The user's own scripts may read other variables. This one names a setting and has no effect.
+            // The user's own scripts can read other variables. This variable has the name of a setting but no effect.
             if !effect.is_empty() && effect != value {
                 add(
                     format!("{variable} does nothing"),
@@ -314,16 +318,16 @@ impl Facts {
     }
 }
 
-/// Durations of the statements in seconds.
+/// The durations of the statements, in seconds.
 #[derive(Debug)]
 struct Commits {
     durable: Sample,
     asynchronous: Sample,
-    /// Round trip of an empty query.
+    /// The round trip of `SELECT 1`.
     way: Sample,
-    /// Number of statements of each kind per round.
+    /// The number of statements of each kind in a round.
     each: usize,
-    /// Shortage of processor time on this machine during the measurement.
+    /// How much processor time was missing on this machine during the measurement.
     shortage: Shortage,
 }
 
@@ -345,7 +349,7 @@ impl Commits {
         PROBE + self.durable.len() + self.asynchronous.len()
     }
 
-    /// Returns the sum of each round.
+    /// Returns the sum of the durations in each round.
     fn rounds(&self, sample: &Sample) -> Sample {
         let mut sums = Sample::new(sample.name(), Unit::Seconds);
         for round in sample.values().chunks_exact(self.each) {
@@ -451,7 +455,7 @@ mod tests {
     #[test]
     fn data_directory_is_classified_ram_disk_or_unknown() {
         assert_eq!(Facts::read(TEXT).files().verdict(), "\"/var/lib/postgresql/data\" is in RAM (tmpfs).");
-        // Version 18 has its data outside of the tmpfs in a configuration for 16.
+        // In version 18, a configuration for version 16 puts the data outside of the tmpfs.
         let moved = Facts::read(
             &TEXT.replace("folder|/var/lib/postgresql/data", "folder|/var/lib/postgresql/18/docker"),
         );
