@@ -1,4 +1,6 @@
-//! Servers started with PostgreSQL's own programs, each in a guarded run directory.
+//! Starts servers with PostgreSQL's own programs, to compare them with pgfresh.
+//!
+//! Each server has its own run directory with a guard, so nothing is left behind if the bench is killed.
 
 use std::fs;
 use std::path::Path;
@@ -14,14 +16,14 @@ use template::Provisioner;
 use crate::BenchError;
 use crate::floor::Tree;
 
-/// Timeout for a server to become ready and to answer.
+/// Timeout for a server to become ready and to respond.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
-/// Interval between reads of the floor's pid file. inotify would be faster, but the code for it is pgfresh's own.
+/// Interval between reads of the floor's pid file. inotify would be faster, but the code for it belongs to pgfresh.
 const LOOK: Duration = Duration::from_micros(100);
-/// Pause after the start of a guard. Its start-up would otherwise disturb the contender.
+/// Pause after the start of a guard, so that its startup doesn't disturb the contender.
 const SETTLE: Duration = Duration::from_millis(5);
 
-/// Stopwatch for successive phases.
+/// Measures phases that follow one another.
 struct Stopwatch {
     since: Instant,
     phases: PhaseTimes,
@@ -39,8 +41,10 @@ impl Stopwatch {
     }
 }
 
-/// Runs the floor contender: copies the tree, runs `postgres` with the same settings until it answers, stops it at once
-/// and removes the directory. pgfresh cannot skip any of these steps.
+/// Runs the floor contender, i.e. the steps that no program can skip.
+///
+/// Copies the tree, runs `postgres` with the same settings until it responds, stops it immediately and removes the
+/// directory.
 pub(crate) fn floor(
     provisioner: &Provisioner,
     place: &Place,
@@ -89,16 +93,16 @@ pub(crate) fn wait_until_ready(postmaster: &mut Child, run: &RunDirectory) -> Re
     Ok(())
 }
 
-/// Options for the installation's programs, as a user would choose them.
+/// The options for PostgreSQL's programs, as a user would choose them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Programs {
-    /// Options for initdb, beside the directory and the superuser.
+    /// The options for initdb, in addition to the directory and the superuser.
     pub(crate) initdb: &'static [&'static str],
-    /// Options for postgres, beside the private socket.
+    /// The options for postgres, in addition to the private socket.
     pub(crate) postgres: &'static str,
 }
 
-/// Runs `initdb`, `pg_ctl start -w`, `SELECT 1`, `pg_ctl stop -m fast`, and removes the directory.
+/// Runs `initdb`, `pg_ctl start -w`, `SELECT 1` and `pg_ctl stop -m fast`, and removes the directory.
 pub(crate) fn by_programs(
     provisioner: &Provisioner,
     place: &Place,
@@ -107,7 +111,7 @@ pub(crate) fn by_programs(
     let guard = guarded(provisioner, place)?;
     let (run, guarded) = (guard.run(), guard.guarded_command()?);
     let data = run.data();
-    // The server's account may not create files in the run directory itself.
+    // The server's account isn't allowed to create files in the run directory itself.
     run.create_data(&provisioner.account)?;
     run.create_file("log", &provisioner.account)?;
     let socket = run.socket_directory().display().to_string().replace('\'', "'\\''");
@@ -141,7 +145,7 @@ pub(crate) fn guarded(provisioner: &Provisioner, place: &Place) -> Result<Guard,
     Ok(guard)
 }
 
-/// Runs a program on the data directory to its end. Its output goes to a file in the run directory.
+/// Runs a program on the data directory until it ends. Writes its output to a file in the run directory.
 fn program(
     guarded: &GuardedCommand<'_>,
     provisioner: &Provisioner,
@@ -159,7 +163,7 @@ fn program(
     BenchError::unless_success(name, status, &run.path().join("output"))
 }
 
-/// Opens a session and runs its first query. psql is not used, because its start-up would count.
+/// Opens a session and runs its first query. This doesn't use psql, because psql's startup would be part of the time.
 fn answer(run: &RunDirectory) -> Result<(), BenchError> {
     AdminConnection::open(&run.socket_directory(), SUPERUSER, "postgres", START_TIMEOUT)?
         .query("SELECT 1")?;

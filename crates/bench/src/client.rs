@@ -1,4 +1,5 @@
-//! Client like that of a test: over TCP or a unix socket, with a password if the server requests one.
+//! A client that behaves like that of a test. It connects over TCP or a unix socket, and sends a password if the server
+//! requests one.
 
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
@@ -13,25 +14,25 @@ use server::{AdminConnection, SUPERUSER, SessionError};
 /// Timeout for a response.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Address of a server, gateway or proxy.
+/// The address of a server, a gateway or a proxy.
 #[derive(Debug, Clone)]
 pub(crate) enum Address {
-    /// TCP address, and the password to use if the server requests one.
+    /// A TCP address, and the password to send if the server requests one.
     Tcp(SocketAddr, String),
-    /// Path of a unix socket.
+    /// The path of a unix socket.
     Unix(PathBuf),
 }
 
-/// Session over either kind of connection.
+/// A session over either kind of connection.
 pub(crate) type Client = AdminConnection<Box<dyn Stream>>;
 
-/// Connection over TCP or a unix socket.
+/// A connection over TCP or a unix socket.
 pub(crate) trait Stream: Read + Write + Send + Debug {}
 impl Stream for TcpStream {}
 impl Stream for UnixStream {}
 
 impl Address {
-    /// Opens a session with `database`, ready for its first query. Adds `parameters` to the startup message.
+    /// Opens a session with `database` that is ready for its first query. Adds `parameters` to the startup message.
     pub(crate) fn connect(
         &self,
         database: &str,

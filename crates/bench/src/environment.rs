@@ -1,9 +1,9 @@
-//! Description of the machine behind a result, without anything that identifies it.
+//! Describes the machine on which a result was measured, without anything that identifies it.
 
 use report::Report;
 use template::Provisioner;
 
-/// Adds the facts on which results depend: machine, server and place.
+/// Adds the facts that affect results: the machine, the server and its place.
 pub(crate) fn describe(report: &mut Report, provisioner: &Provisioner, place: &str, load: &str) {
     machine(report, load);
     report.add_environment("PostgreSQL", provisioner.installation.version().to_string());
@@ -12,7 +12,7 @@ pub(crate) fn describe(report: &mut Report, provisioner: &Provisioner, place: &s
     report.add_environment("servers run as", account);
 }
 
-/// Adds cores, memory, kernel and load.
+/// Adds the processor, memory, kernel and load.
 pub(crate) fn machine(report: &mut Report, load: &str) {
     let cores = std::thread::available_parallelism().map_or_else(|_| "unknown".into(), |n| n.to_string());
     report.add_environment("processor", format!("{cores} cores, {}", or_unknown(sys::processor())));

@@ -1,4 +1,4 @@
-//! Errors of measurements.
+//! The errors of a measurement.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -9,7 +9,7 @@ use server::{SessionError, StartError};
 use storage::{CacheError, FileError};
 use template::ProvisionError;
 
-/// Failure of a contender or of its preparation.
+/// An error of a contender or of its preparation.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum BenchError {
@@ -21,62 +21,62 @@ pub enum BenchError {
     Database(#[from] LeaseError),
     #[error(transparent)]
     Gateway(#[from] GatewayError),
-    /// A program that a contender runs has failed.
+    /// A program that a contender runs failed.
     #[error("could not time \"{program}\": {status}")]
     Program {
-        /// Name of the program.
+        /// The name of the program.
         program: String,
-        /// Exit status.
+        /// The program's exit status.
         status: ExitStatus,
-        /// Last line of its output.
+        /// The last line of the program's output.
         last_words: Option<String>,
     },
-    /// A program that the workload needs is not installed.
+    /// A program that the workload needs isn't installed.
     #[error("could not find \"{program}\"")]
     NoProgram {
-        /// Name of the program.
+        /// The name of the program.
         program: &'static str,
     },
-    /// The output of a program has an unexpected format.
+    /// A program's output has an unexpected format.
     #[error("could not understand what \"{program}\" printed")]
     Unclear {
-        /// Name of the program.
+        /// The name of the program.
         program: &'static str,
     },
-    /// The text is not a URL of a server.
+    /// The text isn't a valid URL of a server.
     #[error("could not read the URL")]
     Url(#[source] postgres::Error),
-    /// The URL demands encryption, which the bench does not support.
+    /// The URL requires encryption, which the benchmark doesn't support.
     #[error("cannot time this server: it demands encryption (sslmode=require)")]
     Encryption,
     /// The connection failed.
     #[error("could not connect to the server")]
     Connect(#[source] postgres::Error),
-    /// The bench could not create its schema.
+    /// The benchmark couldn't create its schema.
     #[error("could not create schema \"pgfresh_bench\"")]
     Schema(#[source] postgres::Error),
     /// The server refused an event.
     #[error("could not append events")]
     Store(#[source] postgres::Error),
-    /// The database of the bench exists already.
+    /// The benchmark's database already contains collections.
     #[error("database \"{database}\" has collections in it already")]
     NotEmpty {
-        /// Name of the database.
+        /// The name of the database.
         database: &'static str,
     },
-    /// The `MongoDB` driver, or a server with `MongoDB`'s protocol, failed.
+    /// The `MongoDB` driver failed, or a server that speaks `MongoDB`'s protocol.
     #[cfg(feature = "mongodb")]
     #[error("could not {verb}")]
     Documents {
-        /// Attempted action.
+        /// The attempted action.
         verb: &'static str,
-        /// Reason, in one line.
+        /// The reason, on one line.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A server started by hand did not become ready.
+    /// A server that was started by hand didn't become ready.
     #[error("could not time a server started by hand: it was not ready after {seconds} s")]
     NotReady {
-        /// Timeout in seconds.
+        /// The timeout, in seconds.
         seconds: u64,
     },
 }
@@ -100,7 +100,7 @@ impl From<SessionError> for BenchError {
 }
 
 impl BenchError {
-    /// Returns the last output of the failed program or server, if any.
+    /// Returns the last output of the failed program or server, or `None` if there is no output.
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
@@ -113,7 +113,7 @@ impl BenchError {
         }
     }
 
-    /// Returns advice for the user, if there is any.
+    /// Returns advice for the user, or `None` if there is no advice.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -143,7 +143,7 @@ impl BenchError {
         }
     }
 
-    /// Fails unless `program` ended successfully. `log` is the file with its output.
+    /// Returns an error unless `program` succeeded. `log` is the file with its output.
     pub(crate) fn unless_success(program: &str, status: ExitStatus, log: &Path) -> Result<(), Self> {
         if status.success() {
             return Ok(());

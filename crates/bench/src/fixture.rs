@@ -1,4 +1,6 @@
-//! Server with a template, leases of its databases, and a gateway in front of it.
+//! A server with a template, leases of its databases, and a gateway.
+//!
+//! Most benchmarks need this whole stack, because tests reach their databases in this way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,26 +17,26 @@ use template::{Provisioner, ServerOptions, Started, TemplateSpec};
 use crate::client::Address;
 use crate::{BenchError, environment};
 
-/// Default number of tables in the template.
+/// The default number of tables in the template.
 pub(crate) const TABLES: u32 = 30;
-/// Number of tables per query, because a transaction holds a lock for each.
+/// The number of tables that one query creates. It's limited because a transaction holds a lock for each table.
 const TOGETHER: u32 = 100;
-/// Copy of the template. Contenders by hand copy it.
+/// A copy of the template, which the contenders "by hand" copy in turn.
 pub(crate) const BY_HAND: &str = "by_hand";
-/// Database name of the template.
+/// The name of the template's database.
 const TEMPLATE: &str = "measured";
-/// Connection option that ends a lease with its last session.
+/// The connection option that ends a lease together with its last session.
 pub(crate) const BRIEF: (&str, &str) = ("options", "-c pgfresh.linger=0");
-/// Connection option for a lease in rollback isolation that ends with its last session.
+/// The connection options for a lease in rollback isolation that ends together with its last session.
 pub(crate) const ROLLED_BACK: (&str, &str) = ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
-/// Default of the server's `max_connections`.
+/// The server's default `max_connections`.
 const SESSIONS: u32 = 500;
-/// Default time for which a database outlives its last session.
+/// How long a database outlives its last session by default.
 const LINGER: Duration = Duration::from_secs(5);
 /// Timeout for a statement.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Running server with leases and gateway. Fields are dropped in this order.
+/// A running server with leases and a gateway. The order of the fields is the order in which they are dropped.
 pub(crate) struct Fixture {
     gateway: Gateway,
     pub(crate) leases: Leases,
@@ -43,7 +45,7 @@ pub(crate) struct Fixture {
     place: String,
     load: String,
     serial: AtomicU64,
-    /// Time for creating the tables of the template.
+    /// How long the creation of the template's tables took.
     pub(crate) built: Duration,
 }
 
@@ -69,13 +71,13 @@ impl Fixture {
         drop(session);
         // CREATE DATABASE waits for the end of the session that created the tables.
         admin.query(&format!("CREATE DATABASE {BY_HAND} TEMPLATE {TEMPLATE}"))?;
-        // The database with these tables is not in the cache.
+        // The cache doesn't contain a database with these tables.
         started.entry = None;
         Self::serve(provisioner, started, load, built)
     }
 
-    /// Opens a fixture whose server starts from a template in the cache, as users' servers do. It has no [`BY_HAND`]
-    /// database.
+    /// Opens a fixture whose server starts from a cached template, as a user's server does. This fixture has no
+    /// [`BY_HAND`] database.
     pub(crate) fn of_template(
         server_options: &ServerOptions,
         template: TemplateSpec,
@@ -108,7 +110,7 @@ impl Fixture {
         })
     }
 
-    /// Returns the address of the gateway.
+    /// Returns the gateway's address.
     pub(crate) fn gateway(&self) -> Address {
         Address::Tcp(self.gateway.address(), self.gateway.access().secret().to_owned())
     }
@@ -147,14 +149,14 @@ impl Fixture {
         environment::describe(report, &self.provisioner, &self.place, &self.load);
     }
 
-    /// Closes gateway and leases, and stops the server.
+    /// Closes the gateway and the leases, and stops the server.
     pub(crate) fn close(self) {
         self.gateway.close();
         self.leases.close();
     }
 }
 
-/// Starts a server with enough connections for our own sessions, the pool and the contenders by hand.
+/// Starts a server. It has enough connections for our own sessions, the pool and the contenders "by hand".
 fn start(
     server_options: &ServerOptions,
     template: Option<TemplateSpec>,
@@ -168,7 +170,7 @@ fn start(
     Ok((provisioner, started))
 }
 
-/// Writes the tables of a template to a file in `folder` and returns the specification of that template.
+/// Writes the tables of a template to a file in `folder`, and returns the template's specification.
 pub(crate) fn template_in(folder: &Path) -> Result<TemplateSpec, BenchError> {
     let file = folder.join("tables.sql");
     fs::write(&file, statements(TABLES).join(";\n")).attempt("write", &file)?;
@@ -176,7 +178,7 @@ pub(crate) fn template_in(folder: &Path) -> Result<TemplateSpec, BenchError> {
     Ok(TemplateSpec { name: TEMPLATE.to_owned(), folder: folder.to_owned(), sql, ..TemplateSpec::default() })
 }
 
-/// Opens leases on the databases of a server with one template, and a gateway for them on a free port.
+/// Opens leases for the databases of a server with one template, and a gateway for these leases on a free port.
 pub(crate) fn front(
     run: &RunDirectory,
     place: &Place,
@@ -213,8 +215,8 @@ pub(crate) fn front(
     Ok((leases, gateway))
 }
 
-/// Returns queries that create a sequence and `tables` tables. The tables resemble those of an application: keys,
-/// references, an index on a text and a timestamp.
+/// Returns queries that create a sequence and `tables` tables. The tables resemble those of an application: they have
+/// keys, references, an index on a text, and a timestamp.
 pub(crate) fn statements(tables: u32) -> Vec<String> {
     let table = |table: u32| {
         let refers = if table > 1 { format!(" REFERENCES t{}", table - 1) } else { String::new() };

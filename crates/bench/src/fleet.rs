@@ -1,6 +1,10 @@
-//! `fleet`: machines with empty caches that need the same template at once. Compares the ways to get it.
+//! The `fleet` benchmark: machines with empty caches that need the same template at the same time.
 //!
-//! The machines are processes with a cache each. They share the processors of one machine.
+//! This happens in CI, where each job starts on an empty machine. The benchmark compares the ways in which the machines
+//! can obtain the template.
+//!
+//! The "machines" are processes, each with its own cache. They share the processors of one machine. A shard is one such
+//! process.
 
 mod project;
 
@@ -19,11 +23,11 @@ use crate::goal::{self, Goal, Limit};
 use crate::{BenchError, Measured, environment};
 use project::Project;
 
-/// Interval between checks for finished shards.
+/// Interval between checks whether shards have finished.
 const TICK: Duration = Duration::from_millis(2);
-/// Bytes that each shard needs in the run directory: a base image and a template.
+/// Size that each shard needs in the run directory, in bytes. This covers a base image and a template.
 const SHARE: u64 = 400 << 20;
-/// Environment variables that would change the shards' template or cache.
+/// Environment variables that would change the template or the cache of a shard.
 const INHERITED: [&str; 14] = [
     "PGFRESH_CACHE_KEYS",
     "PGFRESH_CACHE_PUSH",
@@ -40,36 +44,36 @@ const INHERITED: [&str; 14] = [
     "PGFRESH_STEPS",
     "PGFRESH_TEMPLATE",
 ];
-/// Seconds by which all shards may be ready later than after a download.
+/// Maximum time until all shards are ready, in addition to a download, in seconds. This is a goal.
 const MARGIN: f64 = 0.1;
 
-/// Options of the bench.
+/// The benchmark's options.
 #[derive(Debug)]
 pub struct Fleet {
-    /// Options that determine the installation.
+    /// The options that determine the installation.
     pub server_options: ServerOptions,
-    /// Cache directory chosen by the user. The shards' caches are on the same file system.
+    /// The cache directory that the user chose. The shards' caches are on the same file system.
     pub cache: Option<PathBuf>,
-    /// pgfresh executable. It must also be able to act as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that the shards run. It must also be able to act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// Number of shards.
+    /// The number of shards.
     pub shards: u32,
-    /// Duration of the template's setup in seconds, on an otherwise idle machine.
+    /// How long the template's setup takes on an otherwise idle machine, in seconds.
     pub seconds: u32,
-    /// URL of the remote; `None` uses a directory beside the shards' caches.
+    /// The URL of the remote. `None` uses a directory next to the shards' caches.
     pub remote: Option<String>,
 }
 
-/// Way to get the template.
+/// How the shards obtain the template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Each shard runs the setup.
     Migrating,
     /// Each shard restores a dump.
     Restoring,
-    /// The shards share a remote that is empty at first.
+    /// The shards share a remote that is empty at the beginning.
     Cold,
-    /// The shards share a remote that has the template.
+    /// The shards share a remote that already has the template.
     Warm,
 }
 
@@ -84,27 +88,27 @@ impl Way {
     }
 }
 
-/// Result of one way.
+/// The result of one way.
 #[derive(Debug)]
 struct Outcome {
     way: Way,
-    /// Number of setups that ran.
+    /// The number of setups that ran.
     builds: usize,
-    /// Seconds until each shard was ready.
+    /// Time until each shard was ready, in seconds.
     ready: Sample,
-    /// Seconds from the end of the build until the last shard was ready.
+    /// Time between the end of the build and the moment when the last shard was ready, in seconds.
     after_build: Option<f64>,
-    /// Bytes pushed to the remote.
+    /// Number of bytes that were pushed to the remote.
     sent: Option<u64>,
-    /// Messages of shards that did not use the remote.
+    /// The messages of shards that didn't use the remote.
     refusals: Vec<String>,
 }
 
 impl Fleet {
-    /// Measures all ways and reports them.
+    /// Measures all ways and reports the results.
     ///
     /// # Errors
-    /// There is no measurement at all.
+    /// Returns an error if nothing could be measured.
     pub fn measure(&self, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load();
         let cache = Cache::locate(self.cache.as_deref())?;
@@ -163,7 +167,7 @@ impl Fleet {
         Ok(true)
     }
 
-    /// Returns a pgfresh command for the shard `number`, with a cache of that shard.
+    /// Returns a pgfresh command for the shard `number`, which has its own cache.
     fn shard(&self, bin: &Path, project: &Project, number: u32, way: Way) -> Command {
         let mut command = Command::new(&self.program);
         for name in INHERITED {
@@ -176,7 +180,7 @@ impl Fleet {
         command
     }
 
-    /// Runs all shards one way. `None` if the measurement was cancelled.
+    /// Runs all shards in one way. Returns `None` if the user cancelled the measurement.
     fn run(
         &self,
         way: Way,
@@ -283,11 +287,11 @@ impl Fleet {
     }
 }
 
-/// Running shard. Dropping it kills its process.
+/// A running shard. Dropping it kills its process.
 struct Shard {
     number: u32,
     child: Option<Child>,
-    /// Seconds until the template was ready.
+    /// Time until the template was ready, in seconds.
     ready: Option<f64>,
 }
 
@@ -304,7 +308,7 @@ impl Shard {
 impl Drop for Shard {
     #[expect(clippy::let_underscore_must_use, reason = "it has ended already if it cannot be ended")]
     fn drop(&mut self) {
-        // The guard ends all processes that the shard has started.
+        // The shard's guard ends all processes that the shard has started.
         if let Some(child) = &mut self.child {
             let _ = child.kill();
             let _ = child.wait();
@@ -312,7 +316,7 @@ impl Drop for Shard {
     }
 }
 
-/// Returns the size of the files below `folder` in bytes.
+/// Returns the total size of the files below `folder`, in bytes.
 fn bytes_below(folder: &Path) -> u64 {
     let sizes = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),

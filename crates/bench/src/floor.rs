@@ -1,7 +1,7 @@
-//! Floor of every start: a copy of all bytes on all cores, followed by the server's boot.
+//! The floor for every start: the minimum work that any program has to do.
 //!
-//! The measured time includes no look-up, check or guard. The floor copies before it boots, whereas pgfresh overlaps
-//! the two.
+//! The floor copies all bytes on all cores, and then boots the server. Its time includes no lookup, check or guard.
+//! Unlike pgfresh, it doesn't boot while it copies.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Uid, fchown, mkdirat, openat, seek, sendfile};
 use storage::{Account, Attempt, FileError};
 
-/// Tree of files, listed in advance.
+/// A tree of files, listed in advance.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
-    /// Directories, parents first. The first one is the root.
+    /// The directories, each after its parent. The first one is the root.
     directories: Vec<PathBuf>,
-    /// Index of the directory, and the file's name in it.
+    /// The files, each with the index of its directory and its name there.
     files: Vec<(usize, PathBuf)>,
 }
 
@@ -41,7 +41,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Copies the tree to `to` on all cores.
+    /// Copies the tree to `to`, using all cores.
     pub(crate) fn copy(&self, to: &Path, account: &Account) -> Result<(), FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty()).attempt("open", path);
@@ -71,7 +71,7 @@ impl Tree {
     }
 }
 
-/// Copies the data extents of a file and keeps its holes.
+/// Copies the data extents of a file, and preserves its holes.
 fn copy_file(from: &OwnedFd, to: &OwnedFd, name: &Path, account: &Account) -> io::Result<()> {
     let from = openat(from, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

@@ -1,10 +1,10 @@
-//! Goals of the project, compared with measurements.
+//! The project's goals, compared with measured values.
 
 use std::borrow::Cow;
 
 use report::{Column, Quantity, Table};
 
-/// Goal for one quantity.
+/// A goal for one quantity.
 #[derive(Debug, Clone)]
 pub(crate) struct Goal {
     pub(crate) what: Cow<'static, str>,
@@ -12,7 +12,7 @@ pub(crate) struct Goal {
     pub(crate) measured: Option<Quantity>,
 }
 
-/// Limit of a goal.
+/// The limit of a goal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Limit {
     AtMost(Quantity),

@@ -1,8 +1,10 @@
-//! Workloads of `pgfresh bench`, measured in turns.
+//! The workloads of `pgfresh bench`.
 //!
-//! A bench names its contenders, and [`report::Rounds`] runs them in turns. The result is a [`report::Report`] with
-//! every sample. This crate prints nothing and does not know the command line: the caller passes the commands to
-//! measure. Contenders start servers in guarded run directories, which disappear with this process, however it ends.
+//! They answer whether pgfresh is fast, compared with what users would do without it. A benchmark names its contenders,
+//! and [`report::Rounds`] runs them in turns. The result is a [`report::Report`] that contains every measured value.
+//!
+//! This crate prints nothing and doesn't know about the command line. The caller passes the commands to measure.
+//! Contenders start servers in guarded run directories, which are removed when this process ends, even if it's killed.
 
 mod by_hand;
 mod client;
@@ -33,5 +35,5 @@ pub use start::Start;
 pub use transactions::Transactions;
 pub use truncate::Truncate;
 
-/// Report with the raw samples, and the error that ended the measurement early, if any.
+/// A report with all measured values, and the error that ended the measurement early, if there was one.
 pub type Measured = (report::Report, Option<BenchError>);

@@ -1,4 +1,4 @@
-//! Memory of pgfresh while it serves, without the server's memory.
+//! Measures the memory that pgfresh itself needs while it serves. The server's memory isn't included.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,17 +8,17 @@ use storage::Attempt;
 
 use crate::BenchError;
 
-/// Peak resident memory of each process, in bytes. Source: proc(5), `VmHWM`.
+/// The peak resident memory of each process, in bytes. Source: proc(5), `VmHWM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peak {
-    /// Owner: the process that serves.
+    /// The process that serves.
     pub(crate) owner: u64,
-    /// Guard; `None` if the kernel does not list children.
+    /// The guard, or `None` if the kernel doesn't list child processes.
     pub(crate) guard: Option<u64>,
 }
 
-/// Runs `serve` until it is ready and returns its peak memory. The command writes a line when it is ready, and ends
-/// with its standard input.
+/// Runs `serve` until it's ready, and returns its peak memory. The command must write a line when it's ready, and exit
+/// when its standard input is closed.
 pub(crate) fn of_serving(mut serve: Command) -> Result<Peak, BenchError> {
     let program = serve.get_program().to_owned();
     serve.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -40,7 +40,7 @@ fn look(child: &mut Child) -> Result<Peak, BenchError> {
     Ok(Peak { owner: peak_of(pid)?, guard })
 }
 
-/// Returns the current resident memory of this process in bytes.
+/// Returns the current resident memory of this process, in bytes.
 pub(crate) fn resident() -> Result<u64, BenchError> {
     Ok(sys::resident_memory(std::process::id()).attempt("examine", Path::new("this process"))?)
 }

@@ -1,4 +1,6 @@
-//! Servers configured as in published articles, on a disk or in RAM.
+//! Servers that are configured as in published articles, on a disk or in RAM.
+//!
+//! These are the settings that users find on the web, so they are what pgfresh should be compared with.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +10,7 @@ use template::{Provisioner, ServerOptions};
 
 use crate::BenchError;
 
-/// Settings of a server and the place of its data.
+/// The settings of a server and the place of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setup {
     /// PostgreSQL's default settings, on disk.
@@ -23,7 +25,7 @@ pub(crate) enum Setup {
     Tmpfs,
 }
 
-/// PostgreSQL's defaults for settings that our presets change. Source: its manual, 15, chapter 20.
+/// PostgreSQL's default values for the settings that our presets change. Source: its manual, 15, chapter 20.
 const STOCK: [(&str, &str); 7] = [
     ("shared_buffers", "128MB"),
     ("autovacuum_naptime", "1min"),
@@ -39,7 +41,7 @@ const TUNED: [(&str, &str); 8] = [
     ("fsync", "off"),
     ("synchronous_commit", "off"),
     ("wal_level", "minimal"),
-    // A server with `wal_level=minimal` does not start unless `max_wal_senders` is 0.
+    // With `wal_level=minimal`, a server doesn't start unless `max_wal_senders` is 0.
     ("max_wal_senders", "0"),
     ("full_page_writes", "off"),
     ("autovacuum", "off"),
@@ -49,7 +51,7 @@ const TUNED: [(&str, &str); 8] = [
 const TMPFS: [(&str, &str); 1] = [("shared_buffers", "256MB")];
 
 impl Setup {
-    /// Returns the name in tables.
+    /// Returns the setup's name for tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal settings, on disk",
@@ -69,22 +71,22 @@ impl Setup {
     }
 }
 
-/// Options for starting such servers.
+/// The options for starting such servers.
 #[derive(Debug)]
 pub(crate) struct Setups<'a> {
-    /// Options that determine the installation; the setup overrides everything else.
+    /// The options that determine the installation. The setup overrides all others.
     pub(crate) server_options: &'a ServerOptions,
     pub(crate) cache: Option<&'a Path>,
     pub(crate) program: &'a Path,
-    /// Directory on the disk to test. `None` means the place where a server's data would be on disk.
+    /// A directory on the disk to test. `None` stands for the place where a server's data would be on disk.
     pub(crate) disk: Option<&'a Path>,
 }
 
 impl Setups<'_> {
-    /// Starts one server, which stops when dropped. Returns it with the place of its data.
+    /// Starts one server, which stops when it's dropped. Returns it with the place of its data.
     ///
     /// # Errors
-    /// The server does not start, or its place has no room.
+    /// Returns an error if the server doesn't start, or if there isn't enough space.
     fn start(&self, setup: Setup) -> Result<(Server, String), BenchError> {
         let place = match (setup, self.disk) {
             (Setup::Tmpfs, _) => PlaceRequest::Ram,
@@ -106,11 +108,13 @@ impl Setups<'_> {
         Ok((started.server, place))
     }
 
-    /// Starts and prepares all servers. Returns them with a sentence about the place of each. A server in RAM may be
-    /// missing for lack of room; its sentence then gives the reason.
+    /// Starts and prepares all servers. Returns them with one sentence for each about its place.
+    ///
+    /// If a server in RAM doesn't start, e.g. because there isn't enough space, it's omitted. Its sentence then gives
+    /// the reason.
     ///
     /// # Errors
-    /// Another server does not start, or cannot be prepared.
+    /// Returns an error if a server on disk doesn't start, or if a server can't be prepared.
     pub(crate) fn start_all(
         &self,
         setups: &[Setup],
@@ -132,5 +136,5 @@ impl Setups<'_> {
     }
 }
 
-/// Running servers with their setups.
+/// The running servers with their setups.
 pub(crate) type Servers = Vec<(Setup, Server)>;

@@ -1,4 +1,5 @@
-//! `start`: from nothing to the first answer and back, compared with the floor and with PostgreSQL's own programs.
+//! The `start` benchmark: from nothing to the first response and back to nothing. pgfresh is compared with the floor
+//! and with PostgreSQL's own programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,38 +17,38 @@ use crate::start_report::{
 };
 use crate::{BenchError, Measured, environment, memory};
 
-/// Rounds before the measurement, in which page cache and CPU clock settle.
+/// The number of rounds before the measurement, so that the page cache is warm and the CPU clock is stable.
 const WARM_UP: u32 = 2;
-/// Rounds of the memory measurement. Its values hardly differ.
+/// The number of rounds for measuring memory. There are few, because the values hardly differ.
 const MEMORY_ROUNDS: u32 = 3;
 
-/// Options of the bench.
+/// The benchmark's options.
 #[allow(missing_debug_implementations)]
 pub struct Start<'a> {
-    /// Options of the servers. With a template, the bench also starts servers from it, and servers that replay its
-    /// setup each time.
+    /// The options for the servers. If they contain a template, the benchmark also starts servers from this template,
+    /// and servers that run its setup each time.
     pub server_options: ServerOptions,
-    /// Cache directory chosen by the user.
+    /// The cache directory that the user chose.
     pub cache: Option<PathBuf>,
-    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// Returns a pgfresh command that runs `true` on a bare server.
+    /// Returns a pgfresh command that runs `true` with a server without a template.
     pub run: &'a dyn Fn() -> Command,
-    /// Returns a pgfresh command that serves a bare server. It writes a line when it is ready, and ends with its
-    /// standard input.
+    /// Returns a pgfresh command that serves without a template. The command must write a line when it's ready, and
+    /// exit when its standard input is closed.
     pub serve: &'a dyn Fn() -> Command,
 }
 
 impl Start<'_> {
-    /// Measures in `rounds` rounds. Returns the report with the raw samples, and the error that ended the measurement
-    /// early, if any.
+    /// Measures in `rounds` rounds. Returns the report with all measured values. If an error ended the measurement
+    /// early, also returns the error.
     ///
     /// # Errors
-    /// There is no measurement at all.
+    /// Returns an error if nothing could be measured.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load();
         let provisioner = self.find(None)?;
-        // Builds the base image first if it is missing, so that no contender pays for it.
+        // This builds the base image if it's missing. Otherwise the first contender would have to build it.
         let entry = provisioner.base_image(&|_| ())?.entry;
         let place = provisioner.place(entry.bytes())?;
         let disk =
@@ -92,14 +93,14 @@ impl Start<'_> {
         Ok((report(&timed, &peaks), end))
     }
 
-    /// Finds binaries and cache, as every start does.
+    /// Finds the binaries and the cache, as every start does.
     fn find(&self, template: Option<&TemplateSpec>) -> Result<Provisioner, ProvisionError> {
         let server_options = ServerOptions { template: template.cloned(), ..self.server_options.clone() };
         Provisioner::find(server_options, Cache::locate(self.cache.as_deref())?, self.program.clone())
     }
 
-    /// Runs the phases of `pgfresh run -- true` within this process. Time outside of the server's own phases counts as
-    /// `look_up`.
+    /// Runs the phases of `pgfresh run -- true` within this process. Time outside of the server's own phases is counted
+    /// as `look_up`.
     #[expect(clippy::let_underscore_must_use, reason = "what cannot be swept stays, as at every start")]
     fn ours(&self, template: Option<&TemplateSpec>, look_up: &'static str) -> Result<PhaseTimes, BenchError> {
         let begun = Instant::now();
@@ -130,10 +131,10 @@ impl Start<'_> {
     }
 }
 
-/// Returns a specification without cacheable steps, so that the setup runs in each new server.
+/// Returns a specification without cacheable steps, so that the setup runs on each new server.
 fn replayed(spec: &TemplateSpec) -> TemplateSpec {
     let [beside, from] = [&spec.beside, &spec.from].map(|spec| spec.as_deref().map(replayed).map(Box::new));
-    // A command without known inputs runs each time, together with all steps before and after it.
+    // A command whose inputs aren't known runs each time, together with all steps before and after it.
     let setup = spec.setup.clone().or_else(|| Some(":".to_owned()));
     TemplateSpec { beside, from, setup, inputs: Vec::new(), ..spec.clone() }
 }

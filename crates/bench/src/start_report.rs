@@ -1,19 +1,19 @@
-//! Report of `start`: contenders, phases, goals, and published figures for comparison.
+//! The report of the `start` benchmark: contenders, phases, goals, and published figures for comparison.
 
 use report::{Cell, Column, Quantity, Report, Sample, Table, Timed, Unit, Warning, as_f64};
 
 use crate::memory::Peak;
 use crate::summary::{add_samples, find, interval, ratio};
 
-/// Phases of our own start, in order. The user can work from the end of `first answer` on.
+/// The phases of our own start, in order. The user can start to work after `first answer`.
 pub(crate) const OURS: [&str; 8] =
     ["look-up", "copy", "boot", "rest of the copy", "first answer", "command", "stop", "remove"];
-/// Phases up to the first answer, over all contenders.
+/// The phases up to the first response, of all contenders.
 pub(crate) const UNTIL_ANSWER: [&str; 8] =
     ["look-up", SET_UP, "copy", "initdb", "start", "boot", "rest of the copy", "first answer"];
-/// Phase that replaces the look-up when the setup is replayed.
+/// The phase that replaces the lookup if the setup runs each time.
 pub(crate) const SET_UP: &str = "look-up and setup";
-/// Phases after the command.
+/// The phases after the command.
 pub(crate) const END: [&str; 2] = ["stop", "remove"];
 
 pub(crate) const PGFRESH: &str = "pgfresh, within this process";
@@ -25,7 +25,7 @@ pub(crate) const STOCK: &str = "by hand: initdb, pg_ctl";
 pub(crate) const STOCK_ON_DISK: &str = "by hand: initdb, pg_ctl, on disk";
 pub(crate) const UNSYNCED: &str = "by hand: initdb --no-sync, pg_ctl with fsync=off";
 
-/// Measurements of the bench.
+/// The benchmark's measurements.
 pub(crate) struct Facts<'a> {
     pub(crate) timed: &'a [Timed],
     pub(crate) peaks: &'a [Peak],
@@ -79,7 +79,7 @@ impl Facts<'_> {
     }
 }
 
-/// Lists each contender's time to the first answer, its total, and the ratio to pgfresh.
+/// Lists each contender's time until the first response, its total time, and the ratio to pgfresh.
 fn contenders(facts: &Facts<'_>) -> Table {
     let columns = ["to first answer", "95 % of that", "stop, remove", "all of it", "95 %", "× pgfresh run"];
     let mut table = Table::numbers("Contenders, in turn", "what", columns);
@@ -112,7 +112,7 @@ fn phases(title: &str, timed: Option<&Timed>) -> Table {
     table
 }
 
-/// Compares the project's goals with the measurements.
+/// Compares the project's goals with the measured values.
 fn goals(facts: &Facts<'_>) -> Table {
     let columns = [
         Column::left("goal"),
@@ -156,7 +156,7 @@ fn bytes(count: u64) -> Quantity {
     Quantity::new(as_f64(count), Unit::Bytes)
 }
 
-/// Compares tmp-postgres 1.34 on its author's machines with the same steps here.
+/// Compares published figures of tmp-postgres 1.34 with the same steps on this machine.
 ///
 /// Source: the author's article of December 2019: the old way, and all of his improvements.
 fn published(facts: &Facts<'_>) -> Table {

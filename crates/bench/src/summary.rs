@@ -1,8 +1,8 @@
-//! Shared parts of the benches' reports.
+//! Parts that the reports of several benchmarks share.
 
 use report::{Interval, Quantity, Report, Sample, Timed, Unit, Warning};
 
-/// Adds every measured value, for programs.
+/// Adds all measured values to the machine-readable output.
 pub(crate) fn add_samples(report: &mut Report, timed: &[Timed]) {
     for timed in timed {
         report.add_samples(timed.name(), timed.phases().to_vec());
@@ -14,32 +14,32 @@ pub(crate) fn find<'a>(timed: &'a [Timed], name: &str) -> Option<&'a Timed> {
     timed.iter().find(|timed| timed.name() == name)
 }
 
-/// Returns the median ratio of the times of `name` to those of `base`, over all rounds.
+/// Returns the median over all rounds of the ratio between the times of `name` and those of `base`.
 pub(crate) fn ratio(timed: &[Timed], name: &str, base: &str) -> Option<Quantity> {
     let (one, base) = (find(timed, name)?.total(), find(timed, base)?.total());
     if one.len() == base.len() {
         return one.ratio_to(&base).ok()?.median();
     }
-    // The two ran in different rounds, so they cannot be paired.
+    // The two contenders ran in different rounds, so their times can't be paired.
     Some(Quantity::new(one.median()?.value / base.median()?.value, Unit::Ratio))
 }
 
-/// Returns the rate per second.
+/// Returns how often a contender finishes per second.
 pub(crate) fn rate(timed: &[Timed], name: &str) -> Option<Quantity> {
     let each = find(timed, name)?.total().median()?;
     Some(Quantity::new(1.0 / each.value, Unit::PerSecond))
 }
 
-/// Formats the interval of the median.
+/// Formats the confidence interval of the median.
 pub(crate) fn interval(sample: &Sample) -> Option<String> {
     Interval::of_median(sample).map(|interval| format!("{} to {}", interval.low, interval.high))
 }
 
-/// Number of rounds from which a median has an interval.
+/// Minimum number of rounds for which a median has a confidence interval.
 const FEWEST: usize = 6;
 
-/// Adds warnings about the measurement, with advice on the number of rounds. `option` is the command line option for
-/// that number.
+/// Adds warnings about the measurement, with advice on the number of rounds. `option` is the command line option that
+/// sets this number.
 pub(crate) fn add_doubts(report: &mut Report, timed: &[Timed], option: &str) {
     let warnings: Vec<Warning> = timed.iter().flat_map(|timed| Warning::of(&timed.total())).collect();
     let doubtful = !warnings.is_empty();
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the notes about a contender whose turns take that many seconds each.
+    /// Returns the notes about a contender whose turns take these numbers of seconds.
     fn doubts(seconds: &[u64]) -> String {
         let mut left = seconds.iter();
         let take = || Ok::<_, ()>(vec![("all", std::time::Duration::from_secs(*left.next().unwrap()))]);

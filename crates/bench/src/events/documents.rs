@@ -1,4 +1,4 @@
-//! Event store in `MongoDB`, or in a server with its protocol, through the official driver.
+//! An event store in `MongoDB`, or in a server that speaks its protocol. Uses the official driver.
 
 use std::time::Duration;
 
@@ -13,28 +13,30 @@ use super::event::Event;
 use super::store::Store;
 use crate::BenchError;
 
-/// Database of the bench. It must not exist beforehand. `FerretDB` keeps a database in a schema of that name, so it
-/// differs from the schema of [`super::sql`]: both can be targets in one PostgreSQL.
+/// The benchmark's database, which must not exist beforehand.
+///
+/// `FerretDB` stores a database in a PostgreSQL schema of the same name. For this reason, the name differs from the
+/// schema of [`super::sql`], so that both targets can be in the same PostgreSQL.
 pub(crate) const DATABASE: &str = "pgfresh_bench_documents";
-/// Collection name in Axon Framework's extension for `MongoDB`. Source: its reference guide, 4.x.
+/// The collection that Axon Framework's extension for `MongoDB` uses. Source: its reference guide, 4.x.
 pub(crate) const COLLECTION: &str = "domainevents";
-/// Note for the report.
+/// The description of an event in the report.
 pub(crate) const EVENT: &str = "By MongoDB's protocol, an event is a document with 300 bytes of content in a collection with three \
     indexes, in one insert command over one connection.";
-/// Timeout for finding a server, unless the URL sets one.
+/// Timeout for finding a server, unless the URL sets a different one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn could_not(verb: &'static str) -> impl Fn(Error) -> BenchError {
     move |source| BenchError::Documents { verb, source: reason(&source).into() }
 }
 
-/// Formats the reason as one line. The driver's own text contains the raw bytes of the response.
+/// Formats the reason on one line. The driver's own text contains the raw bytes of the response.
 fn reason(error: &Error) -> String {
     let text = match &*error.kind {
         ErrorKind::Command(failure) => failure.message.clone(),
         ErrorKind::Write(WriteFailure::WriteError(failure)) => failure.message.clone(),
         ErrorKind::Write(WriteFailure::WriteConcernError(failure)) => failure.message.clone(),
-        // The driver's message describes each server and contains the error of the last attempt.
+        // The driver's message describes each server. It also contains the error of the last attempt.
         ErrorKind::ServerSelection { message, .. } => {
             let last =
                 message.split_once("Error: Kind: ").and_then(|(_, last)| last.split_once(", labels: "));
@@ -48,14 +50,14 @@ fn reason(error: &Error) -> String {
 /// Parses a URL.
 ///
 /// # Errors
-/// The driver rejects the URL.
+/// Returns an error if the driver rejects the URL.
 pub(crate) fn options(url: &str) -> Result<ClientOptions, BenchError> {
     let mut options = ClientOptions::parse(url).run().map_err(could_not("read the URL"))?;
     options.server_selection_timeout.get_or_insert(CONNECT_TIMEOUT);
     Ok(options)
 }
 
-/// Returns host and port.
+/// Returns the host and the port.
 pub(crate) fn place(options: &ClientOptions) -> String {
     options.hosts.first().map_or_else(|| "MongoDB".to_owned(), ToString::to_string)
 }
@@ -64,8 +66,8 @@ fn connect(options: &ClientOptions) -> Result<Client, BenchError> {
     Client::with_options(options.clone()).map_err(could_not("connect to the server"))
 }
 
-/// Returns name and version of the server. `FerretDB` reports the version of `MongoDB` that it emulates, beside its
-/// own.
+/// Returns the name and version of the server. `FerretDB` reports its own version and the version of `MongoDB` that it
+/// emulates.
 fn version(about: &Document) -> String {
     let mongodb = format!("MongoDB {}", about.get_str("version").unwrap_or("of unknown version"));
     match about.get_str("ferretdbVersion") {
@@ -79,17 +81,17 @@ fn version(about: &Document) -> String {
     }
 }
 
-/// Client that appends events.
+/// A client that appends events.
 pub(crate) struct Events {
     collection: Collection<Document>,
     version: String,
 }
 
 impl Events {
-    /// Connects and creates the indexes. The URL and the server decide whether an acknowledged event is durable.
+    /// Connects and creates the indexes. Whether an acknowledged event is durable depends on the URL and the server.
     ///
     /// # Errors
-    /// The database is not empty: another bench is running, or was killed.
+    /// Returns an error if the database isn't empty, because another benchmark is running or was killed.
     pub(crate) fn create(options: &ClientOptions) -> Result<Self, BenchError> {
         let failed = could_not("connect to the server");
         let database = connect(options)?.database(DATABASE);
@@ -102,7 +104,7 @@ impl Events {
         let keys = [doc! { "eventIdentifier": 1 }, doc! { "aggregateIdentifier": 1, "sequenceNumber": 1 }];
         let models = keys.map(|keys| IndexModel::builder().keys(keys).options(unique()).build());
         if let Err(error) = collection.create_indexes(models).run() {
-            // A server may have created the collection before it failed.
+            // A server can create the collection before it fails.
             remove(options)?;
             return Err(could_not("create indexes")(error));
         }
@@ -165,7 +167,7 @@ mod tests {
         let server = Server::start();
         let (report, failure) = measure(&server.url()).unwrap();
         assert!(failure.is_none(), "{failure:?}");
-        // Includes the warm-up batch.
+        // This includes the warm-up batch.
         let events = server.inserted();
         assert_eq!(events.len(), 4 * 7);
         for (serial, document) in (1..).zip(&events) {
@@ -194,7 +196,7 @@ mod tests {
         assert_eq!((server.commands("dropDatabase"), server.collections()), (0, 1));
     }
 
-    /// Returns the cause of an error, which the user sees as well.
+    /// Returns the cause of an error, which the user also sees.
     fn cause(error: &BenchError) -> String {
         std::error::Error::source(error).unwrap().to_string()
     }
@@ -236,7 +238,7 @@ mod tests {
             (failure.to_string().as_str(), cause(&failure).as_str()),
             ("could not append events", "no room left")
         );
-        // The first batch is the warm-up, and the second one is incomplete.
+        // The first batch is the warm-up. The second one is incomplete.
         assert!(report.to_json()["samples"][0]["phases"].as_array().unwrap().is_empty());
         assert_eq!(server.commands("dropDatabase"), 1);
     }

@@ -1,4 +1,4 @@
-//! Fake server that implements the part of `MongoDB`'s protocol that its driver needs to append events.
+//! A fake server for tests. It implements the part of `MongoDB`'s protocol that the driver needs to append events.
 //!
 //! Source: the manual of `MongoDB`, chapter "Wire Protocol": `OP_MSG`, and `OP_QUERY` with `OP_REPLY` for the first
 //! handshake.
@@ -14,19 +14,19 @@ const OP_REPLY: i32 = 1;
 const OP_QUERY: i32 = 2004;
 const OP_MSG: i32 = 2013;
 
-/// State of the server.
+/// The server's state.
 #[derive(Default)]
 struct Memory {
     collections: Vec<String>,
     inserted: Vec<Document>,
     commands: Vec<String>,
-    /// Number of events after which the server refuses inserts.
+    /// The number of events after which the server refuses further inserts.
     refuses: Option<usize>,
-    /// Whether the server creates an index's collection and then refuses the index.
+    /// Whether the server refuses an index after it has created the index's collection.
     refuses_indexes: bool,
 }
 
-/// Server on a free port. It runs as long as the test process.
+/// A server on a free port. It runs until the test process ends.
 pub(crate) struct Server {
     address: SocketAddr,
     memory: Arc<Mutex<Memory>>,
@@ -52,12 +52,12 @@ impl Server {
         format!("mongodb://{}/?directConnection=true", self.address)
     }
 
-    /// Returns the inserted events in order.
+    /// Returns the inserted events, in order.
     pub(crate) fn inserted(&self) -> Vec<Document> {
         self.memory.lock().unwrap().inserted.clone()
     }
 
-    /// Returns the number of received commands called `name`.
+    /// Returns how many commands called `name` the server has received.
     pub(crate) fn commands(&self, name: &str) -> usize {
         self.memory.lock().unwrap().commands.iter().filter(|command| *command == name).count()
     }
@@ -113,7 +113,7 @@ fn serve(mut stream: &TcpStream, memory: &Mutex<Memory>) -> io::Result<()> {
     stream.write_all(&message)
 }
 
-/// Parses the command and the documents in its sequences.
+/// Parses the command, and the documents in its sequences.
 fn sections(mut bytes: &[u8]) -> (Document, Vec<Document>) {
     let (mut command, mut documents) = (Document::new(), Vec::new());
     while let Some((kind, rest)) = bytes.split_first() {

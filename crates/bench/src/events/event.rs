@@ -1,12 +1,12 @@
-//! Events of an event store. Each is the first event of its own aggregate.
+//! The events that a benchmark appends to an event store. No two events belong to the same aggregate.
 
-/// Size of the payload in bytes.
+/// Size of the payload, in bytes.
 const PAYLOAD: usize = 300;
 
-/// Event. Its serial number determines its content, so that all targets get the same events.
+/// An event. The content depends only on the serial number, so all targets receive the same events.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// Identifier with the form of a random UUID, so that indexes grow in all places.
+    /// An identifier that looks like a random UUID, so that entries are added everywhere in an index.
     pub(crate) id: String,
     pub(crate) aggregate: String,
     pub(crate) payload: Vec<u8>,

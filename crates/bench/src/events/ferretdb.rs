@@ -1,6 +1,7 @@
-//! Tests with `FerretDB`, a server with `MongoDB`'s protocol, on a server of pgfresh.
+//! Tests with `FerretDB`, a server that speaks `MongoDB`'s protocol. It stores its data in one of pgfresh's servers.
 //!
-//! The program that starts it is in `tests/ferretdb/`, which also pins the version; `scripts/prepare test` builds it.
+//! The program that starts `FerretDB` is in `tests/ferretdb/`, which also pins the version. `scripts/prepare test`
+//! builds it.
 
 use std::error::Error as _;
 use std::io::{BufRead, BufReader};
@@ -16,18 +17,18 @@ use super::event::Event;
 use super::store::Store;
 use crate::{BenchError, EventStore, Measured};
 
-/// Returns the path of a program that the build prepares. A missing program fails the test.
+/// Returns the path of a program that the build prepares. If the program is missing, the test fails.
 fn prepared(variable: &str) -> PathBuf {
     let program = std::env::var_os(variable).map(PathBuf::from).unwrap_or_default();
     assert!(program.is_file(), "{variable} names no program: run \"make test\"");
     program
 }
 
-/// `FerretDB` and its PostgreSQL server. Dropping the value stops both.
+/// `FerretDB` and its PostgreSQL server. Dropping this value stops both.
 struct Servers {
     _folder: tempfile::TempDir,
     child: Child,
-    /// Standard input of the process. Closing it ends both servers.
+    /// The standard input of the process. Closing it stops both servers.
     input: Option<ChildStdin>,
     mongodb: String,
     postgres: String,
@@ -64,7 +65,7 @@ impl Servers {
             .collect()
     }
 
-    /// Returns the schemas of the benches.
+    /// Returns the schemas that benchmarks have created.
     fn schemas(&self) -> Vec<String> {
         let mut client = postgres::Client::connect(&self.postgres, NoTls).unwrap();
         let statement = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'pgfresh%'";
@@ -114,7 +115,7 @@ fn benchmark_measures_ferretdb_and_postgres_and_cleans_up() {
 #[test]
 fn ferretdb_stores_events_unchanged_and_refuses_duplicates() {
     let servers = Servers::start();
-    // `FerretDB` does not support write concerns, and must ignore one.
+    // `FerretDB` doesn't support write concerns, so it has to ignore this one.
     let options = options(&format!("{}?journal=true", servers.mongodb)).unwrap();
     let mut store = Events::create(&options).unwrap();
     let events: Vec<Event> = (1..=20).map(Event::new).collect();

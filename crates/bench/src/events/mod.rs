@@ -1,5 +1,7 @@
-//! `events`: an append-only event store with one transaction per event. Events come in batches, and the bench reports
-//! their means.
+//! The `events` benchmark: an append-only event store with one transaction for each event.
+//!
+//! This is the workload for which commits are most expensive. Events are appended in batches, and the benchmark reports
+//! the mean of each batch.
 
 #[cfg(feature = "mongodb")]
 mod documents;
@@ -27,40 +29,41 @@ use store::Store;
 pub use target::EventStore;
 use target::EventsFixture;
 
-/// Batches before the measurement, in which connections, page cache and plans settle. The report lists them separately.
+/// The number of batches before the measurement, so that connections, page cache and plans are warm. The report lists
+/// them separately.
 const WARM_UP: u32 = 1;
-/// Number of empty measurements that determine the overhead.
+/// The number of empty measurements for determining the overhead.
 const EMPTY: u32 = 10_000;
-/// Minimum interval between temperature readings, because they disturb the disk.
+/// Minimum interval between readings of the temperature, because each reading disturbs the disk.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Options of the bench.
+/// The benchmark's options.
 #[allow(missing_debug_implementations)]
 pub struct Events<'a> {
-    /// Options of pgfresh's own servers.
+    /// The options for pgfresh's own servers.
     pub server_options: ServerOptions,
-    /// Cache directory chosen by the user.
+    /// The cache directory that the user chose.
     pub cache: Option<PathBuf>,
-    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// Directory on the disk to test. `None` means the place where a server's data would be on disk.
+    /// A directory on the disk to test. `None` stands for the place where a server's data would be on disk.
     pub disk: Option<PathBuf>,
-    /// Targets of the events, in turns. A single target has no pause between its batches.
+    /// The targets of the events, which take turns. If there is only one target, there is no pause between its batches.
     pub targets: Vec<EventStore>,
-    /// Number of events per batch.
+    /// The number of events in a batch.
     pub batch: u32,
-    /// Returns the temperature of the disk in degrees Celsius; `None` without a sensor.
+    /// Returns the temperature of the disk in degrees Celsius, or `None` if there is no sensor.
     pub thermometer: &'a dyn Fn() -> Option<f64>,
 }
 
-/// Measurements of one target.
+/// The measurements of one target.
 pub(crate) struct Track {
     pub(crate) name: String,
-    /// Duration of each event in seconds.
+    /// The duration of each event, in seconds.
     pub(crate) each: Sample,
-    /// Mean of the warm-up batch, in seconds.
+    /// The mean of the warm-up batch, in seconds.
     pub(crate) warm_up: Option<f64>,
-    /// Temperature at the end of each batch.
+    /// The temperature at the end of each batch.
     pub(crate) degrees: Vec<Option<f64>>,
 }
 
@@ -68,7 +71,7 @@ impl Events<'_> {
     /// Appends `batches` batches to each target, in turns.
     ///
     /// # Errors
-    /// There is no measurement at all, for example because a target is unreachable.
+    /// Returns an error if nothing could be measured, e.g. because a target is unreachable.
     pub fn measure(&self, batches: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load();
         let mut fixtures = Vec::new();
@@ -76,7 +79,7 @@ impl Events<'_> {
             fixtures.push(EventsFixture::of(target, self)?);
         }
         let measured = self.measure_on(&mut fixtures, &load, batches, progress);
-        // Closes every fixture, even after an error of another one.
+        // All fixtures must be closed, even if one of them fails.
         let ends = fixtures.into_iter().map(EventsFixture::close).fold(Ok(()), Result::and);
         measured.map(|(report, failure)| (report, failure.or(ends.err())))
     }
@@ -136,7 +139,7 @@ impl Events<'_> {
     }
 }
 
-/// Appends one event and returns the duration.
+/// Appends one event and returns how long that took.
 fn append(store: &mut dyn Store, event: &Event) -> Result<Duration, BenchError> {
     let begun = Instant::now();
     store.append(event)?;
@@ -161,7 +164,7 @@ impl Track {
     }
 }
 
-/// Temperature sensor with a limited reading rate.
+/// A temperature sensor that is read at most once per [`LOOK`].
 struct Thermometer<'a> {
     read: &'a dyn Fn() -> Option<f64>,
     last: RefCell<Option<(Instant, Option<f64>)>>,
@@ -181,7 +184,7 @@ impl Thermometer<'_> {
     }
 }
 
-/// Returns the duration of two clock readings in nanoseconds.
+/// Returns how long two clock readings take, in nanoseconds.
 fn overhead() -> f64 {
     let begun = Instant::now();
     for _ in 0..EMPTY {

@@ -1,12 +1,14 @@
-//! Report of `events`: tables, plots of the batch means with their running average, and the distribution of single
-//! events.
+//! The report of the `events` benchmark.
+//!
+//! It contains tables, plots of the batch means with their running average, and the distribution of single events.
 
 use report::{Cell, Course, Distribution, Plot, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
 
 use super::Track;
 use crate::summary::{add_doubts, add_samples, interval, ratio};
 
-/// Published rates in events per second, measured with Axon Framework on the JVM and one transaction per event.
+/// Published rates in events per second. They were measured with Axon Framework on the JVM and one transaction for each
+/// event.
 ///
 /// Source: "That one time I had a Postgres cluster on my veranda", Digital Frontiers: an M.2 SSD, cool and at 80 °C. On
 /// the hot SSD, `fdatasync` fell from 988 to 299 calls per second.

@@ -1,4 +1,4 @@
-//! Event store in a table.
+//! An event store in an SQL table.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use super::event::Event;
 use super::store::Store;
 use crate::BenchError;
 
-/// Timeout for connecting, unless the URL sets one.
+/// Timeout for connecting, unless the URL sets a different one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Schema of the bench. It must not exist beforehand.
+/// The benchmark's schema, which must not exist beforehand.
 const SCHEMA: &str = "pgfresh_bench";
-/// Table with the columns and keys of Axon Framework's JPA event store. Source: its reference guide, 4.x, "Event
+/// The table, with the columns and keys of Axon Framework's JPA event store. Source: its reference guide, 4.x, "Event
 /// storage".
 const TABLE: &str = "CREATE TABLE pgfresh_bench.domain_event_entry (\
     global_index bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_identifier text NOT NULL UNIQUE, \
@@ -25,14 +25,14 @@ const INSERT: &str = "INSERT INTO pgfresh_bench.domain_event_entry (event_identi
     sequence_number, type, payload, payload_type, time_stamp) \
     VALUES ($1, $2, 0, 'Order', $3, 'shop.OrderPlaced', '2024-01-01T00:00:00Z')";
 
-/// Note for the report.
+/// The description of an event in the report.
 pub(crate) const EVENT: &str = "In SQL, an event is a row of an event store with three indexes and 300 bytes of content, in BEGIN, \
     INSERT and COMMIT over one connection.";
 
 /// Parses a URL.
 ///
 /// # Errors
-/// The text is not a URL, or demands encryption.
+/// Returns an error if the text isn't a URL, or if it requires encryption.
 pub(crate) fn config(url: &str) -> Result<Config, BenchError> {
     let mut config = Config::from_str(url).map_err(BenchError::Url)?;
     if config.get_ssl_mode() == SslMode::Require {
@@ -44,7 +44,7 @@ pub(crate) fn config(url: &str) -> Result<Config, BenchError> {
     Ok(config)
 }
 
-/// Returns host and port, or the directory of the unix socket.
+/// Returns the host and the port, or the directory of the unix socket.
 pub(crate) fn place(config: &Config) -> String {
     let port = config.get_ports().first().copied().unwrap_or(5432);
     match config.get_hosts().first() {
@@ -54,7 +54,7 @@ pub(crate) fn place(config: &Config) -> String {
     }
 }
 
-/// Session that appends events.
+/// A session that appends events.
 pub(crate) struct Table {
     client: Client,
     insert: Statement,
@@ -65,10 +65,10 @@ impl Table {
     /// Connects and creates the table.
     ///
     /// # Errors
-    /// The schema exists: another bench is running, or was killed.
+    /// Returns an error if the schema exists, because another benchmark is running or was killed.
     pub(crate) fn create(config: &Config) -> Result<Self, BenchError> {
         let mut client = config.connect(NoTls).map_err(BenchError::Connect)?;
-        // One transaction, so that a failure leaves no schema behind.
+        // This is a single transaction, so a failure leaves no schema behind.
         let mut transaction = client.transaction().map_err(BenchError::Store)?;
         transaction.batch_execute(&format!("CREATE SCHEMA {SCHEMA}")).map_err(BenchError::Schema)?;
         transaction.batch_execute(TABLE).map_err(BenchError::Store)?;
@@ -96,7 +96,7 @@ impl Store for Table {
     }
 }
 
-/// Drops the schema with the table.
+/// Drops the schema together with the table.
 pub(crate) fn remove(config: &Config) -> Result<(), BenchError> {
     let mut client = config.connect(NoTls).map_err(BenchError::Connect)?;
     client.batch_execute(&format!("DROP SCHEMA {SCHEMA} CASCADE")).map_err(BenchError::Store)

@@ -1,9 +1,9 @@
-//! Interface of event stores.
+//! The interface of event stores.
 
 use super::event::Event;
 use crate::BenchError;
 
-/// Event store. Its configuration decides whether appended events are durable.
+/// An event store. Whether appended events are durable depends on its configuration.
 pub(crate) trait Store {
     /// Returns the name and version of the server.
     fn version(&self) -> &str;

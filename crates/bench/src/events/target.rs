@@ -1,4 +1,4 @@
-//! Targets of the events: servers of pgfresh, and existing servers.
+//! The targets of the events: pgfresh's own servers, and existing servers.
 
 use std::str::FromStr;
 
@@ -13,16 +13,16 @@ use super::store::Store;
 use super::{Events, sql};
 use crate::BenchError;
 
-/// Target as named by the user.
+/// A target, as the user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventStore {
-    /// Server of pgfresh with PostgreSQL's default durability, on disk.
+    /// A server of pgfresh on disk, with PostgreSQL's default durability.
     Durable,
-    /// Server of pgfresh on disk whose commits do not wait for the disk.
+    /// A server of pgfresh on disk, whose commits don't wait for the disk.
     Asynchronous,
-    /// Server of pgfresh in its usual place, without flushes.
+    /// A server of pgfresh in its usual place, without flushes.
     Fast,
-    /// URL of an existing server.
+    /// The URL of an existing server.
     Url(String),
 }
 
@@ -43,7 +43,7 @@ impl FromStr for EventStore {
     }
 }
 
-/// Prefix of `MongoDB` URLs.
+/// The prefix of `MongoDB` URLs.
 const MONGODB: &str = "mongodb://";
 
 #[cfg(feature = "mongodb")]
@@ -57,22 +57,22 @@ fn documents(_: &str) -> Result<EventStore, String> {
     Err("this pgfresh was built without MongoDB's driver: cargo install … --features mongodb".to_owned())
 }
 
-/// Protocol and connection options of a target.
+/// The protocol of a target, and its connection options.
 enum Way {
     Sql(Box<Config>),
     #[cfg(feature = "mongodb")]
     Documents(Box<mongodb::options::ClientOptions>),
 }
 
-/// Target that is ready for use.
+/// A target that is ready for use.
 pub(crate) struct EventsFixture {
     name: String,
-    /// Place of the data; empty for an existing server.
+    /// The place of the data. Empty for an existing server.
     place: String,
-    /// Name and version of the server; empty before [`Self::open`].
+    /// The name and version of the server. Empty before [`Self::open`].
     version: String,
     way: Way,
-    /// Server of pgfresh, which stops when dropped. `None` for an existing server.
+    /// A server of pgfresh, which stops when it's dropped. `None` for an existing server.
     server: Option<Server>,
 }
 
@@ -118,7 +118,7 @@ impl EventsFixture {
         self.name.clone()
     }
 
-    /// Describes the target in a sentence for the report.
+    /// Describes the target in one sentence for the report.
     pub(crate) fn describe(&self) -> String {
         match self.server {
             Some(_) => format!("{}: {}, {}.", self.name, self.version, self.place),
@@ -126,7 +126,7 @@ impl EventsFixture {
         }
     }
 
-    /// Describes an event of this target in a sentence for the report.
+    /// Describes an event of this target in one sentence for the report.
     pub(crate) fn event(&self) -> &'static str {
         match self.way {
             Way::Sql(_) => sql::EVENT,

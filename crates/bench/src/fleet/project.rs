@@ -1,4 +1,6 @@
-//! Project of the shards: a template with a setup of configurable duration, and the same template from a dump.
+//! The project that the shards work on.
+//!
+//! It contains a template whose setup takes a configurable time, and the same template as a dump.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +9,14 @@ use storage::{Attempt, FileError};
 
 use super::remove;
 
-/// Environment variable that tells a setup the number of its shard.
+/// The environment variable that tells a setup the number of its shard.
 pub(super) const SHARD: &str = "PGFRESH_BENCH_SHARD";
-/// Number of tables in the template.
+/// The number of tables in the template.
 const TABLES: u32 = 200;
-/// Number of rows per table.
+/// The number of rows in each table.
 const ROWS: u32 = 2000;
 
-/// Directory with all files of the shards.
+/// A directory that contains all files of the shards.
 pub(super) struct Project {
     pub(super) folder: PathBuf,
 }
@@ -41,7 +43,7 @@ impl Project {
         fs::write(&path, text).attempt("write", &path)
     }
 
-    /// Returns the checkout that runs the setup, or the one that restores the dump.
+    /// Returns the checkout that runs the setup or, if `restores` is true, the checkout that restores the dump.
     pub(super) fn of(&self, restores: bool) -> PathBuf {
         self.folder.join(if restores { "restores" } else { "migrates" })
     }
@@ -50,7 +52,7 @@ impl Project {
         self.folder.join("template.dump")
     }
 
-    /// Returns the remote's directory, used unless the user names a remote.
+    /// Returns the directory of the remote. It's used unless the user names a remote.
     pub(super) fn store(&self) -> PathBuf {
         self.folder.join("store")
     }
@@ -65,7 +67,7 @@ impl Project {
         self.folder.join(format!("log-{number}"))
     }
 
-    /// Returns a shard's messages about not using the remote.
+    /// Returns the messages in which a shard says that it didn't use the remote.
     pub(super) fn refusals(&self, number: u32) -> Vec<String> {
         let text = fs::read_to_string(self.log(number)).unwrap_or_default();
         let lines = text.lines().filter(|line| line.contains(" is built here: "));
@@ -84,14 +86,14 @@ impl Project {
         self.write("builds", "")
     }
 
-    /// Returns the shards that ran the setup.
+    /// Returns the numbers of the shards that ran the setup.
     pub(super) fn builders(&self) -> Vec<u32> {
         let text = fs::read_to_string(self.builds()).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 }
 
-/// Returns SQL that creates tables with an index and rows, and sleeps until `seconds` have passed.
+/// Returns SQL that creates tables with an index and rows, and then sleeps until `seconds` have passed.
 fn schema(seconds: u32) -> String {
     let mut sql = "CREATE TABLE begun AS SELECT clock_timestamp() AS at;\n".to_owned();
     for table in 1..=TABLES {

@@ -1,4 +1,4 @@
-//! Burst of new databases that exceeds the pool.
+//! Requests more new databases at the same time than the pool contains.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::BenchError;
 use crate::client::Address;
 use crate::fixture::{BRIEF, Fixture};
 
-/// Number of simultaneous requests. The pool has at most 32 databases.
+/// The number of simultaneous requests. The pool has at most 32 databases.
 pub(super) const MANY: usize = 64;
 
 pub(super) const GATEWAY: &str = "64 at once through the gateway";
@@ -48,7 +48,7 @@ fn first_query(address: &Address, name: &str, parameters: &[(&str, &str)]) -> Re
     Ok(client.close()?)
 }
 
-/// Runs all steps at once, each on its own thread. Returns the time until the last has finished.
+/// Runs all steps at the same time, each on its own thread. Returns the time until the last one has finished.
 fn at_once<F>(steps: impl Iterator<Item = F>) -> Result<PhaseTimes, BenchError>
 where
     F: FnOnce() -> Result<(), BenchError> + Send,
@@ -68,7 +68,7 @@ fn drop_all(admin: &mut AdminConnection, names: &[String]) -> Result<(), BenchEr
     Ok(())
 }
 
-/// Waits until the gateway has cleaned up after the burst, so that it does not disturb the next contender.
+/// Waits until the gateway has cleaned up after the burst. Otherwise the clean-up would disturb the next contender.
 fn wait_for_quiet(fixture: &Fixture) {
     let begun = Instant::now();
     while !fixture.leases.status().leases.is_empty() && begun.elapsed() < Duration::from_mins(1) {

@@ -1,4 +1,5 @@
-//! First databases of a server, as a test suite requests them just after the start.
+//! Measures the first databases of a server. A test suite requests them immediately after the server's start, when the
+//! pool is still almost empty.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -16,27 +17,27 @@ use crate::fixture::{BRIEF, Fixture, template_in};
 use crate::goal::{Goal, Limit};
 use crate::summary::add_samples;
 
-/// Number of databases per server.
+/// The number of databases to request from each server.
 const FIRST: u32 = 100;
-/// Interval between requests that are not back to back.
+/// Interval between requests that aren't back to back.
 const PACE: Duration = Duration::from_millis(50);
-/// Minimum time that a test runner takes before its first request.
+/// Minimum time between the start of a test runner and its first request.
 const START: Duration = Duration::from_millis(300);
 /// Timeout for the pool's first databases.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Bytes that the cache with the template may occupy.
+/// Space for the cache with the template, in bytes.
 const SIZE: u64 = 200 << 20;
 
-/// Pattern of the requests for the first databases.
+/// A pattern in which a suite requests its first databases.
 #[derive(Debug, Clone, Copy)]
 struct Manner {
     name: &'static str,
     parameters: &'static [(&'static str, &'static str)],
-    /// Pause between the first ready database and the first request.
+    /// Pause between the moment when the first database is ready and the first request.
     start: Duration,
     pace: Duration,
-    /// Whether the pool must copy all databases, because none returns in time for reuse.
+    /// Whether the pool has to copy every database. This is the case if no database is returned early enough for reuse.
     copies_all: bool,
 }
 
@@ -56,7 +57,7 @@ const MANNERS: [Manner; 5] = [
     Manner { name: "linger 5 s, 20 a second", parameters: &[], copies_all: true, pace: PACE, ..AT_ONCE },
 ];
 
-/// Duration of each request, by manner.
+/// The duration of each request, for each pattern.
 pub(super) struct Samples(Vec<RefCell<Sample>>);
 
 impl Default for Samples {
@@ -65,12 +66,12 @@ impl Default for Samples {
     }
 }
 
-/// Cache with a template that a server has used before.
+/// A cache with a template that a server has used before.
 pub(super) struct Ground(Guard);
 
 impl Ground {
-    /// Builds the template and starts a first server on it. That server leaves notes about the template's files and the
-    /// clients' startup parameters.
+    /// Builds the template and starts a first server from it. This server stores facts about the template's files and
+    /// about the clients' startup parameters in the cache, as an earlier run of a user would.
     pub(super) fn prepare(fresh: &Fresh) -> Result<Self, BenchError> {
         let cache = Cache::locate(fresh.cache.as_deref())?;
         let account = Account::ours();
@@ -78,7 +79,7 @@ impl Ground {
             Place::choose(&PlaceRequest::Auto, SIZE, cache.root(), &account).map_err(ProvisionError::from)?;
         let ground = Self(Guard::over(&place, &account, &fresh.program)?);
         let fixture = ground.fixture(fresh)?;
-        // pgfresh reads the template in the second copy, before any client connects.
+        // pgfresh reads the template in its second copy, before any client connects.
         wait_for_pool(&fixture, 2);
         for manner in &MANNERS {
             obtain(&fixture, manner.parameters)?;
@@ -87,7 +88,7 @@ impl Ground {
         Ok(ground)
     }
 
-    /// Starts a server on that template.
+    /// Starts a server from this template.
     pub(super) fn fixture(&self, fresh: &Fresh) -> Result<Fixture, BenchError> {
         let folder = self.0.run().path();
         let (template, cache) = (template_in(folder)?, folder.join("cache"));

@@ -1,7 +1,8 @@
-//! Floor of every new name: the messages of a session's start and first query, the statement that names a database, and
-//! a thread that forwards them.
+//! The floor for every new name, i.e. the minimum work of a gateway.
 //!
-//! It checks no names, rights or settings, and uses one server session for all clients.
+//! The floor exchanges the messages of a session's start and first query, renames a database with one statement, and
+//! forwards the messages in one thread. It checks no names, rights or settings, and uses a single server session for
+//! all clients.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +21,7 @@ use crate::fixture::{BY_HAND, Fixture};
 const GREETING: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
-/// Thread that replaces a gateway. Dropping the value ends it.
+/// A thread that takes the gateway's place. Dropping this value ends the thread.
 pub(super) struct Floor {
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
@@ -45,7 +46,7 @@ impl Floor {
         let thread = thread::spawn(move || {
             let mut buffer = vec![0; 64 << 10];
             let mut serial = 0;
-            // The loop ends when a client connects without sending anything.
+            // The loop ends when a client connects but sends nothing.
             while let Ok((client, _)) = listener.accept() {
                 serial += 1;
                 let mut name = || admin.query(&format!("EXECUTE name('{name}_{serial}')"));
@@ -57,7 +58,7 @@ impl Floor {
         Ok(Self { address, thread: Some(thread) })
     }
 
-    /// Returns the address. The thread accepts any password.
+    /// Returns the thread's address. The thread accepts any password.
     pub(super) fn address(&self) -> Address {
         Address::Tcp(self.address, "floor".to_owned())
     }
@@ -73,7 +74,7 @@ impl Drop for Floor {
     }
 }
 
-/// Serves one client session with one query. Returns whether the client sent anything.
+/// Serves one client session with one query. Returns false if the client sent nothing.
 fn serve(
     mut client: TcpStream,
     mut backend: &UnixStream,
@@ -95,7 +96,7 @@ fn serve(
     let mut end = 0;
     while !buffer[..end].ends_with(READY) {
         match backend.read(&mut buffer[end..])? {
-            // The backend has closed the connection, or its response does not fit the buffer.
+            // Either the backend has closed the connection, or its response is larger than the buffer.
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => end += count,
         }

@@ -1,4 +1,7 @@
-//! `fresh`: a database for each test, through the gateway and by hand on the same server.
+//! The `fresh` benchmark: a new database for each test.
+//!
+//! This is what pgfresh is for. The benchmark compares databases from the gateway with databases that are created by
+//! hand on the same server.
 
 mod burst;
 mod first;
@@ -22,29 +25,29 @@ use crate::client::Address;
 use crate::fixture::{BY_HAND, Fixture, TABLES};
 use crate::{BenchError, Measured};
 
-/// First query of each session.
+/// The first query of each session.
 const QUERY: &str = "SELECT count(*) FROM t1";
-/// Rounds before the measurement, in which pool and page cache settle.
+/// The number of rounds before the measurement, so that the pool and the page cache are warm.
 const WARM_UP: u32 = 1;
 
-/// Options of the bench. It ignores the options' template and creates one with 30 tables, or with the numbers of tables
-/// to compare.
+/// The benchmark's options. The template in these options is ignored. Instead, the benchmark creates one with 30
+/// tables, or templates with the numbers of tables to compare.
 #[derive(Debug)]
 pub struct Fresh {
-    /// Options of the server.
+    /// The options for the server.
     pub server_options: ServerOptions,
-    /// Cache directory chosen by the user.
+    /// The cache directory that the user chose.
     pub cache: Option<PathBuf>,
-    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
 }
 
 impl Fresh {
-    /// Measures in `rounds` rounds how long a new database takes: one after another, many at once, and at the maximum
-    /// rate.
+    /// Measures how long a new database takes, in `rounds` rounds. Databases are requested one after another, many at
+    /// the same time, and at the maximum rate.
     ///
     /// # Errors
-    /// There is no measurement at all.
+    /// Returns an error if nothing could be measured.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let samples = paced::Samples::default();
@@ -68,7 +71,8 @@ impl Fresh {
         };
         let (mut timed, end) = Rounds::new(0, rounds).time(&mut contenders, progress, Some(&report));
         drop(contenders);
-        // These run last and separately, because the pool keeps backends for the startup parameters that it saw last.
+        // These contenders run last and separately. They would disturb the others, because the pool keeps backends for
+        // the startup parameters that it saw most recently.
         let mut strangers = paced::strangers(&fixture, &samples);
         let (strange, strange_end) = match &end {
             Ok(()) => Rounds::new(0, rounds).time(&mut strangers, progress, None),
@@ -81,10 +85,10 @@ impl Fresh {
         Ok((report, end.and(strange_end).err()))
     }
 
-    /// Measures the reset of a used database, and whole cycles of obtaining, using and releasing one.
+    /// Measures the reset of a used database, and complete cycles of obtaining, using and releasing one.
     ///
     /// # Errors
-    /// There is no measurement at all.
+    /// Returns an error if nothing could be measured.
     pub fn measure_recycling(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let samples = recycle::Samples::default();
@@ -108,10 +112,10 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures the first hundred databases of new servers. Each manner of requesting them gets one server per round.
+    /// Measures the first hundred databases of new servers. Each pattern of requests has its own server in each round.
     ///
     /// # Errors
-    /// There is no measurement at all.
+    /// Returns an error if nothing could be measured.
     pub fn measure_first(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let samples = first::Samples::default();
         let ground = first::Ground::prepare(self)?;
@@ -129,11 +133,11 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures tests of one session in rollback isolation, compared with a database for each test and with BEGIN and
-    /// ROLLBACK by hand.
+    /// Measures tests with one session in rollback isolation. Compares them with a database for each test, and with
+    /// BEGIN and ROLLBACK by hand.
     ///
     /// # Errors
-    /// There is no measurement at all.
+    /// Returns an error if nothing could be measured.
     pub fn measure_rollback(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let mut contenders = rollback::contenders(&fixture)?;
@@ -149,10 +153,10 @@ impl Fresh {
         Ok((report, end.err()))
     }
 
-    /// Measures resets for templates with `sizes` tables, after writes to few or many of them.
+    /// Measures resets for templates with `sizes` tables, after writes to few and to many of the tables.
     ///
     /// # Errors
-    /// There is no measurement at all.
+    /// Returns an error if nothing could be measured.
     pub fn measure_tables(
         &self,
         sizes: &[u32],
@@ -185,17 +189,17 @@ impl Fresh {
     }
 }
 
-/// Way to create a database by hand.
+/// How a database is created by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strategy {
-    /// Default of the server: by WAL since PostgreSQL 15, by file copy before.
+    /// The server's default. This is by WAL since PostgreSQL 15, and by file copy in older versions.
     Default,
-    /// File copy. The option exists since PostgreSQL 15.
+    /// A file copy. This option exists since PostgreSQL 15.
     Files,
 }
 
 impl Strategy {
-    /// Returns the strategies of that major version.
+    /// Returns the strategies that a major version has.
     fn all(major: u32) -> &'static [Self] {
         if major >= 15 { &[Self::Default, Self::Files] } else { &[Self::Default] }
     }
@@ -207,7 +211,7 @@ impl Strategy {
         }
     }
 
-    /// Returns the fastest strategy of that major version.
+    /// Returns the fastest strategy that a major version has.
     fn best(major: u32) -> Self {
         if major >= 15 { Self::Files } else { Self::Default }
     }
@@ -219,12 +223,12 @@ impl Strategy {
     }
 }
 
-/// Connects to a new name and runs the first query. Returns the time until then; closing the session does not count.
+/// Connects to a new name and runs the first query. Returns how long both took. Closing the session isn't included.
 fn obtain(fixture: &Fixture, parameters: &[(&str, &str)]) -> Result<Duration, BenchError> {
     obtain_at(&fixture.gateway(), fixture, parameters)
 }
 
-/// Like [`obtain`], at any address.
+/// Like [`obtain`], but for any address.
 fn obtain_at(
     address: &Address,
     fixture: &Fixture,
@@ -239,8 +243,8 @@ fn obtain_at(
     Ok(taken)
 }
 
-/// Creates a database by hand, connects to it and runs the first query. Returns the time until then; dropping the
-/// database does not count.
+/// Creates a database by hand, connects to it and runs the first query. Returns how long all of this took. Dropping the
+/// database isn't included.
 fn obtain_by_hand(
     fixture: &Fixture,
     admin: &mut AdminConnection,
@@ -257,7 +261,7 @@ fn obtain_by_hand(
     Ok(taken)
 }
 
-/// Runs `step` `count` times, adds each duration to `sample` and returns the mean.
+/// Runs `step` `count` times. Adds each duration to `sample` and returns the mean.
 fn block(
     sample: &RefCell<Sample>,
     count: u32,

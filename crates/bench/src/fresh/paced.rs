@@ -1,4 +1,4 @@
-//! New databases one after another, 20 per second, like a suite that has other work between them.
+//! Requests new databases one after another, 20 per second. A real suite does other work between its requests.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -12,16 +12,16 @@ use crate::fixture::Fixture;
 
 /// Interval between requests.
 const PACE: Duration = Duration::from_millis(50);
-/// Requests per round.
+/// Number of requests in a round.
 const BLOCK: u32 = 20;
-/// Requests per round for the slow contenders.
+/// Number of requests in a round for the slow contenders.
 const FEW: u32 = 5;
 
 pub(super) const WARM: &str = "a new name through the gateway";
 pub(super) const FLOOR: &str = "the floor: as many messages, one UPDATE, one thread";
 pub(super) const STRANGE: &str = "a new name and a kind of start-up not seen before";
 
-/// Duration of each request.
+/// The duration of each request.
 pub(super) struct Samples {
     pub(super) warm: RefCell<Sample>,
     pub(super) floor: RefCell<Sample>,
@@ -70,7 +70,7 @@ pub(super) fn contenders<'a>(
     Ok(contenders)
 }
 
-/// Returns contenders whose sessions have new startup parameters each time.
+/// Returns the contenders whose sessions have new startup parameters each time.
 pub(super) fn strangers<'a>(fixture: &'a Fixture, samples: &'a Samples) -> Vec<Contender<'a, BenchError>> {
     let strange = || {
         let name = fixture.new_name();

@@ -1,4 +1,7 @@
-//! Reset of a used database, after three rows in each of three of the 30 tables and a number from a sequence.
+//! Measures the reset of a used database.
+//!
+//! A test writes three rows to each of three of the 30 tables, and takes a number from a sequence. A reset undoes this,
+//! so that the next test can use the same database.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -16,13 +19,13 @@ use crate::fixture::{BRIEF, Fixture, TABLES};
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, rate, ratio};
 
-/// Resets per round.
+/// Number of resets in a round.
 const BLOCK: u32 = 20;
-/// Duration of the cycles in a round.
+/// How long the cycles of a round take.
 const SPAN: Duration = Duration::from_secs(1);
 /// Timeout for the gateway to notice the end of a session.
 const END_TIMEOUT: Duration = Duration::from_mins(1);
-/// Statements of a test.
+/// The statements of a test.
 const USE: [&str; 4] = [
     "INSERT INTO t3 (name) VALUES ('a'), ('b'), ('c')",
     "INSERT INTO t11 (name) VALUES ('a'), ('b'), ('c')",
@@ -38,7 +41,7 @@ const CYCLE_OF_TWO: &str = "cycles with pgfresh, two workers";
 const CYCLE_COPIED: &str = "cycles by hand: a copy each";
 const CYCLE_TRUNCATED: &str = "cycles by hand: TRUNCATE of 30 tables";
 
-/// Duration of each reset.
+/// The duration of each reset.
 pub(super) struct Samples([RefCell<Sample>; 3]);
 
 impl Default for Samples {
@@ -106,7 +109,7 @@ fn use_it(
     Ok(client)
 }
 
-/// Uses a database, closes the session and returns the duration of the reset.
+/// Uses a database, closes the session, and returns how long the reset took.
 pub(super) fn time_reset(
     fixture: &Fixture,
     name: &str,
@@ -117,7 +120,7 @@ pub(super) fn time_reset(
     loop {
         let begun = Instant::now();
         match fixture.leases.reset(name, false) {
-            // The gateway has not noticed the end of the session yet.
+            // The gateway hasn't noticed the end of the session yet.
             Err(LeaseError::InUse { .. }) if closed.elapsed() < END_TIMEOUT => std::thread::yield_now(),
             other => return Ok(other.map(|()| begun.elapsed())?),
         }
@@ -138,7 +141,7 @@ fn truncate() -> String {
     format!("TRUNCATE {} RESTART IDENTITY CASCADE; SELECT setval('number', 1, false)", tables.join(", "))
 }
 
-/// Contender that replaces databases by new copies.
+/// A contender that replaces databases with new copies.
 struct Copier<'a> {
     fixture: &'a Fixture,
     admin: AdminConnection,
@@ -146,7 +149,7 @@ struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// Uses a database and returns the duration of its replacement.
+    /// Uses a database, and returns how long its replacement took.
     fn renew(&mut self, name: &str) -> Result<Duration, BenchError> {
         use_it(&self.fixture.socket(), name, &[], &USE)?.close()?;
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Report of `fresh`.
+//! The report of the `fresh` benchmark.
 
 use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
 
@@ -76,7 +76,7 @@ fn as_many_as_can_be(timed: &[Timed]) -> Table {
     table
 }
 
-/// Returns a rate as a fraction of the best rate over all numbers of workers, for the same way.
+/// Returns a rate as a fraction of the best rate that this way reaches with any number of workers.
 fn of_the_best(
     timed: &[Timed],
     name: Option<&str>,
@@ -112,7 +112,8 @@ fn goals(timed: &[Timed], samples: &paced::Samples) -> Vec<Goal> {
     goals
 }
 
-/// Returns a table row with a sample's name, four percentiles, the number of values, and a ratio.
+/// Returns a table row with the sample's name, its minimum, median, 99th percentile and maximum, the number of values,
+/// and a ratio.
 pub(super) fn spread(sample: &Sample, ratio: Cell) -> [Cell; 7] {
     [
         sample.name().into(),

@@ -1,4 +1,5 @@
-//! Tests of one session that write a row: in rollback isolation, in a database each, and rolled back by hand.
+//! Measures tests that write one row and undo it: in rollback isolation, in a separate database for each test, and
+//! rolled back by hand.
 
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use crate::fixture::{BRIEF, BY_HAND, Fixture, ROLLED_BACK};
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, rate, ratio};
 
-/// Duration of the cycles in a round.
+/// How long the cycles of a round take.
 const SPAN: Duration = Duration::from_secs(1);
-/// Statement of a test.
+/// The statement of a test.
 const WRITE: &str = "INSERT INTO t3 (name) VALUES ('a')";
 
 const ROLLBACK: &str = "pgfresh, rollback, one name";

@@ -1,4 +1,4 @@
-//! New databases at the maximum rate: several workers each obtain one, query it once and release it.
+//! Requests new databases at the maximum rate. Several workers each obtain a database, query it once and release it.
 
 use std::time::Duration;
 
@@ -9,17 +9,19 @@ use super::{QUERY, Strategy};
 use crate::BenchError;
 use crate::fixture::{BRIEF, BY_HAND, Fixture};
 
-/// Duration of each contender's turn.
+/// How long the turn of a contender takes.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// Names of the contenders with `workers` workers. Copying a database keeps one processor busy, and eight sessions keep
-/// two busy. More workers would gain nothing by hand.
+/// The names of the contenders with `workers` workers.
+///
+/// By hand, more workers would gain nothing. Copying a database already keeps one processor busy, and eight sessions
+/// keep two processors busy.
 pub(super) struct Crowd {
     pub(super) workers: usize,
     pub(super) gateway: &'static str,
     pub(super) by_hand: Option<&'static str>,
-    /// Contender that opens a session with an existing database on the server's own socket. It shows how session rates
-    /// grow with workers.
+    /// A contender that opens a session with an existing database over the server's own socket. It shows how the rate
+    /// of sessions grows with the number of workers.
     pub(super) session: Option<&'static str>,
 }
 
@@ -84,7 +86,7 @@ fn by_hand_on(fixture: &Fixture, admin: &mut AdminConnection) -> Result<(), Benc
     Ok(())
 }
 
-/// Runs `cycle` in one thread per worker. Returns the mean time per database as a phase.
+/// Runs `cycle` in one thread for each worker. Returns the mean time for each database as a phase.
 pub(super) fn together<W: Send>(
     workers: &mut [W],
     cycle: &(dyn Fn(&mut W) -> Result<(), BenchError> + Sync),

@@ -1,4 +1,5 @@
-//! Resets with few and with many tables in the template, after writes to few or many of them.
+//! Measures how the duration of a reset depends on the number of tables in the template and on the number of tables
+//! that a test has written to.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -14,24 +15,24 @@ use crate::fixture::Fixture;
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, ratio};
 
-/// Numbers of tables that a test writes to.
+/// The numbers of tables that a test writes to.
 const TOUCHED: [u32; 3] = [1, 10, 100];
-/// Number of tables up to which there is a goal.
+/// Maximum number of tables for which there is a goal.
 const GOAL: u32 = 3_000;
-/// Resets per round.
+/// Number of resets in a round.
 const BLOCK: u32 = 10;
-/// Maximum wait until the pool has stopped copying.
+/// Maximum time to wait until the pool has stopped copying.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Server whose template has `tables` tables, with the cost of its first database.
+/// A server whose template has `tables` tables, and how long its first database took.
 pub(super) struct Server {
     tables: u32,
     fixture: Fixture,
-    /// Lease whose database is reset.
+    /// The lease whose database is reset.
     name: String,
-    /// Database that is cleaned by hand.
+    /// The database that is cleaned by hand.
     by_hand: String,
-    /// Time for creating the tables, for one copy by hand, and for the first reset.
+    /// How long it took to create the tables, to make one copy by hand, and to perform the first reset.
     first: [Duration; 3],
 }
 
@@ -59,7 +60,7 @@ impl Server {
     }
 }
 
-/// Yields the tables to write to, evenly spread.
+/// Yields the tables to write to, which are evenly spread over all tables.
 fn touched(tables: u32, count: u32) -> impl Iterator<Item = u32> {
     (0..count).map(move |number| number * (tables / count) + 1)
 }
@@ -69,7 +70,7 @@ fn writes(tables: u32, count: u32) -> String {
     touched(tables, count).map(row).collect::<Vec<_>>().join(";")
 }
 
-/// Samples for one number of tables and one number of written tables.
+/// The samples for one number of tables and one number of written tables.
 struct Row {
     tables: u32,
     touched: u32,
@@ -77,7 +78,7 @@ struct Row {
     by_hand: RefCell<Sample>,
 }
 
-/// Duration of each reset.
+/// The duration of each reset.
 pub(super) struct Samples(Vec<Row>);
 
 impl Samples {
@@ -92,7 +93,7 @@ impl Samples {
         Self(pairs.filter(|(tables, touched)| touched <= tables).map(row).collect())
     }
 
-    /// Returns the smallest number of tables among rows with as many written tables.
+    /// Returns the smallest number of tables among the rows with the same number of written tables.
     fn fewest(&self, row: &Row) -> u32 {
         let alike = self.0.iter().filter(|other| other.touched == row.touched);
         alike.map(|other| other.tables).min().unwrap_or(row.tables)
@@ -132,7 +133,8 @@ pub(super) fn contenders<'a>(
     Ok(contenders)
 }
 
-/// Returns statements that undo the writes. TRUNCATE would also empty all tables that refer to these.
+/// Returns statements that undo the writes. This doesn't use TRUNCATE, because that would also empty all tables that
+/// refer to the written tables.
 fn deletes(tables: u32, count: u32) -> String {
     let undo = |table| format!("DELETE FROM t{table}; SELECT setval('t{table}_id_seq', 1, false)");
     touched(tables, count).map(undo).collect::<Vec<_>>().join(";")
@@ -205,7 +207,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples, servers: &[Server]) -> 
     report
 }
 
-/// Returns the time as a multiple of that with the fewest tables and as many written ones.
+/// Returns the time relative to the smallest template, for the same number of written tables.
 fn growth(timed: &[Timed], samples: &Samples, row: &Row) -> Option<Quantity> {
     ratio(timed, &ours(row.tables, row.touched), &ours(samples.fewest(row), row.touched))
 }

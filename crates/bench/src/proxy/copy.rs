@@ -1,4 +1,4 @@
-//! COPY over each way, at the maximum rate.
+//! Measures COPY over each way, at the maximum rate.
 
 use std::iter::repeat_n;
 use std::time::Instant;
@@ -14,23 +14,23 @@ use crate::client::Client;
 
 pub(super) const OUT: &str = "COPY out";
 pub(super) const IN: &str = "COPY in";
-/// Bytes of the rows in one write, and number of writes.
+/// Size of the rows in one write, in bytes, and the number of writes.
 const ROWS: usize = 1 << 20;
 const TIMES: usize = 200;
-/// Bytes per message, as in psql.
+/// Size of a message in bytes, as in psql.
 const MESSAGE: usize = 8192;
 
-/// Rows for the copies.
+/// The rows to copy.
 pub(super) struct Rows {
-    /// Messages with whole rows for COPY in, and the size of these rows in bytes.
+    /// The messages with complete rows for COPY in, and the size of these rows in bytes.
     messages: Vec<u8>,
     bytes: u64,
-    /// Size of the rows of COPY out, in bytes.
+    /// Size of the rows that COPY out returns, in bytes.
     pub(super) out: u64,
 }
 
 impl Rows {
-    /// Returns the size of the rows of COPY in, in bytes.
+    /// Returns the size of the rows that COPY in sends, in bytes.
     pub(super) fn bytes_in(&self) -> u64 {
         self.bytes * TIMES as u64
     }

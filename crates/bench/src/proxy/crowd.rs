@@ -1,4 +1,5 @@
-//! Thousands of idle sessions with a hundred busy ones among them.
+//! Measures a hundred busy sessions among thousands of idle ones. Applications with large connection pools look like
+//! this.
 
 use std::time::Duration;
 
@@ -9,19 +10,19 @@ use super::pgbench::{self, BUSY};
 use crate::pgbench::Pgbench;
 use crate::{BenchError, memory};
 
-/// Number of idle sessions.
+/// The number of idle sessions.
 pub(super) const IDLE: usize = 2000;
-/// Duration of the busy sessions in seconds.
+/// How long the busy sessions run, in seconds.
 const SECONDS: u32 = 10;
 
-/// Results of the crowd.
+/// The results of this measurement.
 pub(super) struct Crowd {
-    /// Bytes of our memory per idle session. It includes the client's end, which is small.
+    /// Our memory for each idle session, in bytes. This includes the client's end of the session, which is small.
     pub(super) memory: f64,
-    /// Time between transactions over all busy sessions: without the idle ones, and among them.
+    /// Time between two transactions of any busy session, without and with the idle sessions.
     pub(super) alone: Duration,
     pub(super) among: Duration,
-    /// Time between transactions among the idle sessions, over a direct connection.
+    /// Time between two transactions with the idle sessions, over a direct connection.
     pub(super) direct: Duration,
 }
 

@@ -1,4 +1,6 @@
-//! Server with every way to it. It is started by hand, because it listens on a port.
+//! A server with every way to connect to it.
+//!
+//! It's started by hand, because a server of pgfresh doesn't listen on a TCP port.
 
 use std::fs;
 use std::io::Write as _;
@@ -21,18 +23,18 @@ use crate::client::Address;
 use crate::fixture::front;
 use crate::floor::Tree;
 
-/// Bytes that the database needs with its copies and its WAL.
+/// Size of the database with its copies and its WAL, in bytes.
 pub(super) const BYTES: u64 = 2 << 30;
-/// Database of the bench, created by SQL.
+/// The benchmark's database, created with SQL.
 pub(super) const DATABASE: &str = "bench";
-/// Number of sessions that the server and `PgBouncer` accept.
+/// The number of sessions that the server and `PgBouncer` accept.
 const SESSIONS: u32 = 2300;
-/// Number of ports to try, because another process may take a free port first.
+/// The number of ports to try. A different process can take a free port first.
 const ATTEMPTS: u32 = 5;
 /// Timeout for a process to become ready.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Way to the server.
+/// A way to connect to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Direct,
@@ -54,13 +56,13 @@ impl Way {
     }
 }
 
-/// Server with everything in front of it.
+/// A server with everything in front of it.
 pub(super) struct ProxyFixture {
-    /// Available ways with their addresses, in the order of the report.
+    /// The available ways and their addresses, in the order of the report.
     pub(super) ways: Vec<(Way, Address)>,
-    /// Version of `PgBouncer`; `None` if it is not installed.
+    /// The version of `PgBouncer`, or `None` if it isn't installed.
     pub(super) bouncer: Option<String>,
-    /// Pid of `PgBouncer`.
+    /// The process id of `PgBouncer`.
     bouncer_process: Option<u32>,
 }
 
@@ -103,7 +105,8 @@ impl ProxyFixture {
         result
     }
 
-    /// Returns the processor time so far of the process or threads in this way. `None` if there is nothing in between.
+    /// Returns how much processor time the process or thread between client and server has used so far. Returns `None`
+    /// if there is nothing between them.
     pub(super) fn processor_time(&self, way: Way) -> Result<Option<Duration>, BenchError> {
         let ours = std::process::id();
         let (process, threads) = match way {
@@ -141,7 +144,7 @@ fn ways(
     ways
 }
 
-/// Starts `postgres` on a loopback port in addition to the private socket.
+/// Starts `postgres` with a private socket and a loopback port.
 fn start_server(
     provisioner: &Provisioner,
     guarded: &GuardedCommand<'_>,
@@ -164,7 +167,7 @@ fn start_server(
     }
 }
 
-/// Returns the address of a port that is free now.
+/// Returns the address of a port that is currently free.
 fn free_address() -> Result<SocketAddr, BenchError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     Ok(listener.attempt("bind", Path::new("127.0.0.1"))?)
@@ -176,7 +179,7 @@ struct Bouncer {
     version: String,
 }
 
-/// Starts `PgBouncer` in front of the server, if it is installed.
+/// Starts `PgBouncer` in front of the server, if it's installed.
 fn start_bouncer(
     provisioner: &Provisioner,
     guarded: &GuardedCommand<'_>,
@@ -204,7 +207,7 @@ fn start_bouncer(
     command.arg("--quiet").arg(&path).stdout(Stdio::null()).stderr(Stdio::from(log));
     let mut child = command.spawn().attempt("run", Path::new(&program))?;
     let begun = Instant::now();
-    // Without a ready message, only a connection shows that `PgBouncer` is up.
+    // `PgBouncer` doesn't report when it's ready, so only a successful connection shows that.
     while Address::Tcp(address, String::new()).connect("postgres", &[]).is_err() {
         if let Some(status) = child.try_wait().attempt("wait for", Path::new(&program))? {
             BenchError::unless_success("pgbouncer", status, &run.path().join("pgbouncer.log"))?;
@@ -217,7 +220,7 @@ fn start_bouncer(
     Ok(Some(Bouncer { child, address, version: version(&program) }))
 }
 
-/// Returns the first line of `--version`.
+/// Returns the first line that `--version` prints.
 fn version(program: &str) -> String {
     let output = Command::new(program).arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

@@ -1,6 +1,7 @@
-//! Minimum work of any gateway: one thread that waits, reads and writes, without understanding the bytes.
+//! A bare forwarder, which does the minimum work of any gateway. One thread waits, reads and writes, without looking at
+//! the bytes.
 //!
-//! A query needs a wait, a read and a write in each direction. The kernel's cost for these is the same in any program.
+//! A query needs a wait, a read and a write in each direction. These cost the kernel the same time in any program.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,17 +17,17 @@ use storage::Attempt;
 
 use crate::BenchError;
 
-/// Name of the thread.
+/// The name of the thread.
 pub(super) const THREAD: &str = "forwarder";
-/// Size of the read buffer in bytes.
+/// Size of the read buffer, in bytes.
 const BUFFER: usize = 64 << 10;
-/// Event numbers for a new connection and for the end.
+/// The event numbers for a new connection and for the end.
 const COMES: u64 = 0;
 const ENDS: u64 = 1;
-/// Event number of the first session's client. Its server has the next number, and so on.
+/// The event number for the client of the first session. The session's server has the next number, and so on.
 const SESSIONS: u64 = 2;
 
-/// Running forwarder.
+/// A running forwarder.
 pub(super) struct Forwarder {
     pub(super) address: SocketAddr,
     ends: UnixStream,
@@ -47,7 +48,7 @@ struct Work {
 }
 
 impl Forwarder {
-    /// Forwards connections to a loopback port to the unix socket `server`.
+    /// Forwards connections from a loopback port to the unix socket `server`.
     pub(super) fn start(server: &Path) -> Result<Self, BenchError> {
         let begin = || {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -82,7 +83,7 @@ impl Work {
         Ok(epoll::add(&self.epoll, source, EventData::new_u64(number), EventFlags::IN)?)
     }
 
-    /// Forwards until `_ended` becomes readable, which happens when its other end closes.
+    /// Forwards until `_ended` becomes readable. This happens when its other end is closed.
     fn forward(mut self, _ended: UnixStream) -> io::Result<()> {
         let mut events = Vec::with_capacity(64);
         loop {
@@ -111,7 +112,7 @@ impl Work {
         Ok(())
     }
 
-    /// Forwards bytes in one direction. Closes the session when either side has ended.
+    /// Forwards bytes in one direction. Closes the session if either side has ended.
     fn pass_on(&mut self, side: u64) {
         let place = usize::try_from(side / 2).unwrap_or(usize::MAX);
         let Some(Some(session)) = self.sessions.get_mut(place) else { return };

@@ -1,4 +1,5 @@
-//! `gateway`: cost of the gateway, compared with a direct connection and with `PgBouncer` on the same server.
+//! The `gateway` benchmark: the cost of the gateway. It's compared with a direct connection and with `PgBouncer`, all
+//! on the same server.
 
 mod copy;
 mod crowd;
@@ -19,25 +20,25 @@ use crowd::Crowd;
 use fixture::ProxyFixture;
 use pgbench::ProcessorTimes;
 
-/// Rounds before the measurement, in which all data get into memory.
+/// The number of rounds before the measurement, so that all data is in memory.
 const WARM_UP: u32 = 1;
 
-/// Options of the bench.
+/// The benchmark's options.
 #[derive(Debug)]
 pub struct ProxyBench {
-    /// Options of the server. The bench ignores their template.
+    /// The options for the server. The template in these options is ignored.
     pub server_options: ServerOptions,
-    /// Cache directory chosen by the user.
+    /// The cache directory that the user chose.
     pub cache: Option<PathBuf>,
-    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
 }
 
 impl ProxyBench {
-    /// Measures pgbench and COPY over each way to one server, in turns, and then a crowd of sessions.
+    /// Measures pgbench and COPY over each way to one server, in turns. Then measures many sessions.
     ///
     /// # Errors
-    /// There is no measurement at all, for example because pgbench is missing.
+    /// Returns an error if nothing could be measured, e.g. because pgbench is missing.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let load = environment::load();
         let server_options = ServerOptions { template: None, ..self.server_options.clone() };

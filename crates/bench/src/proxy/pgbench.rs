@@ -1,4 +1,4 @@
-//! pgbench over each way. It has the smallest messages, so that the cost of the way weighs most.
+//! Runs pgbench over each way. pgbench has the smallest messages, so the cost of the way is most visible here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,12 +10,12 @@ use crate::BenchError;
 use crate::client::Address;
 use crate::pgbench::Pgbench;
 
-/// Number of branches, of 15 MB each. With 20 branches, 8 clients rarely wait for each other.
+/// The number of branches, of 15 MB each. With 20 branches, 8 clients rarely wait for each other.
 const SCALE: u32 = 20;
-/// Duration of each turn in seconds.
+/// How long each turn takes, in seconds.
 const SECONDS: u32 = 2;
 
-/// Workload of pgbench.
+/// A workload for pgbench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) name: &'static str,
@@ -31,7 +31,7 @@ pub(super) const LOADS: [Load; 4] = [
     Load { name: "TPC-B-like, 8 clients", read_only: false, clients: 8 },
 ];
 
-/// Workload of the busy sessions in a crowd.
+/// The workload of the busy sessions among idle ones.
 pub(super) const BUSY: Load = Load { name: "pgbench -S, 100 clients", read_only: true, clients: 100 };
 
 /// Creates the database and pgbench's tables.
@@ -41,7 +41,8 @@ pub(super) fn prepare(pgbench: &Pgbench, fixture: &ProxyFixture) -> Result<(), B
     pgbench.prepare(socket, DATABASE, SCALE, &[])
 }
 
-/// Processor time per transaction of the process in a way: a sample for each contender, by name.
+/// The processor time for each transaction that the process or thread between client and server uses. There is a sample
+/// for each contender, by name.
 #[derive(Default)]
 pub(super) struct ProcessorTimes(RefCell<HashMap<String, Sample>>);
 
@@ -57,7 +58,7 @@ impl ProcessorTimes {
         self.0.borrow_mut().clear();
     }
 
-    /// Returns the median for a contender; `None` if there is nothing in its way.
+    /// Returns the median for a contender, or `None` if there is nothing between client and server.
     pub(super) fn median(&self, name: &str) -> Option<Quantity> {
         self.0.borrow().get(name)?.median()
     }
@@ -91,7 +92,7 @@ pub(super) fn contender(what: &str, way: Way) -> String {
     format!("{what}: {}", way.name())
 }
 
-/// Runs a workload. Returns the mean time between transactions over all clients.
+/// Runs a workload. Returns the mean time between two transactions of any client.
 pub(super) fn time(
     pgbench: &Pgbench,
     address: &Address,

@@ -1,4 +1,4 @@
-//! Report of `gateway`.
+//! The report of the `gateway` benchmark.
 
 use report::{Quantity, Report, Table, Timed, Unit};
 
@@ -117,7 +117,7 @@ fn goals(timed: &[Timed], used: &ProcessorTimes, crowd: Option<&Crowd>) -> Vec<G
     goals
 }
 
-/// Returns the speed over one way as a fraction of the speed over another.
+/// Returns the speed over one way as a fraction of the speed over a different one.
 fn worth(timed: &[Timed], what: &str, way: Way, base: Way) -> Option<Quantity> {
     ratio(timed, &contender(what, base), &contender(what, way))
 }

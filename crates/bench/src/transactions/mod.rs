@@ -1,4 +1,5 @@
-//! `pgbench`: its TPC-B-like transactions on servers configured as in published articles, and on pgfresh.
+//! The `pgbench` benchmark: its TPC-B-like transactions on servers that are configured as in published articles, and on
+//! pgfresh.
 
 mod report;
 
@@ -15,34 +16,35 @@ use crate::pgbench::Pgbench;
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
 
-/// Rounds before the measurement, in which all data get into memory.
+/// The number of rounds before the measurement, so that all data is in memory.
 const WARM_UP: u32 = 1;
-/// Numbers of clients, each with a thread. Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL".
+/// The numbers of clients, each with its own thread. Source: End Point's blog, "Speeding Up Integration Tests with
+/// PostgreSQL".
 const CLIENTS: [u32; 3] = [1, 2, 3];
-/// Databases: one per server, and another one with unlogged tables on the server with normal settings.
+/// The databases. Each server has one. The server with normal settings has a second one, whose tables are unlogged.
 const DATABASE: &str = "tpcb";
 const UNLOGGED: &str = "unlogged";
-/// Database leased from the gateway.
+/// A database that is leased from the gateway.
 const LEASED: &str = "leased";
-/// Names of the sides that are not setups.
+/// The names of the sides that aren't setups.
 const NORMAL_UNLOGGED: &str = "normal settings, unlogged tables, on disk";
 const OURS: &str = "pgfresh";
 const OURS_DIRECT: &str = "pgfresh, straight to its server";
 
-/// Options of the bench.
+/// The benchmark's options.
 #[derive(Debug)]
 pub struct Transactions {
-    /// Options of pgfresh's own server; the others use its installation.
+    /// The options for pgfresh's own server. The other servers use its installation.
     pub server_options: ServerOptions,
-    /// Cache directory chosen by the user.
+    /// The cache directory that the user chose.
     pub cache: Option<PathBuf>,
-    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// Directory on the disk to test. `None` means the place where a server's data would be on disk.
+    /// A directory on the disk to test. `None` stands for the place where a server's data would be on disk.
     pub disk: Option<PathBuf>,
-    /// Number of branches, of 15 MB each, in each server.
+    /// The number of branches in each database, of 15 MB each.
     pub scale: u32,
-    /// Duration of each turn in seconds.
+    /// How long each turn takes, in seconds.
     pub seconds: u32,
 }
 
@@ -51,7 +53,7 @@ struct Side {
     name: &'static str,
     address: Address,
     database: &'static str,
-    /// Session for the CHECKPOINT before each turn, which writes the dirty pages of earlier turns.
+    /// The session for the CHECKPOINT before each turn. It writes the pages that earlier turns left dirty.
     session: RefCell<AdminConnection>,
 }
 
@@ -89,7 +91,7 @@ impl Transactions {
     /// Measures pgbench with one, two and three clients, in `rounds` rounds.
     ///
     /// # Errors
-    /// There is no measurement at all, for example because pgbench is missing or the disk is full.
+    /// Returns an error if nothing could be measured, e.g. because pgbench is missing or the disk is full.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let Self { server_options, cache, program, disk, .. } = self;
         let fixture = Fixture::open(server_options, cache.as_deref(), program.clone(), TABLES)?;
@@ -98,11 +100,11 @@ impl Transactions {
         let needed = [Setup::Normal, Setup::Dangerous, Setup::Tuned, Setup::Tmpfs];
         let (servers, mut notes) =
             setups.start_all(&needed, |server| self.prepare(&pgbench, server, DATABASE, &[]))?;
-        // Unlogged tables go to the server with otherwise normal settings.
+        // The unlogged tables are on the server with normal settings.
         self.prepare(&pgbench, &servers[0].1, UNLOGGED, &["--unlogged-tables"])?;
         self.prepare(&pgbench, &fixture.server, DATABASE, &[])?;
         let gateway = fixture.gateway();
-        // The lease lasts as long as it has a session.
+        // The lease lasts as long as it has a session, so this session keeps it.
         let holder = gateway.connect(LEASED, &[])?;
         pgbench.prepare(&gateway, LEASED, self.scale, &[])?;
 

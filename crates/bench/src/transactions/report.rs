@@ -1,4 +1,4 @@
-//! Report of `pgbench`, with the published table for comparison.
+//! The report of the `pgbench` benchmark, with the published table for comparison.
 
 use report::{Cell, Quantity, Report, Table, Timed, Unit};
 
@@ -6,8 +6,8 @@ use super::{CLIENTS, contender};
 use crate::setup::Setup;
 use crate::summary::{add_doubts, add_samples, find, interval, rate, ratio};
 
-/// Published transactions per second with one, two and three clients, five minutes each, scale 25, on the author's
-/// computer.
+/// Published transactions per second with one, two and three clients. Each run took five minutes at scale 25 on the
+/// author's computer.
 ///
 /// Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL".
 const PUBLISHED: [(&str, [f64; 3]); 2] = [

@@ -1,4 +1,7 @@
-//! `truncate`: a test that commits a few rows, and ways to clean up after it.
+//! The `truncate` benchmark: a test that commits a few rows, and several ways to clean up after it.
+//!
+//! Cleaning up with TRUNCATE is common, but on a disk it is slow, even with `synchronous_commit=off`. The benchmark shows what
+//! this costs, and what the alternatives gain.
 
 mod report;
 
@@ -14,11 +17,12 @@ use crate::fixture::{BRIEF, BY_HAND, Fixture, ROLLED_BACK, TABLES, statements};
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
 
-/// Rounds before the measurement, in which pool and page cache settle.
+/// The number of rounds before the measurement, so that the pool and the page cache are warm.
 const WARM_UP: u32 = 1;
-/// Time for which a turn repeats the test. It runs at least once.
+/// How long a turn repeats the test. The test runs at least once.
 const SPAN: Duration = Duration::from_millis(400);
-/// Statements of a test, each committed. Source: a suite of medium size, whose tests create a handful of fixtures.
+/// The statements of a test, each of which is committed. Source: a medium-sized suite, whose tests create a handful of
+/// fixtures.
 const TEST: [&str; 5] = [
     "INSERT INTO t3 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
     "INSERT INTO t7 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
@@ -27,20 +31,20 @@ const TEST: [&str; 5] = [
     "INSERT INTO t27 (name) SELECT 'x' || n FROM generate_series(1, 10) n",
 ];
 
-/// Options of the bench. It ignores the options' template; all servers have 30 tables.
+/// The benchmark's options. The template in these options is ignored, because all servers have the same 30 tables.
 #[derive(Debug)]
 pub struct Truncate {
-    /// Options of pgfresh's own server; the others use its installation.
+    /// The options for pgfresh's own server. The other servers use its installation.
     pub server_options: ServerOptions,
-    /// Cache directory chosen by the user.
+    /// The cache directory that the user chose.
     pub cache: Option<PathBuf>,
-    /// pgfresh executable that can act as a guard; see [`server::Guard::over`].
+    /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// Directory on the disk to test. `None` means the place where a server's data would be on disk.
+    /// A directory on the disk to test. `None` stands for the place where a server's data would be on disk.
     pub disk: Option<PathBuf>,
 }
 
-/// Clean-up after a test.
+/// How a test cleans up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CleanUp {
     Truncate,
@@ -80,7 +84,7 @@ impl CleanUp {
     }
 }
 
-/// Combinations on servers that are not pgfresh's.
+/// The combinations on servers that don't belong to pgfresh.
 const THEIRS: [(Setup, CleanUp); 6] = [
     (Setup::Normal, CleanUp::Truncate),
     (Setup::Normal, CleanUp::Delete),
@@ -89,9 +93,9 @@ const THEIRS: [(Setup, CleanUp); 6] = [
     (Setup::Tuned, CleanUp::Rollback),
     (Setup::Tmpfs, CleanUp::Truncate),
 ];
-/// Clean-ups by hand on pgfresh's server.
+/// The clean-ups by hand on pgfresh's server.
 const OURS: [CleanUp; 2] = [CleanUp::Truncate, CleanUp::Rollback];
-/// Contenders with a fresh database for each test, and with rollback isolation.
+/// The contenders with a fresh database for each test and with rollback isolation.
 const FRESH: &str = "pgfresh: a fresh database for each test";
 const ISOLATED: &str = "pgfresh: rollback isolation";
 
@@ -100,10 +104,10 @@ fn contender(who: &str, clean_up: CleanUp) -> String {
 }
 
 impl Truncate {
-    /// Measures the duration of a test with its clean-up, in `rounds` rounds.
+    /// Measures how long a test and its clean-up take, in `rounds` rounds.
     ///
     /// # Errors
-    /// There is no measurement at all, for example because the disk is full.
+    /// Returns an error if nothing could be measured, e.g. because the disk is full.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let Self { server_options, cache, program, disk } = self;
         let setups = Setups { server_options, cache: cache.as_deref(), program, disk: disk.as_deref() };
@@ -157,7 +161,8 @@ fn ours(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError>
     Ok(contenders)
 }
 
-/// Runs tests on one open connection. The CHECKPOINT before the measurement writes the dirty pages of earlier turns.
+/// Runs tests on one open connection. Before the measurement, a CHECKPOINT writes the pages that earlier turns left
+/// dirty.
 fn by_hand<'a>(
     who: &str,
     server: &'a Server,

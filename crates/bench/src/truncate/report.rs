@@ -1,4 +1,4 @@
-//! Report of `truncate`, with the figures of two articles for comparison.
+//! The report of the `truncate` benchmark, with the figures of two articles for comparison.
 
 use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit};
 
@@ -40,7 +40,7 @@ fn tests(timed: &[Timed], base: &str) -> Table {
     table
 }
 
-/// Returns the speed of `name` relative to `base`; missing for `base` itself.
+/// Returns the speed of `name` relative to `base`. The cell is missing for `base` itself.
 fn gain(timed: &[Timed], base: &str, name: &str) -> Cell {
     if base == name {
         return Cell::Missing;
@@ -48,7 +48,7 @@ fn gain(timed: &[Timed], base: &str, name: &str) -> Cell {
     ratio(timed, base, name).into()
 }
 
-/// Returns a row of published figures: name, seconds before, seconds after, and their ratio.
+/// Returns a row of published figures: the name, the seconds before and after, and their ratio.
 fn published(what: &str, before: f64, after: f64) -> [Cell; 4] {
     let seconds = |value| Quantity::new(value, Unit::Seconds).into();
     [what.into(), seconds(before), seconds(after), Quantity::new(before / after, Unit::Ratio).into()]
