@@ -1,7 +1,7 @@
 //! Measures what a commit costs.
 //!
-//! Most suites on a disk are slow because each commit waits for a flush. The measurement consists of single-row inserts
-//! on pgfresh's own servers, with different settings and numbers of clients.
+//! Suites on a disk are often slow because each commit waits for a flush. The measurement consists of single-row
+//! inserts on pgfresh's own servers, with different settings and numbers of clients.
 //!
 //! A gain is the median of the ratios within a round.
 

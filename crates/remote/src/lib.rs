@@ -1,8 +1,8 @@
 //! Shares templates between machines.
 //!
-//! Building a template can take minutes. With a remote, e.g. an S3 bucket or a registry, only the first machine builds
-//! it, and all others fetch the result. If several machines lack the same template at the same time, one of them builds
-//! it while the others wait.
+//! Building a template can take minutes. With a remote, e.g. an S3 bucket or a registry, one machine builds and pushes
+//! it, and the others fetch it. If several machines lack the same template at the same time, one of them builds it
+//! while the others wait.
 //!
 //! A [`RemoteCache`] uses the store at a [`RemoteAddress`]. The store itself isn't trusted. A fetched template enters
 //! the local cache only if a trusted key has signed its head, and if every file matches the signed manifest (see
@@ -103,7 +103,8 @@ impl RemoteCache {
     /// and the total number of bytes.
     ///
     /// # Errors
-    /// Returns an error if the remote failed, or if its template is too large or isn't trusted. After an error, the cache is unchanged.
+    /// Returns an error if the remote failed, or if its template is too large or isn't trusted. After an error, the
+    /// cache is unchanged.
     pub fn fetch(
         &self,
         fingerprint: &str,

@@ -19,8 +19,8 @@ const GAP: f64 = 26.0;
 const HILL: f64 = 44.0;
 /// The colour variables in the page's style sheet.
 const COLOURS: [&str; 4] = ["var(--one)", "var(--two)", "var(--three)", "var(--four)"];
-/// The colours for light and dark backgrounds. Readers with colour blindness can tell them apart. Source: Okabe and Ito,
-/// "Color Universal Design" (2008).
+/// The colours for light and dark backgrounds. Readers with colour blindness can tell them apart. Source: Okabe and
+/// Ito, "Color Universal Design" (2008).
 pub(crate) const PALETTE: &str = "\
 :root{--one:#0072b2;--two:#d55e00;--three:#00805d;--four:#b0508a}\
 @media (prefers-color-scheme:dark){@media screen{:root{--one:#56b4e9;--two:#e69f00;--three:#2fc99a;--four:#e3a3c6}}}";

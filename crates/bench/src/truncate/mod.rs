@@ -1,7 +1,7 @@
 //! The `truncate` benchmark: a test that commits a few rows, and several ways to clean up after it.
 //!
-//! Cleaning up with TRUNCATE is common, but on a disk it is slow, even with `synchronous_commit=off`. The benchmark shows what
-//! this costs, and what the alternatives gain.
+//! Cleaning up with TRUNCATE is common, but on a disk it is slow, even with `synchronous_commit=off`. The benchmark
+//! shows what this costs, and what the alternatives gain.
 
 mod report;
 
