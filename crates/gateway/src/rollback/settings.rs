@@ -182,7 +182,10 @@ impl Settings {
             return;
         };
         let last = seen.take().unwrap_or_else(|| Arc::clone(known));
-        for name in names_in(&last, &values) {
+        // A setting at its default is in no reading, but a statement can have set it back for the session.
+        let names =
+            names_in(&last, &values).into_iter().chain(known.keys().cloned()).collect::<BTreeSet<_>>();
+        for name in names {
             let is_local = since.is_local(&name).or_else(|| self.hidden.is_local(&name));
             // If a change is for the session, it counts even if the transaction had already set the same value.
             let is_unchanged = last.get(&name) == values.get(&name) && !since.names_for_session(&name);

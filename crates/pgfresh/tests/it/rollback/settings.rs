@@ -63,7 +63,14 @@ impl Pair {
 }
 
 /// Sessions, statement by statement.
-const CASES: [&[&str]; 17] = [
+const CASES: [&[&str]; 18] = [
+    &[
+        "BEGIN",
+        "SELECT set_config('role', 'pg_monitor', false)",
+        "SELECT set_config('role', 'none', true)",
+        "SELECT set_config('role', 'none', false)",
+        "COMMIT",
+    ],
     &[
         "BEGIN",
         "SELECT set_config('app.tenant', '1', true), set_config('role', 'pg_monitor', true)",
