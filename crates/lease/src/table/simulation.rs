@@ -568,7 +568,7 @@ fn a_missing_check_of_names_is_found() {
     }
 }
 
-/// Runs some hundred simulations of some thousand events each, so that a fault shows soon after its cause.
+/// Runs several hundred simulations of several thousand events each, so that a fault shows soon after its cause.
 #[test]
 fn simulation_leaves_no_dirty_database_or_forgotten_client() {
     let (events, length) = (number("PGFRESH_SIMULATION_EVENTS").unwrap_or(1_000_000), 2_000);
