@@ -227,7 +227,7 @@ pub(crate) fn left_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Waits until `condition` holds.
-pub(crate) fn wait_until(context: &str, condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(context: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + HANG;
     while !condition() {
         assert!(Instant::now() < end, "{context}: it never comes");

@@ -297,8 +297,10 @@ impl LeaseTable {
             Want::Lease { .. } | Want::Reset { .. } if head.begun => {
                 self.answer_head(name, Answer::Done(Some(id)))
             }
-            Want::Session { .. } if let Some(error) = other_terms => self.refuse_head(name, error),
-            Want::Session { .. } => self.step_session(name, id, is_late, now),
+            Want::Session { .. } => match other_terms {
+                Some(error) => self.refuse_head(name, error),
+                None => self.step_session(name, id, is_late, now),
+            },
             Want::Lease { .. } => self.refuse_head(name, LeaseError::Leased(name.to_owned())),
             Want::Server if isolation != Isolation::Server => {
                 self.refuse_head(name, LeaseError::NoServer(name.to_owned()))
