@@ -23,7 +23,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/helm/pgfresh"
 SIDECAR = ROOT / "deploy/sidecar.yaml"
-REFERENCE = "".join((ROOT / "docs" / page).read_text() for page in ["reference-cli.md", "reference-config.md", "run.md"])
+REFERENCE = "".join((ROOT / "docs" / page).read_text() for page in ["reference-cli.md", "reference-config.md", "reference-run.md"])
 OLDEST = re.search(r'^kubeVersion: ">=([0-9.]+)', (CHART / "Chart.yaml").read_text(), re.M)[1]
 NEWEST = kubernetes_validate.latest_version()
 # It reads them again for each document.
