@@ -203,8 +203,7 @@ impl Service {
             let leases = leases.clone();
             move || leases.server_gone()
         })?;
-        // A suite may migrate a database in one process and test it in the next, and a rollback would undo the
-        // migration.
+        // A suite may migrate a database in one process and test it in the next. A rollback would undo that.
         for name in names.iter().filter(|_| serve_options.isolation == Isolation::Clone) {
             leases.retain(name);
         }
