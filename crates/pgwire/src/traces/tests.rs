@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// Measures a verdict. Run it with `cargo test --release -p pgwire verdict_takes -- --ignored --nocapture`.
+/// Measures a verdict. Run it with `cargo test --release -p pgfresh-pgwire verdict_takes -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn a_verdict_takes_less_than_a_microsecond() {
