@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_get_both_intervals() {
+    fn json_report_has_both_intervals() {
         let turn = || Ok::<_, ()>(vec![("boot", std::time::Duration::from_millis(20))]);
         let mut contenders = [report::Contender::new(PGFRESH, turn)];
         let (timed, _) = report::Rounds::new(0, 6).time(&mut contenders, &(), None);

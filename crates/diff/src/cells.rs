@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_value_is_whole() {
+    fn empty_value_is_complete() {
         assert_eq!(cell("").part(0, false), CellValue::Whole(String::new()));
         let long = cell(&"y".repeat(SHOWN + 1)).part(0, false);
         assert_eq!(

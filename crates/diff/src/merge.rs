@@ -124,7 +124,7 @@ mod tests {
         }
 
         #[test]
-        fn without_one_rows_are_counted(
+        fn merge_without_key_counts_rows(
             old in prop::collection::vec(0..6_i64, 0..30),
             new in prop::collection::vec(0..6_i64, 0..30),
         ) {

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_rows() {
+    fn text_lists_definitions_sequences_and_rows() {
         let expected = "\
 Definitions
   ~ column public.orders.note: text → text not null
@@ -427,7 +427,7 @@ Not compared
     }
 
     #[test]
-    fn nothing_is_no_text() {
+    fn empty_diff_has_no_text() {
         assert_eq!(
             (DatabaseDiff::default().to_text(80), DatabaseDiff::default().summary()),
             Default::default()
@@ -443,7 +443,7 @@ Not compared
     }
 
     #[test]
-    fn a_row_of_many_columns_is_cut() {
+    fn row_with_many_columns_is_truncated() {
         let values = (0..200).map(|at| field(&format!("column_{at}"), "value")).collect();
         let text = row_text(&RowChange::Inserted { values }, 80);
         assert_eq!(text.lines().count(), MOST_LINES + 1);

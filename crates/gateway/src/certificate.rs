@@ -380,7 +380,7 @@ mod tests {
 
     /// The expected digests are those that libpq 15 computed with OpenSSL 3.0, for a real certificate of each type.
     #[test]
-    fn the_digest_is_the_one_that_libpq_computes() {
+    fn binding_digest_equals_that_of_libpq() {
         let length = |identifier: &[u8], parameters: &[u8]| {
             end_point(&signed_by(identifier, parameters)).map(|digest| digest.len())
         };
@@ -429,7 +429,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_can_be_read_as_a_certificate(bytes: Vec<u8>, place: prop::sample::Index) {
+        fn arbitrary_certificate_bytes_cause_no_panic(bytes: Vec<u8>, place: prop::sample::Index) {
             let _ = end_point(&bytes);
             let key = KeyPair::generate().unwrap();
             let certificate = CertificateParams::default().self_signed(&key).unwrap();

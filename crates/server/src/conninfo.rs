@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_shows_the_password() {
+    fn debug_output_hides_the_password() {
         let parsed = ConnectionString::parse("postgresql://me:secret@db/shop").unwrap();
         let mut command = Command::new("pg_dump");
         parsed.describe_to(&mut command);

@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_of_all_builders_are_read() {
+    fn version_parser_accepts_all_vendors() {
         for (answer, expected) in [
             ("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n", Some((15, 18))),
             ("postgres (PostgreSQL) 18.4", Some((18, 4))),

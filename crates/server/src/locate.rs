@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_a_major_or_path() {
+    fn version_request_parses_major_or_path() {
         assert_eq!("17".parse(), Ok(VersionRequest::Major(17)));
         assert_eq!("/opt/pg/bin".parse(), Ok(VersionRequest::Bin("/opt/pg/bin".into())));
         assert_eq!("19".parse(), Ok(VersionRequest::Major(19)));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_finds_what_lies_in_its_place() {
+    fn pattern_expands_to_matching_directories() {
         let folder = tempfile::tempdir().unwrap();
         for major in ["pg-15", "pg-16", "other"] {
             fs::create_dir_all(folder.path().join(major).join("bin")).unwrap();

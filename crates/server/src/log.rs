@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_are_preferred_to_consequences() {
+    fn log_reason_is_preferred_to_consequences() {
         let log = "2026-01-01 00:00:00.000 UTC [7] LOG:  starting\n\
                    2026-01-01 00:00:00.000 UTC [7] FATAL:  could not create shared memory segment: No space left on device\n\
                    2026-01-01 00:00:00.000 UTC [8] FATAL:  the database system is starting up\n\
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_servers_lines_are_ignored() {
+    fn log_lines_of_earlier_servers_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         assert_eq!((length(&log), last_words(&log, 0)), (0, None));

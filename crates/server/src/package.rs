@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn both_architectures_have_what_their_registries_have() {
+    fn both_architectures_have_every_published_package() {
         let majors = |architecture: &str| {
             let has = |major: &u32| {
                 let ours = |package: &Package| package.architecture == architecture;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_that_of_the_whole_file() {
+    fn digest_covers_whole_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "abc").unwrap();
         let digest = sha512(file.path()).unwrap();

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_ancestor_keeps_others_out() {
+    fn private_parent_directory_is_unreachable() {
         use std::os::unix::fs::PermissionsExt;
         let outer = tempfile::tempdir().unwrap();
         let inner = outer.path().join("inner");

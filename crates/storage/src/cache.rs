@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_missing_occupies_nothing() {
+    fn missing_file_occupies_no_space() {
         let fixture = fixture();
         let entry = publish(&fixture);
         let all = entry.occupied().unwrap();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_may_remember_the_same_note_at_once() {
+    fn threads_can_save_same_note_concurrently() {
         let fixture = fixture();
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_use_counts_as_one() {
+    fn examination_does_not_change_last_use() {
         let fixture = fixture();
         let entry = publish(&fixture);
         let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);

@@ -393,7 +393,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(100))]
         #[test]
-        fn import_after_mishaps_is_refused_or_exact(mishaps in prop::collection::vec(mishaps(), 0..3)) {
+        fn damaged_import_is_refused_or_exact(mishaps in prop::collection::vec(mishaps(), 0..3)) {
             let directory = tempfile::tempdir().unwrap();
             let (tree, folder) = travelling(directory.path());
             for mishap in &mishaps {
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_journey_leaves_nothing() {
+    fn cancelled_export_or_import_leaves_no_files() {
         let directory = tempfile::tempdir().unwrap();
         let (_, folder) = travelling(directory.path());
         let at = |name: &str| directory.path().join(name);

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn byte_sizes_parse_with_common_units() {
         assert_eq!(parse_bytes(" 1.5 GB"), Some(1_500_000_000));
         assert_eq!(parse_bytes("10kib"), Some(10_240));
         assert_eq!(parse_bytes("4096B"), Some(4096));

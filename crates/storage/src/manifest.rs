@@ -147,7 +147,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_or_shortened_text_is_refused(manifest in manifests(), at in any::<prop::sample::Index>(), cut in any::<bool>()) {
+        fn changed_or_truncated_manifest_is_refused(manifest in manifests(), at in any::<prop::sample::Index>(), cut in any::<bool>()) {
             let mut bytes = manifest.to_text().into_bytes();
             let at = at.index(bytes.len());
             if cut { bytes.truncate(at) } else { bytes[at] ^= 1 }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_leaves_the_entry_is_refused() {
+    fn path_outside_entry_is_refused() {
         for path in ["../x", "a/../b", "/etc/passwd", "a//b", "", "a\nb"] {
             assert_eq!(safe(path), None, "{path:?}");
         }

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_patience_does() {
+    fn removal_ends_at_its_timeout() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("root/1")).unwrap();
         for name in 0..2000 {

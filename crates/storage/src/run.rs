@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn makers_and_sweepers_do_not_disturb_each_other() {
+    fn concurrent_creation_and_sweep_both_succeed() {
         let (_directory, place, account) = setting();
         let root = run_root(place.root());
         std::thread::scope(|scope| {

@@ -310,7 +310,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_a_signature_or_not(text in "\\PC*(\n\\PC*){0,5}") {
+        fn arbitrary_signature_text_causes_no_panic(text in "\\PC*(\n\\PC*){0,5}") {
             let key = SigningKey::generate().unwrap();
             prop_assert!(signer(b"", &text, &[key.public()]).is_err());
         }

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_about_the_database_get_another_name() {
+    fn database_statements_are_renamed() {
         let script = "--\n-- Name: a;b; Type: DATABASE\n--\n\n\\restrict x'y\nSET client_encoding = 'UTF8';\n\
             CREATE DATABASE \"a;b\" WITH TEMPLATE = template0;\nALTER DATABASE \"a;b\" OWNER TO bob;\n\
             \\connect -reuse-previous=on \"dbname='a;b'\"\nCOMMENT ON DATABASE \"a;b\" IS 'it''s; DATABASE x';\n\
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_the_database_are_told_from_others() {
+    fn archive_entries_about_database_are_recognized() {
         for (entry, expected) in [
             ("3339; 1262 16385 DATABASE - Sh op bob", true),
             ("3340; 0 0 COMMENT - DATABASE \"Sh op\" bob", true),

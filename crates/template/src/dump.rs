@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_an_earlier_run_wrote_is_replaced() {
+    fn dump_replaces_only_files_of_earlier_runs() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("schema.sql");
         let as_schema = || DumpFile::for_schema(&path).map(drop).map_err(|error| error.to_string());

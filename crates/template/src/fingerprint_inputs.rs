@@ -153,13 +153,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_change_changes_the_fingerprint_and_is_named(one in some(), other in some()) {
+        fn changed_input_changes_fingerprint_and_is_named(one in some(), other in some()) {
             prop_assert_eq!(one.fingerprint() == other.fingerprint(), one == other);
             prop_assert_eq!(one.differences(&other).is_empty(), one == other);
         }
 
         #[test]
-        fn added_files_are_the_only_difference(
+        fn only_added_files_differ_from_parent(
             before in files(),
             after in files(),
             later in prop::sample::subsequence(vec!["dump", "setup command"], 0..2),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_named_first_and_by_their_paths() {
+    fn differences_list_input_files_first() {
         let of = |pairs: &[(&str, &str)]| {
             FingerprintInputs(pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
         };

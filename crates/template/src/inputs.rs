@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn ignore_files_outside_the_repository_hide_nothing() {
+    fn ignore_files_outside_repository_have_no_effect() {
         let home = tempfile::tempdir().unwrap();
         let project = home.path().join("project");
         for (folder, names) in [("", ".gitignore"), ("project/", ".ignore .rgignore .gitignore")] {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_index_makes_every_file_an_input() {
+    fn unknown_git_index_disables_ignore_rules() {
         let project = project();
         put(project.path(), ".git/HEAD", "");
         put(project.path(), ".gitignore", "*.sql\n");
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_skipped_where_they_lead_nowhere() {
+    fn dangling_links_are_skipped() {
         let project = project();
         let link = |target: &str, name: &str| symlink(target, project.path().join(name)).unwrap();
         link("nowhere", "migrations/old.sql");

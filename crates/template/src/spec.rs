@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_begins_with_what_is_made_first() {
+    fn chain_begins_with_first_built_template() {
         let base = TemplateSpec { name: "base".into(), sql: vec!["a.sql".into()], ..TemplateSpec::default() };
         let app = TemplateSpec {
             name: "app".into(),

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_named_in_full() {
+    fn summary_names_every_step() {
         assert_eq!("append-only".parse(), Ok(Steps::AppendOnly));
         assert_eq!("any".parse(), Ok(Steps::default()));
         for wrong in ["", "append", "append_only", "Any"] {

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_arrives_once_and_nothing_stays() {
+    fn events_arrive_once_and_database_is_removed() {
         let server = Server::start();
         let (report, failure) = measure(&server.url()).unwrap();
         assert!(failure.is_none(), "{failure:?}");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn why_nothing_answers_is_said_in_one_line() {
+    fn connection_failure_is_explained_on_one_line() {
         let error = measure("mongodb://user:secret@127.0.0.1:1/?serverSelectionTimeoutMS=50").unwrap_err();
         assert_eq!(error.to_string(), "could not connect to the server");
         assert!(

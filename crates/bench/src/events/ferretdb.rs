@@ -143,7 +143,7 @@ fn ferretdb_stores_events_unchanged_and_refuses_duplicates() {
 }
 
 #[test]
-fn a_password_counts_and_is_not_told() {
+fn target_name_hides_the_password() {
     let servers = Servers::start();
     let password = servers.postgres.split(':').nth(2).unwrap().split('@').next().unwrap();
     let right = servers.url_as(&format!("postgres:{password}"), "authMechanism=PLAIN");

@@ -2,7 +2,7 @@
 //!
 //! It contains tables, plots of the batch means with their running average, and the distribution of single events.
 
-use report::{Cell, Course, Distribution, Plot, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
+use report::{Cell, Distribution, Plot, Quantity, Report, Sample, Table, TimeSeries, Timed, Unit, as_f64};
 
 use super::Track;
 use crate::summary::{add_doubts, add_samples, interval, ratio};
@@ -43,14 +43,14 @@ fn course(timed: &Timed, track: &Track, batch: u32) -> Plot {
         sum += mean;
         Some(sum / f64::from(count))
     });
-    let seconds = |name: &str, values| Course { name: name.to_owned(), unit: Unit::Seconds, values };
+    let seconds = |name: &str, values| TimeSeries { name: name.to_owned(), unit: Unit::Seconds, values };
     let mut courses = vec![
         seconds("mean of a batch", means.values().iter().map(|mean| Some(*mean)).collect()),
         seconds("running average", running.collect()),
     ];
     if track.degrees.iter().any(Option::is_some) {
         let values = track.degrees.iter().take(means.len()).copied().collect();
-        courses.push(Course { name: "temperature".to_owned(), unit: Unit::Celsius, values });
+        courses.push(TimeSeries { name: "temperature".to_owned(), unit: Unit::Celsius, values });
     }
     let events = f64::from(u32::try_from(means.len()).unwrap_or(u32::MAX)) * f64::from(batch);
     Plot::new(format!("An event: {}", track.name), Quantity::new(events, Unit::Count), courses)

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backend_that_ends_ends_the_session() {
+    fn closed_backend_ends_forwarded_session() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (backend, mut other) = UnixStream::pair().unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use doctor::{Diagnosis, Examination, Remote, Tests};
+use doctor::{Diagnosis, Examination, RemoteExamination, Tests};
 use report::{Earlier, Progress, Sample};
 use serde_json::{Map, Value, json};
 use template::{ProvisionError, Provisioner};
@@ -37,7 +37,7 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
             .and_then(|settings| startup::installed(&settings))
             .and_then(|provisioner| startup::find_psql(&provisioner));
         let psql = psql.unwrap_or_else(|_| PathBuf::from("psql"));
-        let diagnosis = Remote { target, psql, length }.diagnose(&progress);
+        let diagnosis = RemoteExamination { target, psql, length }.diagnose(&progress);
         progress.finish();
         // Ctrl-C also ends psql.
         if progress.is_cancelled() {
@@ -53,8 +53,8 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         length,
         soak: arguments.soak,
         suite: suite(arguments)?,
-        tries: arguments.r#try,
-        all: options.verbosity().is_verbose() || arguments.json,
+        try_remedies: arguments.r#try,
+        all_rows: options.verbosity().is_verbose() || arguments.json,
         program: sys::this_program().to_owned(),
         provisioner: provisioner(settings)?,
     };

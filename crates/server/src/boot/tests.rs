@@ -23,7 +23,7 @@ fn expect_exit(script: &str, code: Option<i32>, signal: Option<i32>, words: Opti
 }
 
 #[test]
-fn early_ends_are_errors_with_status() {
+fn early_exit_is_error_with_status() {
     for code in [0, 1, 2, 127] {
         expect_exit(&format!("exit {code}"), Some(code), None, None);
     }
@@ -63,7 +63,7 @@ fn start_errors_have_log_and_hint() {
 }
 
 #[test]
-fn a_start_timeout_ends_the_postmaster() {
+fn start_timeout_ends_postmaster() {
     for script in [
         "serve",
         "trap '' INT QUIT TERM; pid_file 8 starting; log LOG 'still starting'; serve",
@@ -93,7 +93,7 @@ fn orphans_of_a_postmaster_are_ended() {
 }
 
 #[test]
-fn any_write_of_the_pid_file_counts() {
+fn any_write_of_pid_file_is_noticed() {
     for write in [
         "pid_file 8 ready",
         "pid_file 8 'ready   '",
@@ -140,7 +140,7 @@ fn partial_pid_files_are_not_ready() {
 }
 
 #[test]
-fn a_silent_ready_server_is_an_error() {
+fn silent_ready_server_causes_start_error() {
     for script in [
         "pid_file 8 ready; serve",
         "pid_file 8 ready; exit 1",
@@ -178,7 +178,7 @@ fn ineffective_settings_are_errors() {
 }
 
 #[test]
-fn an_unrunnable_postmaster_leaves_nothing() {
+fn unrunnable_postmaster_leaves_no_files() {
     let stub = Stub::new("serve");
     fs::remove_file(stub.installation().bin().join("postgres")).unwrap();
     let error = stub.start(&TIMEOUTS).unwrap_err();

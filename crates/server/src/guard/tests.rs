@@ -54,7 +54,7 @@ fn owners_without_a_guard_clean_up() {
 
 /// A cache can be inside a checkout that test runners search. They fail if files disappear during the search.
 #[test]
-fn removal_waits_until_all_is_gone() {
+fn complete_removal_waits_for_guard() {
     let stub = Stub::new("trap '' QUIT\nserve");
     let guard = stub.guard();
     let mut child = spawn(&stub, &guard, 1);
@@ -82,7 +82,7 @@ fn slow_guards_leave_no_zombie() {
 }
 
 #[test]
-fn a_guard_waits_for_the_owner_s_lock() {
+fn guard_waits_for_owner_lock() {
     let stub = Stub::new("serve");
     let mut guard = stub.guard();
     let mut child = spawn(&stub, &guard, 1);
@@ -98,7 +98,7 @@ fn a_guard_waits_for_the_owner_s_lock() {
 }
 
 #[test]
-fn a_sweep_removes_only_unowned_directories() {
+fn sweep_removes_only_unowned_directories() {
     let stub = Stub::new("grandchild\nserve");
     let root = stub.place.root().join(format!("pgfresh-{}", sys::user()));
     let (owned, mut dead) = (stub.unguarded(), stub.unguarded());
@@ -135,7 +135,7 @@ fn swept(root: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_pid_is_the_files_first_line() {
+fn postmaster_pid_is_first_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(PID_FILE);
     for (text, pid) in [

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_and_no_path_leads_out() {
+    fn directory_refuses_links_and_paths() {
         let (directory, inside) = scene();
         let path = directory.path();
         symlink(path.join("outside"), path.join("inside/folder")).unwrap();

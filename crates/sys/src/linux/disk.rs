@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_networks_and_the_unknown_are_called_so() {
+    fn non_disk_storage_is_classified() {
         let machine = Machine::new();
         assert_eq!(machine.below("0:30", "tmpfs", "tmpfs", "rw", "").bottom, Bottom::Memory);
         for (kind, source) in [("nfs4", "srv:/export"), ("cifs", "//srv/share"), ("9p", "hostshare")] {

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_makes_files_as_it_is_told() {
+    fn child_creates_files_with_requested_mask() {
         let mut command = Command::new("sh");
         command.args(["-c", "umask"]);
         let_others_read(&mut command);

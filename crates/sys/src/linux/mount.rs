@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlay_tells_its_upper_folder() {
+    fn overlay_mount_has_upper_directory_option() {
         let line = r"1 0 0:50 / / rw - overlay overlay rw,lowerdir=/l\0542:/l1,upperdir=/var/lib/docker/x/diff,workdir=/w";
         assert_eq!(Mount::parse(line).unwrap().super_option("upperdir").unwrap(), "/var/lib/docker/x/diff");
         assert_eq!(Mount::parse(line).unwrap().super_option("upper"), None);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_can_make_it_panic() {
+    fn arbitrary_mount_line_causes_no_panic() {
         for line in
             ["", " - ", "1 2 3", "a b c d e f - g h i", r"1 1 0:1 \ \7 rw - x y", "1 1 9 / / rw - x y z"]
         {

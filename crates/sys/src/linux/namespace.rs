@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_says_which_users_there_are() {
+    fn namespace_table_shows_mapped_ids() {
         assert!(maps("         0          0 4294967295\n", 101));
         assert!(maps("0 1000 1\n1 100000 65536\n", 101));
         assert!(!maps("         0       1000          1\n", 101));

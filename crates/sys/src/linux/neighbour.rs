@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_and_mapped_addresses_are_known_too() {
+    fn socket_table_covers_ipv6_and_mapped_addresses() {
         for (bound, reached) in [("[::1]:0", "::1"), ("[::]:0", "127.0.0.1")] {
             // Without IPv6 on this machine, there is nothing to test.
             let Ok(listener) = TcpListener::bind(bound) else { continue };
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_connection_is_our_neighbour() {
+    fn own_loopback_connection_is_recognized() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (served, remote) = listener.accept().unwrap();

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ignored_signal_is_seen() {
+    fn ignored_signal_is_detected() {
         // The Rust runtime ignores SIGPIPE.
         assert!(is_ignored(libc::SIGPIPE));
         assert!(!is_ignored(libc::SIGALRM));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_another_user_is_let_be() {
+    fn end_holders_spares_processes_of_other_users() {
         if !rustix::process::geteuid().is_root() {
             return;
         }

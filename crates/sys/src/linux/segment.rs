@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_is_not_alive() {
+    fn zombie_is_not_alive() {
         let ours = rustix::process::getpid();
         assert!(is_alive(ours));
         let mut child =

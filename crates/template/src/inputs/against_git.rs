@@ -190,7 +190,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn a_search_finds_what_git_lists(
+    fn search_finds_files_that_git_lists(
         home in prop::collection::vec(rule(), 1..4),
         home_is_repository: bool,
         items in items(),

@@ -240,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn signed_import_after_mishaps_is_refused_or_exact(mishaps in prop::collection::vec(mishaps(), 0..3)) {
+    fn damaged_signed_import_is_refused_or_exact(mishaps in prop::collection::vec(mishaps(), 0..3)) {
         let journey = Journey::begin();
         for mishap in &mishaps {
             happen(mishap, &journey.folder);

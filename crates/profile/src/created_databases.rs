@@ -9,7 +9,7 @@ use pgwire::{SqlLexer, StatementKind, Token};
 
 /// Databases created with SQL, and the sessions that exist only because of them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct MadeDatabases {
+pub(crate) struct CreatedDatabases {
     /// Number of databases created.
     pub(crate) count: u64,
     /// Number of sessions that exist only because of these databases.
@@ -19,36 +19,36 @@ pub(crate) struct MadeDatabases {
     /// Names of databases that no session has used yet.
     unused: HashSet<String>,
     /// All remaining sessions that are still open, with the seconds for which their clients waited.
-    others: HashMap<u64, f64>,
+    open_sessions: HashMap<u64, f64>,
 }
 
-impl MadeDatabases {
+impl CreatedDatabases {
     /// Records a new session.
-    pub(crate) fn began(&mut self, session: u64, waited: f64, database: &str) {
+    pub(crate) fn session_started(&mut self, session: u64, waited: f64, database: &str) {
         if self.unused.remove(database) {
             self.add(waited);
         } else {
-            self.others.insert(session, waited);
+            self.open_sessions.insert(session, waited);
         }
     }
 
     /// Records a statement that a session has run.
-    pub(crate) fn ran(&mut self, session: u64, statement: &str, kind: StatementKind) {
+    pub(crate) fn statement_completed(&mut self, session: u64, statement: &str, kind: StatementKind) {
         if kind != StatementKind::Database {
             return;
         }
-        if let Some(waited) = self.others.remove(&session) {
+        if let Some(waited) = self.open_sessions.remove(&session) {
             self.add(waited);
         }
-        if let Some(name) = created(statement) {
+        if let Some(name) = created_name(statement) {
             self.count += 1;
             self.unused.insert(name);
         }
     }
 
     /// Records the end of a session.
-    pub(crate) fn left(&mut self, session: u64) {
-        self.others.remove(&session);
+    pub(crate) fn session_ended(&mut self, session: u64) {
+        self.open_sessions.remove(&session);
     }
 
     fn add(&mut self, waited: f64) {
@@ -58,7 +58,7 @@ impl MadeDatabases {
 }
 
 /// Returns the name of the database that a statement creates.
-fn created(statement: &str) -> Option<String> {
+fn created_name(statement: &str) -> Option<String> {
     let mut lexer = SqlLexer::new(statement.as_bytes(), true);
     if !(lexer.token()?.is_word(b"create") && lexer.token()?.is_word(b"database")) {
         return None;
@@ -77,19 +77,21 @@ mod tests {
 
     #[test]
     fn sessions_that_exist_for_databases_are_counted() {
-        let mut made = MadeDatabases::default();
-        let run = |made: &mut MadeDatabases, session, sql| made.ran(session, sql, StatementKind::Database);
+        let mut made = CreatedDatabases::default();
+        let run = |made: &mut CreatedDatabases, session, sql| {
+            made.statement_completed(session, sql, StatementKind::Database)
+        };
         // One session creates a database, two sessions use it, and one session drops it.
-        made.began(1, 0.1, "postgres");
-        made.ran(1, "SELECT 1", StatementKind::Select);
+        made.session_started(1, 0.1, "postgres");
+        made.statement_completed(1, "SELECT 1", StatementKind::Select);
         run(&mut made, 1, "CREATE DATABASE Own");
         run(&mut made, 1, "CREATE DATABASE \"Other\"\"s\" TEMPLATE app");
-        made.left(1);
+        made.session_ended(1);
         for (session, database) in [(2, "own"), (3, "own"), (4, "Other\"s"), (5, "app")] {
-            made.began(session, 0.2, database);
-            made.ran(session, "SELECT 1", StatementKind::Select);
+            made.session_started(session, 0.2, database);
+            made.statement_completed(session, "SELECT 1", StatementKind::Select);
         }
-        made.began(6, 0.4, "postgres");
+        made.session_started(6, 0.4, "postgres");
         run(&mut made, 6, "DROP DATABASE own");
         run(&mut made, 6, "DROP DATABASE \"Other\"\"s\"");
         assert_eq!((made.count, made.sessions), (2, 4));

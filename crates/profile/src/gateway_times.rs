@@ -8,22 +8,22 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::by_test::ByTest;
-use crate::completed::CompletedStatement;
+use crate::completed_statement::CompletedStatement;
+use crate::created_databases::CreatedDatabases;
 use crate::interner::Interner;
-use crate::made_databases::MadeDatabases;
+use crate::test_records::TestRecords;
 use crate::time::Time;
 use pgwire::{NormalizedStatement, StatementKind};
 use report::as_f64;
 
 /// Maximum number of cached statement texts.
-const KNOWN: usize = 4096;
+const MAX_CACHED_TEXTS: usize = 4096;
 /// Maximum number of distinct statements. Later ones are only counted by kind.
-const TOLD_APART: usize = 20_000;
+const MAX_DISTINCT_STATEMENTS: usize = 20_000;
 
 /// Times of sessions, according to the gateway's reports.
 #[derive(Debug, Clone)]
-pub struct Exact {
+pub struct GatewayTimes {
     pub(crate) begun: Instant,
     /// End of the time that has already been attributed, in seconds since `begun`.
     pub(crate) now: f64,
@@ -46,11 +46,11 @@ pub struct Exact {
     /// Time and number of runs of each statement.
     pub(crate) statements: HashMap<u32, (Time, u64)>,
     pub(crate) databases: BTreeMap<Arc<str>, Time>,
-    pub(crate) tests: ByTest,
+    pub(crate) tests: TestRecords,
     pub(crate) clean_up: (Time, u64),
     /// Number of sessions that began, and the total number of seconds for which clients waited for them.
     pub(crate) connected: (u64, f64),
-    pub(crate) made: MadeDatabases,
+    pub(crate) made: CreatedDatabases,
 }
 
 /// A session that is at work or has an open transaction.
@@ -64,7 +64,7 @@ struct Session {
     clears: bool,
 }
 
-impl Exact {
+impl GatewayTimes {
     pub(crate) fn new(begun: Instant) -> Self {
         Self {
             begun,
@@ -81,24 +81,24 @@ impl Exact {
             at_once: BTreeMap::new(),
             statements: HashMap::new(),
             databases: BTreeMap::new(),
-            tests: ByTest::default(),
+            tests: TestRecords::default(),
             clean_up: (Time::default(), 0),
             connected: (0, 0.0),
-            made: MadeDatabases::default(),
+            made: CreatedDatabases::default(),
         }
     }
 
     /// Records the start of a session with its database and backend. The client waited for the time `waited`.
-    pub fn began(&mut self, session: u64, waited: Duration, database: &Arc<str>, backend: i32) {
-        self.tests.began(database);
-        self.made.began(session, waited.as_secs_f64(), database);
+    pub fn session_started(&mut self, session: u64, waited: Duration, database: &Arc<str>, backend: i32) {
+        self.tests.session_started(database);
+        self.made.session_started(session, waited.as_secs_f64(), database);
         self.backends.insert(backend);
         self.connected.0 += 1;
         self.connected.1 += waited.as_secs_f64();
     }
 
     /// Records a request. The session is at work from `at` on.
-    pub fn asked(&mut self, session: u64, at: Instant) {
+    pub fn request_sent(&mut self, session: u64, at: Instant) {
         self.advance(at);
         let since = (self.now, self.shared);
         let session = self.sessions.entry(session).or_default();
@@ -107,34 +107,39 @@ impl Exact {
     }
 
     /// Whether the gateway has reported a session with this backend.
-    pub(crate) fn knows(&self, backend: i32) -> bool {
+    pub(crate) fn has_backend(&self, backend: i32) -> bool {
         self.backends.contains(&backend)
     }
 
     /// Records the end of the test that used `database`. `name` is the test's name in its test runner.
-    pub fn ended(&mut self, database: &str, name: Option<&str>) {
-        self.tests.ended(database, name);
+    pub fn test_ended(&mut self, database: &str, name: Option<&str>) {
+        self.tests.test_ended(database, name);
     }
 
     /// Records that something happened which the gateway did not report.
-    pub fn miss(&mut self) {
+    pub fn mark_incomplete(&mut self) {
         self.incomplete = true;
     }
 
     /// Records the end of a session.
-    pub fn left(&mut self, session: u64, at: Instant, statements: &mut Interner<NormalizedStatement>) {
+    pub fn session_ended(
+        &mut self,
+        session: u64,
+        at: Instant,
+        statements: &mut Interner<NormalizedStatement>,
+    ) {
         self.advance(at);
-        self.made.left(session);
+        self.made.session_ended(session);
         let Some(left) = self.sessions.remove(&session) else { return };
         self.open -= usize::from(left.open);
         if let Some((since, shared)) = left.working {
             self.at_work -= 1;
             let spent = Time { wall: self.shared - shared, sessions: self.now - since, ..Time::default() };
             self.statements
-                .entry(statements.put(NormalizedStatement::interrupted()))
+                .entry(statements.intern(NormalizedStatement::interrupted()))
                 .or_default()
                 .0
-                .join(spent);
+                .add_time(spent);
         }
     }
 
@@ -155,50 +160,54 @@ impl Exact {
     }
 }
 
-impl Exact {
+impl GatewayTimes {
     /// Records work that a session has completed.
-    pub fn done(&mut self, done: CompletedStatement<'_>, statements: &mut Interner<NormalizedStatement>) {
+    pub fn statement_completed(
+        &mut self,
+        done: CompletedStatement<'_>,
+        statements: &mut Interner<NormalizedStatement>,
+    ) {
         self.advance(done.at);
-        let place = self.place(done.statement, statements);
+        let place = self.statement_index(done.statement, statements);
         let (now, runs) = ((self.now, self.shared), done.runs);
         let session = self.sessions.entry(done.session).or_default();
         let Some((since, shared)) = session.working.replace(now) else {
             session.working = None;
-            return self.miss();
+            return self.mark_incomplete();
         };
         let time = Time { wall: self.shared - shared, sessions: self.now - since, ..Time::default() };
         let statement = statements.get(place);
-        self.tests.done(&done, place, statement.kind, time);
-        self.made.ran(done.session, done.statement, statement.kind);
+        self.tests.statement_completed(&done, place, statement.kind, time);
+        self.made.statement_completed(done.session, done.statement, statement.kind);
         session.clears |= statement.clears;
         let cleans = statement.clears || (session.clears && statement.kind == StatementKind::Commit);
-        if let Some(open) = done.rests {
+        if let Some(open) = done.idle_in_transaction {
             (session.working, session.open) = (None, open);
             session.clears &= open;
             self.at_work -= 1;
             self.open += usize::from(open);
         }
         if cleans {
-            self.clean_up.0.join(time);
+            self.clean_up.0.add_time(time);
             self.clean_up.1 += runs * u64::from(statement.clears);
         }
         let sum = self.statements.entry(place).or_default();
-        sum.0.join(time);
+        sum.0.add_time(time);
         sum.1 += runs;
-        self.databases.entry(Arc::clone(done.database)).or_default().join(time);
+        self.databases.entry(Arc::clone(done.database)).or_default().add_time(time);
     }
 
     /// Returns the index of the statement.
-    fn place(&mut self, text: &Arc<str>, statements: &mut Interner<NormalizedStatement>) -> u32 {
+    fn statement_index(&mut self, text: &Arc<str>, statements: &mut Interner<NormalizedStatement>) -> u32 {
         if let Some(place) = self.known.get(text) {
             return *place;
         }
         let mut statement = NormalizedStatement::read(text);
-        if statements.iter().count() > TOLD_APART {
+        if statements.iter().count() > MAX_DISTINCT_STATEMENTS {
             statement.text = format!("(others: {})", statement.kind);
         }
-        let place = statements.put(statement);
-        if self.known.len() >= KNOWN {
+        let place = statements.intern(statement);
+        if self.known.len() >= MAX_CACHED_TEXTS {
             self.known.clear();
         }
         self.known.insert(Arc::clone(text), place);
@@ -216,9 +225,9 @@ mod tests {
     ///
     /// Each line consists of a time in milliseconds, a session, and `asked`, `left` or `idle|open|more:STATEMENT`. The
     /// samples have the format of [`recording`].
-    fn told(talk: &[&str], looks: &[&[&str]]) -> (Attribution, Recording) {
+    fn replay(talk: &[&str], samples: &[&[&str]]) -> (Attribution, Recording) {
         let begun = Instant::now();
-        let (mut exact, mut recording) = (Exact::new(begun), recording(looks));
+        let (mut exact, mut recording) = (GatewayTimes::new(begun), recording(samples));
         let statements = &mut recording.statements;
         for line in talk {
             exact.backends.insert(line.split(' ').nth(1).unwrap().bytes().map(i32::from).sum());
@@ -226,8 +235,8 @@ mod tests {
             let at = begun + Duration::from_millis(words[0].parse().unwrap());
             let session = u64::from(words[1].as_bytes()[0]);
             match (words[2], words[2].split_once(':')) {
-                ("asked", _) => exact.asked(session, at),
-                ("left", _) => exact.left(session, at, statements),
+                ("asked", _) => exact.request_sent(session, at),
+                ("left", _) => exact.session_ended(session, at, statements),
                 ("end", _) => exact.advance(at),
                 (_, Some((then, sql))) => {
                     let rests = match then {
@@ -236,7 +245,7 @@ mod tests {
                         _ => None,
                     };
                     let (database, statement) = (&words[1].into(), &sql.into());
-                    exact.done(
+                    exact.statement_completed(
                         CompletedStatement {
                             session,
                             database,
@@ -244,7 +253,7 @@ mod tests {
                             runs: 1,
                             values: None,
                             rows: 0,
-                            rests,
+                            idle_in_transaction: rests,
                             at,
                         },
                         statements,
@@ -269,7 +278,7 @@ mod tests {
 
     #[test]
     fn exact_time_is_divided_among_active_sessions() {
-        let (seen, recording) = told(
+        let (seen, recording) = replay(
             &[
                 "10 a asked",
                 "20 b asked",
@@ -285,7 +294,7 @@ mod tests {
         );
         assert!(seen.exact && near(seen.wall, 0.1));
         assert_eq!(in_ms(seen.database), (45.0, 55.0));
-        assert!(near(seen.in_transaction, 0.03) && near(seen.outside(), 0.055), "{seen:?}");
+        assert!(near(seen.in_transaction, 0.03) && near(seen.idle_seconds(), 0.055), "{seen:?}");
         let of = |text: &str| {
             let found =
                 seen.statements.iter().find(|(place, _)| recording.statements.get(*place).text == text);
@@ -293,12 +302,12 @@ mod tests {
         };
         assert_eq!((of("BEGIN"), of("SELECT ?"), of("COMMIT")), ((15.0, 20.0), (15.0, 20.0), (10.0, 10.0)));
         assert_eq!(of("(a session was ended in the midst of it)"), (5.0, 5.0));
-        assert_eq!((seen.width, seen.most), (2.0, 2));
+        assert_eq!((seen.width, seen.max_sessions), (2.0, 2));
         assert_eq!(in_ms(seen.databases.iter().find(|(name, _)| name == "a").unwrap().1), (25.0, 30.0));
     }
 
     #[test]
-    fn a_clean_up_has_its_commit() {
+    fn clean_up_time_includes_its_commit() {
         let talk = [
             "0 a asked",
             "10 a open:BEGIN",
@@ -312,13 +321,13 @@ mod tests {
             "70 a more:DELETE FROM t",
             "75 a idle:COMMIT",
         ];
-        let clean_up = told(&talk, &[]).0.clean_up;
+        let clean_up = replay(&talk, &[]).0.clean_up;
         assert_eq!((in_ms(clean_up.time), clean_up.seen), ((40.0, 40.0), 2));
     }
 
     #[test]
     fn samples_divide_exact_time_by_wait_cause() {
-        let looks: [&[&str]; 3] = [&["a:TRUNCATE t:sync"], &["a:TRUNCATE t:cpu"], &["a:SELECT 1:lock"]];
+        let samples: [&[&str]; 3] = [&["a:TRUNCATE t:sync"], &["a:TRUNCATE t:cpu"], &["a:SELECT 1:lock"]];
         let talk = [
             "0 a asked",
             "60 a idle:TRUNCATE t",
@@ -327,7 +336,7 @@ mod tests {
             "61 a asked",
             "62 a idle:COMMIT",
         ];
-        let (seen, _) = told(&talk, &looks);
+        let (seen, _) = replay(&talk, &samples);
         let causes: Vec<_> = seen.causes.iter().map(|(cause, time)| (cause.name(), in_ms(*time).1)).collect();
         assert_eq!(causes.len(), 3, "{causes:?}");
         assert!(["WAL sync", "CPU"].iter().all(|name| causes.contains(&(name, 30.0))), "{causes:?}");
@@ -335,10 +344,10 @@ mod tests {
     }
 
     #[test]
-    fn looks_count_where_not_all_was_told() {
+    fn incomplete_reports_fall_back_to_samples() {
         let crowd: [&[&str]; 60] = [&["a:SELECT 1:cpu"]; 60];
-        let (seen, _) = told(&["0 b asked", "10 b idle:SELECT 2", "600 b end"], &crowd);
+        let (seen, _) = replay(&["0 b asked", "10 b idle:SELECT 2", "600 b end"], &crowd);
         assert!(!seen.exact && near(seen.database.sessions, 0.6), "{seen:?}");
-        assert!(!told(&["0 a idle:SELECT 1"], &[]).0.exact);
+        assert!(!replay(&["0 a idle:SELECT 1"], &[]).0.exact);
     }
 }

@@ -19,7 +19,7 @@ pub struct CompletedStatement<'a> {
     /// Number of rows that the statement returned or changed.
     pub rows: u64,
     /// If no further response is pending: whether a transaction is open. `None` if one is pending.
-    pub rests: Option<bool>,
+    pub idle_in_transaction: Option<bool>,
     /// Time of the report.
     pub at: Instant,
 }

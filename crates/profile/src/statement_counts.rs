@@ -12,13 +12,13 @@ use pgwire::NormalizedStatement;
 
 /// Minimum version of the extension, which comes with PostgreSQL 13. It introduced the current names for the execution
 /// times.
-const OLDEST: (u32, u32) = (1, 8);
+const MIN_EXTENSION_VERSION: (u32, u32) = (1, 8);
 /// First version that distinguishes clients' statements from statements inside functions.
-const TELLS_LEVELS: (u32, u32) = (1, 9);
+const FIRST_VERSION_WITH_LEVELS: (u32, u32) = (1, 9);
 
 /// A statement with the server's counts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct CountedStatement {
     /// Text of the statement, without values.
     pub statement: NormalizedStatement,
     /// Database in which the statement ran.
@@ -35,9 +35,9 @@ pub struct Line {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Counted {
     /// Statements, in descending order of their total time.
-    Lines(Vec<Line>),
+    Statements(Vec<CountedStatement>),
     /// There are no counts. The text is the reason.
-    Nothing(String),
+    Unavailable(String),
 }
 
 /// The counts at one moment.
@@ -67,21 +67,22 @@ impl Counts {
         };
         let (version, schema): (String, String) = (found.get(0), found.get(1));
         let parsed = version.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-        let parsed = parsed.filter(|version| *version >= OLDEST).ok_or_else(|| {
+        let parsed = parsed.filter(|version| *version >= MIN_EXTENSION_VERSION).ok_or_else(|| {
             format!("pg_stat_statements {version} is too old: ALTER EXTENSION pg_stat_statements UPDATE")
         })?;
         let function = format!("{schema}.pg_stat_statements");
-        let mut counts = Self { function, tells_levels: parsed >= TELLS_LEVELS, before: HashMap::new() };
-        let rows = counts.ask(client, false).map_err(|error| explain(&error))?;
+        let mut counts =
+            Self { function, tells_levels: parsed >= FIRST_VERSION_WITH_LEVELS, before: HashMap::new() };
+        let rows = counts.query(client, false).map_err(|error| explain(&error))?;
         counts.before = rows.iter().map(|row| (key(row), numbers(row))).collect();
         Ok(counts)
     }
 
     /// Returns how much the counts have increased since [`Self::read`].
     pub(crate) fn since(&self, client: &mut Client) -> Counted {
-        let rows = match self.ask(client, true) {
+        let rows = match self.query(client, true) {
             Ok(rows) => rows,
-            Err(error) => return Counted::Nothing(explain(&error)),
+            Err(error) => return Counted::Unavailable(explain(&error)),
         };
         let mut sums: HashMap<(NormalizedStatement, String), [f64; 3]> = HashMap::new();
         for row in &rows {
@@ -94,19 +95,19 @@ impl Counts {
                 *sum = [0, 1, 2].map(|at| sum[at] + added[at]);
             }
         }
-        let lines = sums.into_iter().map(|((statement, database), [runs, seconds, rows])| Line {
+        let lines = sums.into_iter().map(|((statement, database), [runs, seconds, rows])| CountedStatement {
             statement,
             database,
             runs,
             seconds,
             rows,
         });
-        let mut lines: Vec<Line> = lines.collect();
+        let mut lines: Vec<CountedStatement> = lines.collect();
         lines.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
-        Counted::Lines(lines)
+        Counted::Statements(lines)
     }
 
-    fn ask(&self, client: &mut Client, texts: bool) -> Result<Vec<Row>, Error> {
+    fn query(&self, client: &mut Client, texts: bool) -> Result<Vec<Row>, Error> {
         let Self { function, tells_levels, .. } = self;
         let (level, text) =
             (if *tells_levels { "toplevel" } else { "true" }, if texts { "left(query, 1000)" } else { "''" });

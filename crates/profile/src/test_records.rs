@@ -10,17 +10,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::completed::CompletedStatement;
+use crate::completed_statement::CompletedStatement;
 use crate::time::Time;
 use pgwire::{QueryRuns, RepeatedPart, StatementKind};
 
 /// Maximum number of repetitions in the record of a test.
-const KEPT: usize = 5;
+const MAX_REPETITIONS: usize = 5;
 
 /// Minimum number of databases, used mostly one after another, for which pgfresh assumes that each test has its own.
-const ONE_EACH: usize = 10;
+const MIN_TEST_DATABASES: usize = 10;
 /// Minimum ratio of the number of all databases to the number in use at the same time.
-const AT_ONCE: usize = 3;
+const MIN_DATABASE_TURNOVER: usize = 3;
 /// Database to which programs connect in order to create and drop others. It belongs to no test.
 const MAINTENANCE: &str = "postgres";
 
@@ -75,30 +75,30 @@ pub(crate) enum RepetitionKind {
 
 /// The records of all tests.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ByTest {
-    at_work: HashMap<Arc<str>, Ongoing>,
-    ended: Vec<Ended>,
+pub(crate) struct TestRecords {
+    at_work: HashMap<Arc<str>, RunningTest>,
+    ended: Vec<EndedTest>,
 }
 
 /// The record of a database that its client has released.
 #[derive(Debug, Clone)]
-struct Ended {
+struct EndedTest {
     /// The record with its repetitions. It counts as a test if the client has named it.
     record: TestRecord,
-    lasted: Option<Lasted>,
+    lasted: Option<TimeSpan>,
 }
 
 /// The times at which the first and the last statement ended.
-type Lasted = (Instant, Instant);
+type TimeSpan = (Instant, Instant);
 
 /// The record of a test that has not ended yet.
 #[derive(Debug, Clone, Default)]
-struct Ongoing {
+struct RunningTest {
     record: TestRecord,
     queries: HashMap<u32, Runs>,
     /// The last statement, and its number of rows.
     last: Option<(u32, u64)>,
-    lasted: Option<Lasted>,
+    lasted: Option<TimeSpan>,
 }
 
 /// The runs of one query.
@@ -110,14 +110,14 @@ struct Runs {
     after: Option<u32>,
 }
 
-impl ByTest {
+impl TestRecords {
     /// Records a new session with this database.
-    pub(crate) fn began(&mut self, database: &Arc<str>) {
+    pub(crate) fn session_started(&mut self, database: &Arc<str>) {
         self.at_work.entry(Arc::clone(database)).or_default().record.sessions += 1;
     }
 
     /// Records a completed statement with its time.
-    pub(crate) fn done(
+    pub(crate) fn statement_completed(
         &mut self,
         done: &CompletedStatement<'_>,
         statement: u32,
@@ -127,7 +127,7 @@ impl ByTest {
         let ongoing = self.at_work.entry(Arc::clone(done.database)).or_default();
         ongoing.lasted = Some((ongoing.lasted.map_or(done.at, |(first, _)| first), done.at));
         let record = &mut ongoing.record;
-        record.time.join(time);
+        record.time.add_time(time);
         record.statements += done.runs;
         record.rows += done.rows;
         record.commits += done.runs * u64::from(kind == StatementKind::Commit);
@@ -145,11 +145,11 @@ impl ByTest {
     }
 
     /// Ends the test in `database`. `name` is the test's name in its test runner.
-    pub(crate) fn ended(&mut self, database: &str, name: Option<&str>) {
+    pub(crate) fn test_ended(&mut self, database: &str, name: Option<&str>) {
         if let Some((database, ongoing)) = self.at_work.remove_entry(database) {
             let lasted = ongoing.lasted;
             let record = ongoing.end(name.unwrap_or(&database), name.is_some());
-            self.ended.push(Ended { record, lasted });
+            self.ended.push(EndedTest { record, lasted });
         }
     }
 
@@ -160,10 +160,10 @@ impl ByTest {
             let is_test = &**database != MAINTENANCE;
             TestRecord { is_test: is_test && one_each, ..ongoing.clone().end(database, false) }
         });
-        let ended = self
-            .ended
-            .iter()
-            .map(|Ended { record, .. }| TestRecord { is_test: record.is_test || one_each, ..record.clone() });
+        let ended = self.ended.iter().map(|EndedTest { record, .. }| TestRecord {
+            is_test: record.is_test || one_each,
+            ..record.clone()
+        });
         let mut records: Vec<TestRecord> = ended.chain(at_work).collect();
         for shared in records.iter_mut().filter(|record| !record.is_test) {
             shared.repetitions.clear();
@@ -184,18 +184,18 @@ impl ByTest {
             lasted.iter().filter(|(begin, end)| begin <= first && first <= end).count()
         };
         let most = lasted.iter().map(at_once).max().unwrap_or_default();
-        lasted.len() >= ONE_EACH && most * AT_ONCE <= lasted.len()
+        lasted.len() >= MIN_TEST_DATABASES && most * MIN_DATABASE_TURNOVER <= lasted.len()
     }
 }
 
-impl Ongoing {
+impl RunningTest {
     fn end(self, name: &str, is_test: bool) -> TestRecord {
         let repeated = self.queries.into_iter().filter_map(|(statement, runs)| runs.repetition(statement));
         let mut repetitions: Vec<Repetition> = repeated.collect();
         repetitions.sort_by(|one, other| {
             other.seconds.total_cmp(&one.seconds).then(one.statement.cmp(&other.statement))
         });
-        repetitions.truncate(KEPT);
+        repetitions.truncate(MAX_REPETITIONS);
         TestRecord { name: name.to_owned(), is_test, repetitions, ..self.record }
     }
 }
@@ -232,22 +232,35 @@ mod tests {
 
     /// Simulates a statement with `rows` rows that takes a millisecond. The line is `DATABASE:SQL`, or
     /// `DATABASE:SQL|VALUES` if there are bound values.
-    fn play(tests: &mut ByTest, statements: &mut Interner<NormalizedStatement>, line: &str, rows: u64) {
+    fn simulate_statement(
+        tests: &mut TestRecords,
+        statements: &mut Interner<NormalizedStatement>,
+        line: &str,
+        rows: u64,
+    ) {
         let (database, sql) = line.split_once(':').unwrap();
         let (sql, values) =
             sql.split_once('|').map_or((sql, None), |(sql, values)| (sql, Some(digest(values))));
         let read = NormalizedStatement::read(sql);
-        let (kind, place) = (read.kind, statements.put(read));
+        let (kind, place) = (read.kind, statements.intern(read));
         let (database, statement, at) = (&database.into(), &sql.into(), Instant::now());
-        let done =
-            CompletedStatement { session: 1, database, statement, runs: 1, values, rows, rests: None, at };
-        tests.done(&done, place, kind, Time { wall: 1e-3, sessions: 1e-3, saved: 0.0 });
+        let done = CompletedStatement {
+            session: 1,
+            database,
+            statement,
+            runs: 1,
+            values,
+            rows,
+            idle_in_transaction: None,
+            at,
+        };
+        tests.statement_completed(&done, place, kind, Time { wall: 1e-3, sessions: 1e-3, saved: 0.0 });
     }
 
-    fn played(script: &[(&str, u64)]) -> (ByTest, Interner<NormalizedStatement>) {
-        let (mut tests, mut statements) = (ByTest::default(), Interner::default());
+    fn simulate(script: &[(&str, u64)]) -> (TestRecords, Interner<NormalizedStatement>) {
+        let (mut tests, mut statements) = (TestRecords::default(), Interner::default());
         for (line, rows) in script {
-            play(&mut tests, &mut statements, line, *rows);
+            simulate_statement(&mut tests, &mut statements, line, *rows);
         }
         (tests, statements)
     }
@@ -259,9 +272,9 @@ mod tests {
             let books: Vec<String> = (0..7).map(|author| each.replace("{}", &author.to_string())).collect();
             let mut script = vec![("t:SELECT * FROM authors", 7)];
             script.extend(books.iter().map(|line| (line.as_str(), 2)));
-            let (mut tests, statements) = played(&script);
+            let (mut tests, statements) = simulate(&script);
             assert!(tests.records()[0].repetitions.is_empty(), "no client has said that it is one test");
-            tests.ended("t", Some("t"));
+            tests.test_ended("t", Some("t"));
             let records = tests.records();
             let [record] = &records[..] else { panic!("{records:?}") };
             assert_eq!((record.name.as_str(), record.statements, record.rows), ("t", 8, 21));
@@ -279,8 +292,8 @@ mod tests {
 
     #[test]
     fn equal_queries_of_one_test_are_identical_repetitions() {
-        let (mut tests, _) = played(&[("t:SELECT * FROM settings WHERE name = $1|theme", 1); 6]);
-        tests.ended("t", Some("t"));
+        let (mut tests, _) = simulate(&[("t:SELECT * FROM settings WHERE name = $1|theme", 1); 6]);
+        tests.test_ended("t", Some("t"));
         let records = tests.records();
         assert_eq!(records[0].repetitions[0].kind, RepetitionKind::Identical);
         // Different tests can run the same query, and writes never count as repetitions.
@@ -290,7 +303,7 @@ mod tests {
             .map(|line| (line.as_str(), 1))
             .chain([("t0:INSERT INTO t VALUES (1)", 1); 9])
             .collect();
-        let records = played(&apart).0.records();
+        let records = simulate(&apart).0.records();
         assert!(records.iter().all(|record| record.repetitions.is_empty()));
         // A statement that commits implicitly does not count as a COMMIT.
         assert!(records.iter().all(|record| record.commits == 0));
@@ -303,7 +316,7 @@ mod tests {
             |database: &str| (0..50).map(|key| format!("{database}:SELECT {key}")).collect::<Vec<_>>();
         let repetitions = |script: &[String]| {
             let script: Vec<_> = script.iter().map(|line| (line.as_str(), 1)).collect();
-            played(&script).0.records().iter().filter(|record| !record.repetitions.is_empty()).count()
+            simulate(&script).0.records().iter().filter(|record| !record.repetitions.is_empty()).count()
         };
         let one_after_another = |count: usize| {
             (0..count).flat_map(|database| lookups(&format!("d{database}"))).collect::<Vec<_>>()
@@ -315,22 +328,22 @@ mod tests {
         workers.sort_by_key(|line| line.rsplit(' ').next().and_then(|key| key.parse::<u32>().ok()));
         assert_eq!(repetitions(&workers), 0);
         // If a client releases a database without naming a test, the record does not count as a test.
-        let (mut tests, _) = played(&[("leased:SELECT 1", 1); 9]);
-        tests.ended("leased", None);
+        let (mut tests, _) = simulate(&[("leased:SELECT 1", 1); 9]);
+        tests.test_ended("leased", None);
         assert!(tests.records()[0].repetitions.is_empty());
         // One database for each test. The maintenance database belongs to no test.
-        let mut each = one_after_another(ONE_EACH);
-        assert_eq!(repetitions(&each), ONE_EACH);
+        let mut each = one_after_another(MIN_TEST_DATABASES);
+        assert_eq!(repetitions(&each), MIN_TEST_DATABASES);
         each.extend(lookups(MAINTENANCE));
-        assert_eq!(repetitions(&each), ONE_EACH);
+        assert_eq!(repetitions(&each), MIN_TEST_DATABASES);
     }
 
     #[test]
     fn named_end_closes_one_test_and_begins_next() {
-        let (mut tests, _) = played(&[("fresh:SELECT 1", 1), ("fresh:COMMIT", 0), ("other:SELECT 2", 1)]);
-        tests.ended("fresh", Some("test_one"));
-        tests.ended("unused", Some("test_two"));
-        tests.began(&"fresh".into());
+        let (mut tests, _) = simulate(&[("fresh:SELECT 1", 1), ("fresh:COMMIT", 0), ("other:SELECT 2", 1)]);
+        tests.test_ended("fresh", Some("test_one"));
+        tests.test_ended("unused", Some("test_two"));
+        tests.session_started(&"fresh".into());
         let mut records = tests.records();
         records.sort_by(|one, other| one.name.cmp(&other.name));
         let seen = records
@@ -344,11 +357,11 @@ mod tests {
         fn every_statement_belongs_to_one_test(
             script in prop::collection::vec((0..3_usize, 0..4_u8, 0..3_u64, any::<bool>()), 0..60),
         ) {
-            let (mut tests, mut statements, mut ends) = (ByTest::default(), Interner::default(), 0);
+            let (mut tests, mut statements, mut ends) = (TestRecords::default(), Interner::default(), 0);
             for (database, value, rows, ends_here) in &script {
-                play(&mut tests, &mut statements, &format!("d{database}:SELECT {value}"), *rows);
+                simulate_statement(&mut tests, &mut statements, &format!("d{database}:SELECT {value}"), *rows);
                 if *ends_here {
-                    tests.ended(&format!("d{database}"), Some("named"));
+                    tests.test_ended(&format!("d{database}"), Some("named"));
                     ends += 1;
                 }
             }

@@ -21,15 +21,15 @@ use server::ConnectionString;
 use storage::Attempt;
 use sys::{Mount, ProcessorWatch, Roots, Shortage};
 
-use crate::proof::{NOTICEABLE, Proof};
+use crate::proof::{MIN_WORTHWHILE_GAIN, Proof};
 use crate::{Diagnosis, DoctorError};
 
 /// The number of rounds, as in `commit`.
 const ROUNDS: u32 = 12;
 /// The number of commits in the trial run that determines how many commits fit into a round.
-const PROBE: usize = 20;
+const PROBE_COMMITS: usize = 20;
 /// Minimum and maximum number of commits of each kind in a round.
-const EACH: (f64, f64) = (2.0, 2000.0);
+const COMMITS_PER_ROUND: (f64, f64) = (2.0, 2000.0);
 /// The settings that affect a suite. Source: docs/settings.md.
 const SETTINGS: [&str; 10] = [
     "fsync",
@@ -44,10 +44,10 @@ const SETTINGS: [&str; 10] = [
     "max_connections",
 ];
 /// The timeout for each of our statements.
-const BOUND: &str = "SET statement_timeout = '10s';\n";
+const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '10s';\n";
 /// The queries for the facts. Each fact is one line of the form `name|value`. Facts that the role isn't allowed to read
 /// are missing.
-const FACTS: &str = r"
+const INFO_QUERIES: &str = r"
 SELECT 'version|' || current_setting('server_version');
 SELECT 'superuser|' || rolsuper FROM pg_roles WHERE rolname = current_user;
 SELECT 'owner|' || pg_has_role(datdba, 'MEMBER') FROM pg_database WHERE datname = current_database();
@@ -58,7 +58,7 @@ SELECT 'folder|' || setting FROM pg_settings WHERE name = 'data_directory' AND s
 
 /// The queries for facts that only a superuser can read. Of the environment, they return only
 /// entries that begin with POSTGRES_ and don't contain PASSWORD.
-const PRIVATE_FACTS: &str = r"
+const SUPERUSER_QUERIES: &str = r"
 SELECT 'mount|' || line FROM regexp_split_to_table(pg_read_file('/proc/self/mountinfo', 0, 1000000, true), E'\n') AS line;
 WITH file AS (SELECT pg_read_file('postmaster.pid', 0, 100, true) AS text),
      environment AS (SELECT pg_read_binary_file('/proc/' || split_part(text, E'\n', 1) || '/environ', 0, 100000, true) AS bytes
@@ -70,7 +70,7 @@ WHERE entry LIKE 'POSTGRES\_%' AND entry NOT LIKE '%PASSWORD%';
 
 /// The options of the examination.
 #[derive(Debug, Clone)]
-pub struct Remote {
+pub struct RemoteExamination {
     /// A connection string in psql's format.
     pub target: ConnectionString,
     /// The path of psql.
@@ -81,24 +81,24 @@ pub struct Remote {
 
 /// The facts about the server.
 #[derive(Debug, Default)]
-struct Facts {
+struct ServerInfo {
     values: HashMap<String, String>,
     mounts: String,
     /// The postmaster's environment variables that begin with POSTGRES_.
     variables: Vec<(String, String)>,
 }
 
-impl Remote {
+impl RemoteExamination {
     /// Examines the server. This reads settings and commits messages into the WAL, and changes nothing else.
     ///
     /// # Errors
     /// Returns an error if the server is unreachable or rejects the login.
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         progress.measuring("what is in effect");
-        let mut facts = Facts::read(&self.psql(FACTS)?);
+        let mut facts = ServerInfo::read(&self.psql(INFO_QUERIES)?);
         if facts.is("superuser", "true") {
             // Other operating systems, and containers without /proc, don't have these facts.
-            facts.add(&self.psql(PRIVATE_FACTS).unwrap_or_default());
+            facts.add(&self.psql(SUPERUSER_QUERIES).unwrap_or_default());
         }
         progress.measuring("commits");
         let commits = self.commits()?;
@@ -118,7 +118,7 @@ impl Remote {
             commits.count()
         )]);
         report.add_notes(commits.shortage.warning());
-        let samples = vec![commits.durable, commits.asynchronous, commits.way];
+        let samples = vec![commits.durable, commits.asynchronous, commits.round_trip];
         Ok(Diagnosis { report, samples, without_servers: None })
     }
 
@@ -137,7 +137,7 @@ impl Remote {
         let mut child = command.spawn().attempt("run", &self.psql)?;
         let mut input = child.stdin.take().expect("it is a pipe");
         // The script can have hundreds of kilobytes, so a thread writes it while this thread reads.
-        let script = [BOUND, script].concat();
+        let script = [STATEMENT_TIMEOUT, script].concat();
         let writer = std::thread::spawn(move || input.write_all(script.as_bytes()));
         let output = child.wait_with_output().attempt("read from", &self.psql)?;
         let _ = writer.join();
@@ -151,24 +151,25 @@ impl Remote {
     }
 
     fn commits(&self) -> Result<Commits, DoctorError> {
-        let probe = seconds(&self.psql(&timed(&[(COMMIT, PROBE), (WAY, PROBE)]))?);
-        let round: f64 = probe.iter().sum::<f64>() / as_f64(PROBE) * 2.0;
+        let probe =
+            parse_times(&self.psql(&timing_script(&[(COMMIT, PROBE_COMMITS), (ROUND_TRIP, PROBE_COMMITS)]))?);
+        let round: f64 = probe.iter().sum::<f64>() / as_f64(PROBE_COMMITS) * 2.0;
         let per_round = self.length.as_secs_f64() / f64::from(ROUNDS);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within EACH")]
-        let each = (per_round / round.max(1e-6)).clamp(EACH.0, EACH.1) as usize;
+        let each = (per_round / round.max(1e-6)).clamp(COMMITS_PER_ROUND.0, COMMITS_PER_ROUND.1) as usize;
         let mut blocks = Vec::new();
-        let kinds = [(COMMIT, each), (ASYNCHRONOUS, each), (WAY, each)];
+        let kinds = [(COMMIT, each), (ASYNCHRONOUS, each), (ROUND_TRIP, each)];
         for round in 0..ROUNDS {
             blocks.extend(Rounds::order(round, kinds.len()).map(|index| kinds[index]));
         }
         let watch = ProcessorWatch::start(&Roots::default());
-        let mut times = seconds(&self.psql(&timed(&blocks))?).into_iter();
+        let mut times = parse_times(&self.psql(&timing_script(&blocks))?).into_iter();
         let mut commits = Commits { shortage: watch.shortage(), ..Commits::default() };
         for (kind, count) in blocks {
             let sample = match kind {
                 COMMIT => &mut commits.durable,
                 ASYNCHRONOUS => &mut commits.asynchronous,
-                _ => &mut commits.way,
+                _ => &mut commits.round_trip,
             };
             for seconds in times.by_ref().take(count) {
                 sample.push(seconds).expect("psql writes finite numbers");
@@ -182,11 +183,11 @@ impl Remote {
 /// The setting before each block, which distinguishes the kinds of statements. It's empty for `SELECT 1`.
 const COMMIT: &str = "SET synchronous_commit = on";
 const ASYNCHRONOUS: &str = "SET synchronous_commit = off";
-const WAY: &str = "";
+const ROUND_TRIP: &str = "";
 const MESSAGE: &str = "SELECT pg_logical_emit_message(true, 'pgfresh', '');\n";
 
 /// Returns a script that makes psql measure each statement of these blocks, and nothing else.
-fn timed(blocks: &[(&str, usize)]) -> String {
+fn timing_script(blocks: &[(&str, usize)]) -> String {
     let mut script = "\\o /dev/null\n".to_owned();
     for (setting, count) in blocks {
         let statement = if setting.is_empty() { "SELECT 1;\n" } else { MESSAGE };
@@ -197,13 +198,13 @@ fn timed(blocks: &[(&str, usize)]) -> String {
 }
 
 /// Parses the times that psql printed, and returns them in seconds.
-fn seconds(text: &str) -> Vec<f64> {
+fn parse_times(text: &str) -> Vec<f64> {
     let times =
         text.lines().filter_map(|line| line.strip_prefix("Time: ")?.split(' ').next()?.parse::<f64>().ok());
     times.map(|milliseconds| milliseconds / 1e3).collect()
 }
 
-impl Facts {
+impl ServerInfo {
     fn read(text: &str) -> Self {
         let mut facts = Self::default();
         facts.add(text);
@@ -324,7 +325,7 @@ struct Commits {
     durable: Sample,
     asynchronous: Sample,
     /// The round trip of `SELECT 1`.
-    way: Sample,
+    round_trip: Sample,
     /// The number of statements of each kind in a round.
     each: usize,
     /// How much processor time was missing on this machine during the measurement.
@@ -337,7 +338,7 @@ impl Default for Commits {
         Self {
             durable: sample("a commit, synchronous_commit=on"),
             asynchronous: sample("a commit, synchronous_commit=off"),
-            way: sample("SELECT 1"),
+            round_trip: sample("SELECT 1"),
             each: 1,
             shortage: Shortage::default(),
         }
@@ -346,7 +347,7 @@ impl Default for Commits {
 
 impl Commits {
     fn count(&self) -> usize {
-        PROBE + self.durable.len() + self.asynchronous.len()
+        PROBE_COMMITS + self.durable.len() + self.asynchronous.len()
     }
 
     /// Returns the sum of the durations in each round.
@@ -364,7 +365,7 @@ impl Commits {
     }
 
     fn layer(&self) -> Layer {
-        let medians = [&self.durable, &self.asynchronous, &self.way].map(Sample::median);
+        let medians = [&self.durable, &self.asynchronous, &self.round_trip].map(Sample::median);
         let [Some(durable), Some(asynchronous), Some(way)] = medians else {
             return Layer::new("Commit", "not measured.");
         };
@@ -377,7 +378,7 @@ impl Commits {
     fn table(&self) -> Table {
         let columns = ["p50", "p99", "longest", "commits"];
         let mut table = Table::numbers("Commits there", "statement", columns);
-        for sample in [&self.durable, &self.asynchronous, &self.way] {
+        for sample in [&self.durable, &self.asynchronous, &self.round_trip] {
             let percentiles = [50.0, 99.0, 100.0].map(|percent| Cell::from(sample.percentile(percent)));
             let count = Quantity::new(as_f64(sample.len()), Unit::Count);
             table.add_row([Cell::from(sample.name())].into_iter().chain(percentiles).chain([count.into()]));
@@ -385,11 +386,11 @@ impl Commits {
         table
     }
 
-    fn findings(&self, facts: &Facts) -> Vec<Finding> {
+    fn findings(&self, facts: &ServerInfo) -> Vec<Finding> {
         let Some(factor) = self.gain() else { return Vec::new() };
         let change =
             self.durable.median().zip(self.asynchronous.median()).map(|(before, after)| [before, after]);
-        match Proof::of(factor, NOTICEABLE, &self.shortage) {
+        match Proof::of(factor, MIN_WORTHWHILE_GAIN, &self.shortage) {
             Proof::Gain(_) => {}
             Proof::NoGain(_) => {
                 return vec![Finding {
@@ -439,13 +440,13 @@ mod tests {
         environment|POSTGRES_SHARED_BUFFERS=256MB\nenvironment|POSTGRES_USER=postgres\n\
         environment|POSTGRES_INITDB_ARGS=--nosync\nenvironment|POSTGRES_PASSWORD_FILE=/x";
 
-    fn names(facts: &Facts) -> Vec<String> {
+    fn names(facts: &ServerInfo) -> Vec<String> {
         facts.findings().into_iter().map(|finding| finding.name).collect()
     }
 
     #[test]
     fn unread_variables_are_named_with_effective_value() {
-        let facts = Facts::read(TEXT);
+        let facts = ServerInfo::read(TEXT);
         assert_eq!(names(&facts), ["POSTGRES_SHARED_BUFFERS does nothing", "--nosync is for initdb alone"]);
         let finding = &facts.findings()[0];
         assert!(finding.evidence.starts_with("shared_buffers is 128MB;"), "{}", finding.evidence);
@@ -454,25 +455,28 @@ mod tests {
 
     #[test]
     fn data_directory_is_classified_ram_disk_or_unknown() {
-        assert_eq!(Facts::read(TEXT).files().verdict(), "\"/var/lib/postgresql/data\" is in RAM (tmpfs).");
+        assert_eq!(
+            ServerInfo::read(TEXT).files().verdict(),
+            "\"/var/lib/postgresql/data\" is in RAM (tmpfs)."
+        );
         // In version 18, a configuration for version 16 puts the data outside of the tmpfs.
-        let moved = Facts::read(
+        let moved = ServerInfo::read(
             &TEXT.replace("folder|/var/lib/postgresql/data", "folder|/var/lib/postgresql/18/docker"),
         );
         assert!(moved.files().verdict().ends_with("is on disk (overlay at \"/\")."), "{:?}", moved.files());
         assert!(names(&moved).contains(&"The data lie on an overlay".to_owned()));
-        assert!(Facts::read("version|16.11").files().verdict().starts_with("unknown"));
+        assert!(ServerInfo::read("version|16.11").files().verdict().starts_with("unknown"));
     }
 
     #[test]
     fn only_statements_between_timing_switches_count() {
-        let script = timed(&[(COMMIT, 2), (WAY, 1)]);
+        let script = timing_script(&[(COMMIT, 2), (ROUND_TRIP, 1)]);
         assert_eq!(script.matches("pg_logical_emit_message").count(), 2);
         assert!(
             script.contains("\\timing off\nSET synchronous_commit = on;\n\\timing on\nSELECT pg_log"),
             "{script}"
         );
-        assert_eq!(seconds("Time: 1.500 ms\nx\nTime: 61000.000 ms (01:01.000)\n"), [0.0015, 61.0]);
+        assert_eq!(parse_times("Time: 1.500 ms\nx\nTime: 61000.000 ms (01:01.000)\n"), [0.0015, 61.0]);
     }
 
     #[test]
@@ -482,11 +486,11 @@ mod tests {
             commits.durable.push(0.01 + f64::from(round) * 1e-5).unwrap();
             commits.asynchronous.push(0.001).unwrap();
         }
-        let remedy = |text: &str| commits.findings(&Facts::read(text))[0].remedy.clone();
+        let remedy = |text: &str| commits.findings(&ServerInfo::read(text))[0].remedy.clone();
         assert!(remedy(TEXT).contains("ALTER SYSTEM"));
         assert!(remedy("superuser|false\nowner|true").starts_with("ALTER DATABASE"));
         assert!(remedy("superuser|false\nowner|false").starts_with("PGOPTIONS"));
         commits.asynchronous = commits.durable.clone();
-        assert_eq!(commits.findings(&Facts::read(TEXT))[0].name, "Commits do not wait for a disk there");
+        assert_eq!(commits.findings(&ServerInfo::read(TEXT))[0].name, "Commits do not wait for a disk there");
     }
 }

@@ -3,12 +3,12 @@
 //! A soak uses them to tell a disk that slows down for good from one that is merely noisy.
 
 /// Minimum number of values on each side of a change.
-const FEWEST: usize = 4;
+const MIN_VALUES_PER_SIDE: usize = 4;
 /// Minimum ratio of two medians that count as different.
-const NOTICEABLE: f64 = 1.25;
+const MIN_LEVEL_RATIO: f64 = 1.25;
 /// Minimum score of the rank test for a significant change, as a standard normal deviate. By chance, a single place
 /// reaches this score once in 370 cases. The limit is that strict because the search examines many places.
-const SCORE: f64 = 3.0;
+const MIN_RANK_SCORE: f64 = 3.0;
 
 /// A change of level.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,7 +30,7 @@ pub(crate) struct Change {
 /// Source: Killick, Fearnhead and Eckley, "Optimal detection of changepoints", JASA 107 (2012), section 2.2.
 pub(crate) fn changes(values: &[f64]) -> Vec<Change> {
     let mut cuts = Vec::new();
-    cut(values, 0, &mut cuts);
+    find_cuts(values, 0, &mut cuts);
     cuts.sort_unstable();
     let bounds: Vec<usize> = std::iter::once(0).chain(cuts).chain([values.len()]).collect();
     let levels: Vec<f64> = bounds.windows(2).map(|bounds| median(&values[bounds[0]..bounds[1]])).collect();
@@ -38,21 +38,23 @@ pub(crate) fn changes(values: &[f64]) -> Vec<Change> {
     inner.map(|(at, levels)| Change { at: *at, before: levels[0], after: levels[1] }).collect()
 }
 
-fn cut(values: &[f64], offset: usize, cuts: &mut Vec<usize>) {
-    if values.len() < 2 * FEWEST {
+fn find_cuts(values: &[f64], offset: usize, cuts: &mut Vec<usize>) {
+    if values.len() < 2 * MIN_VALUES_PER_SIDE {
         return;
     }
-    let places = FEWEST..=values.len() - FEWEST;
+    let places = MIN_VALUES_PER_SIDE..=values.len() - MIN_VALUES_PER_SIDE;
     let cost = |at: &usize| distance(&values[..*at]) + distance(&values[*at..]);
     let Some(at) = places.min_by(|one, other| cost(one).total_cmp(&cost(other))) else { return };
     let (left, right) = values.split_at(at);
     let (one, other) = (median(left), median(right));
-    if one.max(other) < NOTICEABLE * one.min(other) || score(left, right) < SCORE.min(highest(left, right)) {
+    if one.max(other) < MIN_LEVEL_RATIO * one.min(other)
+        || score(left, right) < MIN_RANK_SCORE.min(maximum_score(left, right))
+    {
         return;
     }
     cuts.push(offset + at);
-    cut(left, offset, cuts);
-    cut(right, offset + at, cuts);
+    find_cuts(left, offset, cuts);
+    find_cuts(right, offset + at, cuts);
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -74,7 +76,7 @@ fn distance(values: &[f64]) -> f64 {
 }
 
 /// Returns the maximum score for two samples of these sizes, which they reach if they don't overlap.
-fn highest(left: &[f64], right: &[f64]) -> f64 {
+fn maximum_score(left: &[f64], right: &[f64]) -> f64 {
     let (n, m) = (report::as_f64(left.len()), report::as_f64(right.len()));
     n * m / 2.0 / (n * m * (n + m + 1.0) / 12.0).sqrt()
 }
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cliff_is_found_where_it_is() {
+    fn cliff_is_found_at_its_step() {
         let found = changes(&steady(980.0, 12).chain(steady(300.0, 48)).collect::<Vec<_>>());
         let [change] = found[..] else { panic!("{found:?}") };
         assert_eq!(change.at, 12);
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn several_levels_are_all_found() {
+    fn every_level_change_is_found() {
         let values =
             steady(900.0, 10).chain(steady(300.0, 10)).chain(steady(900.0, 10)).chain(steady(500.0, 20));
         assert_eq!(places(values), [10, 20, 30]);
