@@ -1,22 +1,12 @@
-//! `pgfresh completions` and `pgfresh man`: write shell completions and man pages.
+//! `pgfresh man`: writes the man pages.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap_complete::{Shell, generate};
-
 use crate::cli;
 use crate::failure::Failure;
-use crate::output;
 
-pub(crate) fn completions(shell: Shell) -> ExitCode {
-    let mut script = Vec::new();
-    generate(shell, &mut cli::command(), "pgfresh", &mut script);
-    output::print(String::from_utf8_lossy(&script));
-    ExitCode::SUCCESS
-}
-
-pub(crate) fn pages(folder: &Path) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(folder: &Path) -> Result<ExitCode, Failure> {
     let written = clap_mangen::generate_to(cli::command(), folder).and_then(|()| {
         let entries = std::fs::read_dir(folder)?.flatten();
         let pages = entries.filter(|entry| {
