@@ -22,7 +22,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, ServerConnection};
-use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
+
+use crate::channel_binding::end_point;
 
 /// Maximum number of certificates that the authority caches.
 const KEPT: usize = 64;
@@ -30,11 +31,6 @@ const KEPT: usize = 64;
 const PROTOCOLS: [&[u8]; 2] = [POSTGRESQL, b"http/1.1"];
 /// ALPN name of the `PostgreSQL` protocol. Source: the manual's "SSL Session Encryption".
 pub(crate) const POSTGRESQL: &[u8] = b"postgresql";
-
-/// Tags of DER elements: a sequence, an object identifier, and `[0]` as the standard writes it.
-const SEQUENCE: u8 = 0x30;
-const OBJECT: u8 = 0x06;
-const FIRST: u8 = 0xa0;
 
 /// The certificates of a gateway.
 pub struct ServerCertificate {
@@ -275,143 +271,9 @@ impl ResolvesServerCert for Choice {
     }
 }
 
-/// Computes the digest of a certificate for the channel binding type `tls-server-end-point`.
-///
-/// The hash function is the one in the certificate's own signature, except that SHA-256 replaces MD5 and SHA-1. Some
-/// signatures (e.g. Ed25519) have no hash function, so there is no digest. libpq can then connect only if the gateway
-/// does not offer channel binding.
-///
-/// RSA-PSS specifies its hash function in its parameters, and libpq reads it from there (`X509_get_signature_info`,
-/// since 15.3, 14.8 and 13.11). Source: RFC 5929, section 4.1; RFC 4055, section 3.1.
-fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
-    /// `1.2.840.113549.1.1.N`, RSA: 4 with MD5, 5 SHA-1, 10 PSS, 11 SHA-256, 12 SHA-384, 13 SHA-512, 14 SHA-224.
-    const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1];
-    /// `1.2.840.10045.4.3.N`, ECDSA: 1 with SHA-224, 2 SHA-256, 3 SHA-384, 4 SHA-512.
-    const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3];
-    /// `1.2.840.10045.4.1`.
-    const ECDSA_SHA1: (&[u8], &u8) = (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 4], &1);
-    // Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { algorithm OID, … }, … }
-    let (body, _) = element(certificate, SEQUENCE)?;
-    let (_to_be_signed, rest) = element(body, SEQUENCE)?;
-    let (algorithm, _) = element(rest, SEQUENCE)?;
-    let (identifier, parameters) = element(algorithm, OBJECT)?;
-    let (number, family) = identifier.split_last()?;
-    let bits = match (family, number) {
-        (RSA, 10) => bits_of_pss(parameters)?,
-        (RSA, 14) | (ECDSA, 1) => 224,
-        (RSA, 4 | 5 | 11) | (ECDSA, 2) | ECDSA_SHA1 => 256,
-        (RSA, 12) | (ECDSA, 3) => 384,
-        (RSA, 13) | (ECDSA, 4) => 512,
-        _ => return None,
-    };
-    Some(match bits {
-        224 => Sha224::digest(certificate).to_vec(),
-        384 => Sha384::digest(certificate).to_vec(),
-        512 => Sha512::digest(certificate).to_vec(),
-        _ => Sha256::digest(certificate).to_vec(),
-    })
-}
-
-/// Returns the number of bits of the hash function in RSA-PSS parameters. The default is SHA-1, for which SHA-256 is
-/// used.
-fn bits_of_pss(parameters: &[u8]) -> Option<u16> {
-    /// `1.3.14.3.2.26`.
-    const SHA1: (&[u8], &u8) = (&[0x2b, 0x0e, 3, 2], &0x1a);
-    /// `2.16.840.1.101.3.4.2.N`.
-    const SHA2: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2];
-    // RSASSA-PSS-params ::= SEQUENCE { hashAlgorithm [0] SEQUENCE { algorithm OID, … } DEFAULT sha1, … }
-    let (parameters, _) = element(parameters, SEQUENCE)?;
-    let Some((named, _)) = element(parameters, FIRST) else { return Some(256) };
-    let (algorithm, _) = element(named, SEQUENCE)?;
-    let (identifier, _) = element(algorithm, OBJECT)?;
-    let (number, family) = identifier.split_last()?;
-    match (family, number) {
-        SHA1 | (SHA2, 1) => Some(256),
-        (SHA2, 2) => Some(384),
-        (SHA2, 3) => Some(512),
-        (SHA2, 4) => Some(224),
-        _ => None,
-    }
-}
-
-/// Splits off the DER element with this tag at the start of `bytes`. Returns its content and the remaining bytes.
-fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.strip_prefix(&[tag])?.split_first()?;
-    if *length < 0x80 {
-        return rest.split_at_checked(usize::from(*length));
-    }
-    // In the long form, the next bytes contain the length.
-    let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-    let length = digits.iter().try_fold(0_usize, |length, digit| {
-        length.checked_mul(256).map(|length| length + usize::from(*digit))
-    });
-    rest.split_at_checked(length?)
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    #[test]
-    fn binding_digest_uses_hash_of_certificate_signature() {
-        for (algorithm, length) in [
-            (&rcgen::PKCS_ECDSA_P256_SHA256, Some(32)),
-            (&rcgen::PKCS_ECDSA_P384_SHA384, Some(48)),
-            (&rcgen::PKCS_ED25519, None),
-        ] {
-            let key = KeyPair::generate_for(algorithm).unwrap();
-            let certificate =
-                CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
-            assert_eq!(end_point(certificate.der()).map(|digest| digest.len()), length);
-        }
-    }
-
-    /// Returns a certificate that contains nothing but a signature algorithm with these parameters.
-    fn signed_by(identifier: &[u8], parameters: &[u8]) -> Vec<u8> {
-        let algorithm = [&tagged(OBJECT, identifier), parameters].concat();
-        tagged(SEQUENCE, &[tagged(SEQUENCE, b""), tagged(SEQUENCE, &algorithm)].concat())
-    }
-
-    fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
-        [&[tag, u8::try_from(content.len()).unwrap()], content].concat()
-    }
-
-    /// The expected digests are those that libpq 15 computed with OpenSSL 3.0, for a real certificate of each type.
-    #[test]
-    fn binding_digest_equals_that_of_libpq() {
-        let length = |identifier: &[u8], parameters: &[u8]| {
-            end_point(&signed_by(identifier, parameters)).map(|digest| digest.len())
-        };
-        let ecdsa_with_sha1 = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 1];
-        assert_eq!(length(ecdsa_with_sha1, b""), Some(32));
-        assert_eq!(length(&[0x2b, 0x65, 0x70], b""), None, "Ed25519");
-        for (number, digest) in [
-            (1, None),
-            (4, Some(32)),
-            (5, Some(32)),
-            (11, Some(32)),
-            (12, Some(48)),
-            (13, Some(64)),
-            (14, Some(28)),
-        ] {
-            let rsa = [&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1][..], &[number]].concat();
-            assert_eq!(length(&rsa, &[5, 0]), digest, "{number}");
-        }
-        let pss = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 10];
-        let with_hash = |identifier: &[u8]| {
-            let algorithm = tagged(SEQUENCE, &[tagged(OBJECT, identifier), vec![5, 0]].concat());
-            tagged(SEQUENCE, &[tagged(FIRST, &algorithm), vec![0xa2, 3, 2, 1, 32]].concat())
-        };
-        assert_eq!(length(pss, &tagged(SEQUENCE, b"")), Some(32));
-        assert_eq!(length(pss, &with_hash(&[0x2b, 0x0e, 3, 2, 0x1a])), Some(32));
-        for (number, digest) in [(1, Some(32)), (2, Some(48)), (3, Some(64)), (4, Some(28)), (8, None)] {
-            let sha2 = [0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, number];
-            assert_eq!(length(pss, &with_hash(&sha2)), digest, "{number}");
-        }
-        assert_eq!(length(pss, b""), None);
-    }
 
     #[test]
     fn each_name_has_one_certificate_in_bounded_cache() {
@@ -425,18 +287,5 @@ mod tests {
             leaf(&format!("host{number}.example"));
         }
         assert_eq!(authority.leaves.lock().unwrap().len(), KEPT);
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_certificate_bytes_cause_no_panic(bytes: Vec<u8>, place: prop::sample::Index) {
-            let _ = end_point(&bytes);
-            let key = KeyPair::generate().unwrap();
-            let certificate = CertificateParams::default().self_signed(&key).unwrap();
-            let mut damaged = certificate.der().to_vec();
-            let place = place.index(damaged.len());
-            damaged.splice(place.., bytes);
-            let _ = end_point(&damaged);
-        }
     }
 }

@@ -17,6 +17,7 @@ mod budget;
 mod buffer;
 mod cancel;
 mod certificate;
+mod channel_binding;
 mod closing;
 mod connections;
 mod events;

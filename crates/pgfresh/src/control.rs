@@ -140,6 +140,16 @@ pub(crate) fn path_of(database: &str, action: &str) -> String {
     format!("/v1/databases/{}{action}", percent_encode(database))
 }
 
+/// Replaces the API's hint, which names a key of the request, with a hint for the command line.
+pub(crate) fn instead_of_closing(failure: Failure, hint: &str) -> Failure {
+    if failure.hints_at("close_sessions") { failure.hint(hint.to_owned()) } else { failure }
+}
+
+/// Returns the text of a JSON string, or an empty text for any other value.
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,6 +30,7 @@ mod service;
 mod settings;
 mod startup;
 mod stops;
+mod target;
 mod terminal_progress;
 mod user_command;
 mod variable;

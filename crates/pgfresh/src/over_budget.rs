@@ -1,5 +1,7 @@
 //! Messages about tests that exceeded their budget.
 
+use std::process::ExitCode;
+
 use gateway::TestOverBudget;
 use serde_json::Value;
 use server::printable;
@@ -24,8 +26,14 @@ pub(crate) fn tell(tests: &[TestOverBudget], more: usize) {
 }
 
 /// Prints a test if the API's response contains a budget message. Returns whether it does.
-pub(crate) fn tell_answer(test: &str, answer: &Value) -> bool {
+fn tell_answer(test: &str, answer: &Value) -> bool {
     let Some(message) = answer["message"].as_str() else { return false };
     tell(&[TestOverBudget { database: test.to_owned(), message: message.to_owned() }], 0);
     true
+}
+
+/// Prints a message if a test exceeded its budget. Tests without a name are reported at the end of the run.
+pub(crate) fn end_of_test(test: Option<&str>, answer: &Value) -> ExitCode {
+    let is_beyond = test.is_some_and(|test| tell_answer(test, answer));
+    if is_beyond { ExitCode::from(EXIT) } else { ExitCode::SUCCESS }
 }

@@ -478,7 +478,7 @@ proptest! {
 
     #[test]
     #[expect(clippy::let_underscore_must_use, reason = "it only must not panic")]
-    fn any_body_with_a_right_checksum_is_read_without_a_panic(
+    fn bodies_with_valid_checksums_cause_no_panic(
         manager: u8, info: u8, body in prop::collection::vec(any::<u8>(), 0..80), magic in prop::sample::select(vec![0xD106u16, 0xD110, 0xD118]),
     ) {
         let mut log = Log::new();

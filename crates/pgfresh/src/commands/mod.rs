@@ -3,17 +3,24 @@
 
 mod bench;
 mod ci;
-mod control;
+mod completions;
 mod diff;
 mod doctor;
-mod manual;
+mod man;
+mod open;
 mod postgres;
 mod profile;
 mod psql;
+mod release;
+mod reset;
 mod run;
 mod serve;
+mod snapshot;
+mod status;
+mod stop;
 mod sweep;
 mod template;
+mod url;
 
 use std::process::ExitCode;
 
@@ -43,21 +50,21 @@ pub(crate) fn execute(cli: Cli, filter: LogFilter) -> Result<ExitCode, Failure> 
         Command::Run(arguments) => run::execute(&settings()?, &arguments),
         Command::Serve(arguments) => serve::execute(&settings()?, &arguments),
         Command::Psql(arguments) => psql::execute(&settings()?, &arguments),
-        Command::Url { name, of } => control::url(options, name.as_deref(), of.as_deref()),
-        Command::Reset { name, close, test } => control::reset(options, &name, close, test.as_deref()),
-        Command::Release { name, failed, test } => control::release(options, &name, failed, test.as_deref()),
+        Command::Url { name, of } => url::execute(options, name.as_deref(), of.as_deref()),
+        Command::Reset { name, close, test } => reset::execute(options, &name, close, test.as_deref()),
+        Command::Release { name, failed, test } => release::execute(options, &name, failed, test.as_deref()),
         Command::Snapshot { name, template, save, .. } => {
-            control::snapshot(options, &name, &template, save.as_deref())
+            snapshot::execute(options, &name, &template, save.as_deref())
         }
         Command::Diff(arguments) => diff::execute(options, &arguments),
-        Command::Status { json } => control::status(options, json),
-        Command::Open => control::open(options),
-        Command::Stop { all } => control::stop(&settings()?, all),
+        Command::Status { json } => status::execute(options, json),
+        Command::Open => open::execute(options),
+        Command::Stop { all } => stop::execute(&settings()?, all),
         Command::Template(command) => template::execute(options, &command),
         Command::Postgres(command) => postgres::execute(options, &command),
         Command::Ci { system } => Ok(ci::execute(&settings()?, system)),
-        Command::Completions { shell } => Ok(manual::completions(shell)),
-        Command::Man { folder } => manual::pages(&folder),
+        Command::Completions { shell } => Ok(completions::execute(shell)),
+        Command::Man { folder } => man::execute(&folder),
         Command::Sweep(arguments) => sweep::execute(&settings()?, &arguments),
         Command::Doctor(arguments) => doctor::execute(options, &arguments),
         Command::Profile(arguments) => profile::execute(options, &arguments),

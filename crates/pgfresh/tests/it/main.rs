@@ -1,4 +1,5 @@
-//! Tests of the binary, and of the crates below it with real servers: a module for each subject.
+//! Tests of the binary, and of the crates below it with real servers: a module for each command and feature. CONTRIBUTING.md has an
+//! index of them.
 //!
 //! ```sh
 //! cargo test -p pgfresh --test it                  # all
@@ -9,58 +10,25 @@
 // Tests may ignore failures.
 #![allow(clippy::let_underscore_must_use)]
 
-mod all_databases;
+mod backends;
 mod background;
-mod bench;
-mod boundaries;
 mod budgets;
-mod circles;
-mod clean;
 mod cleanup;
+mod cli;
 mod common;
-mod database;
-mod diff;
-mod differential;
-mod doctor;
-mod drivers;
+mod copies;
 mod environments;
-mod errors;
 mod fleet;
-mod full;
 mod gateway;
-mod hostile;
-mod house;
 mod http;
-mod installing;
-mod inward;
-mod isolation;
-mod kept;
-mod kills;
-mod lease_terms;
-mod leased_server;
+mod installations;
+mod leases;
 mod limits;
-mod load;
-mod logging;
-mod name_rules;
-mod named;
-mod network;
-mod newer;
-mod open;
-mod output;
-mod postmaster;
-mod profile;
-mod recycle;
 mod remote;
+mod repository;
+mod reset;
 mod rollback;
-mod secrets;
-mod shims;
-mod standby;
-mod template;
-mod tls;
-mod troubleshooting;
-mod turns;
-mod uninvited;
-mod unmodified_suites;
-mod unread;
-mod variables;
+mod security;
+mod servers;
+mod templates;
 mod wal;

@@ -132,6 +132,11 @@ impl LeaseFixture {
     }
 }
 
+/// Returns the startup parameters of `user`. A lock that a prepared transaction holds fails the next statement soon.
+pub(crate) fn params(user: &str) -> StartupParams {
+    StartupParams::new([("user", user), ("options", "-c lock_timeout=100ms")])
+}
+
 fn provisioner(options: ServerOptions, cache: &Path) -> Provisioner {
     let cache = storage::Cache::locate(Some(cache)).unwrap();
     let program = PathBuf::from(env!("CARGO_BIN_EXE_pgfresh"));

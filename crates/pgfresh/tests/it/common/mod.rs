@@ -12,6 +12,7 @@
 pub(crate) mod client;
 pub(crate) mod connection;
 pub(crate) mod depth;
+pub(crate) mod digests;
 pub(crate) mod gateway;
 pub(crate) mod ground;
 pub(crate) mod leases;

@@ -1,7 +1,11 @@
 //! Gateway seen from its clients: the messages of drivers, connections that break off, and independence of other clients.
 
-mod fidelity;
-mod traces;
+mod drivers;
+mod invalid_bytes;
+mod load;
+mod network;
+mod reused_backends;
+mod tls;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +19,7 @@ use std::time::Duration;
 use crate::common::client::{Client, Failure, failure, message, packet, query, startup};
 use crate::common::serve::Serve;
 use crate::common::{Scene, User, on_every_major, postgres, wait_until};
-use fidelity::{
+use invalid_bytes::{
     invalid_bytes_get_the_servers_answer, other_protocols_get_the_servers_error,
     sessions_see_local_clients_and_their_parameters,
 };

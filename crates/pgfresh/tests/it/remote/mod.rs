@@ -1,9 +1,9 @@
 //! Remote template cache: machines fetch from real stores the templates that other machines have built. After any fault, the result is
 //! the signed template, or a local build and one warning.
 
+mod concurrent_pushes;
 mod faults;
 mod proxy;
-mod pushers;
 mod stores;
 mod trust;
 

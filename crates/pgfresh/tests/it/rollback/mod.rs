@@ -1,8 +1,9 @@
 //! Rollback isolation seen from clients: its answers equal a plain server's, and no change stays.
 
-mod hidden;
+mod hidden_statements;
+mod leases;
 mod limits;
-mod same;
+mod plain_answers;
 mod sequences;
 mod settings;
 

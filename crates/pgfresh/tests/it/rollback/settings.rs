@@ -1,6 +1,6 @@
 //! Settings in rollback isolation are those of a plain server after each transaction, whatever has changed them.
 
-use super::same::told;
+use super::plain_answers::told;
 use super::{SCHEMA, Serve, bind, execute, majors, message, parse, query, start_on, sync};
 use crate::common::client::Client;
 use crate::common::depth;

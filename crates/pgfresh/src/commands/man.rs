@@ -1,0 +1,24 @@
+//! `pgfresh man`: writes the man pages.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::cli;
+use crate::failure::Failure;
+
+pub(crate) fn execute(folder: &Path) -> Result<ExitCode, Failure> {
+    let written = clap_mangen::generate_to(cli::command(), folder).and_then(|()| {
+        let entries = std::fs::read_dir(folder)?.flatten();
+        let pages = entries.filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with("pgfresh") && name.ends_with(".1")
+        });
+        pages.map(|page| page.path()).try_for_each(|page| sys::leave_usual_mode(&std::fs::File::open(page)?))
+    });
+    written.map_err(|error| {
+        Failure::new(format!("could not write to \"{}\": {error}", folder.display()))
+            .hint("It must be a directory that exists.".to_owned())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

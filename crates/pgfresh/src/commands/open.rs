@@ -1,0 +1,21 @@
+//! `pgfresh open`: opens the live page of the running server in a browser.
+
+use std::process::ExitCode;
+
+use crate::browser;
+use crate::cli::Options;
+use crate::failure::Failure;
+use crate::output::say;
+use crate::target::Servers;
+
+pub(crate) fn execute(options: &Options) -> Result<ExitCode, Failure> {
+    let control = Servers::find(options)?.control;
+    let address = control.address("");
+    // Other users can read a browser's arguments, so this URL contains no secret.
+    if browser::open(&control.invite(&address.http_url())) {
+        say!("opened {}", address.http_url());
+    } else {
+        say!("{}", address.page_url());
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,35 @@
+//! `pgfresh release`: ends the lease of a database.
+
+use std::process::ExitCode;
+
+use gateway::KeptDatabase;
+use serde_json::Value;
+use server::percent_encode;
+use ureq::http::Method;
+
+use crate::cli::Options;
+use crate::control::{path_of, text};
+use crate::evidence;
+use crate::failure::Failure;
+use crate::over_budget;
+use crate::target::find;
+
+pub(crate) fn execute(
+    options: &Options,
+    name: &str,
+    failed: bool,
+    test: Option<&str>,
+) -> Result<ExitCode, Failure> {
+    let test_query = test.map(|test| format!("&test={}", percent_encode(test))).unwrap_or_default();
+    let path = path_of(name, &format!("?failed={failed}{test_query}"));
+    let control = find(options, name)?;
+    let answer = control.call(&Method::DELETE, &path, &Value::Null)?;
+    if let Some((_, kept)) = text(&answer["url"]).rsplit_once('/') {
+        let seen = control.call(&Method::GET, &format!("/v1/databases/{kept}"), &Value::Null)?;
+        let mut kept: KeptDatabase = serde_json::from_value(seen)
+            .map_err(|error| Failure::new(format!("cannot read what is known of \"{name}\": {error}")))?;
+        test.unwrap_or(name).clone_into(&mut kept.test);
+        evidence::tell(&[kept], |name| control.address(name).url());
+    }
+    Ok(over_budget::end_of_test(test, &answer))
+}

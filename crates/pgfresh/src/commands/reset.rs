@@ -1,0 +1,24 @@
+//! `pgfresh reset`: returns a leased database to the state of its template.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+use ureq::http::Method;
+
+use crate::cli::Options;
+use crate::control::{instead_of_closing, path_of};
+use crate::failure::Failure;
+use crate::over_budget;
+use crate::target::find;
+
+pub(crate) fn execute(
+    options: &Options,
+    name: &str,
+    close: bool,
+    test: Option<&str>,
+) -> Result<ExitCode, Failure> {
+    let body = json!({ "close_sessions": close, "test": test });
+    let answer = find(options, name)?.call(&Method::POST, &path_of(name, "/reset"), &body);
+    let closing = format!("\"pgfresh reset {name} --close\" closes them.");
+    Ok(over_budget::end_of_test(test, &answer.map_err(|failure| instead_of_closing(failure, &closing))?))
+}

@@ -1,0 +1,59 @@
+//! `pgfresh snapshot`: turns a leased database into a template.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use template::DumpFile;
+use ureq::http::Method;
+
+use crate::cli::Options;
+use crate::control::{Control, instead_of_closing, path_of, text};
+use crate::failure::Failure;
+use crate::output::say;
+use crate::settings::ResolvedSettings;
+use crate::startup;
+use crate::target::{find, holder_of};
+
+pub(crate) fn execute(
+    options: &Options,
+    name: &str,
+    template: &str,
+    file: Option<&Path>,
+) -> Result<ExitCode, Failure> {
+    let snapshot = |control: &Control| {
+        let made = control.call(&Method::POST, &path_of(name, "/snapshot"), &json!({ "template": template }));
+        made.map_err(|failure| instead_of_closing(failure, "Close its sessions first."))
+    };
+    let Some(file) = file else {
+        snapshot(&find(options, name)?)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let target = DumpFile::for_dump(file)?;
+    let settings = ResolvedSettings::resolve(options)?;
+    let control = Control::of_this_run_or(|| holder_of(&settings, name))?;
+    snapshot(&control)?;
+    save(&settings, &control, template, target)
+        .map_err(|failure| failure.after(&format!("template \"{template}\" was made, but not written")))?;
+    if !settings.verbosity.is_quiet() {
+        say!("# Wrote {}. In pgfresh.toml:", file.display());
+        say!("[template.{template}]\ndump = {}", json!(file));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Saves a template of the server as a file.
+fn save(
+    settings: &ResolvedSettings,
+    control: &Control,
+    template: &str,
+    file: DumpFile,
+) -> Result<(), Failure> {
+    let installation = startup::provisioner_without_template(settings)?.installation;
+    // A new copy is equal to the template and has no other sessions.
+    let serve_options = json!({ "template": template, "isolation": "clone" });
+    let copy = control.call(&Method::POST, "/v1/databases", &serve_options)?;
+    let saved = template::save(&installation, text(&copy["url"]), file);
+    control.call(&Method::DELETE, &path_of(text(&copy["name"]), ""), &Value::Null)?;
+    Ok(saved?)
+}

@@ -1,0 +1,90 @@
+//! `pgfresh status`: shows the templates, leases and connections of the running servers.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use ureq::http::Method;
+
+use crate::background::About;
+use crate::cli::Options;
+use crate::control::{Control, text};
+use crate::failure::Failure;
+use crate::output::say;
+use crate::target::Servers;
+
+pub(crate) fn execute(options: &Options, as_json: bool) -> Result<ExitCode, Failure> {
+    let Servers { control, about, log_file, others } = Servers::find(options)?;
+    let mut status = look(&control)?;
+    let mut named: Vec<_> = about.iter().filter_map(|about| describe(about, &control)).collect();
+    for other in &others {
+        let theirs = look(&other.control)?;
+        if let Some(kept) = status["kept"].as_array_mut() {
+            kept.extend(list(&theirs["kept"]).cloned());
+        }
+        named.extend(describe(&other.about, &other.control));
+    }
+    status["named"] = named.into();
+    status["page"] = control.address("").page_url().into();
+    if let Some(path) = log_file {
+        status["log"] = path.display().to_string().into();
+    }
+    if as_json {
+        say!("{status}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if about.is_none_or(|about| about.name.is_none()) {
+        say!("server {}", control.address("").url());
+        say!("page {}", text(&status["page"]));
+    }
+    for server in list(&status["named"]) {
+        say!("server {}: {}", text(&server["name"]), text(&server["url"]));
+        say!("page {}", text(&server["page"]));
+    }
+    tell(&status);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Describes a named server and its address.
+fn describe(about: &About, control: &Control) -> Option<Value> {
+    let (url, page) = (control.address(&about.database).url(), control.address("").page_url());
+    about.name.as_ref().map(|name| json!({ "name": name, "url": url, "page": page }))
+}
+
+/// Prints the status of the servers.
+fn tell(status: &Value) {
+    for template in list(&status["templates"]) {
+        say!("template {}: {} ready", text(&template["name"]), template["ready"]);
+    }
+    for lease in list(&status["leases"]) {
+        say!(
+            "database {}: of {}, {} sessions, {:.0} s old",
+            text(&lease["database"]),
+            text(&lease["template"]),
+            lease["sessions"],
+            lease["age_seconds"].as_f64().unwrap_or(0.0)
+        );
+    }
+    for kept in list(&status["kept"]) {
+        say!("failed {}  {}", text(&kept["test"]), text(&kept["url"]));
+    }
+    let count = |name: &str| status[name]["count"].as_u64().unwrap_or(0);
+    if status["templates"].as_array().is_some_and(|templates| !templates.is_empty()) {
+        say!("{} copied, {} recycled", count("created"), count("recycled"));
+    }
+    if let Some(path) = status["log"].as_str() {
+        say!("log {path}");
+    }
+}
+
+/// Reads the status of a server, and adds the URLs of the databases that the server keeps.
+fn look(control: &Control) -> Result<Value, Failure> {
+    let mut status = control.call(&Method::GET, "/v1/status", &Value::Null)?;
+    for kept in status["kept"].as_array_mut().into_iter().flatten() {
+        kept["url"] = control.address(text(&kept["database"])).url().into();
+    }
+    Ok(status)
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}

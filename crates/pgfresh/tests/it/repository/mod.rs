@@ -1,0 +1,6 @@
+//! Rules for the sources and pages of this repository.
+
+mod boundaries;
+mod circles;
+mod house;
+mod troubleshooting;

@@ -1,0 +1,45 @@
+//! Rows of the template that pgfresh keeps in memory: few bytes, whatever the server stores them in.
+
+use template::ServerOptions;
+
+use crate::common::digests::DigestFixture;
+use crate::common::wait_until;
+
+/// Why a database was dropped after a lease with `statement` in a template made by `setup`; `None` if it was recycled.
+fn why_dropped(setup: &str, statement: &str) -> Option<&'static str> {
+    let fixture = DigestFixture::untouched(ServerOptions::default(), setup);
+    wait_until("two ready databases", || fixture.server.leases.status().ready[0].1 > 1);
+    let (mut session, _, guard) = fixture.connect("used", "postgres");
+    session.query(statement).unwrap();
+    drop((session, guard));
+    fixture.server.leases.reset("used", true).unwrap();
+    fixture.server.leases.status().dropped.first().map(|(reason, _)| *reason)
+}
+
+#[test]
+fn rows_with_large_values_are_not_kept() {
+    const LARGE: Option<&str> = Some("a large table with rows in the template was touched");
+    let table = "CREATE TABLE seed (id int, value text)";
+    let touch = "INSERT INTO seed VALUES (0)";
+    let few = format!("{table}; INSERT INTO seed SELECT i, repeat('x', 20000) FROM generate_series(1, 5) i");
+    assert_eq!(why_dropped(&few, touch), None);
+    let stored_apart = format!(
+        "{table}; ALTER TABLE seed ALTER value SET STORAGE EXTERNAL; \
+         INSERT INTO seed SELECT i, repeat('x', 100000) FROM generate_series(1, 5) i"
+    );
+    assert_eq!(why_dropped(&stored_apart, touch), LARGE);
+    // Some 120 kB on disk.
+    let compressed =
+        format!("{table}; INSERT INTO seed SELECT i, repeat('x', 2000000) FROM generate_series(1, 5) i");
+    assert_eq!(why_dropped(&compressed, touch), LARGE);
+}
+
+#[test]
+fn rows_of_all_tables_together_are_bounded() {
+    let setup = "DO $$BEGIN FOR t IN 1..40 LOOP \
+        EXECUTE format('CREATE TABLE t%s AS SELECT repeat(''x'', 900000) AS value', t); END LOOP; END$$; \
+        CREATE TABLE small AS SELECT 1 AS id";
+    assert_eq!(why_dropped(setup, "INSERT INTO t1 VALUES ('')"), None);
+    assert_eq!(why_dropped(setup, "INSERT INTO small VALUES (2)"), None);
+    assert!(why_dropped(setup, "INSERT INTO t40 VALUES ('')").is_some());
+}

@@ -1,0 +1,160 @@
+//! Actions of pgfresh in a client's session are invisible to the client.
+
+use super::plain_answers::told;
+use super::{bind, execute, majors, message, parse, query, run, sqlstate, start, sync};
+
+#[test]
+fn prepared_statements_of_pgfresh_are_not_seen() {
+    for major in majors() {
+        let serve = start(major);
+        let mut session = serve.rollback("prepared");
+        let names = "SELECT coalesce(string_agg(name, ' '), '') FROM pg_prepared_statements";
+        for sql in [
+            "SELECT 1",
+            "SELECT 1/0",
+            "BEGIN; SELECT 1; ROLLBACK",
+            "BEGIN",
+            "INSERT INTO seed VALUES (3)",
+            "COMMIT",
+        ] {
+            session.ask(sql);
+            assert_eq!(session.value(names).unwrap(), "", "after {sql} on PostgreSQL {major}");
+        }
+        // A failed commit leaves no visible statement, either.
+        session.ask("INSERT INTO child VALUES (1)");
+        assert_eq!(session.value(names).unwrap(), "", "PostgreSQL {major}");
+        session.say(&[parse("mine", "SELECT 1"), run("SELECT 2"), sync()].concat());
+        session.until_ready();
+        assert_eq!(session.value(names).unwrap(), "mine", "PostgreSQL {major}");
+        let cursors = "SELECT count(*) FROM pg_cursors WHERE name LIKE '%pgfresh%'";
+        assert_eq!(session.value(cursors).unwrap(), "0", "PostgreSQL {major}");
+    }
+}
+
+#[test]
+fn settings_are_reported_as_by_plain_servers() {
+    assert_same_answers(&[
+        "BEGIN",
+        "SET timezone = 'Etc/GMT-7'",
+        "ROLLBACK",
+        "BEGIN; SET timezone = 'Etc/GMT-7'; ROLLBACK",
+        "SET LOCAL timezone = 'Etc/GMT-7'",
+        "SELECT 1; SET LOCAL timezone = 'Etc/GMT-7'; SELECT 2",
+        "BEGIN; SET LOCAL timezone = 'Etc/GMT-7'; COMMIT",
+        "SET timezone = 'Etc/GMT-7'; SELECT 1/0",
+        "SET datestyle = 'SQL'; SET timezone = 'Etc/GMT-7'; SET application_name = 'x'",
+        "BEGIN; SET datestyle = 'ISO'; COMMIT; BEGIN; SET timezone = 'UTC'; COMMIT; SET application_name = 'y'",
+        "SET SESSION AUTHORIZATION pg_monitor",
+        "RESET SESSION AUTHORIZATION",
+        "DISCARD ALL",
+    ]);
+}
+
+#[test]
+fn earlier_leases_leave_no_currval() {
+    for major in majors() {
+        let serve = start(major);
+        let mut first = serve.rollback("first");
+        first.value("SELECT nextval('seeded')").unwrap();
+        first.close();
+        let mut second = serve.rollback("second");
+        assert_eq!(sqlstate(second.value("SELECT currval('seeded')")), "55000", "PostgreSQL {major}");
+        assert_eq!(sqlstate(second.value("SELECT lastval()")), "55000", "PostgreSQL {major}");
+    }
+}
+
+#[test]
+fn read_only_chains_stay_so_after_errors() {
+    assert_same_answers(&[
+        "BEGIN; SET TRANSACTION READ ONLY; COMMIT AND CHAIN",
+        "RELEASE none",
+        "COMMIT AND CHAIN; INSERT INTO seed VALUES (7)",
+        "ROLLBACK",
+        "BEGIN READ ONLY",
+        "RELEASE none",
+        "ROLLBACK AND CHAIN; INSERT INTO seed VALUES (8)",
+        "ROLLBACK",
+    ]);
+}
+
+#[test]
+fn second_begin_may_change_modes_before_queries() {
+    assert_same_answers(&[
+        "BEGIN READ ONLY",
+        "START TRANSACTION READ WRITE",
+        "INSERT INTO seed VALUES (7)",
+        "ROLLBACK",
+        "BEGIN READ ONLY; BEGIN READ WRITE; INSERT INTO seed VALUES (7); ROLLBACK",
+        "BEGIN READ ONLY; SET TRANSACTION READ WRITE; INSERT INTO seed VALUES (8); COMMIT",
+        "BEGIN; BEGIN READ ONLY; INSERT INTO seed VALUES (9)",
+        "ROLLBACK",
+        "BEGIN READ ONLY; SELECT 1; BEGIN READ WRITE",
+        "ROLLBACK",
+    ]);
+    for major in majors() {
+        let serve = start(major);
+        let mut session = serve.rollback("levels");
+        for sql in ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "INSERT INTO seed VALUES (7)", "COMMIT"]
+        {
+            session.value(sql).unwrap_or_else(|error| panic!("{sql} on PostgreSQL {major}: {error:?}"));
+        }
+        assert_eq!(session.value("SELECT count(*) FROM seed").unwrap(), "3");
+    }
+}
+
+/// Runs the statements in rollback isolation and on a plain server, and compares the answers.
+fn assert_same_answers(statements: &[&str]) {
+    for major in majors() {
+        let serve = start(major);
+        let mut plain = serve.connect("plain", "").unwrap();
+        let mut rollback = serve.rollback("rollback");
+        for sql in statements {
+            let [found, expected] = [&mut rollback, &mut plain].map(|client| client.ask(sql));
+            let [found, expected] = [found, expected].map(|said| said.iter().map(told).collect::<Vec<_>>());
+            assert_eq!(found, expected, "{sql} on PostgreSQL {major}");
+        }
+    }
+}
+
+/// Portals end with their transaction, also unnamed ones and those of BEGIN and SET.
+#[test]
+fn portals_end_with_their_transaction() {
+    let named = |portal: &str, sql: &str| [parse("", sql), bind(portal, ""), execute(portal)].concat();
+    let two_rows = |portal: &str| message(b'E', format!("{portal}\0\0\0\0\x02").as_bytes());
+    let rows = [parse("", "SELECT generate_series(1, 9)"), bind("", ""), two_rows("")].concat();
+    let of_name = [parse("", "SELECT generate_series(1, 9)"), bind("p", ""), two_rows("p")].concat();
+    let groups: [&[Vec<u8>]; 6] = [
+        &[named("n", "SET work_mem = '100kB'"), query("SHOW work_mem")],
+        &[
+            named("n", "BEGIN"),
+            query("INSERT INTO seed VALUES (9)"),
+            named("o", "COMMIT"),
+            query("TABLE seed"),
+        ],
+        &[
+            named("N n", "START TRANSACTION"),
+            named("l", "LOCK TABLE seed"),
+            named("s", "SAVEPOINT a"),
+            query("COMMIT"),
+        ],
+        &[rows.clone(), two_rows(""), query("SELECT 1")],
+        &[of_name.clone(), two_rows("p"), query("SELECT 1")],
+        &[query("BEGIN"), rows, two_rows(""), of_name, query("COMMIT"), two_rows("p"), two_rows("")],
+    ];
+    for major in majors() {
+        let serve = start(major);
+        for group in groups {
+            let mut plain = serve.connect("plain", "-c pgfresh.linger=0").unwrap();
+            let mut rollback = serve.rollback("rollback");
+            for (at, bytes) in group.iter().enumerate() {
+                let bytes = if bytes[0] == b'Q' { bytes.clone() } else { [&bytes[..], &sync()].concat() };
+                let said = [&mut rollback, &mut plain].map(|client| {
+                    client.say(&bytes);
+                    client.until_ready().iter().map(told).collect::<Vec<_>>()
+                });
+                let [found, expected] = said;
+                assert_eq!(found, expected, "{at} of {group:?} on PostgreSQL {major}");
+            }
+        }
+    }
+}
