@@ -16,7 +16,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const SCHEMA: &str = "pgfresh_bench";
 /// The table, with the columns and keys of Axon Framework's JPA event store. Source: its reference guide, 4.x, "Event
 /// storage".
-const TABLE: &str = "CREATE TABLE pgfresh_bench.domain_event_entry (\
+const CREATE_TABLE: &str = "CREATE TABLE pgfresh_bench.domain_event_entry (\
     global_index bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_identifier text NOT NULL UNIQUE, \
     aggregate_identifier text NOT NULL, sequence_number bigint NOT NULL, type text NOT NULL, \
     payload bytea NOT NULL, payload_type text NOT NULL, time_stamp text NOT NULL, \
@@ -26,7 +26,7 @@ const INSERT: &str = "INSERT INTO pgfresh_bench.domain_event_entry (event_identi
     VALUES ($1, $2, 0, 'Order', $3, 'shop.OrderPlaced', '2024-01-01T00:00:00Z')";
 
 /// The description of an event in the report.
-pub(crate) const EVENT: &str = "In SQL, an event is a row of an event store with three indexes and 300 bytes of content, in BEGIN, \
+pub(crate) const EVENT_DESCRIPTION: &str = "In SQL, an event is a row of an event store with three indexes and 300 bytes of content, in BEGIN, \
     INSERT and COMMIT over one connection.";
 
 /// Parses a URL.
@@ -45,7 +45,7 @@ pub(crate) fn config(url: &str) -> Result<Config, BenchError> {
 }
 
 /// Returns the host and the port, or the directory of the unix socket.
-pub(crate) fn place(config: &Config) -> String {
+pub(crate) fn location(config: &Config) -> String {
     let port = config.get_ports().first().copied().unwrap_or(5432);
     match config.get_hosts().first() {
         Some(Host::Tcp(host)) => format!("{host}:{port}"),
@@ -55,13 +55,13 @@ pub(crate) fn place(config: &Config) -> String {
 }
 
 /// A session that appends events.
-pub(crate) struct Table {
+pub(crate) struct SqlStore {
     client: Client,
     insert: Statement,
     version: String,
 }
 
-impl Table {
+impl SqlStore {
     /// Connects and creates the table.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Table {
         // This is a single transaction, so a failure leaves no schema behind.
         let mut transaction = client.transaction().map_err(BenchError::Store)?;
         transaction.batch_execute(&format!("CREATE SCHEMA {SCHEMA}")).map_err(BenchError::Schema)?;
-        transaction.batch_execute(TABLE).map_err(BenchError::Store)?;
+        transaction.batch_execute(CREATE_TABLE).map_err(BenchError::Store)?;
         let insert = transaction.prepare(INSERT).map_err(BenchError::Store)?;
         let version = transaction.query_one("SHOW server_version", &[]).map_err(BenchError::Store)?;
         let version: String = version.get(0);
@@ -86,7 +86,7 @@ impl Table {
     }
 }
 
-impl Store for Table {
+impl Store for SqlStore {
     fn version(&self) -> &str {
         &self.version
     }

@@ -16,7 +16,7 @@ const OP_MSG: i32 = 2013;
 
 /// The server's state.
 #[derive(Default)]
-struct Memory {
+struct ServerState {
     collections: Vec<String>,
     inserted: Vec<Document>,
     commands: Vec<String>,
@@ -27,16 +27,16 @@ struct Memory {
 }
 
 /// A server on a free port. It runs until the test process ends.
-pub(crate) struct Server {
+pub(crate) struct FakeServer {
     address: SocketAddr,
-    memory: Arc<Mutex<Memory>>,
+    memory: Arc<Mutex<ServerState>>,
 }
 
-impl Server {
+impl FakeServer {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let memory = Arc::new(Mutex::new(Memory::default()));
+        let memory = Arc::new(Mutex::new(ServerState::default()));
         let shared = Arc::clone(&memory);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -58,17 +58,17 @@ impl Server {
     }
 
     /// Returns how many commands called `name` the server has received.
-    pub(crate) fn commands(&self, name: &str) -> usize {
+    pub(crate) fn command_count(&self, name: &str) -> usize {
         self.memory.lock().unwrap().commands.iter().filter(|command| *command == name).count()
     }
 
     /// Returns the number of collections.
-    pub(crate) fn collections(&self) -> usize {
+    pub(crate) fn collection_count(&self) -> usize {
         self.memory.lock().unwrap().collections.len()
     }
 
     /// Adds a collection.
-    pub(crate) fn keep(&self, collection: &str) {
+    pub(crate) fn add_collection(&self, collection: &str) {
         self.memory.lock().unwrap().collections.push(collection.to_owned());
     }
 
@@ -82,7 +82,7 @@ impl Server {
 }
 
 /// Responds to one message.
-fn serve(mut stream: &TcpStream, memory: &Mutex<Memory>) -> io::Result<()> {
+fn serve(mut stream: &TcpStream, memory: &Mutex<ServerState>) -> io::Result<()> {
     let mut head = [0; 16];
     stream.read_exact(&mut head)?;
     let number = |at: usize| i32::from_le_bytes(head[at..at + 4].try_into().unwrap());
@@ -142,7 +142,7 @@ fn document(bytes: &[u8]) -> Document {
     Document::from_reader(&bytes[..size(bytes)]).unwrap()
 }
 
-impl Memory {
+impl ServerState {
     fn answer(&mut self, command: &Document, documents: &[Document]) -> Document {
         let (name, value) = command.iter().next().unwrap();
         self.commands.push(name.clone());

@@ -21,12 +21,12 @@ pub(crate) const DATABASE: &str = "pgfresh_bench_documents";
 /// The collection that Axon Framework's extension for `MongoDB` uses. Source: its reference guide, 4.x.
 pub(crate) const COLLECTION: &str = "domainevents";
 /// The description of an event in the report.
-pub(crate) const EVENT: &str = "By MongoDB's protocol, an event is a document with 300 bytes of content in a collection with three \
+pub(crate) const EVENT_DESCRIPTION: &str = "By MongoDB's protocol, an event is a document with 300 bytes of content in a collection with three \
     indexes, in one insert command over one connection.";
 /// Timeout for finding a server, unless the URL sets a different one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-fn could_not(verb: &'static str) -> impl Fn(Error) -> BenchError {
+fn driver_error(verb: &'static str) -> impl Fn(Error) -> BenchError {
     move |source| BenchError::Documents { verb, source: reason(&source).into() }
 }
 
@@ -52,25 +52,25 @@ fn reason(error: &Error) -> String {
 /// # Errors
 /// Returns an error if the driver rejects the URL.
 pub(crate) fn options(url: &str) -> Result<ClientOptions, BenchError> {
-    let mut options = ClientOptions::parse(url).run().map_err(could_not("read the URL"))?;
+    let mut options = ClientOptions::parse(url).run().map_err(driver_error("read the URL"))?;
     options.server_selection_timeout.get_or_insert(CONNECT_TIMEOUT);
     Ok(options)
 }
 
 /// Returns the host and the port.
-pub(crate) fn place(options: &ClientOptions) -> String {
+pub(crate) fn location(options: &ClientOptions) -> String {
     options.hosts.first().map_or_else(|| "MongoDB".to_owned(), ToString::to_string)
 }
 
 fn connect(options: &ClientOptions) -> Result<Client, BenchError> {
-    Client::with_options(options.clone()).map_err(could_not("connect to the server"))
+    Client::with_options(options.clone()).map_err(driver_error("connect to the server"))
 }
 
 /// Returns the name and version of the server. `FerretDB` reports its own version and the version of `MongoDB` that it
 /// emulates.
-fn version(about: &Document) -> String {
-    let mongodb = format!("MongoDB {}", about.get_str("version").unwrap_or("of unknown version"));
-    match about.get_str("ferretdbVersion") {
+fn version(build_info: &Document) -> String {
+    let mongodb = format!("MongoDB {}", build_info.get_str("version").unwrap_or("of unknown version"));
+    match build_info.get_str("ferretdbVersion") {
         Ok(version) => {
             format!(
                 "FerretDB {} over PostgreSQL, which answers as {mongodb}",
@@ -82,20 +82,20 @@ fn version(about: &Document) -> String {
 }
 
 /// A client that appends events.
-pub(crate) struct Events {
+pub(crate) struct DocumentStore {
     collection: Collection<Document>,
     version: String,
 }
 
-impl Events {
+impl DocumentStore {
     /// Connects and creates the indexes. Whether an acknowledged event is durable depends on the URL and the server.
     ///
     /// # Errors
     /// Returns an error if the database isn't empty, because another benchmark is running or was killed.
     pub(crate) fn create(options: &ClientOptions) -> Result<Self, BenchError> {
-        let failed = could_not("connect to the server");
+        let failed = driver_error("connect to the server");
         let database = connect(options)?.database(DATABASE);
-        let about = database.run_command(doc! { "buildInfo": 1 }).run().map_err(&failed)?;
+        let build_info = database.run_command(doc! { "buildInfo": 1 }).run().map_err(&failed)?;
         if !database.list_collection_names().run().map_err(&failed)?.is_empty() {
             return Err(BenchError::NotEmpty { database: DATABASE });
         }
@@ -106,13 +106,13 @@ impl Events {
         if let Err(error) = collection.create_indexes(models).run() {
             // A server can create the collection before it fails.
             remove(options)?;
-            return Err(could_not("create indexes")(error));
+            return Err(driver_error("create indexes")(error));
         }
-        Ok(Self { collection, version: version(&about) })
+        Ok(Self { collection, version: version(&build_info) })
     }
 }
 
-impl Store for Events {
+impl Store for DocumentStore {
     fn version(&self) -> &str {
         &self.version
     }
@@ -128,7 +128,7 @@ impl Store for Events {
             "payloadType": "shop.OrderPlaced",
             "timestamp": "2024-01-01T00:00:00Z",
         };
-        self.collection.insert_one(document).run().map(drop).map_err(could_not("append events"))
+        self.collection.insert_one(document).run().map(drop).map_err(driver_error("append events"))
     }
 }
 
@@ -138,14 +138,14 @@ pub(crate) fn remove(options: &ClientOptions) -> Result<(), BenchError> {
         .database(DATABASE)
         .drop()
         .run()
-        .map_err(could_not("remove database \"pgfresh_bench_documents\""))
+        .map_err(driver_error("remove database \"pgfresh_bench_documents\""))
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
-    use super::super::documents_server::Server;
+    use super::super::fake_document_server::FakeServer;
     use super::*;
     use crate::events::EventStore;
 
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn events_arrive_once_and_database_is_removed() {
-        let server = Server::start();
+        let server = FakeServer::start();
         let (report, failure) = measure(&server.url()).unwrap();
         assert!(failure.is_none(), "{failure:?}");
         // This includes the warm-up batch.
@@ -176,8 +176,8 @@ mod tests {
             assert_eq!(document.get_str("aggregateIdentifier").ok(), Some(expected.aggregate.as_str()));
             assert_eq!(document.get_binary_generic("serializedPayload").ok(), Some(&expected.payload));
         }
-        assert_eq!(server.commands("createIndexes"), 1);
-        assert_eq!((server.commands("dropDatabase"), server.collections()), (1, 0));
+        assert_eq!(server.command_count("createIndexes"), 1);
+        assert_eq!((server.command_count("dropDatabase"), server.collection_count()), (1, 0));
         let json = report.to_json();
         assert_eq!(json["samples"][0]["phases"][0]["values"].as_array().unwrap().len(), 3);
         assert_eq!(json["distributions"][0]["count"], 21);
@@ -188,12 +188,12 @@ mod tests {
 
     #[test]
     fn existing_collections_are_not_touched() {
-        let server = Server::start();
-        server.keep("something");
+        let server = FakeServer::start();
+        server.add_collection("something");
         let error = measure(&server.url()).unwrap_err();
         assert_eq!(error.to_string(), "database \"pgfresh_bench_documents\" has collections in it already");
         assert!(error.hint().is_some_and(|hint| hint.contains("drop database")));
-        assert_eq!((server.commands("dropDatabase"), server.collections()), (0, 1));
+        assert_eq!((server.command_count("dropDatabase"), server.collection_count()), (0, 1));
     }
 
     /// Returns the cause of an error, which the user also sees.
@@ -203,14 +203,14 @@ mod tests {
 
     #[test]
     fn database_is_removed_after_refused_indexes() {
-        let server = Server::start();
+        let server = FakeServer::start();
         server.refuse_indexes();
         let error = measure(&server.url()).unwrap_err();
         assert_eq!(
             (error.to_string().as_str(), cause(&error).as_str()),
             ("could not create indexes", "no rights")
         );
-        assert_eq!((server.commands("dropDatabase"), server.collections()), (1, 0));
+        assert_eq!((server.command_count("dropDatabase"), server.collection_count()), (1, 0));
     }
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn refused_event_ends_benchmark_and_database_is_removed() {
-        let server = Server::start();
+        let server = FakeServer::start();
         server.refuse_after(10);
         let (report, failure) = measure(&server.url()).unwrap();
         let failure = failure.unwrap();
@@ -240,6 +240,6 @@ mod tests {
         );
         // The first batch is the warm-up. The second one is incomplete.
         assert!(report.to_json()["samples"][0]["phases"].as_array().unwrap().is_empty());
-        assert_eq!(server.commands("dropDatabase"), 1);
+        assert_eq!(server.command_count("dropDatabase"), 1);
     }
 }

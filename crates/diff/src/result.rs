@@ -29,7 +29,7 @@ pub struct ObjectChange {
     /// Name with its schema, quoted as in SQL.
     pub name: String,
     /// Kind of the change.
-    pub change: What,
+    pub change: ObjectChangeKind,
     /// The template's definition, if it differs and has a human-readable form.
     pub old: Option<String>,
     /// The database's definition, if it differs and has a human-readable form.
@@ -42,7 +42,7 @@ pub struct ObjectChange {
 /// Kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum ObjectChangeKind {
     /// Only the database has the object.
     Created,
     /// Both sides have the object, but it differs.

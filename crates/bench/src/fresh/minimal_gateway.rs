@@ -15,23 +15,23 @@ use server::{Rows, SessionError};
 use storage::Attempt;
 
 use crate::BenchError;
-use crate::client::{ANSWER_TIMEOUT, Address};
-use crate::fixture::{BY_HAND, Fixture};
+use crate::client::{Address, RESPONSE_TIMEOUT};
+use crate::fixture::{Fixture, MANUAL_DATABASE};
 
-const GREETING: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
+const STARTUP_RESPONSE: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
 /// A thread that takes the gateway's place. Dropping this value ends the thread.
-pub(super) struct Floor {
+pub(super) struct MinimalGateway {
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Floor {
+impl MinimalGateway {
     pub(super) fn open(fixture: &Fixture) -> Result<Self, BenchError> {
         let mut admin = fixture.admin()?;
         let name = fixture.new_name();
-        admin.query(&format!("CREATE DATABASE {name} TEMPLATE {BY_HAND}"))?;
+        admin.query(&format!("CREATE DATABASE {name} TEMPLATE {MANUAL_DATABASE}"))?;
         let rows = admin.query(&format!("SELECT oid FROM pg_database WHERE datname = '{name}'"))?;
         let oid = rows.into_iter().flatten().flatten().next().unwrap_or_default();
         admin.query(&format!(
@@ -40,7 +40,7 @@ impl Floor {
         ))?;
         let backend = fixture.server.session(&name)?.release()?;
         let here = Path::new("127.0.0.1");
-        backend.set_read_timeout(Some(ANSWER_TIMEOUT)).attempt("read from", here)?;
+        backend.set_read_timeout(Some(RESPONSE_TIMEOUT)).attempt("read from", here)?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).attempt("listen on", here)?;
         let address = listener.local_addr().attempt("listen on", here)?;
         let thread = thread::spawn(move || {
@@ -64,7 +64,7 @@ impl Floor {
     }
 }
 
-impl Drop for Floor {
+impl Drop for MinimalGateway {
     #[expect(clippy::let_underscore_must_use, reason = "a thread that has panicked has said so")]
     fn drop(&mut self) {
         let woken = TcpStream::connect(self.address).is_ok();
@@ -82,7 +82,7 @@ fn serve(
     buffer: &mut [u8],
 ) -> io::Result<bool> {
     client.set_nodelay(true)?;
-    client.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    client.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     // Each message of this client arrives in one piece.
     if client.read(buffer)? == 0 {
         return Ok(false);
@@ -90,7 +90,7 @@ fn serve(
     client.write_all(PASSWORD_REQUEST)?;
     let _password = client.read(buffer)?;
     name().map_err(io::Error::other)?;
-    client.write_all(GREETING)?;
+    client.write_all(STARTUP_RESPONSE)?;
     let count = client.read(buffer)?;
     backend.write_all(&buffer[..count])?;
     let mut end = 0;

@@ -4,22 +4,22 @@ use std::collections::HashMap;
 
 use server::identifier;
 
-use crate::merge::Place;
+use crate::merge::RowLocation;
 use crate::relations::{Relation, TableColumn};
+use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
-use crate::sql::texts;
 use crate::{CellValue, Field, FieldChange};
 
 /// Maximum length of a value that pgfresh reads to find where two long values differ. The unit is characters, or bytes
 /// for a `bytea`.
-const READ: usize = 4000;
+const MAX_READ_LENGTH: usize = 4000;
 /// Maximum length of a value in the result, in characters.
-const SHOWN: usize = 400;
+const MAX_SHOWN_LENGTH: usize = 400;
 /// Number of equal characters that the result shows before a difference.
-const LEAD: usize = 12;
+const CONTEXT_LENGTH: usize = 12;
 /// Number of rows that one query reads.
-const AT_ONCE: usize = 50;
-const END: &str = "ROLLBACK TO SAVEPOINT cells; RELEASE SAVEPOINT cells";
+const ROWS_PER_QUERY: usize = 50;
+const RESTORE_SESSION: &str = "ROLLBACK TO SAVEPOINT cells; RELEASE SAVEPOINT cells";
 
 /// The part of a column's value that pgfresh has read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,22 +32,22 @@ pub(crate) struct Cell {
 }
 
 /// The cells of each row, by the row's place. Each row has one cell for each column.
-pub(crate) type Cells = HashMap<Place, Vec<Cell>>;
+pub(crate) type Cells = HashMap<RowLocation, Vec<Cell>>;
 
 /// Reads the given rows of a table.
 pub(crate) fn read(
     reader: &mut Reader,
     relation: &Relation,
     columns: &[TableColumn],
-    places: &[&Place],
+    places: &[&RowLocation],
 ) -> Result<Cells, ReadError> {
     let mut found = Cells::new();
     if columns.is_empty() || places.is_empty() {
         return Ok(found);
     }
     let values: Vec<_> = columns.iter().enumerate().map(|(at, column)| value(at, column)).collect();
-    reader.ask("SAVEPOINT cells")?;
-    for some in places.chunks(AT_ONCE) {
+    reader.query("SAVEPOINT cells")?;
+    for some in places.chunks(ROWS_PER_QUERY) {
         let rows: Vec<_> = some.iter().map(|place| format!("\"{}\"", place.row)).collect();
         let sql = format!(
             "SELECT t.tableoid, t.ctid, v.* FROM {} t CROSS JOIN LATERAL (VALUES {}) v(at, is_null, begin, length, digest) \
@@ -56,16 +56,16 @@ pub(crate) fn read(
             values.join(", "),
             rows.join(",")
         );
-        let rows = match reader.try_ask(&sql) {
+        let rows = match reader.try_query(&sql) {
             Ok(rows) => rows,
             Err(error) => {
-                reader.ask(END)?;
+                reader.query(RESTORE_SESSION)?;
                 return Err(error);
             }
         };
         for row in rows {
             let mut next = texts(row);
-            let place = Place { table: next(), row: next() };
+            let place = RowLocation { table: next(), row: next() };
             let (at, is_null, begin) = (next().parse().unwrap_or(usize::MAX), next() == "t", next());
             let (length, digest) = (next().parse().unwrap_or(0), next());
             let cells = found.entry(place).or_insert_with(|| vec![Cell::default(); columns.len()]);
@@ -74,7 +74,7 @@ pub(crate) fn read(
             }
         }
     }
-    reader.ask(END)?;
+    reader.query(RESTORE_SESSION)?;
     Ok(found)
 }
 
@@ -83,12 +83,12 @@ fn value(at: usize, column: &TableColumn) -> String {
     let name = format!("t.{}", identifier(&column.name));
     if column.is_bytea {
         return format!(
-            "({at}, {name} IS NULL, encode(substr({name}, 1, {READ}), 'hex'), octet_length({name}), md5({name}))"
+            "({at}, {name} IS NULL, encode(substr({name}, 1, {MAX_READ_LENGTH}), 'hex'), octet_length({name}), md5({name}))"
         );
     }
     // The NULL test must use the text, because `IS NULL` is also true for a composite value whose fields are all NULL.
     format!(
-        "({at}, {name}::text IS NULL, left({name}::text, {READ}), length({name}::text), md5({name}::text))"
+        "({at}, {name}::text IS NULL, left({name}::text, {MAX_READ_LENGTH}), length({name}::text), md5({name}::text))"
     )
 }
 
@@ -120,29 +120,29 @@ pub(crate) fn changes(columns: &[TableColumn], old: &[Cell], new: &[Cell]) -> Ve
 fn first_difference(old: &Cell, new: &Cell) -> usize {
     let (Some(old), Some(new)) = (&old.begin, &new.begin) else { return 0 };
     let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
-    if same >= READ && old == new {
+    if same >= MAX_READ_LENGTH && old == new {
         return same;
     }
-    same.saturating_sub(LEAD) & !1
+    same.saturating_sub(CONTEXT_LENGTH) & !1
 }
 
 impl Cell {
     /// Builds a cell for a value in memory. The text itself serves as its digest.
     pub(crate) fn of(value: Option<&str>) -> Self {
-        let begin = value.map(|text| text.chars().take(READ).collect());
+        let begin = value.map(|text| text.chars().take(MAX_READ_LENGTH).collect());
         let text = value.unwrap_or_default();
         Self { begin, length: text.chars().count(), digest: text.to_owned() }
     }
 
     fn is_short(&self) -> bool {
-        self.length <= SHOWN / 4
+        self.length <= MAX_SHOWN_LENGTH / 4
     }
 
     /// Returns the part of the value that begins at a character or, for a `bytea`, at a hex digit.
     fn part(&self, from: usize, bytes: bool) -> CellValue {
         let Some(begin) = &self.begin else { return CellValue::Null };
         let (digits, prefix) = if bytes { (2, "\\x") } else { (1, "") };
-        let part: String = begin.chars().skip(from).take(SHOWN).collect();
+        let part: String = begin.chars().skip(from).take(MAX_SHOWN_LENGTH).collect();
         if from == 0 && part.chars().count() == self.length * digits {
             return CellValue::Whole(format!("{prefix}{part}"));
         }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn cell(text: &str) -> Cell {
-        let begin = Some(text.chars().take(READ).collect());
+        let begin = Some(text.chars().take(MAX_READ_LENGTH).collect());
         Cell { begin, length: text.chars().count(), digest: format!("{text:?}") }
     }
 
@@ -169,8 +169,8 @@ mod tests {
         let [old, new] = ["old", "new"].map(|end| cell(&format!("{long}{end}")));
         let changed = changes(&[column(false)], &[old], &[new]);
         let part = |end: &str| CellValue::Part {
-            part: format!("{}{end}", "x".repeat(LEAD)),
-            from: 1000 - LEAD,
+            part: format!("{}{end}", "x".repeat(CONTEXT_LENGTH)),
+            from: 1000 - CONTEXT_LENGTH,
             length: 1003,
             bytes: false,
         };
@@ -179,10 +179,14 @@ mod tests {
 
     #[test]
     fn difference_beyond_the_read_part_is_reported() {
-        let long = "é".repeat(READ);
+        let long = "é".repeat(MAX_READ_LENGTH);
         let changed = changes(&[column(false)], &[cell(&format!("{long}a"))], &[cell(&format!("{long}bc"))]);
-        let part = |length| CellValue::Part { part: String::new(), from: READ, length, bytes: false };
-        assert_eq!((&changed[0].old, &changed[0].new), (&part(READ + 1), &part(READ + 2)));
+        let part =
+            |length| CellValue::Part { part: String::new(), from: MAX_READ_LENGTH, length, bytes: false };
+        assert_eq!(
+            (&changed[0].old, &changed[0].new),
+            (&part(MAX_READ_LENGTH + 1), &part(MAX_READ_LENGTH + 2))
+        );
     }
 
     #[test]
@@ -203,10 +207,15 @@ mod tests {
     #[test]
     fn empty_value_is_complete() {
         assert_eq!(cell("").part(0, false), CellValue::Whole(String::new()));
-        let long = cell(&"y".repeat(SHOWN + 1)).part(0, false);
+        let long = cell(&"y".repeat(MAX_SHOWN_LENGTH + 1)).part(0, false);
         assert_eq!(
             long,
-            CellValue::Part { part: "y".repeat(SHOWN), from: 0, length: SHOWN + 1, bytes: false }
+            CellValue::Part {
+                part: "y".repeat(MAX_SHOWN_LENGTH),
+                from: 0,
+                length: MAX_SHOWN_LENGTH + 1,
+                bytes: false
+            }
         );
     }
 }
