@@ -84,7 +84,7 @@ impl Soak {
         let mut soak = Self {
             step: 0.0,
             steps: Vec::new(),
-            cold: sensors.look(),
+            cold: sensors.read(),
             limit: sensors.limit,
             latencies: Latencies::new("fdatasync, soak"),
         };
@@ -96,7 +96,7 @@ impl Soak {
             for seconds in latencies.sample().values() {
                 soak.latencies.add(*seconds);
             }
-            soak.steps.push((rate, sensors.look()));
+            soak.steps.push((rate, sensors.read()));
         }
         soak.step = begun.elapsed().as_secs_f64() / as_f64(soak.steps.len());
         Ok(soak)

@@ -82,8 +82,8 @@ impl Suite<'_> {
         command.stdin(Stdio::null()).stdout(Stdio::from(output)).stderr(Stdio::from(second));
         server.address(self.fixture.database()).describe_to(&mut command);
         sys::die_with_parent(&mut command);
-        sys::leave_usual_files(&mut command);
-        sys::leave_usual_mask(&mut command);
+        sys::restore_open_file_limit(&mut command);
+        sys::restore_mask(&mut command);
         let begun = Instant::now();
         let status = command.status().attempt("run", Path::new("sh"))?;
         Ok((begun.elapsed(), status))

@@ -137,7 +137,7 @@ impl AdminConnection {
     /// Whether the session is open and there is no unexpected data from the server.
     #[must_use]
     pub fn is_alive(&mut self) -> bool {
-        self.unread.is_empty() && sys::is_silent(&self.stream)
+        self.unread.is_empty() && sys::is_idle_socket(&self.stream)
     }
 
     /// Returns the stream of the idle session, so that other code can use it. This is the reverse of

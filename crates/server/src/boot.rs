@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use storage::{Account, Attempt, Copied, Copying, Deferred, Entry, FileError, Place, RunDirectory};
+use storage::{Account, Attempt, BackgroundCopy, Copied, Deferred, Entry, FileError, Place, RunDirectory};
 use sys::{Directory, ProcessHandle};
 
 use crate::address::{Address, PORT, SOCKET};
@@ -163,7 +163,7 @@ impl Server {
             Data::Made(guard) => (guard, None),
             Data::Copy(entry) => {
                 let guard = Guard::over(order.place, order.account, order.program)?;
-                let copying = Copying::begin(entry, &guard.run().data(), order.account, DEFERRED)?;
+                let copying = BackgroundCopy::begin(entry, &guard.run().data(), order.account, DEFERRED)?;
                 (guard, Some(copying))
             }
         };
@@ -246,7 +246,7 @@ impl Server {
     fn wait_until_ready(&mut self, since: Instant) -> Result<(), StartError> {
         let data = self.run().data();
         let files = Directory::open(&data).attempt("open", &data)?;
-        let watch = sys::Watch::new(&files).attempt("watch", &data)?;
+        let watch = sys::DirectoryWatch::new(&files).attempt("watch", &data)?;
         loop {
             watch.clear().attempt("watch", &data)?;
             if says_ready(&files) {

@@ -178,7 +178,7 @@ impl Client {
         let lock = run.helper_lock()?.descriptor().attempt("duplicate", run.path())?;
         sys::inherit(&mut command, vec![lock]);
         // The server's account has to read the new files, regardless of pgfresh's umask.
-        sys::let_others_read(&mut command);
+        sys::allow_others_to_read(&mut command);
         if self == Self::Npm && !can_cache() {
             command.env("npm_config_cache", run.path().join("npm-cache"));
         }

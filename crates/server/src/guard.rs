@@ -93,7 +93,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.run.let_go();
+        self.run.release();
         if self.process.end() {
             // A signal might have killed the guard before it was finished.
             if let Ok(Some(abandoned)) = Abandoned::at(self.run.path())
@@ -204,7 +204,7 @@ pub fn guard_main() -> bool {
 fn outlive_owner(path: &Path) {
     // The owner has ended when the lifeline closes, or when reading from it returns an error.
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-    if let Ok(Some(abandoned)) = Abandoned::after_its_owner(path) {
+    if let Ok(Some(abandoned)) = Abandoned::wait_for_owner(path) {
         let _ = clear_away(abandoned);
     }
 }

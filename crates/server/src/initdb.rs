@@ -93,7 +93,7 @@ impl Initdb {
         let guarded = guard.guarded_command()?;
         let mut command = guarded.command(installation, "initdb", account)?;
         if let Some((uid, gid)) = alias {
-            sys::call_ourselves(&mut command, uid, gid);
+            sys::run_in_user_namespace(&mut command, uid, gid);
         }
         command.args(&self.words).args(locale).arg("--pgdata").arg(run.data());
         keep_segments_inside(installation, &mut command);

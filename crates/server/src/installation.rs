@@ -197,7 +197,7 @@ impl Installation {
             use std::os::unix::process::CommandExt;
             command.uid(account.uid).gid(account.gid);
         } else if let Some((uid, gid)) = account.alias() {
-            sys::call_ourselves(&mut command, uid, gid);
+            sys::run_in_user_namespace(&mut command, uid, gid);
         }
         command
     }

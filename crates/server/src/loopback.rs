@@ -64,7 +64,7 @@ impl LoopbackListener {
         encryption: Option<Arc<dyn LoopbackEncryption>>,
     ) -> io::Result<Option<Self>> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        sys::bound_waiting(&listener, WAITING)?;
+        sys::limit_backlog(&listener, WAITING)?;
         let address = listener.local_addr()?;
         let ourselves = TcpStream::connect(address)?;
         let remote = ourselves.local_addr()?;
@@ -75,7 +75,7 @@ impl LoopbackListener {
                 break met;
             }
         };
-        if !sys::is_our_neighbour(remote, address) {
+        if !sys::is_own_loopback_peer(remote, address) {
             return Ok(None);
         }
         let closing = Arc::new(AtomicBool::new(false));
@@ -126,7 +126,7 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Way, closing: &Atom
             continue;
         };
         let begun = Instant::now();
-        if sys::is_our_neighbour(remote, address) {
+        if sys::is_own_loopback_peer(remote, address) {
             let way = way.clone();
             // After any error, both peers see that the connection has ended. This includes the case that no
             // thread can be started.
@@ -148,7 +148,7 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Way, closing: &Atom
 /// table. The check took `cost`. If the kernel had to list all sockets for the check, the listener pauses for
 /// three times as long.
 fn turn_away(client: TcpStream, cost: Duration) {
-    if let Err(error) = sys::reset_at_end(&client) {
+    if let Err(error) = sys::reset_on_close(&client) {
         tracing::debug!(%error, "could not reset a stranger's connection");
     }
     drop(client);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use storage::{Attempt, FileError, Removing};
+use storage::{Attempt, BackgroundRemoval, FileError};
 use sys::{ProcessHandle, Signal};
 
 use crate::error::StopError;
@@ -30,7 +30,7 @@ impl Server {
         }
         self.signal(Signal::QUIT);
         // Remove most of the files while the processes are ending.
-        let removing = Removing::begin(&self.run().data(), "base");
+        let removing = BackgroundRemoval::begin(&self.run().data(), "base");
         self.wait_for_end(self.timeouts.immediate_stop)?;
         let stopped = begun.elapsed();
         removing.finish(TIDYING);

@@ -131,7 +131,7 @@ impl DumpFile {
     /// Moves the finished file to its final path, with the user's usual mode.
     fn hand_over(self) -> Result<(), FileError> {
         let finished = File::open(&self.staging).attempt_given("open", &self.staging)?;
-        sys::leave_usual_mode(&finished).attempt_given("change the mode of", &self.staging)?;
+        sys::apply_original_mask(&finished).attempt_given("change the mode of", &self.staging)?;
         fs::rename(&self.staging, &self.path).attempt_given("write", &self.path)
     }
 }

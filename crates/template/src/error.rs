@@ -112,7 +112,7 @@ impl ProvisionError {
             Self::Start(error) => error.hint(),
             Self::Input(error) => error.hint(),
             Self::Setup(error) => error.hint(),
-            Self::Cache(CacheError::Unfit { .. }) => Some(
+            Self::Cache(CacheError::Invalid { .. }) => Some(
                 "A template holds regular files only; make tablespaces in the tests that need them."
                     .to_owned(),
             ),

@@ -363,8 +363,8 @@ impl Setup<'_> {
         let lock = run.helper_lock()?;
         sys::inherit(&mut command, vec![lock.descriptor().attempt("duplicate", run.path())?]);
         sys::die_with_parent(&mut command);
-        sys::leave_usual_files(&mut command);
-        sys::leave_usual_mask(&mut command);
+        sys::restore_open_file_limit(&mut command);
+        sys::restore_mask(&mut command);
         let program = PathBuf::from(command.get_program());
         let child = command.spawn().attempt("run", &program)?;
         drop((command, lock));

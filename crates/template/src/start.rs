@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use server::{AdminConnection, Data, Guard, NotStarted, Server, Settings, StartError};
-use storage::{Attempt, Copying, Deferred, Entry, PersistentData, Place, PlaceRequest};
+use storage::{Attempt, BackgroundCopy, Deferred, Entry, PersistentData, Place, PlaceRequest};
 
 use crate::error::ProvisionError;
 use crate::provisioner::{Provisioner, Step, Template};
@@ -155,8 +155,8 @@ impl Provisioner {
             self.on_template(kept.last().copied(), say, |template| {
                 data.clear()?;
                 let all = Deferred { below: "", last: None };
-                let copying =
-                    Copying::begin(&template.entry, &files, &self.account, all).map_err(StartError::from)?;
+                let copying = BackgroundCopy::begin(&template.entry, &files, &self.account, all)
+                    .map_err(StartError::from)?;
                 let watch = |done, total| say(Step::Copying { done, total });
                 copying.finish(&watch).map_err(StartError::from)?;
                 Ok(())

@@ -110,7 +110,7 @@ fn sweep_removes_only_unowned_directories() {
     drop((command, lock));
     wait_until("a start", || stub.count() == 2);
     let path = dead.path().to_owned();
-    dead.let_go();
+    dead.release();
     assert_eq!(swept(&root), [path]);
     stub.expect_ended("a sweep");
     child.wait().unwrap();

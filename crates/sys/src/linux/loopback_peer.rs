@@ -21,51 +21,55 @@ use super::socket_diag;
 /// The state of an open connection. The uid is only reliable in this state, because a closing socket reports
 /// 0, just like a socket of root.
 const ESTABLISHED: &str = "01";
-const LISTENS: &str = "0A";
+const LISTENING: &str = "0A";
 
 /// Whether `remote` is on this machine and belongs to our user or to root. `remote` is the peer of a
 /// connection to our address `local`.
 #[must_use]
-pub fn is_our_neighbour(remote: SocketAddr, local: SocketAddr) -> bool {
+pub fn is_own_loopback_peer(remote: SocketAddr, local: SocketAddr) -> bool {
     let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
     let local = SocketAddr::new(local.ip().to_canonical(), local.port());
     if !remote.ip().is_loopback() || !local.ip().is_loopback() {
         return false;
     }
     let ours = rustix::process::getuid().as_raw();
-    let owner =
-        if answers() { socket_diag::owner(remote, local).ok().flatten() } else { listed(remote, local) };
+    let owner = if supports_sock_diag() {
+        socket_diag::owner(remote, local).ok().flatten()
+    } else {
+        owner_in_tables(remote, local)
+    };
     owner.is_some_and(|owner| owner == ours || owner == 0)
 }
 
 /// Whether `remote` is on this machine and a process still has it open, if only for reading. `remote` is the
 /// peer of a connection to our address `local`. Always false without `sock_diag`.
 #[must_use]
-pub fn is_open_here(remote: SocketAddr, local: SocketAddr) -> bool {
+pub fn is_open_on_this_machine(remote: SocketAddr, local: SocketAddr) -> bool {
     let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    answers() && socket_diag::owner(canonical(remote), canonical(local)).is_ok_and(|owner| owner.is_some())
+    supports_sock_diag()
+        && socket_diag::owner(canonical(remote), canonical(local)).is_ok_and(|owner| owner.is_some())
 }
 
 /// Whether the kernel supports `sock_diag`. The first call finds out by connecting to ourselves.
-fn answers() -> bool {
-    static ANSWERS: OnceLock<bool> = OnceLock::new();
+fn supports_sock_diag() -> bool {
+    static SUPPORTED: OnceLock<bool> = OnceLock::new();
     let ask_for_ours = || {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let client = TcpStream::connect(listener.local_addr()?)?;
         socket_diag::owner(client.local_addr()?, client.peer_addr()?)
     };
-    *ANSWERS.get_or_init(|| ask_for_ours().is_ok_and(|owner| owner.is_some()))
+    *SUPPORTED.get_or_init(|| ask_for_ours().is_ok_and(|owner| owner.is_some()))
 }
 
 /// Looks up the uid of a socket in the kernel's tables of sockets.
-fn listed(near: SocketAddr, far: SocketAddr) -> Option<u32> {
+fn owner_in_tables(near: SocketAddr, far: SocketAddr) -> Option<u32> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter();
     tables.filter_map(|table| fs::read_to_string(table).ok()).find_map(|table| owner(&table, near, far))
 }
 
 /// Returns the uid of the socket that is bound to `near` and connected to `far`.
 fn owner(table: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
-    let (near, far) = (written(near), written(far));
+    let (near, far) = (table_forms(near), table_forms(far));
     table.lines().skip(1).find_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(1);
         let (local, remote, state) = (words.next()?, words.next()?, words.next()?);
@@ -85,7 +89,7 @@ pub fn listener_at(port: u16) -> Option<(String, u32)> {
     let tables =
         ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().filter_map(|path| fs::read_to_string(path).ok());
     let sockets: Vec<String> = tables
-        .flat_map(|table| table.lines().filter_map(|line| listening(line, &suffix)).collect::<Vec<_>>())
+        .flat_map(|table| table.lines().filter_map(|line| listening_inode(line, &suffix)).collect::<Vec<_>>())
         .map(|inode| format!("socket:[{inode}]"))
         .collect();
     let processes = fs::read_dir("/proc").ok()?.flatten();
@@ -101,15 +105,15 @@ pub fn listener_at(port: u16) -> Option<(String, u32)> {
 }
 
 /// Returns the inode of the socket in this line of the table, if the socket listens on the port.
-fn listening(line: &str, suffix: &str) -> Option<u64> {
+fn listening_inode(line: &str, suffix: &str) -> Option<u64> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    let found = words.get(1)?.ends_with(suffix) && *words.get(3)? == LISTENS;
+    let found = words.get(1)?.ends_with(suffix) && *words.get(3)? == LISTENING;
     if found { words.get(9)?.parse().ok() } else { None }
 }
 
 /// Returns the forms in which an address can appear in the tables. For example, a client can use IPv4 through
 /// an IPv6 socket.
-fn written(address: SocketAddr) -> Vec<String> {
+fn table_forms(address: SocketAddr) -> Vec<String> {
     let write = |octets: &[u8]| {
         let mut text = String::new();
         for word in octets.chunks_exact(4) {
@@ -151,7 +155,7 @@ mod tests {
             let port = listener.local_addr().unwrap().port();
             let _client = TcpStream::connect((reached, port)).unwrap();
             let (served, remote) = listener.accept().unwrap();
-            assert!(is_our_neighbour(remote, served.local_addr().unwrap()), "{bound}");
+            assert!(is_own_loopback_peer(remote, served.local_addr().unwrap()), "{bound}");
         }
     }
 
@@ -179,14 +183,22 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (served, remote) = listener.accept().unwrap();
         let local = served.local_addr().unwrap();
-        assert!(is_our_neighbour(remote, local));
+        assert!(is_own_loopback_peer(remote, local));
         let ours = Some(rustix::process::getuid().as_raw());
-        assert_eq!(listed(remote, local), ours, "by the table");
-        assert!(!answers() || socket_diag::owner(remote, local).unwrap() == ours, "by a question");
-        assert!(!is_our_neighbour("192.0.2.1:99".parse().unwrap(), local), "of another machine");
+        assert_eq!(owner_in_tables(remote, local), ours, "by the table");
+        assert!(!supports_sock_diag() || socket_diag::owner(remote, local).unwrap() == ours, "by a question");
+        assert!(!is_own_loopback_peer("192.0.2.1:99".parse().unwrap(), local), "of another machine");
         client.shutdown(Shutdown::Write).unwrap();
-        assert_eq!([is_our_neighbour(remote, local), is_open_here(remote, local)], [answers(); 2], "reads");
+        assert_eq!(
+            [is_own_loopback_peer(remote, local), is_open_on_this_machine(remote, local)],
+            [supports_sock_diag(); 2],
+            "reads"
+        );
         drop(client);
-        assert_eq!([is_our_neighbour(remote, local), is_open_here(remote, local)], [false; 2], "closed");
+        assert_eq!(
+            [is_own_loopback_peer(remote, local), is_open_on_this_machine(remote, local)],
+            [false; 2],
+            "closed"
+        );
     }
 }

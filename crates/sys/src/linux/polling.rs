@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for a killed process to disappear on a busy machine, and how long to pause between
 /// checks.
-const DYING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
+const TIMEOUT_AND_PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
 
 /// Polls `condition` until it holds. Returns false if it doesn't hold before the timeout.
-pub(crate) fn wait_until(mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
-    let (patience, pause) = DYING;
+pub(crate) fn poll_until(mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
+    let (patience, pause) = TIMEOUT_AND_PAUSE;
     let end = Instant::now() + patience;
     loop {
         if condition()? {

@@ -6,9 +6,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::attempt::Attempt;
 use crate::entry::Entry;
 use crate::error::CacheError;
+use crate::file_error::Attempt;
 use crate::head::{self, Head};
 use crate::manifest::{self, Manifest};
 use crate::publish::{self, Building};
@@ -97,26 +97,26 @@ impl TrustedHead {
     ///
     /// # Errors
     /// Returns an error that names the text that differs, or that describes the damage in it.
-    pub fn describes(self, manifest: &str, about: String) -> Result<Announced, String> {
-        if let Some(name) = self.head.differs(manifest, &about) {
+    pub fn into_manifest(self, manifest: &str, about: String) -> Result<SignedManifest, String> {
+        if let Some(name) = self.head.changed_text(manifest, &about) {
             return Err(format!("its {name} is not the one that was signed"));
         }
         let manifest = Manifest::parse(manifest).ok_or("its manifest is damaged")?;
-        if !manifest.names_each_path_once() {
+        if !manifest.has_consistent_paths() {
             return Err("its manifest contradicts itself".to_owned());
         }
-        Ok(Announced { manifest, about })
+        Ok(SignedManifest { manifest, about })
     }
 }
 
 /// An entry with a signed manifest, whose files have yet to be downloaded.
 #[derive(Debug)]
-pub struct Announced {
+pub struct SignedManifest {
     manifest: Manifest,
     about: String,
 }
 
-impl Announced {
+impl SignedManifest {
     /// Returns the total size of all files in bytes, including holes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -138,16 +138,16 @@ impl Announced {
 
 /// The files of an entry that is being downloaded.
 #[derive(Debug)]
-pub struct Receiving<'a> {
-    announced: &'a Announced,
+pub struct EntryDownload<'a> {
+    announced: &'a SignedManifest,
     data: PathBuf,
     /// For each file, whether it is complete and matches its digest.
     complete: Vec<AtomicBool>,
 }
 
-impl<'a> Receiving<'a> {
+impl<'a> EntryDownload<'a> {
     /// Creates all files with their final sizes. At first, each file is one hole.
-    fn begin(announced: &'a Announced, staging: &Path) -> Result<Self, CacheError> {
+    fn begin(announced: &'a SignedManifest, staging: &Path) -> Result<Self, CacheError> {
         let data = publish::make_directories(&announced.manifest, staging, staging)?;
         for file in &announced.manifest.files {
             let path = data.join(&file.path);
@@ -164,7 +164,7 @@ impl<'a> Receiving<'a> {
     /// Panics if there is no file `number`.
     pub fn write(&self, number: usize, offset: u64, bytes: &[u8]) -> Result<(), CacheError> {
         let path = self.path(number);
-        let unfit = || CacheError::Unfit { path: path.clone(), what: DIFFERENT };
+        let unfit = || CacheError::Invalid { path: path.clone(), what: DIFFERENT };
         let end = offset.checked_add(bytes.len() as u64).ok_or_else(unfit)?;
         if end > self.announced.manifest.files[number].size {
             return Err(unfit());
@@ -189,7 +189,7 @@ impl<'a> Receiving<'a> {
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(&file).attempt("read", &path)?;
         if (hasher.count(), hasher.finalize()) != (said.size, said.digest) {
-            return Err(CacheError::Unfit { path, what: DIFFERENT });
+            return Err(CacheError::Invalid { path, what: DIFFERENT });
         }
         self.complete[number].store(true, Ordering::Release);
         Ok(())
@@ -206,7 +206,7 @@ impl<'a> Receiving<'a> {
         for (number, file) in said.files.iter().enumerate() {
             let path = self.path(number);
             if !self.complete[number].load(Ordering::Acquire) {
-                return Err(CacheError::Unfit { path, what: "it has not come whole" });
+                return Err(CacheError::Invalid { path, what: "it has not come whole" });
             }
             let modified = manifest::modified(&path.metadata().attempt("examine", &path)?);
             let manifest::File { path, size, digest, .. } = file;
@@ -224,11 +224,11 @@ impl Building {
     /// A failure leaves no files behind, and the caller can try again.
     pub fn receive<E: From<CacheError>>(
         &self,
-        announced: &Announced,
-        fill: impl FnOnce(&Receiving<'_>) -> Result<(), E>,
+        announced: &SignedManifest,
+        fill: impl FnOnce(&EntryDownload<'_>) -> Result<(), E>,
     ) -> Result<Entry, E> {
         self.publish_staged(&announced.about, |staging| {
-            let receiving = Receiving::begin(announced, staging)?;
+            let receiving = EntryDownload::begin(announced, staging)?;
             fill(&receiving)?;
             Ok(receiving.into_manifest()?)
         })
@@ -256,10 +256,10 @@ mod tests {
         (entry, description, key.public())
     }
 
-    fn announced(description: &Description, key: &TrustedKey) -> Announced {
+    fn announced(description: &Description, key: &TrustedKey) -> SignedManifest {
         let Description { head, signature, manifest, about } = description;
         let head = TrustedHead::verify("abc", (head, signature), std::slice::from_ref(key)).unwrap();
-        head.describes(manifest, about.clone()).unwrap()
+        head.into_manifest(manifest, about.clone()).unwrap()
     }
 
     proptest! {
@@ -324,7 +324,7 @@ mod tests {
         for (offset, length) in [(0, 11), (10, 1), (u64::MAX, 1)] {
             let received =
                 building.receive(&announced, |receiving| receiving.write(0, offset, &vec![1; length]));
-            assert!(matches!(received, Err(CacheError::Unfit { .. })), "{offset} {length}");
+            assert!(matches!(received, Err(CacheError::Invalid { .. })), "{offset} {length}");
         }
     }
 
@@ -342,8 +342,8 @@ mod tests {
         assert!(verify("abc", &[]).is_err() && verify("abc", &[other]).is_err());
         assert!(verify("abd", std::slice::from_ref(&key)).is_err());
         let head = || verify("abc", std::slice::from_ref(&key)).unwrap();
-        assert!(head().describes(manifest, about.clone()).is_ok());
-        assert!(head().describes(manifest, "other".to_owned()).unwrap_err().contains("about"));
-        assert!(head().describes(&manifest.replace("base", "bass"), about.clone()).is_err());
+        assert!(head().into_manifest(manifest, about.clone()).is_ok());
+        assert!(head().into_manifest(manifest, "other".to_owned()).unwrap_err().contains("about"));
+        assert!(head().into_manifest(&manifest.replace("base", "bass"), about.clone()).is_err());
     }
 }

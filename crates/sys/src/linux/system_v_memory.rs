@@ -6,7 +6,7 @@ use std::io;
 
 use rustix::process::Pid;
 
-use super::dying::wait_until;
+use super::polling::poll_until;
 
 /// Removes the segments that `account` owns and process `creator` has created. Returns the number of segments
 /// removed. Does nothing while `creator` is alive. Waits for attached processes that are exiting, because
@@ -21,7 +21,7 @@ pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
         return Ok(0);
     }
     let mut removed = 0;
-    let gone = wait_until(|| {
+    let gone = poll_until(|| {
         let segments = segments_of(creator, account)?;
         for &(id, _) in segments.iter().filter(|&&(_, attached)| attached == 0) {
             removed += usize::from(remove(id)?);

@@ -9,16 +9,16 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use crate::arrival::{Arrival, HEAD, SIGNATURE, is_fingerprint};
-use crate::attempt::{Attempt, FileError};
 use crate::cache::Cache;
-use crate::cancel::go_on;
-use crate::copy::{Copying, Deferred};
+use crate::cancel::check_cancelled;
+use crate::copy::{BackgroundCopy, Deferred};
 use crate::entry::Entry;
 use crate::error::{CacheError, CopyError};
+use crate::file_error::{Attempt, FileError};
 use crate::head::Head;
 use crate::removal::remove_tree;
 use crate::signing::{Signed, SigningKey, TrustedKey};
+use crate::unchecked_entry::{HEAD, SIGNATURE, UncheckedEntry, is_fingerprint};
 use crate::{Account, private};
 
 /// Prefix of the extension of an incomplete export. The pid of the exporting process follows.
@@ -61,7 +61,7 @@ impl Entry {
         let lock = staging.join(LOCK);
         let _at_work = sys::Lock::take(&lock).attempt("lock", &lock)?;
         let result = self.export_to(&staging, key).and_then(|()| {
-            go_on(cancelled).attempt("write", &target)?;
+            check_cancelled(cancelled).attempt("write", &target)?;
             fs::remove_file(&lock).attempt("remove", &lock)?;
             remove_tree(&target)?;
             Ok(fs::rename(&staging, &target).attempt("rename", &staging)?)
@@ -75,7 +75,7 @@ impl Entry {
     }
 
     fn export_to(&self, staging: &Path, key: Option<&SigningKey>) -> Result<(), CopyError> {
-        Copying::begin(
+        BackgroundCopy::begin(
             self,
             &staging.join("data"),
             &Account::ours(),
@@ -118,7 +118,7 @@ fn write_signed(head: &Head, key: &SigningKey, folder: &Path) -> Result<(), File
 
 /// Compares the files of the exported entry at `folder` with its manifest, and then signs the entry.
 pub fn sign(folder: &Path, key: &SigningKey, cancelled: &AtomicBool) -> Result<(), CacheError> {
-    let head = Arrival::open(folder)?.new_head(cancelled)?;
+    let head = UncheckedEntry::open(folder)?.new_head(cancelled)?;
     Ok(write_signed(&head, key, folder).map_err(|error| error.given_in(folder))?)
 }
 
@@ -128,12 +128,12 @@ pub fn sign(folder: &Path, key: &SigningKey, cancelled: &AtomicBool) -> Result<(
 /// Returns an error if the entry has no signature from a trusted key, or if it differs from its signed
 /// manifest.
 pub fn verify(folder: &Path, trusted: &[TrustedKey], cancelled: &AtomicBool) -> Result<Signed, CacheError> {
-    let arrival = Arrival::open(folder)?;
-    let statement = arrival.statement(trusted)?;
+    let arrival = UncheckedEntry::open(folder)?;
+    let statement = arrival.read_claims(trusted)?;
     let not_signed =
         || CacheError::Untrusted { path: folder.to_owned(), what: "no key is trusted".to_owned() };
     let signed = statement.signed.ok_or_else(not_signed)?;
-    arrival.check(&statement.said, cancelled)?;
+    arrival.check(&statement.manifest, cancelled)?;
     Ok(signed)
 }
 
@@ -166,8 +166,8 @@ impl Cache {
         trusted: &[TrustedKey],
         cancelled: &AtomicBool,
     ) -> Result<bool, CacheError> {
-        let arrival = Arrival::open(folder)?;
-        let statement = arrival.statement(trusted)?;
+        let arrival = UncheckedEntry::open(folder)?;
+        let statement = arrival.read_claims(trusted)?;
         let building = self.building(arrival.fingerprint(), || ())?;
         if self.examine(arrival.fingerprint())?.is_some() {
             return Ok(false);
@@ -178,7 +178,7 @@ impl Cache {
 }
 
 /// Returns the paths of the exported entries in `folder`, sorted.
-pub fn carried(folder: &Path) -> Result<Vec<std::path::PathBuf>, FileError> {
+pub fn exported_entries(folder: &Path) -> Result<Vec<std::path::PathBuf>, FileError> {
     let found = fs::read_dir(folder).attempt("read", folder)?.flatten();
     let mut found: Vec<_> = found.map(|entry| entry.path()).collect();
     found.retain(|path| {
@@ -210,19 +210,19 @@ mod tests {
 
     /// A change to an exported entry while it is in transit.
     #[derive(Debug, Clone)]
-    enum Mishap {
+    enum Damage {
         Longer(usize, u64),
         Shorter(usize),
         Flipped(usize),
         Missing(usize),
-        Replaced(usize, Thing),
-        Extra(usize, Thing),
-        Said(Saying),
+        Replaced(usize, Replacement),
+        Extra(usize, Replacement),
+        Said(ManifestDamage),
         Cut(usize),
     }
 
     #[derive(Debug, Clone, Copy)]
-    enum Thing {
+    enum Replacement {
         Link,
         Pipe,
         Directory,
@@ -231,16 +231,21 @@ mod tests {
 
     /// A false line in a manifest whose digest is correct.
     #[derive(Debug, Clone)]
-    enum Saying {
+    enum ManifestDamage {
         Path(&'static str),
         Twice(usize),
         Huge(usize, u64),
         Folder(&'static str),
     }
 
-    fn mishaps() -> impl Strategy<Value = Mishap> {
+    fn damages() -> impl Strategy<Value = Damage> {
         let file = 0..FILES.len();
-        let thing = prop::sample::select(vec![Thing::Link, Thing::Pipe, Thing::Directory, Thing::File]);
+        let thing = prop::sample::select(vec![
+            Replacement::Link,
+            Replacement::Pipe,
+            Replacement::Directory,
+            Replacement::File,
+        ]);
         let path =
             prop::sample::select(vec!["../out", "/etc/passwd", "base/../top", "base/3/none", "top/under"]);
         // An index for everything that can be replaced: the manifest, the description, the data directory,
@@ -248,27 +253,27 @@ mod tests {
         let any = 0..3 + FILES.len() + FOLDERS.len();
         prop_oneof![
             (file.clone(), prop_oneof![Just(1), Just(70_000), Just(1 << 42)])
-                .prop_map(|(at, by)| Mishap::Longer(at, by)),
-            file.clone().prop_map(Mishap::Shorter),
-            file.clone().prop_map(Mishap::Flipped),
-            any.clone().prop_map(Mishap::Missing),
-            (any.clone(), thing.clone()).prop_map(|(at, thing)| Mishap::Replaced(at, thing)),
-            (0..=FOLDERS.len(), thing).prop_map(|(at, thing)| Mishap::Extra(at, thing)),
-            path.clone().prop_map(|path| Mishap::Said(Saying::Path(path))),
-            path.prop_map(|path| Mishap::Said(Saying::Folder(path))),
-            file.clone().prop_map(|at| Mishap::Said(Saying::Twice(at))),
+                .prop_map(|(at, by)| Damage::Longer(at, by)),
+            file.clone().prop_map(Damage::Shorter),
+            file.clone().prop_map(Damage::Flipped),
+            any.clone().prop_map(Damage::Missing),
+            (any.clone(), thing.clone()).prop_map(|(at, thing)| Damage::Replaced(at, thing)),
+            (0..=FOLDERS.len(), thing).prop_map(|(at, thing)| Damage::Extra(at, thing)),
+            path.clone().prop_map(|path| Damage::Said(ManifestDamage::Path(path))),
+            path.prop_map(|path| Damage::Said(ManifestDamage::Folder(path))),
+            file.clone().prop_map(|at| Damage::Said(ManifestDamage::Twice(at))),
             (file, prop_oneof![Just(u64::MAX), Just(1 << 43), Just(0)])
-                .prop_map(|(at, size)| Mishap::Said(Saying::Huge(at, size))),
-            (0_usize..2000).prop_map(Mishap::Cut),
+                .prop_map(|(at, size)| Damage::Said(ManifestDamage::Huge(at, size))),
+            (0_usize..2000).prop_map(Damage::Cut),
         ]
     }
 
-    fn put(thing: Thing, path: &Path) {
+    fn put(thing: Replacement, path: &Path) {
         match thing {
-            Thing::Link => symlink("/etc", path).unwrap(),
-            Thing::Pipe => mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap(),
-            Thing::Directory => fs::create_dir(path).unwrap(),
-            Thing::File => fs::write(path, "x").unwrap(),
+            Replacement::Link => symlink("/etc", path).unwrap(),
+            Replacement::Pipe => mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap(),
+            Replacement::Directory => fs::create_dir(path).unwrap(),
+            Replacement::File => fs::write(path, "x").unwrap(),
         }
     }
 
@@ -282,7 +287,7 @@ mod tests {
     }
 
     /// Applies `mishap` to the entry in `folder`. Does nothing if an earlier mishap has removed the target.
-    fn happen(mishap: &Mishap, folder: &Path) {
+    fn apply_damage(mishap: &Damage, folder: &Path) {
         let data = folder.join("data");
         let open = |at: usize| fs::File::options().write(true).read(true).open(data.join(FILES[at])).ok();
         let any = |at: usize| {
@@ -291,13 +296,13 @@ mod tests {
             own.iter().map(|name| folder.join(name)).chain(inside).nth(at).unwrap()
         };
         match mishap {
-            Mishap::Longer(at, by) => {
+            Damage::Longer(at, by) => {
                 let _ = open(*at).map(|file| file.set_len(file.metadata().unwrap().len() + by));
             }
-            Mishap::Shorter(at) => {
+            Damage::Shorter(at) => {
                 let _ = open(*at).map(|file| file.set_len(file.metadata().unwrap().len() / 2));
             }
-            Mishap::Flipped(at) => {
+            Damage::Flipped(at) => {
                 if let Some(file) = open(*at) {
                     use std::os::unix::fs::FileExt;
                     let mut byte = [0];
@@ -306,22 +311,22 @@ mod tests {
                     }
                 }
             }
-            Mishap::Missing(at) => remove(&any(*at)),
-            Mishap::Replaced(at, thing) => {
+            Damage::Missing(at) => remove(&any(*at)),
+            Damage::Replaced(at, thing) => {
                 let path = any(*at);
                 if path.parent().unwrap().is_dir() && !path.parent().unwrap().is_symlink() {
                     remove(&path);
                     put(*thing, &path);
                 }
             }
-            Mishap::Extra(at, thing) => {
+            Damage::Extra(at, thing) => {
                 let above = FOLDERS.get(*at).map_or(data.clone(), |path| data.join(path));
                 if above.is_dir() && !above.is_symlink() && !above.join("extra").exists() {
                     put(*thing, &above.join("extra"));
                 }
             }
-            Mishap::Said(saying) => lie(saying, &folder.join("manifest")),
-            Mishap::Cut(at) => {
+            Damage::Said(saying) => damage_manifest(saying, &folder.join("manifest")),
+            Damage::Cut(at) => {
                 let path = folder.join("manifest");
                 if path.is_file()
                     && let Ok(text) = fs::read(&path)
@@ -332,20 +337,20 @@ mod tests {
         }
     }
 
-    fn lie(saying: &Saying, path: &Path) {
+    fn damage_manifest(saying: &ManifestDamage, path: &Path) {
         // Opening a pipe would block.
         let text = path.is_file().then(|| fs::read_to_string(path).unwrap());
         let Some(mut said) = text.and_then(|text| Manifest::parse(&text)) else { return };
         let file =
             |path: &str, size| File { path: path.to_owned(), size, modified: 0, digest: blake3::hash(b"") };
         match saying {
-            Saying::Path(path) => said.files.push(file(path, 0)),
-            Saying::Folder(path) => {
+            ManifestDamage::Path(path) => said.files.push(file(path, 0)),
+            ManifestDamage::Folder(path) => {
                 said.directories.push((*path).to_owned());
                 said.directories.sort();
             }
-            Saying::Twice(at) => said.files.push(file(FILES[*at], 0)),
-            Saying::Huge(at, size) => {
+            ManifestDamage::Twice(at) => said.files.push(file(FILES[*at], 0)),
+            ManifestDamage::Huge(at, size) => {
                 if let Some(file) = said.files.iter_mut().find(|file| file.path == FILES[*at]) {
                     file.size = *size;
                 }
@@ -355,12 +360,12 @@ mod tests {
     }
 
     /// Returns every path below `root`, with the contents of each file.
-    fn all(root: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    fn contents_below(root: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
         let mut found = Vec::new();
         for entry in fs::read_dir(root).unwrap().flatten() {
             let name = PathBuf::from(entry.file_name());
             if entry.file_type().unwrap().is_dir() {
-                let below = all(&entry.path()).into_iter();
+                let below = contents_below(&entry.path()).into_iter();
                 found.extend(below.map(|(path, bytes)| (name.join(path), bytes)));
                 found.push((name, None));
             } else {
@@ -372,7 +377,7 @@ mod tests {
     }
 
     /// Returns the tree of a cached entry, and the directory that the entry was exported to.
-    fn travelling(root: &Path) -> (PathBuf, PathBuf) {
+    fn exported_fixture(root: &Path) -> (PathBuf, PathBuf) {
         let tree = root.join("tree");
         for folder in FOLDERS {
             fs::create_dir_all(tree.join(folder)).unwrap();
@@ -393,18 +398,18 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(100))]
         #[test]
-        fn damaged_import_is_refused_or_exact(mishaps in prop::collection::vec(mishaps(), 0..3)) {
+        fn damaged_import_is_refused_or_exact(mishaps in prop::collection::vec(damages(), 0..3)) {
             let directory = tempfile::tempdir().unwrap();
-            let (tree, folder) = travelling(directory.path());
+            let (tree, folder) = exported_fixture(directory.path());
             for mishap in &mishaps {
-                happen(mishap, &folder);
+                apply_damage(mishap, &folder);
             }
             let there = Cache::locate(Some(&directory.path().join("there"))).unwrap();
             match there.import(&folder, &[], &AtomicBool::new(false)) {
                 Ok(new) => {
                     prop_assert!(new);
                     let entry = there.look_up("abc").unwrap().unwrap();
-                    prop_assert_eq!(all(&entry.data()), all(&tree));
+                    prop_assert_eq!(contents_below(&entry.data()), contents_below(&tree));
                 }
                 Err(error) => {
                     prop_assert!(!mishaps.is_empty(), "{}", error);
@@ -420,7 +425,7 @@ mod tests {
     #[test]
     fn export_removes_dead_staging_and_keeps_active_one() {
         let directory = tempfile::tempdir().unwrap();
-        let (_, folder) = travelling(directory.path());
+        let (_, folder) = exported_fixture(directory.path());
         let carrier = folder.parent().unwrap();
         let (dead, alive) = (carrier.join("abc.staging-1"), carrier.join("abc.staging-2"));
         fs::create_dir(&dead).unwrap();
@@ -430,7 +435,7 @@ mod tests {
         let here = Cache::locate(Some(&directory.path().join("here"))).unwrap();
         here.look_up("abc").unwrap().unwrap().export(carrier, None, &AtomicBool::new(false)).unwrap();
         assert!(!dead.exists() && alive.exists());
-        assert_eq!(all(&folder).iter().filter(|(path, _)| path.ends_with("lock")).count(), 0);
+        assert_eq!(contents_below(&folder).iter().filter(|(path, _)| path.ends_with("lock")).count(), 0);
     }
 
     #[test]
@@ -446,7 +451,7 @@ mod tests {
         let carrier = directory.path().join("a/carrier");
         entry.export(&carrier, None, &AtomicBool::new(false)).unwrap();
         entry.export(&carrier, None, &AtomicBool::new(false)).unwrap();
-        let found = carried(&carrier).unwrap();
+        let found = exported_entries(&carrier).unwrap();
         assert_eq!(found, [carrier.join("abc")]);
         assert!(there.import(&found[0], &[], &AtomicBool::new(false)).unwrap());
         assert!(!there.import(&found[0], &[], &AtomicBool::new(false)).unwrap());
@@ -456,7 +461,7 @@ mod tests {
         fs::write(carrier.join("abc/data/top"), "TOP").unwrap();
         assert!(matches!(
             cache("third").import(&found[0], &[], &AtomicBool::new(false)),
-            Err(CacheError::Unfit { .. })
+            Err(CacheError::Invalid { .. })
         ));
         assert!(cache("third").look_up("abc").unwrap().is_none());
     }
@@ -464,7 +469,7 @@ mod tests {
     #[test]
     fn cancelled_export_or_import_leaves_no_files() {
         let directory = tempfile::tempdir().unwrap();
-        let (_, folder) = travelling(directory.path());
+        let (_, folder) = exported_fixture(directory.path());
         let at = |name: &str| directory.path().join(name);
         let there = Cache::locate(Some(&at("there"))).unwrap();
         let cancelled = AtomicBool::new(true);

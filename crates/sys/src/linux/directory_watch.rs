@@ -14,9 +14,9 @@ use super::poll::wait_for_any;
 /// An inotify queue. It becomes readable when a file in the watched directory is closed after writing, or
 /// when a rename creates one.
 #[derive(Debug)]
-pub struct Watch(OwnedFd);
+pub struct DirectoryWatch(OwnedFd);
 
-impl Watch {
+impl DirectoryWatch {
     /// Watches the files in `directory`, but not in its subdirectories. Source: inotify(7).
     pub fn new(directory: &Directory) -> io::Result<Self> {
         let queue = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;

@@ -10,24 +10,24 @@ use rustix::fs::{Mode, fchmod};
 use rustix::process::umask;
 
 /// The mask before [`make_private`]. Empty until that function is called.
-static USUAL: OnceLock<Mode> = OnceLock::new();
+static ORIGINAL_MASK: OnceLock<Mode> = OnceLock::new();
 
 /// Makes new files private by changing the mask. Code that creates files for other users must set their modes
 /// explicitly.
 pub fn make_private() {
     let before = umask(Mode::RWXG | Mode::RWXO);
-    USUAL.get_or_init(|| before);
+    ORIGINAL_MASK.get_or_init(|| before);
 }
 
 /// Restores the original mask in the child of `command`.
-pub fn leave_usual_mask(command: &mut Command) {
-    if let Some(usual) = USUAL.get().copied() {
+pub fn restore_mask(command: &mut Command) {
+    if let Some(usual) = ORIGINAL_MASK.get().copied() {
         set_mask(command, usual);
     }
 }
 
 /// Sets a mask in the child of `command` that lets other users read new files, but not write to them.
-pub fn let_others_read(command: &mut Command) {
+pub fn allow_others_to_read(command: &mut Command) {
     set_mask(command, Mode::WGRP | Mode::WOTH);
 }
 
@@ -44,9 +44,9 @@ fn set_mask(command: &mut Command, mask: Mode) {
 
 /// Gives a new file the mode that the original mask allows. This is for files that belong to the user and are
 /// outside the cache.
-pub fn leave_usual_mode(file: &File) -> io::Result<()> {
+pub fn apply_original_mask(file: &File) -> io::Result<()> {
     let all = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
-    match USUAL.get() {
+    match ORIGINAL_MASK.get() {
         Some(&usual) => Ok(fchmod(file, all.difference(usual))?),
         None => Ok(()),
     }
@@ -60,7 +60,7 @@ mod tests {
     fn child_creates_files_with_requested_mask() {
         let mut command = Command::new("sh");
         command.args(["-c", "umask"]);
-        let_others_read(&mut command);
+        allow_others_to_read(&mut command);
         assert_eq!(String::from_utf8(command.output().unwrap().stdout).unwrap().trim(), "0022");
     }
 }

@@ -56,7 +56,7 @@ impl FileError {
                 "Choose a writable directory with PGFRESH_CACHE (the cache), --place PATH (the data), or XDG_DATA_HOME (servers with a name)."
                     .to_owned(),
             ),
-            _ => sys::remedy(&self.source).map(str::to_owned),
+            _ => sys::limit_hint(&self.source).map(str::to_owned),
         }
     }
 }
