@@ -73,7 +73,7 @@ impl Events {
     pub(crate) fn watch_server(&self, server: &Server) -> Result<(), Failure> {
         let sender = self.sender.clone();
         // The receiver may already be gone.
-        Ok(server.when_gone(move || drop(sender.send(Event::ServerGone)))?)
+        Ok(server.on_end(move || drop(sender.send(Event::ServerGone)))?)
     }
 
     /// Sends an event when standard input ends.
@@ -156,7 +156,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
             _ => !server.is_alive(),
         };
         if !said && let Some(server) = server.filter(is_gone) {
-            aside!("pgfresh: the server went away while the command was running: {}", server.why_gone());
+            aside!("pgfresh: the server went away while the command was running: {}", server.end_reason());
             said = true;
         }
         match event {

@@ -227,7 +227,7 @@ fn describe(started: &Started) -> String {
 
 /// Builds the server's template if it isn't cached, so that the server can start immediately.
 pub(crate) fn prepare(settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<(), Failure> {
-    if provisioner.can_be_kept() {
+    if provisioner.is_cacheable() {
         provisioner.template(&progress::announce(settings.verbosity))?;
     }
     Ok(())

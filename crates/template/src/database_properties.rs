@@ -89,7 +89,7 @@ fn properties(script: &str) -> Vec<DatabaseProperty> {
             continue;
         }
         let statement =
-            &rest[..words(rest).find(|word| *word == ";").map_or(rest.len(), |end| offset(rest, end))];
+            &rest[..tokens(rest).find(|word| *word == ";").map_or(rest.len(), |end| offset(rest, end))];
         rest = rest[statement.len()..].trim_start_matches(';');
         found.extend(property(statement));
     }
@@ -103,7 +103,7 @@ fn property(statement: &str) -> Option<DatabaseProperty> {
     if statement.starts_with("CREATE ") {
         return None;
     }
-    let mut words = words(statement);
+    let mut words = tokens(statement);
     words.find(|word| *word == "DATABASE")?;
     let name = words.next()?;
     let end = offset(statement, name) + name.len();
@@ -118,15 +118,15 @@ fn offset(text: &str, part: &str) -> usize {
 }
 
 /// Splits SQL from `pg_dump` into words, quoted names, quoted texts and other characters.
-fn words(sql: &str) -> impl Iterator<Item = &str> {
+fn tokens(sql: &str) -> impl Iterator<Item = &str> {
     let mut rest = sql;
     std::iter::from_fn(move || {
         rest = rest.trim_start();
         let first = rest.chars().next()?;
         let is_part = |sign: char| sign.is_alphanumeric() || sign == '_';
         let length = match first {
-            'E' if rest[1..].starts_with('\'') => 1 + quoted(&rest[1..], '\'', true),
-            '\'' | '"' => quoted(rest, first, false),
+            'E' if rest[1..].starts_with('\'') => 1 + quoted_length(&rest[1..], '\'', true),
+            '\'' | '"' => quoted_length(rest, first, false),
             _ if is_part(first) => rest.find(|sign| !is_part(sign)).unwrap_or(rest.len()),
             _ => first.len_utf8(),
         };
@@ -137,7 +137,7 @@ fn words(sql: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the length of the quoted text at the beginning of `sql`, in bytes. The length includes the quotes.
-fn quoted(sql: &str, quote: char, has_escapes: bool) -> usize {
+fn quoted_length(sql: &str, quote: char, has_escapes: bool) -> usize {
     let mut signs = sql.char_indices().skip(1).peekable();
     while let Some((at, sign)) = signs.next() {
         let is_doubled = sign == quote && signs.peek().is_some_and(|(_, next)| *next == quote);

@@ -74,7 +74,7 @@ impl ProvisionError {
                 matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             }
             Self::Place(_) => true,
-            Self::Start(StartError::Exited { last_words: Some(line), .. }) => line.contains(NO_SPACE),
+            Self::Start(StartError::Exited { log_line: Some(line), .. }) => line.contains(NO_SPACE),
             _ => false,
         }
     }

@@ -14,7 +14,9 @@ fn failure(script: &str, timeouts: &Timeouts) -> StartError {
 
 fn expect_exit(script: &str, code: Option<i32>, signal: Option<i32>, words: Option<&str>) {
     let error = failure(script, &TIMEOUTS);
-    let StartError::Exited { status, ref last_words, .. } = error else { panic!("{script}: {error:?}") };
+    let StartError::Exited { status, log_line: ref last_words, .. } = error else {
+        panic!("{script}: {error:?}")
+    };
     assert_eq!((status.code(), status.signal(), last_words.as_deref()), (code, signal, words), "{script}");
     let text = error.to_string();
     assert!(text.starts_with(&format!("could not start server: postmaster ended with {status}")), "{text}");
@@ -72,7 +74,9 @@ fn start_timeout_ends_postmaster() {
     ] {
         let timeouts = Timeouts { boot: SHORT, immediate_stop: SHORT, ..TIMEOUTS };
         let error = failure(script, &timeouts);
-        let StartError::TooLate { after, ref last_words } = error else { panic!("{script}: {error:?}") };
+        let StartError::TooLate { after, log_line: ref last_words } = error else {
+            panic!("{script}: {error:?}")
+        };
         assert!(after >= SHORT);
         assert_eq!(
             error.to_string(),
@@ -124,19 +128,19 @@ fn partial_pid_files_are_not_ready() {
     let word = whole.find("ready").unwrap() + "ready".len();
     for end in 0..=whole.len() {
         fs::write(folder.path().join(PID_FILE), &whole[..end]).unwrap();
-        assert_eq!(says_ready(&data), end >= word, "{:?}", &whole[..end]);
+        assert_eq!(is_marked_ready(&data), end >= word, "{:?}", &whole[..end]);
     }
     for state in ["starting", "stopping", "standby ", "already", " ready", "ready!"] {
         fs::write(folder.path().join(PID_FILE), whole.replace("ready   ", state)).unwrap();
-        assert!(!says_ready(&data), "{state}");
+        assert!(!is_marked_ready(&data), "{state}");
     }
     // The word doesn't count in the seventh or ninth line.
     for moved in [whole.replacen("\n\n", "\n", 1), format!("\n{whole}")] {
         fs::write(folder.path().join(PID_FILE), &moved).unwrap();
-        assert!(!says_ready(&data), "{moved:?}");
+        assert!(!is_marked_ready(&data), "{moved:?}");
     }
     fs::remove_file(folder.path().join(PID_FILE)).unwrap();
-    assert!(!says_ready(&data));
+    assert!(!is_marked_ready(&data));
 }
 
 #[test]

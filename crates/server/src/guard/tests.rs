@@ -11,7 +11,7 @@ use crate::stub::{GUARDED, Stub, left_in, wait_until};
 #[test]
 #[ignore = "it is the guard of other tests"]
 fn this_process_is_a_guard() {
-    outlive_owner(&PathBuf::from(env::var_os(GUARDED).expect("other tests start it")));
+    run_guard(&PathBuf::from(env::var_os(GUARDED).expect("other tests start it")));
 }
 
 /// Runs the stub's postmaster, which holds the server's lock. Waits until the postmaster has reported its
@@ -150,10 +150,10 @@ fn postmaster_pid_is_first_line() {
         ("99999999999\n", None),
     ] {
         fs::write(&file, text).unwrap();
-        assert_eq!(postmaster(folder.path()), pid.and_then(Pid::from_raw), "{text:?}");
+        assert_eq!(pid_of_postmaster(folder.path()), pid.and_then(Pid::from_raw), "{text:?}");
     }
     fs::write(&file, b"\xff\n").unwrap();
-    assert_eq!(postmaster(folder.path()), None);
+    assert_eq!(pid_of_postmaster(folder.path()), None);
     fs::remove_file(&file).unwrap();
-    assert_eq!(postmaster(folder.path()), None);
+    assert_eq!(pid_of_postmaster(folder.path()), None);
 }

@@ -68,7 +68,9 @@ fn unclean_shutdowns_are_errors() {
     ] {
         let (stub, server) = up(traps, &TIMEOUTS);
         let error = server.shut_down().unwrap_err();
-        let StopError::Unclean { status, ref last_words } = error else { panic!("{traps}: {error:?}") };
+        let StopError::Unclean { status, log_line: ref last_words } = error else {
+            panic!("{traps}: {error:?}")
+        };
         assert_eq!(
             (status.code(), status.signal(), last_words.as_deref()),
             (code, signal, Some("FATAL:  why"))
@@ -225,7 +227,7 @@ fn kept_servers_end_and_stay_on_disk() {
 fn server_end_is_reported_once() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);
     let (sender, told) = mpsc::channel();
-    server.when_gone(move || sender.send(()).unwrap()).unwrap();
+    server.on_end(move || sender.send(()).unwrap()).unwrap();
     assert!(told.try_recv().is_err() && server.is_alive());
     sys::ProcessHandle::of_number(server.pid()).unwrap().kill();
     // A backend and a grandchild outlive the postmaster, and a thread ends them soon.

@@ -19,14 +19,14 @@ use storage::{Account, Attempt, FileError, RunDirectory};
 
 use crate::error::FetchError;
 use crate::installation::output_within;
-use crate::package::{Client, Package, Wheel};
+use crate::package::{Package, PackageTool, Wheel};
 
 /// Timeout for a package tool. It downloads tens of megabytes, possibly over a slow connection.
 const CLIENT_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Prefixes of variables that configure a tool. The variables listed for each prefix stay, because they only
 /// configure access to a registry.
-const FAMILIES: [(&str, &[&str]); 2] = [
+const TOOL_PREFIXES: [(&str, &[&str]); 2] = [
     (
         "PIP_",
         &[
@@ -66,7 +66,7 @@ const FAMILIES: [(&str, &[&str]); 2] = [
 ];
 
 /// Prefixes of variables that make interpreters, the dynamic linker or libraries load code.
-const LOADERS: [&str; 9] = [
+const CODE_LOADING_PREFIXES: [&str; 9] = [
     "PYTHON",
     "NODE_OPTIONS",
     "NODE_PATH",
@@ -78,9 +78,9 @@ const LOADERS: [&str; 9] = [
     "BASH_ENV",
 ];
 
-impl Client {
+impl PackageTool {
     /// Whether the tool is installed.
-    pub(crate) fn is_there(self) -> bool {
+    pub(crate) fn is_installed(self) -> bool {
         let output = output_within(self.command().arg("--version"), CLIENT_TIMEOUT);
         output.is_ok_and(|output| output.is_some_and(|output| output.status.success()))
     }
@@ -161,12 +161,12 @@ impl Client {
             Self::Npm => Command::new("npm"),
         };
         for (name, _) in env::vars_os() {
-            if !is_harmless(&name.to_string_lossy()) {
+            if !can_stay(&name.to_string_lossy()) {
                 command.env_remove(name);
             }
         }
         command.env("PATH", absolute_path()).current_dir("/");
-        if self == Self::Npm && home().is_none() && !Account::ours().has_name() {
+        if self == Self::Npm && home_directory().is_none() && !Account::ours().has_name() {
             // Without a home directory, npm can't even print its version.
             command.env("HOME", "/");
         }
@@ -179,7 +179,7 @@ impl Client {
         sys::inherit(&mut command, vec![lock]);
         // The server's account has to read the new files, regardless of pgfresh's umask.
         sys::allow_others_to_read(&mut command);
-        if self == Self::Npm && !can_cache() {
+        if self == Self::Npm && !npm_can_cache() {
             command.env("npm_config_cache", run.path().join("npm-cache"));
         }
         let output = output_within(&mut command, CLIENT_TIMEOUT)
@@ -202,7 +202,7 @@ impl Client {
 
     fn failed(self, package: &Package, words: String) -> FetchError {
         let package = format!("{} {}", package.name, package.version);
-        FetchError::Client { package, client: self.name(), words }
+        FetchError::Client { package, client: self.name(), output: words }
     }
 }
 
@@ -214,32 +214,32 @@ fn wheel_options(package: &Package) -> Vec<&str> {
 }
 
 /// Whether a variable can stay in the environment of a package tool.
-fn is_harmless(name: &str) -> bool {
-    if name == "ENV" || LOADERS.iter().any(|prefix| name.starts_with(prefix)) {
+fn can_stay(name: &str) -> bool {
+    if name == "ENV" || CODE_LOADING_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
         return false;
     }
     let upper = name.to_ascii_uppercase();
-    FAMILIES.iter().all(|(prefix, kept)| {
+    TOOL_PREFIXES.iter().all(|(prefix, kept)| {
         // The credentials for a single registry, e.g. npm_config_//registry.example/:_authToken
         upper.strip_prefix(prefix).is_none_or(|rest| rest.starts_with("//") || kept.contains(&rest))
     })
 }
 
 /// Returns the user's home directory from the environment.
-fn home() -> Option<PathBuf> {
+fn home_directory() -> Option<PathBuf> {
     env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
 }
 
 /// Whether npm can write to its cache. In a container, a user might have no home directory, or have `/` as
 /// the home directory.
-fn can_cache() -> bool {
+fn npm_can_cache() -> bool {
     let configured =
         |(name, _): (OsString, OsString)| name.to_string_lossy().eq_ignore_ascii_case("npm_config_cache");
     if env::vars_os().any(configured) {
         return true;
     }
     // Without `HOME`, npm uses the home directory in `/etc/passwd`.
-    let Some(home) = home() else { return Account::ours().has_name() };
+    let Some(home) = home_directory() else { return Account::ours().has_name() };
     let cache = home.join(".npm");
     sys::expect_usable(if cache.exists() { &cache } else { &home }).is_ok()
 }
@@ -274,7 +274,7 @@ fn make_links(package: &Path) -> Result<(), FileError> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_harmless;
+    use super::can_stay;
 
     #[test]
     fn only_registry_access_variables_stay() {
@@ -291,7 +291,7 @@ mod tests {
             "NPM_CONFIG_USERCONFIG",
             "npm_config_//registry.example/:_authToken",
         ] {
-            assert!(is_harmless(name), "{name}");
+            assert!(can_stay(name), "{name}");
         }
         for name in [
             "PYTHONPATH",
@@ -311,7 +311,7 @@ mod tests {
             "BASH_ENV",
             "ENV",
         ] {
-            assert!(!is_harmless(name), "{name}");
+            assert!(!can_stay(name), "{name}");
         }
     }
 }

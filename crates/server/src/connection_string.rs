@@ -8,7 +8,8 @@
 use std::process::Command;
 
 /// Secret parameters other than the password. libpq has no environment variables for them.
-const SECRETS: [&str; 4] = ["sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"];
+const SECRET_PARAMETERS: [&str; 4] =
+    ["sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"];
 
 /// Why a connection string can't be passed on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -100,14 +101,14 @@ fn parse_url(scheme: &str, rest: &str) -> Result<ConnectionString, ConnectionStr
         open.push_str(name);
         open.push('@');
         // libpq ignores an empty password.
-        password = secret.filter(|secret| !secret.is_empty()).map(decoded).transpose()?;
+        password = secret.filter(|secret| !secret.is_empty()).map(percent_decode).transpose()?;
     }
     open.push_str(place);
     let mut separator = '?';
     for parameter in query.into_iter().flat_map(|query| query.split('&')) {
         let malformed = ConnectionStringError::Malformed("a parameter after \"?\" is not NAME=VALUE");
         let (name, value) = parameter.split_once('=').ok_or(malformed)?;
-        if take(&decoded(name)?, || decoded(value), &mut password)? {
+        if store_password(&percent_decode(name)?, || percent_decode(value), &mut password)? {
             continue;
         }
         open.push(separator);
@@ -133,12 +134,12 @@ fn check_ports(hosts: &str) -> Result<(), ConnectionStringError> {
 }
 
 /// Stores the value if it is the password. Returns whether it was.
-fn take(
+fn store_password(
     name: &str,
     value: impl FnOnce() -> Result<String, ConnectionStringError>,
     password: &mut Option<String>,
 ) -> Result<bool, ConnectionStringError> {
-    if SECRETS.contains(&name) {
+    if SECRET_PARAMETERS.contains(&name) {
         return Err(ConnectionStringError::Secret(name.to_owned()));
     }
     if name == "password" {
@@ -149,7 +150,7 @@ fn take(
 }
 
 /// Decodes `%XX` sequences.
-fn decoded(text: &str) -> Result<String, ConnectionStringError> {
+fn percent_decode(text: &str) -> Result<String, ConnectionStringError> {
     let malformed = || ConnectionStringError::Malformed("\"%\" is not followed by two hexadecimal digits");
     let mut bytes = Vec::new();
     let mut rest = text.bytes();
@@ -177,7 +178,7 @@ fn parse_pairs(text: &str) -> Result<ConnectionString, ConnectionStringError> {
             return Err(missing);
         }
         let (value, after) = value_of(after.trim_start())?;
-        if !take(name, || Ok(value.clone()), &mut password)? {
+        if !store_password(name, || Ok(value.clone()), &mut password)? {
             open.push(format!("{name}='{}'", value.replace('\\', "\\\\").replace('\'', "\\'")));
         }
         rest = after.trim_start();

@@ -10,10 +10,10 @@ use crate::Provisioner;
 impl Provisioner {
     /// Returns the command that starts the server in the run directory `path` and opens its database.
     pub(crate) fn command_to_open(&self, path: &Path, database: &str) -> String {
-        let [data, log, socket] = ["data", "log", "socket"].map(|name| word(&path.join(name)));
+        let [data, log, socket] = ["data", "log", "socket"].map(|name| quoted_path(&path.join(name)));
         // pg_ctl also passes the options to a shell, so they need a second level of quotes.
         let options = quoted(&format!("-c listen_addresses= -k {socket}"));
-        let pg_ctl = word(&self.installation.bin().join("pg_ctl"));
+        let pg_ctl = quoted_path(&self.installation.bin().join("pg_ctl"));
         let Account { uid, gid, foreign } = self.account;
         let become_it = if foreign {
             format!("setpriv --reuid={uid} --regid={gid} --clear-groups ")
@@ -33,16 +33,16 @@ impl Provisioner {
     pub fn command_to_sweep(&self) -> String {
         let mut command = "pgfresh sweep --kept".to_owned();
         if let PlaceRequest::At(path) = &self.server_options().place {
-            command += &format!(" --place {}", word(path));
+            command += &format!(" --place {}", quoted_path(path));
         }
         if self.cache.is_chosen() {
-            command += &format!(" --cache {}", word(self.cache.root()));
+            command += &format!(" --cache {}", quoted_path(self.cache.root()));
         }
         command
     }
 }
 
-fn word(path: &Path) -> String {
+fn quoted_path(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
 

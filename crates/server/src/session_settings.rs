@@ -9,16 +9,16 @@ use pgwire::StartupParams;
 use crate::SUPERUSER;
 
 /// The first major version with login triggers and the setting `event_triggers`.
-const TRIGGERS_FROM: u32 = 17;
+const FIRST_MAJOR_WITH_LOGIN_TRIGGERS: u32 = 17;
 /// Disables login triggers, which are meant for clients. Otherwise the rows that they write would be in the
 /// template and in each copy.
-const NO_TRIGGERS: (&str, &str, u32) = ("event_triggers", "off", TRIGGERS_FROM);
+const NO_TRIGGERS: (&str, &str, u32) = ("event_triggers", "off", FIRST_MAJOR_WITH_LOGIN_TRIGGERS);
 
 /// Names, values, and the first major version that has the setting. An older version would reject the
 /// session. With these settings no timeout ends the session, and SQL means the same everywhere. Each value
 /// has exactly one text form, so texts can be compared. Commits are written to the WAL immediately, where
 /// pgfresh reads them.
-const OWN: [(&str, &str, u32); 27] = [
+const ADMIN_SETTINGS: [(&str, &str, u32); 27] = [
     NO_TRIGGERS,
     ("statement_timeout", "0", 0),
     ("lock_timeout", "0", 0),
@@ -55,21 +55,25 @@ pub type Setting = (&'static str, &'static str);
 /// repeats a setting, the last value applies.
 #[must_use]
 pub fn own_params(major: u32, more: &[Setting]) -> StartupParams {
-    params(known(&OWN, major).chain(more.iter().copied()))
+    params(available_settings(&ADMIN_SETTINGS, major).chain(more.iter().copied()))
 }
 
 /// Returns SQL that gives a superuser's session the settings in [`own_params`]. Settings that only work at
 /// the start of a session are left out.
 #[must_use]
-pub fn set_own(major: u32, more: &[Setting]) -> String {
+pub fn set_admin_settings(major: u32, more: &[Setting]) -> String {
     let set = |(name, value)| format!("SET {name} = '{value}'");
-    known(&OWN, major).chain(more.iter().copied()).map(set).collect::<Vec<_>>().join("; ")
+    available_settings(&ADMIN_SETTINGS, major)
+        .chain(more.iter().copied())
+        .map(set)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// Returns the startup parameters for a superuser's session with a client's settings, but without login
 /// triggers.
-pub(crate) fn plain_params(major: u32) -> StartupParams {
-    params(known(&[NO_TRIGGERS], major))
+pub(crate) fn client_like_params(major: u32) -> StartupParams {
+    params(available_settings(&[NO_TRIGGERS], major))
 }
 
 /// Whether a session with [`plain_params`] shows a different value for the setting than a client's session
@@ -78,7 +82,7 @@ pub(crate) fn is_hidden(name: &str) -> bool {
     name.eq_ignore_ascii_case(NO_TRIGGERS.0)
 }
 
-fn known(
+fn available_settings(
     settings: &'static [(&'static str, &'static str, u32)],
     major: u32,
 ) -> impl Iterator<Item = Setting> {
@@ -105,12 +109,12 @@ mod tests {
         for (major, [triggers, transaction, idle]) in
             [(13, [false; 3]), (14, [false, false, true]), (16, [false, false, true]), (17, [true; 3])]
         {
-            for text in [options(&own_params(major, &[])), set_own(major, &[])] {
+            for text in [options(&own_params(major, &[])), set_admin_settings(major, &[])] {
                 assert_eq!(text.contains("event_triggers"), triggers, "{major}");
                 assert_eq!(text.contains(" transaction_timeout"), transaction, "{major}");
                 assert_eq!(text.contains("idle_session_timeout"), idle, "{major}");
             }
-            assert_eq!(options(&plain_params(major)).contains("event_triggers"), triggers);
+            assert_eq!(options(&client_like_params(major)).contains("event_triggers"), triggers);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{Fingerprint, FingerprintInputs, TemplateSpec};
 
 /// Description of a cache entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct About {
+pub struct EntryDescription {
     /// Name of the template, or the names of all templates in its cluster. `None` for a base image.
     pub name: Option<String>,
     /// PostgreSQL version.
@@ -32,7 +32,7 @@ pub struct About {
     pub fingerprint_inputs: FingerprintInputs,
 }
 
-impl About {
+impl EntryDescription {
     /// Describes the template built from `spec`, or the base image if there is no specification.
     pub(crate) fn new(
         spec: Option<&TemplateSpec>,
@@ -45,7 +45,7 @@ impl About {
             name: spec.map(TemplateSpec::title),
             version,
             folder: spec.map_or_else(PathBuf::new, |spec| spec.folder.clone()),
-            made_from: spec.map_or_else(|| "initdb".to_owned(), TemplateSpec::words),
+            made_from: spec.map_or_else(|| "initdb".to_owned(), TemplateSpec::summary),
             parent: None,
             created: now.as_secs(),
             took: took.as_secs_f64(),
@@ -54,14 +54,14 @@ impl About {
     }
 
     /// Sets the fingerprint of the earlier template on which the build began. `None` means a full build.
-    pub(crate) fn on(self, parent: Option<&Fingerprint>) -> Self {
+    pub(crate) fn with_parent(self, parent: Option<&Fingerprint>) -> Self {
         Self { parent: parent.map(|parent| parent.as_str().to_owned()), ..self }
     }
 
     /// Returns the fingerprints of the templates whose files this one contains. These are its parent and the template
     /// that it goes on from.
     #[must_use]
-    pub fn built_on(&self) -> Vec<String> {
+    pub fn ancestors(&self) -> Vec<String> {
         let from = self.fingerprint_inputs.iter().find(|(name, _)| *name == GOES_ON_FROM);
         self.parent.iter().cloned().chain(from.map(|(_, value)| value.to_owned())).collect()
     }
@@ -80,21 +80,21 @@ impl About {
 }
 
 /// Returns the inputs of the last template that pgfresh built with this name in this folder.
-pub(crate) fn last(cache: &Cache, spec: &TemplateSpec) -> Option<FingerprintInputs> {
-    serde_json::from_str(&cache.recall(&note(&spec.folder, &spec.title()))?).ok()
+pub(crate) fn last_inputs(cache: &Cache, spec: &TemplateSpec) -> Option<FingerprintInputs> {
+    serde_json::from_str(&cache.recall(&note_name(&spec.folder, &spec.title()))?).ok()
 }
 
 /// Stores the inputs, so that a later build can explain why it's necessary.
-pub(crate) fn remember(
+pub(crate) fn save_inputs(
     cache: &Cache,
     spec: &TemplateSpec,
     fingerprint_inputs: &FingerprintInputs,
 ) -> Result<(), FileError> {
     let text = serde_json::to_string(fingerprint_inputs).unwrap_or_default();
-    cache.remember(&note(&spec.folder, &spec.title()), &text)
+    cache.remember(&note_name(&spec.folder, &spec.title()), &text)
 }
 
-fn note(folder: &Path, name: &str) -> String {
+fn note_name(folder: &Path, name: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(folder.as_os_str().as_encoded_bytes()).update(b"\0").update(name.as_bytes());
     format!("last-1-{}", &hasher.finalize().to_hex()[..24])

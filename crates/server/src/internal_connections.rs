@@ -23,23 +23,23 @@ use crate::address::{PORT, SOCKET, SUPERUSER};
 
 /// The default port inside the server. No server listens on it, so SQL that names `localhost` without a port
 /// connects to nothing. Source: IANA's registry of ports, `tcpmux`.
-const NOWHERE: u16 = 1;
+const DEFAULT_PORT: u16 = 1;
 /// A path at which no file can exist. It replaces files that could name other servers, users and passwords.
-const NO_FILE: &str = "/dev/null/none";
+const MISSING_FILE: &str = "/dev/null/none";
 
 /// Sets environment variables in `command`, which is a server. They tell libpq in its processes how to
 /// connect to the server in `run`. No other libpq variable may be set.
 pub(crate) fn describe_to(run: &RunDirectory, command: &mut Command) {
-    command.env("PGHOST", run.address()).env("PGPORT", NOWHERE.to_string()).env("PGUSER", SUPERUSER);
+    command.env("PGHOST", run.address()).env("PGPORT", DEFAULT_PORT.to_string()).env("PGUSER", SUPERUSER);
     for name in ["PGPASSFILE", "PGSERVICEFILE", "PGSYSCONFDIR"] {
-        command.env(name, NO_FILE);
+        command.env(name, MISSING_FILE);
     }
 }
 
 /// Makes both links point to the server's own socket, unless they already exist.
-pub(crate) fn lead_to_server(run: &RunDirectory) -> Result<(), FileError> {
+pub(crate) fn link_to_server(run: &RunDirectory) -> Result<(), FileError> {
     let own = run.socket_directory().join(SOCKET);
-    for name in names(run) {
+    for name in link_paths(run) {
         match symlink(&own, &name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made.attempt("create", &name)?,
@@ -49,12 +49,12 @@ pub(crate) fn lead_to_server(run: &RunDirectory) -> Result<(), FileError> {
 }
 
 /// Makes both links point to `socket`, and allows the server's `account` to connect to it.
-pub(crate) fn lead_to(run: &RunDirectory, socket: &Path, account: &Account) -> Result<(), FileError> {
+pub(crate) fn link_to(run: &RunDirectory, socket: &Path, account: &Account) -> Result<(), FileError> {
     if account.foreign {
         // pgfresh owns the directory, so the account can't replace the socket.
         lchown(socket, Some(account.uid), Some(account.gid)).attempt("change the owner of", socket)?;
     }
-    for name in names(run) {
+    for name in link_paths(run) {
         let new = name.with_extension("new");
         symlink(socket, &new).attempt("create", &new)?;
         fs::rename(&new, &name).attempt("rename", &new)?;
@@ -62,6 +62,6 @@ pub(crate) fn lead_to(run: &RunDirectory, socket: &Path, account: &Account) -> R
     Ok(())
 }
 
-fn names(run: &RunDirectory) -> [PathBuf; 2] {
-    [NOWHERE, PORT].map(|port| run.path().join(format!(".s.PGSQL.{port}")))
+fn link_paths(run: &RunDirectory) -> [PathBuf; 2] {
+    [DEFAULT_PORT, PORT].map(|port| run.path().join(format!(".s.PGSQL.{port}")))
 }
