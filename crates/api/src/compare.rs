@@ -65,7 +65,7 @@ pub(crate) async fn diff(
 
 /// Returns the test and the template of a kept database, or the template of a lease.
 async fn origin(api: &ApiState, name: &str) -> Result<(Option<String>, Option<String>), Problem> {
-    if let Some(kept) = api.history().and_then(|history| history.kept_as(name)) {
+    if let Some(kept) = api.history().and_then(|history| history.kept_database(name)) {
         return Ok((Some(kept.test), kept.template));
     }
     let lease = find(api, name).await?.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;

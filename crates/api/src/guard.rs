@@ -188,7 +188,7 @@ fn own_page<B>(request: &Request<B>, host: &str, ends: Option<Ends>) -> Result<(
 }
 
 fn admits(access: &Access, secret: &str) -> bool {
-    access.admits(secret.as_bytes())
+    access.is_secret(secret.as_bytes())
 }
 
 /// Whether the header contains the secret: as `Bearer SECRET`, or as the password of any user in `Basic`.
@@ -197,11 +197,11 @@ fn authorises(access: &Access, value: &HeaderValue) -> bool {
         return false;
     };
     if scheme.eq_ignore_ascii_case("bearer") {
-        return access.admits(rest.trim().as_bytes());
+        return access.is_secret(rest.trim().as_bytes());
     }
     let decoded = BASE64_STANDARD.decode(rest.trim()).unwrap_or_default();
     let password = decoded.iter().position(|byte| *byte == b':').map(|colon| &decoded[colon + 1..]);
-    scheme.eq_ignore_ascii_case("basic") && password.is_some_and(|password| access.admits(password))
+    scheme.eq_ignore_ascii_case("basic") && password.is_some_and(|password| access.is_secret(password))
 }
 
 fn has_cookie(headers: &HeaderMap, access: &Access) -> bool {

@@ -161,7 +161,7 @@ pub(crate) async fn look(State(api): SharedState, Path(name): Path<String>) -> R
     let name = lease::cut(&name).to_owned();
     let lease = find(&api, &name).await?;
     let recent = api.history();
-    let kept = recent.and_then(|recent| recent.kept_as(&name));
+    let kept = recent.and_then(|recent| recent.kept_database(&name));
     let statements = match (kept, &lease) {
         (Some(kept), _) => Some(kept.statements),
         (None, Some(lease)) => recent.map(|recent| recent.of(&name, lease.since)),
@@ -221,14 +221,14 @@ pub(crate) async fn release(
         let is_named = shown.is_some();
         let shown = shown.unwrap_or_else(|| one_line(&name));
         let kept = blocking(&api.leases, move |leases| leases.keep(&name, test.as_deref())).await?;
-        api.recorder.ended(&leased, told, false);
+        api.recorder.test_ended(&leased, told, false);
         let Some(kept) = kept else { return Ok(measured::answer(over, None)) };
         tracing::info!(database = %kept, test = %shown, "kept the database of a failed test");
         if let Some(recent) = recent {
             if is_named {
-                release_former(&api, recent.kept_of(&shown));
+                release_former(&api, recent.kept_databases_of_test(&shown));
             }
-            recent.keep(KeptDatabase {
+            recent.add_kept_database(KeptDatabase {
                 name: kept.clone(),
                 test: shown,
                 template,
@@ -240,19 +240,19 @@ pub(crate) async fn release(
         return Ok(measured::answer(over, url));
     }
     blocking(&api.leases, move |leases| leases.release(&name)).await?;
-    api.recorder.ended(&leased, told, false);
+    api.recorder.test_ended(&leased, told, false);
     Ok(measured::answer(over, None))
 }
 
 /// Removes the database if this server has inherited it from an earlier one. Returns whether that was the case.
 async fn release_inherited(api: &ApiState, name: &str) -> Result<bool, Problem> {
     let Some(recent) = api.history() else { return Ok(false) };
-    if !recent.kept_as(name).is_some_and(|kept| kept.inherited) {
+    if !recent.kept_database(name).is_some_and(|kept| kept.inherited) {
         return Ok(false);
     }
     let leased = name.to_owned();
     blocking(&api.leases, move |leases| leases.drop_inherited(&leased)).await?;
-    recent.forget_kept(name);
+    recent.remove_kept_database(name);
     Ok(true)
 }
 
@@ -276,9 +276,9 @@ pub(crate) async fn reset(
     let resetting = name.clone();
     blocking(&api.leases, move |leases| leases.reset(&resetting, close_sessions)).await?;
     if let Some(recent) = &api.history {
-        recent.forget(&name);
+        recent.clear(&name);
     }
-    api.recorder.ended(&name, test.is_some() || !budget.is_empty(), true);
+    api.recorder.test_ended(&name, test.is_some() || !budget.is_empty(), true);
     Ok(measured::answer(over, None))
 }
 

@@ -34,7 +34,9 @@ use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::{Extension, Router};
-use gateway::{Access, Departure, EventSource, HttpService, StatementHistory, StatementRecorder, Stream};
+use gateway::{
+    Access, DisconnectWatcher, EventSource, HttpService, StatementHistory, StatementRecorder, Stream,
+};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -97,7 +99,7 @@ impl ApiState {
     /// Returns the history, without kept databases that no longer exist.
     fn history(&self) -> Option<&StatementHistory> {
         let history = self.history.as_deref()?;
-        history.forget_gone(&self.leases);
+        history.remove_missing_databases(&self.leases);
         Some(history)
     }
 }
@@ -137,7 +139,7 @@ impl HttpService for Api {
         let encrypted = stream.is_encrypted();
         let ends = stream.tcp_ends().map(|(local, remote)| Ends { local, remote, encrypted });
         let service = TowerToHyperService::new(self.router.clone().layer(Extension(ends)));
-        let departure = stream.departure();
+        let departure = stream.disconnect_watcher();
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             // `departure` can tell better whether a client that has stopped sending is gone.
@@ -160,21 +162,21 @@ impl HttpService for Api {
 
 /// Runs `connection` until it ends or the client disconnects. If the client disconnects, drops its current request. The
 /// check for the client comes before each response, so that no lease remains that its client doesn't know about.
-async fn until_gone<T>(connection: impl Future<Output = T>, departure: &Departure) -> Option<T> {
+async fn until_gone<T>(connection: impl Future<Output = T>, departure: &DisconnectWatcher) -> Option<T> {
     let mut connection = pin!(connection);
     tokio::select! {
         biased;
-        () = departure.silence() => {}
+        () = departure.writing_side_closed() => {}
         ended = &mut connection => return Some(ended),
     }
     // A socket that is being closed still looks open for a moment.
     tokio::select! {
-        () = departure.end() => return None,
+        () = departure.disconnected() => return None,
         () = sleep(CLOSING) => {}
     }
     tokio::select! {
         biased;
-        () = departure.end() => None,
+        () = departure.disconnected() => None,
         ended = connection => Some(ended),
     }
 }

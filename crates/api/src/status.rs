@@ -104,7 +104,7 @@ impl Report {
     }
 
     async fn of(api: &ApiState) -> Result<Self, Problem> {
-        let kept = api.history().map_or_else(Vec::new, StatementHistory::kept);
+        let kept = api.history().map_or_else(Vec::new, StatementHistory::kept_databases);
         Ok(Self::new(look(api).await?, kept, api.since.elapsed()))
     }
 }

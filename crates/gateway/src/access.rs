@@ -25,7 +25,7 @@ pub struct Access {
     /// Checks clients that authenticate with SCRAM. `None` if every client sends the secret as a password.
     verifier: Option<Verifier>,
     /// Whether clients must authenticate with SCRAM even if they don't use TLS.
-    demands_proof: bool,
+    requires_scram: bool,
     /// Certificate for TLS. `None` if the gateway does not offer TLS.
     certificate: Option<Arc<ServerCertificate>>,
     address: SocketAddr,
@@ -84,7 +84,7 @@ impl SocketFile {
 
 /// Whether clients must authenticate with SCRAM at a gateway that listens on `listen`. Such a gateway also offers TLS.
 #[must_use]
-pub fn demands_proof(listen: IpAddr) -> bool {
+pub fn requires_scram(listen: IpAddr) -> bool {
     listen.to_canonical() != Ipv4Addr::LOCALHOST
 }
 
@@ -97,7 +97,7 @@ impl Access {
             secret,
             digest,
             verifier: None,
-            demands_proof: false,
+            requires_scram: false,
             certificate: None,
             address,
             advertised: None,
@@ -110,13 +110,13 @@ impl Access {
     /// Clients on any address but 127.0.0.1 authenticate with SCRAM. Clients that use TLS do so too, because they can
     /// insist on a proof that is bound to the certificate (`channel_binding=require`). All other clients send the
     /// secret as a password: SCRAM would cost them milliseconds and protect nothing.
-    pub(crate) fn for_clients_on(
+    pub(crate) fn with_authentication_for(
         self,
         listen: SocketAddr,
         certificate: Option<Arc<ServerCertificate>>,
     ) -> io::Result<Self> {
-        let reached = Self { certificate, demands_proof: demands_proof(listen.ip()), ..self };
-        if !reached.demands_proof && reached.certificate.is_none() {
+        let reached = Self { certificate, requires_scram: requires_scram(listen.ip()), ..self };
+        if !reached.requires_scram && reached.certificate.is_none() {
             return Ok(reached);
         }
         let mut salt = [0; SECRET_BYTES];
@@ -125,7 +125,7 @@ impl Access {
     }
 
     /// Replaces the host and the port in the addresses that clients receive.
-    pub(crate) fn advertised_as(self, advertised: Option<Advertised>) -> Self {
+    pub(crate) fn with_advertised(self, advertised: Option<Advertised>) -> Self {
         Self { advertised, ..self }
     }
 
@@ -146,7 +146,7 @@ impl Access {
 
     /// Whether `given` is the secret. Takes the same time for every wrong value, so that timing reveals nothing.
     #[must_use]
-    pub fn admits(&self, given: &[u8]) -> bool {
+    pub fn is_secret(&self, given: &[u8]) -> bool {
         // Comparing digests takes constant time, and does not reveal the secret's length.
         blake3::hash(given) == self.digest
     }
@@ -154,7 +154,7 @@ impl Access {
     /// Returns the verifier for a client's SCRAM exchange, or `None` if the client should send the secret as a
     /// password.
     pub(crate) fn verifier(&self, is_encrypted: bool) -> Option<&Verifier> {
-        self.verifier.as_ref().filter(|_| self.demands_proof || is_encrypted)
+        self.verifier.as_ref().filter(|_| self.requires_scram || is_encrypted)
     }
 
     /// Returns the gateway's secret: the password of every user, and the token of the HTTP API.
@@ -224,9 +224,9 @@ mod tests {
         assert_eq!(secret.len(), 2 * SECRET_BYTES);
         assert_ne!(secret, Access::random_secret().unwrap());
         let access = access(&secret);
-        assert!(access.admits(secret.as_bytes()));
+        assert!(access.is_secret(secret.as_bytes()));
         for wrong in ["", &secret[1..], &format!("{secret}0"), &secret.to_uppercase().replace('0', "O")] {
-            assert!(wrong == secret || !access.admits(wrong.as_bytes()), "{wrong}");
+            assert!(wrong == secret || !access.is_secret(wrong.as_bytes()), "{wrong}");
         }
         assert!(!format!("{access:?}").contains(&secret));
     }
@@ -250,7 +250,7 @@ mod tests {
             ("[2001:db8::1]:6000", "[2001:db8::1]:6000"),
             ("[::1]", "[::1]:5433"),
         ] {
-            let access = access("secret").advertised_as(Some(text.parse().unwrap()));
+            let access = access("secret").with_advertised(Some(text.parse().unwrap()));
             assert_eq!(access.address_of("d").url(), format!("postgresql://postgres:secret@{told}/d"));
             assert_eq!(access.local_address_of("d").url(), "postgresql://postgres:secret@127.0.0.1:5433/d");
         }

@@ -20,7 +20,7 @@ use crate::stream::{Socket, Stream};
 /// Timeout for the server to process a cancel request.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Size of the process id at the start of a key, in bytes. The rest of the key is the secret.
-const PROCESS: usize = 4;
+const PROCESS_ID_SIZE: usize = 4;
 
 /// All cancel keys in use.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl CancelKeys {
             used: false,
             gate,
         };
-        sys::fill_random(&mut greeting[place.start + PROCESS..place.end])?;
+        sys::fill_random(&mut greeting[place.start + PROCESS_ID_SIZE..place.end])?;
         let ours: Box<[u8]> = greeting[place].into();
         lock(&self.0).insert(ours.clone(), target);
         Ok(Some(CancelKey { keys: Arc::clone(self), ours }))
@@ -130,12 +130,12 @@ mod tests {
 
     use super::*;
 
-    const GREETING: &[u8] = b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x07abcdZ\0\0\0\x05I";
+    const STARTUP_RESPONSE: &[u8] = b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x07abcdZ\0\0\0\x05I";
 
     fn issued(keys: &Arc<CancelKeys>, server: &UnixStream) -> (CancelKey, Vec<u8>) {
-        let mut greeting = GREETING.to_vec();
+        let mut greeting = STARTUP_RESPONSE.to_vec();
         let key = keys.issue(&mut greeting, server, None).unwrap().unwrap();
-        assert_eq!((&greeting[..18], &greeting[22..]), (&GREETING[..18], &GREETING[22..]));
+        assert_eq!((&greeting[..18], &greeting[22..]), (&STARTUP_RESPONSE[..18], &STARTUP_RESPONSE[22..]));
         (key, greeting[14..22].to_vec())
     }
 

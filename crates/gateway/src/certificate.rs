@@ -26,7 +26,7 @@ use rustls::{ServerConfig, ServerConnection};
 use crate::channel_binding::end_point;
 
 /// Maximum number of certificates that the authority caches.
-const KEPT: usize = 64;
+const MAX_CACHED_CERTIFICATES: usize = 64;
 /// Protocols that clients can request with ALPN: `PostgreSQL` (libpq does so from version 17 on) or HTTP.
 const PROTOCOLS: [&[u8]; 2] = [POSTGRESQL, b"http/1.1"];
 /// ALPN name of the `PostgreSQL` protocol. Source: the manual's "SSL Session Encryption".
@@ -40,7 +40,7 @@ pub struct ServerCertificate {
 
 enum Source {
     Authority(Box<Authority>),
-    Files(Arc<Leaf>),
+    Files(Arc<IssuedCertificate>),
 }
 
 /// Reason why the gateway has no usable certificate.
@@ -48,7 +48,7 @@ enum Source {
 pub enum CertificateError {
     /// The authority could not issue a certificate.
     #[error("could not make a certificate")]
-    Make(#[from] rcgen::Error),
+    Issue(#[from] rcgen::Error),
     /// The file does not exist, or does not contain the expected item.
     #[error("could not read a {what} from \"{}\"", path.display())]
     Read {
@@ -76,7 +76,7 @@ impl CertificateError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Make(_) => None,
+            Self::Issue(_) => None,
             Self::Read { .. } => Some(
                 "Name files in PEM, which begin with \"-----BEGIN\"; a key must not be encrypted.".to_owned(),
             ),
@@ -113,7 +113,7 @@ impl ServerCertificate {
         let certified = CertifiedKey::from_der(chain, secret, &provider).map_err(|source| {
             CertificateError::Unusable { certificate: certificate.to_owned(), key: key.to_owned(), source }
         })?;
-        Ok(Self { provider, source: Source::Files(Arc::new(Leaf::new(certified))) })
+        Ok(Self { provider, source: Source::Files(Arc::new(IssuedCertificate::new(certified))) })
     }
 
     /// Returns the root certificate of the gateway's own authority in PEM format, so that clients can verify the
@@ -127,15 +127,18 @@ impl ServerCertificate {
     }
 
     /// Starts the server side of TLS on a connection to the local address `local`.
-    pub(crate) fn accept(self: &Arc<Self>, local: IpAddr) -> io::Result<(ServerConnection, Arc<Choice>)> {
-        let choice = Arc::new(Choice {
+    pub(crate) fn accept(
+        self: &Arc<Self>,
+        local: IpAddr,
+    ) -> io::Result<(ServerConnection, Arc<CertificateChoice>)> {
+        let choice = Arc::new(CertificateChoice {
             certificate: Arc::clone(self),
             local: local.to_canonical(),
             leaf: OnceLock::new(),
         });
         let config = ServerConfig::builder_with_provider(Arc::clone(&self.provider));
         let config = config.with_safe_default_protocol_versions().map_err(io::Error::other)?;
-        let resolver: Arc<Choice> = Arc::clone(&choice);
+        let resolver: Arc<CertificateChoice> = Arc::clone(&choice);
         let mut config = config.with_no_client_auth().with_cert_resolver(resolver);
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
         // PostgreSQL clients never resume a TLS session.
@@ -164,12 +167,12 @@ impl fmt::Debug for ServerCertificate {
 }
 
 /// The certificate of a connection, and the digest to which clients bind a SCRAM proof.
-struct Leaf {
+struct IssuedCertificate {
     key: Arc<CertifiedKey>,
     digest: Option<Vec<u8>>,
 }
 
-impl Leaf {
+impl IssuedCertificate {
     fn new(key: CertifiedKey) -> Self {
         let digest = key.cert.first().and_then(|certificate| end_point(certificate));
         Self { key: Arc::new(key), digest }
@@ -177,19 +180,24 @@ impl Leaf {
 }
 
 /// Cache key of a certificate: the name that the client asks for (SNI), and the address to which it connected.
-type Called = (Option<String>, IpAddr);
+type CertificateName = (Option<String>, IpAddr);
 
 /// Issues certificates for the names and addresses that clients use.
 struct Authority {
     root: CertifiedIssuer<'static, KeyPair>,
     /// Host name of this machine. `None` if the system does not report one.
     host: Option<String>,
-    leaves: Mutex<HashMap<Called, Arc<Leaf>>>,
+    leaves: Mutex<HashMap<CertificateName, Arc<IssuedCertificate>>>,
 }
 
 impl Authority {
     /// Returns the certificate for clients that connect to the address `local` and ask for `name`, if they ask for one.
-    fn leaf(&self, provider: &CryptoProvider, name: Option<&str>, local: IpAddr) -> Option<Arc<Leaf>> {
+    fn certificate_for(
+        &self,
+        provider: &CryptoProvider,
+        name: Option<&str>,
+        local: IpAddr,
+    ) -> Option<Arc<IssuedCertificate>> {
         let mut leaves = sys::lock(&self.leaves);
         let place = (name.map(str::to_owned), local);
         if let Some(leaf) = leaves.get(&place) {
@@ -203,7 +211,7 @@ impl Authority {
             }
         };
         // The cache is limited because even a client without the secret can ask for any number of names.
-        if leaves.len() < KEPT {
+        if leaves.len() < MAX_CACHED_CERTIFICATES {
             leaves.insert(place, Arc::clone(&leaf));
         }
         Some(leaf)
@@ -214,7 +222,7 @@ impl Authority {
         provider: &CryptoProvider,
         name: Option<&str>,
         local: IpAddr,
-    ) -> Result<Leaf, Box<dyn Error>> {
+    ) -> Result<IssuedCertificate, Box<dyn Error>> {
         let mut names: Vec<String> = ["localhost".to_owned()].into();
         // Certificates can only contain ASCII names. For a different host name the gateway still offers TLS, without
         // that name.
@@ -235,18 +243,18 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.root)?;
         let secret = PrivatePkcs8KeyDer::from(key.serialize_der());
         let chain = vec![certificate.der().clone(), self.root.der().clone()];
-        Ok(Leaf::new(CertifiedKey::from_der(chain, secret.into(), provider)?))
+        Ok(IssuedCertificate::new(CertifiedKey::from_der(chain, secret.into(), provider)?))
     }
 }
 
 /// Chooses the certificate of one connection.
-pub(crate) struct Choice {
+pub(crate) struct CertificateChoice {
     certificate: Arc<ServerCertificate>,
     local: IpAddr,
-    leaf: OnceLock<Arc<Leaf>>,
+    leaf: OnceLock<Arc<IssuedCertificate>>,
 }
 
-impl Choice {
+impl CertificateChoice {
     /// Returns the certificate's digest for SCRAM channel binding. `None` if the standard defines no digest for it, or
     /// before the TLS handshake has chosen a certificate.
     pub(crate) fn digest(&self) -> Option<&[u8]> {
@@ -254,17 +262,19 @@ impl Choice {
     }
 }
 
-impl fmt::Debug for Choice {
+impl fmt::Debug for CertificateChoice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Choice").field("local", &self.local).finish_non_exhaustive()
     }
 }
 
-impl ResolvesServerCert for Choice {
+impl ResolvesServerCert for CertificateChoice {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let ServerCertificate { provider, source } = &*self.certificate;
         let leaf = match source {
-            Source::Authority(authority) => authority.leaf(provider, hello.server_name(), self.local)?,
+            Source::Authority(authority) => {
+                authority.certificate_for(provider, hello.server_name(), self.local)?
+            }
             Source::Files(leaf) => Arc::clone(leaf),
         };
         Some(Arc::clone(&self.leaf.get_or_init(|| leaf).key))
@@ -280,12 +290,12 @@ mod tests {
         let ServerCertificate { provider, source } = ServerCertificate::generate().unwrap();
         let Source::Authority(authority) = source else { panic!("not our own") };
         let local = Ipv4Addr::LOCALHOST.into();
-        let leaf = |name: &str| authority.leaf(&provider, Some(name), local).unwrap();
+        let leaf = |name: &str| authority.certificate_for(&provider, Some(name), local).unwrap();
         assert!(Arc::ptr_eq(&leaf("one.example"), &leaf("one.example")));
         assert!(!Arc::ptr_eq(&leaf("one.example"), &leaf("other.example")));
-        for number in 0..2 * KEPT {
+        for number in 0..2 * MAX_CACHED_CERTIFICATES {
             leaf(&format!("host{number}.example"));
         }
-        assert_eq!(authority.leaves.lock().unwrap().len(), KEPT);
+        assert_eq!(authority.leaves.lock().unwrap().len(), MAX_CACHED_CERTIFICATES);
     }
 }

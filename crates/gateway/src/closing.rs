@@ -20,7 +20,7 @@ pub(crate) fn is_closed(closing: &Closing) -> bool {
 }
 
 /// Returns the output of `work`, or `None` if `end` completes first.
-pub(crate) async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn run_unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
         output = work => Some(output),

@@ -19,16 +19,16 @@ struct State {
 
 /// An open connection. It counts as closed once all clones of the guard are dropped.
 #[derive(Debug)]
-pub(crate) struct ConnectionGuard(ConnectionCount);
+pub(crate) struct OpenConnection(ConnectionCount);
 
 impl ConnectionCount {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(State { open: 0, last_left: Instant::now() })))
     }
 
-    pub(crate) fn enter(&self) -> ConnectionGuard {
+    pub(crate) fn open(&self) -> OpenConnection {
         lock(&self.0).open += 1;
-        ConnectionGuard(self.clone())
+        OpenConnection(self.clone())
     }
 
     /// Returns for how long no connection has been open, or `None` while one is open.
@@ -38,13 +38,13 @@ impl ConnectionCount {
     }
 }
 
-impl Clone for ConnectionGuard {
+impl Clone for OpenConnection {
     fn clone(&self) -> Self {
-        self.0.enter()
+        self.0.open()
     }
 }
 
-impl Drop for ConnectionGuard {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         let mut state = lock(&self.0.0);
         state.open -= 1;
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn idle_time_begins_after_last_connection() {
         let count = ConnectionCount::new();
-        let (one, other) = (count.enter(), count.enter());
+        let (one, other) = (count.open(), count.open());
         drop(one);
         assert_eq!(count.idle(), None);
         drop(other);

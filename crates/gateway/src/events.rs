@@ -7,7 +7,7 @@ use sys::lock;
 
 /// Maximum number of entries that wait for the reader. They take 5 MB, and 70 MB more if each contains a different
 /// statement of maximum length.
-const MOST: usize = 1 << 16;
+const MAX_ENTRIES: usize = 1 << 16;
 
 /// Log with the events of all sessions. One reader takes the entries out repeatedly. Clones share the entries.
 ///
@@ -25,7 +25,7 @@ impl EventSource {
     pub fn test_ended(&self, database: &str, name: Option<&str>) {
         if let Some(log) = self.log() {
             let kind = SessionEventKind::TestEnded { name: name.map(Into::into) };
-            log.put(SessionEvent {
+            log.push(SessionEvent {
                 session: NO_SESSION,
                 database: database.into(),
                 at: Instant::now(),
@@ -91,7 +91,7 @@ pub enum SessionEventKind {
         /// Number of rows that the statement returned or changed.
         rows: u64,
         /// If the server is idle now: whether a transaction is open. `None` if the server is still at work.
-        rests: Option<bool>,
+        idle_in_transaction: Option<bool>,
     },
     /// The session ended.
     Ended,
@@ -104,10 +104,16 @@ pub enum SessionEventKind {
 
 impl SessionEvent {
     /// Merges the next event into this one if it is another run of the same statement. Returns whether it was merged.
-    fn join(&mut self, next: &Self) -> bool {
+    fn merge(&mut self, next: &Self) -> bool {
         let (
-            SessionEventKind::Completed { statement, runs, values, rows, rests: None },
-            SessionEventKind::Completed { statement: same, runs: more, rows: more_rows, rests: None, .. },
+            SessionEventKind::Completed { statement, runs, values, rows, idle_in_transaction: None },
+            SessionEventKind::Completed {
+                statement: same,
+                runs: more,
+                rows: more_rows,
+                idle_in_transaction: None,
+                ..
+            },
         ) = (&mut self.kind, &next.kind)
         else {
             return false;
@@ -132,12 +138,12 @@ impl EventLog {
         (std::mem::take(&mut state.entries), std::mem::take(&mut state.lost))
     }
 
-    pub(crate) fn put(&self, event: SessionEvent) {
+    pub(crate) fn push(&self, event: SessionEvent) {
         let mut state = lock(&self.0);
-        if state.entries.last_mut().is_some_and(|last| last.join(&event)) {
+        if state.entries.last_mut().is_some_and(|last| last.merge(&event)) {
             // The log only grows if the event can't be merged into the previous one, e.g. a further row of a batch
             // insert.
-        } else if state.entries.len() < MOST {
+        } else if state.entries.len() < MAX_ENTRIES {
             state.entries.push(event);
         } else {
             state.lost += 1;
@@ -145,7 +151,7 @@ impl EventLog {
     }
 
     /// Records one lost entry, for a session that the gateway can no longer follow.
-    pub(crate) fn lose(&self) {
+    pub(crate) fn count_lost(&self) {
         lock(&self.0).lost += 1;
     }
 }
@@ -166,11 +172,11 @@ mod tests {
                 runs: 1,
                 values: Some(1),
                 rows: 2,
-                rests,
+                idle_in_transaction: rests,
             },
         };
         for (session, rests) in [(1, None), (1, None), (1, None), (2, None), (1, None), (1, Some(false))] {
-            log.put(entry(session, rests));
+            log.push(entry(session, rests));
         }
         let runs = |entry: &SessionEvent| match entry.kind {
             SessionEventKind::Completed { runs, .. } => runs,
@@ -188,12 +194,12 @@ mod tests {
             at: Instant::now(),
             kind: SessionEventKind::Requested,
         };
-        for _ in 0..MOST + 3 {
-            log.put(entry.clone());
+        for _ in 0..MAX_ENTRIES + 3 {
+            log.push(entry.clone());
         }
         let (entries, lost) = log.clone().take();
-        assert_eq!((entries.len(), lost), (MOST, 3));
-        log.put(entry);
+        assert_eq!((entries.len(), lost), (MAX_ENTRIES, 3));
+        log.push(entry);
         assert_eq!((log.take().0.len(), log.take().1), (1, 0));
     }
 }

@@ -13,8 +13,8 @@ use pgwire::{Conversation, FramePrefix, SessionTraces, SqlLexer, TERMINATE, spli
 use tokio::time::timeout;
 
 use crate::buffer::BUFFER;
+use crate::statement_tap::Tap;
 use crate::stream::Stream;
-use crate::tap::Tap;
 
 /// Maximum time for which the server can be silent after the client has left. After that, the gateway closes the
 /// connection.
@@ -35,7 +35,7 @@ pub(crate) enum End {
 }
 
 /// Function that ends the backends waiting in databases. A statement such as DROP DATABASE would fail because of them.
-pub(crate) type Vacate = Box<dyn Fn() + Send>;
+pub(crate) type EndWaitingBackends = Box<dyn Fn() + Send>;
 
 /// The connections to a client and a server, and the bytes in transit between them.
 pub(crate) struct Forward {
@@ -43,24 +43,24 @@ pub(crate) struct Forward {
     pub(crate) server: Stream,
     pub(crate) conversation: Conversation,
     traces: SessionTraces,
-    vacate: Vacate,
+    vacate: EndWaitingBackends,
     /// Follows the session's statements, if there is a listener.
     tap: Option<Box<Tap>>,
     /// Bytes from the client that must still be written to the server.
-    up: Kept,
+    up: PendingBytes,
     /// Bytes from the server that must still be written to the client.
-    down: Kept,
+    down: PendingBytes,
     /// Whether the client has left while the server is still connected.
     is_draining: bool,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct PendingBytes {
     bytes: Vec<u8>,
     written: usize,
 }
 
-impl Kept {
+impl PendingBytes {
     /// Writes all bytes that are still waiting.
     fn poll_flush(&mut self, to: &mut Stream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest @ [_, ..]) = self.bytes.get(self.written..) {
@@ -89,7 +89,7 @@ impl Kept {
 }
 
 /// The side that ended the session.
-enum Stop {
+enum ClosedSide {
     Client,
     Server,
 }
@@ -100,11 +100,11 @@ impl Forward {
         client: Stream,
         server: Stream,
         (conversation, traces): (Conversation, SessionTraces),
-        vacate: Vacate,
+        vacate: EndWaitingBackends,
         tap: Option<Box<Tap>>,
         unsent: Vec<u8>,
     ) -> Self {
-        let down = Kept { bytes: unsent, written: 0 };
+        let down = PendingBytes { bytes: unsent, written: 0 };
         Self {
             client,
             server,
@@ -112,7 +112,7 @@ impl Forward {
             traces,
             vacate,
             tap,
-            up: Kept::default(),
+            up: PendingBytes::default(),
             down,
             is_draining: false,
         }
@@ -121,21 +121,21 @@ impl Forward {
     /// Forwards until the session ends. The caller can drop the future between two polls and call the function again.
     pub(crate) async fn run(&mut self) -> End {
         match poll_fn(|context| self.poll(context)).await {
-            Stop::Server => End::Server,
-            Stop::Client if self.may_go_on() => End::Idle,
-            Stop::Client => End::Client,
+            ClosedSide::Server => End::Server,
+            ClosedSide::Client if self.is_server_reusable() => End::Idle,
+            ClosedSide::Client => End::Client,
         }
     }
 
     /// Forwards in a session that must close, but stops as soon as the client no longer reads. The caller must first
     /// drop the future of [`Self::run`].
-    pub(crate) async fn hurry(&mut self) -> End {
+    pub(crate) async fn run_while_client_reads(&mut self) -> End {
         if self.is_draining {
             return End::Client;
         }
         poll_fn(|context| match self.poll(context) {
-            Poll::Ready(Stop::Client) => Poll::Ready(End::Client),
-            Poll::Ready(Stop::Server) => Poll::Ready(End::Server),
+            Poll::Ready(ClosedSide::Client) => Poll::Ready(End::Client),
+            Poll::Ready(ClosedSide::Server) => Poll::Ready(End::Server),
             Poll::Pending if !self.down.bytes.is_empty() => Poll::Ready(End::Closed),
             Poll::Pending => Poll::Pending,
         })
@@ -144,20 +144,20 @@ impl Forward {
 
     /// Removes the bytes from the server that the client has not received yet. The client must receive them before
     /// anything else.
-    pub(crate) fn take_unsaid(&mut self) -> Vec<u8> {
-        let Kept { mut bytes, written } = std::mem::take(&mut self.down);
+    pub(crate) fn take_unsent(&mut self) -> Vec<u8> {
+        let PendingBytes { mut bytes, written } = std::mem::take(&mut self.down);
         bytes.drain(..written);
         bytes
     }
 
     /// Whether the server can serve another client. This requires that the client has sent Terminate outside of a
     /// transaction, and that its session has left no traces.
-    fn may_go_on(&self) -> bool {
+    fn is_server_reusable(&self) -> bool {
         let Self { conversation, traces, .. } = self;
         conversation.is_terminated() && conversation.is_idle() && traces.leaves_nothing()
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<ClosedSide> {
         // The client comes first, so that the gateway sees its Terminate before the end of its connection.
         if let Poll::Ready(stop) = self.poll_up(context) {
             return Poll::Ready(stop);
@@ -166,7 +166,7 @@ impl Forward {
     }
 
     /// Forwards from the client to the server.
-    fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
+    fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<ClosedSide> {
         let Self { client, server, conversation, traces, vacate, tap, up, .. } = self;
         loop {
             // A server that no longer reads is about to send the reason.
@@ -174,17 +174,17 @@ impl Forward {
                 return Poll::Pending;
             }
             if conversation.is_terminated() {
-                return Poll::Ready(Stop::Client);
+                return Poll::Ready(ClosedSide::Client);
             }
             let sent = BUFFER.with_borrow_mut(|buffer| {
                 let count = ready!(client.poll_receive(context, buffer)).unwrap_or(0);
                 let mut clears_the_way = false;
                 let passed = conversation.client_says(&buffer[..count], |frame| {
                     traces.client_says(frame);
-                    clears_the_way |= statement(frame).is_some_and(is_about_a_database);
+                    clears_the_way |= statement(frame).is_some_and(changes_a_database);
                 });
                 if let Some(tap) = tap {
-                    tap.client_says(&buffer[..passed]);
+                    tap.observe_client(&buffer[..passed]);
                 }
                 if clears_the_way {
                     vacate();
@@ -192,7 +192,7 @@ impl Forward {
                 Poll::Ready((count > 0).then(|| up.send(&buffer[..passed], server, context)))
             });
             match ready!(sent) {
-                None => return Poll::Ready(Stop::Client),
+                None => return Poll::Ready(ClosedSide::Client),
                 Some(Ok(())) => {}
                 Some(Err(_)) => return Poll::Pending,
             }
@@ -200,24 +200,24 @@ impl Forward {
     }
 
     /// Forwards from the server to the client.
-    fn poll_down(&mut self, context: &mut Context<'_>) -> Poll<Stop> {
+    fn poll_down(&mut self, context: &mut Context<'_>) -> Poll<ClosedSide> {
         let Self { client, server, conversation, tap, down, .. } = self;
         loop {
             if ready!(down.poll_flush(client, context)).is_err() {
-                return Poll::Ready(Stop::Client);
+                return Poll::Ready(ClosedSide::Client);
             }
             let sent = BUFFER.with_borrow_mut(|buffer| {
                 let count = ready!(server.poll_receive(context, buffer)).unwrap_or(0);
                 conversation.server_says(&buffer[..count]);
                 if let Some(tap) = tap {
-                    tap.server_says(&buffer[..count]);
+                    tap.observe_server(&buffer[..count]);
                 }
                 Poll::Ready((count > 0).then(|| down.send(&buffer[..count], client, context)))
             });
             match ready!(sent) {
-                None => return Poll::Ready(Stop::Server),
+                None => return Poll::Ready(ClosedSide::Server),
                 Some(Ok(())) => {}
-                Some(Err(_)) => return Poll::Ready(Stop::Client),
+                Some(Err(_)) => return Poll::Ready(ClosedSide::Client),
             }
         }
     }
@@ -229,7 +229,7 @@ impl Forward {
         self.is_draining = true;
         loop {
             let progress = poll_fn(|context| {
-                if !told && self.poll_farewell(context).is_ready() {
+                if !told && self.poll_close_server(context).is_ready() {
                     told = true;
                 }
                 self.poll_rest(context, &mut deaf)
@@ -241,7 +241,7 @@ impl Forward {
     }
 
     /// Writes the remaining bytes to the server, and then closes the writing side.
-    fn poll_farewell(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_close_server(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if ready!(self.up.poll_flush(&mut self.server, context)).is_ok() {
             let farewell = if self.conversation.is_terminated() { TERMINATE } else { &[] };
             // A server without room for so few bytes is not reading. The closed connection tells it the same.
@@ -280,7 +280,7 @@ fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
 
 /// Whether the statement is CREATE, ALTER or DROP DATABASE. The server can refuse these because other sessions are
 /// connected. It accepts them only as a single statement, so only the start of the text matters.
-fn is_about_a_database(sql: &[u8]) -> bool {
+fn changes_a_database(sql: &[u8]) -> bool {
     let mut lexer = SqlLexer::new(sql, true);
     let verbs = [&b"drop"[..], b"create", b"alter"];
     lexer.token().is_some_and(|verb| verbs.iter().any(|word| verb.is_word(word)))

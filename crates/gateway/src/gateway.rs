@@ -18,7 +18,7 @@ use crate::http::HttpService;
 use crate::listener::Listener;
 use crate::state::GatewayState;
 use crate::statement_recorder::StatementRecorder;
-use crate::tap::Taps;
+use crate::statement_tap::Taps;
 use crate::workers::{self, Threads};
 use crate::{Access, Advertised, ServerCertificate, SocketFile};
 
@@ -151,14 +151,14 @@ impl Gateway {
         let cannot = |address: String| |source| GatewayError::Listen { address, source };
         let tcp = TcpListener::bind(listen).map_err(cannot(listen.to_string()))?;
         sys::keep_alive(&tcp).map_err(cannot(listen.to_string()))?;
-        let address = near(tcp.local_addr().map_err(cannot(listen.to_string()))?);
+        let address = local_address(tcp.local_addr().map_err(cannot(listen.to_string()))?);
         let mut listeners = vec![Listener::Tcp(tcp)];
         if let Some(path) = socket.as_ref().map(SocketFile::path) {
             let unix = UnixListener::bind(&path).map_err(cannot(path.display().to_string()))?;
             listeners.push(Listener::Unix(unix, path));
         }
-        let access = Access::new(secret, address, socket).advertised_as(advertised);
-        let access = access.for_clients_on(listen, certificate).map_err(GatewayError::Random)?;
+        let access = Access::new(secret, address, socket).with_advertised(advertised);
+        let access = access.with_authentication_for(listen, certificate).map_err(GatewayError::Random)?;
         Ok(BoundGateway {
             access: Arc::new(access),
             listeners,
@@ -216,7 +216,7 @@ impl Drop for Gateway {
 
 /// Returns the address at which programs on this machine reach a listener on `address`. If `address` is a wildcard such
 /// as 0.0.0.0, that is the loopback address.
-fn near(mut address: SocketAddr) -> SocketAddr {
+fn local_address(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::Access;
 use crate::certificate::ServerCertificate;
-use crate::request::SessionSettings;
+use crate::session_settings::SessionSettings;
 use crate::state::GatewayState;
 use crate::stream::{Socket, Stream};
 use crate::tls::TlsSocket;
@@ -34,7 +34,7 @@ pub(crate) struct PendingSession {
     pub(crate) settings: SessionSettings,
     /// Whether the gateway has sent the client a `NegotiateProtocolVersion` message. If so, the server's own message
     /// must not reach the client.
-    pub(crate) negotiated: bool,
+    pub(crate) version_negotiated: bool,
     /// Time at which the client's startup message arrived.
     pub(crate) since: Instant,
 }
@@ -42,31 +42,34 @@ pub(crate) struct PendingSession {
 /// Reason why a handshake failed.
 pub(crate) enum HandshakeError {
     /// The client disconnected or took too long.
-    Gone,
+    Disconnected,
     /// The gateway refuses the client and sends it this message.
     Refused(Stream, Vec<u8>),
 }
 
 /// Reads a client's request, and authenticates the client if it asks for a session.
-pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<ClientRequest, HandshakeError> {
+pub(crate) async fn read_request(
+    mut stream: Stream,
+    state: &GatewayState,
+) -> Result<ClientRequest, HandshakeError> {
     let mut bytes = Vec::with_capacity(512);
     // Set if the client starts TLS without asking first, as HTTPS and libpq's `sslnegotiation=direct` do.
     let mut is_direct = false;
     loop {
         if let Err(error) = read_some(&mut stream, &mut bytes).await {
             tracing::debug!(%error, "a client left before it said what it wants");
-            return Err(HandshakeError::Gone);
+            return Err(HandshakeError::Disconnected);
         }
         let certificate = state.access.certificate().filter(|_| matches!(stream.socket(), Socket::Tcp(_)));
         // A startup packet is much shorter than 2²⁴ bytes, so the first byte of its length is 0. An HTTP method begins
         // with a capital letter.
         match (bytes[0], certificate) {
             (0, _) => {}
-            (b'A'..=b'Z', _) if may_speak_http(stream.socket()) => {
-                return Ok(ClientRequest::Http(stream.preceded_by(bytes)));
+            (b'A'..=b'Z', _) if may_use_http(stream.socket()) => {
+                return Ok(ClientRequest::Http(stream.with_unread(bytes)));
             }
             (TLS_HANDSHAKE, Some(certificate)) => {
-                stream = stream.encrypted(certificate, &bytes).map_err(|_| HandshakeError::Gone)?;
+                stream = stream.encrypted(certificate, &bytes).map_err(|_| HandshakeError::Disconnected)?;
                 bytes.clear();
                 is_direct = true;
                 continue;
@@ -86,7 +89,7 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
             }
             // A web page can make a browser send arbitrary bytes over TLS, but it can't make the browser announce the
             // PostgreSQL protocol.
-            _ if is_direct && !stream.tls().is_some_and(TlsSocket::speaks_postgresql) => {
+            _ if is_direct && !stream.tls().is_some_and(TlsSocket::announced_postgresql) => {
                 let error = ErrorResponse::violation(
                     "received direct SSL connection request without ALPN protocol negotiation extension",
                 );
@@ -99,7 +102,7 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
                     Ok(settings) => settings,
                     Err(error) => return Err(refused(stream, &error)),
                 };
-                return authenticate(stream.preceded_by(bytes), startup, settings, state).await;
+                return authenticate(stream.with_unread(bytes), startup, settings, state).await;
             }
             StartupPacket::Unsupported(version) => {
                 let words = unsupported_protocol(version, state.leases.major());
@@ -111,7 +114,7 @@ pub(crate) async fn meet(mut stream: Stream, state: &GatewayState) -> Result<Cli
 
 /// Whether the client can use HTTP. Over the unix socket HTTP needs no token, but the account that runs the server can
 /// also open that socket. Sessions of that account must not control pgfresh.
-fn may_speak_http(socket: &Socket) -> bool {
+fn may_use_http(socket: &Socket) -> bool {
     match socket {
         Socket::Unix(stream) => sys::is_from_our_user(stream),
         Socket::Tcp(_) | Socket::Tls(_) => true,
@@ -130,9 +133,9 @@ pub(crate) async fn encrypt(
         return Err(refused(stream, &error));
     }
     let answer = if certificate.is_some() { ENCRYPTED } else { NOT_ENCRYPTED };
-    stream.write_all(answer).await.map_err(|_| HandshakeError::Gone)?;
+    stream.write_all(answer).await.map_err(|_| HandshakeError::Disconnected)?;
     match certificate {
-        Some(certificate) => stream.encrypted(certificate, &[]).map_err(|_| HandshakeError::Gone),
+        Some(certificate) => stream.encrypted(certificate, &[]).map_err(|_| HandshakeError::Disconnected),
         None => Ok(stream),
     }
 }
@@ -149,28 +152,28 @@ async fn authenticate(
     settings: SessionSettings,
     state: &GatewayState,
 ) -> Result<ClientRequest, HandshakeError> {
-    let mut pending = PendingSession { startup, settings, negotiated: false, since: Instant::now() };
+    let mut pending = PendingSession { startup, settings, version_negotiated: false, since: Instant::now() };
     if matches!(stream.socket(), Socket::Unix(_)) {
         return Ok(ClientRequest::Session(stream, pending));
     }
     // Like a PostgreSQL server, negotiates the protocol version before anything else.
     let negotiation = negotiation(&pending.startup.params, state.leases.major());
-    pending.negotiated = negotiation.is_some();
-    stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| HandshakeError::Gone)?;
+    pending.version_negotiated = negotiation.is_some();
+    stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| HandshakeError::Disconnected)?;
     let access = &state.access;
     let mut bytes = Vec::new();
     let admitted = match access.verifier(stream.is_encrypted()) {
         None => ask_for_password(&mut stream, &mut bytes, access).await,
-        Some(verifier) => exchange(&mut stream, &mut bytes, verifier).await,
+        Some(verifier) => authenticate_with_scram(&mut stream, &mut bytes, verifier).await,
     };
     let error = match admitted {
         Ok(true) => {
-            return Ok(ClientRequest::Session(stream.preceded_by(bytes), pending));
+            return Ok(ClientRequest::Session(stream.with_unread(bytes), pending));
         }
         Ok(false) => ErrorResponse::fatal("28P01", "password authentication failed")
             .hint("The password is in the URL that pgfresh has printed, and in PGPASSWORD of its command."),
         Err(Some(error)) => error,
-        Err(None) => return Err(HandshakeError::Gone),
+        Err(None) => return Err(HandshakeError::Disconnected),
     };
     Err(refused(stream, &error))
 }
@@ -186,22 +189,22 @@ async fn ask_for_password(
     access: &Access,
 ) -> Result<bool, Option<ErrorResponse>> {
     stream.write_all(PASSWORD_REQUEST).await.map_err(|_| None)?;
-    Ok(access.admits(&answer(stream, bytes, password).await?))
+    Ok(access.is_secret(&read_response(stream, bytes, password).await?))
 }
 
 /// Like [`ask_for_password`], but uses SCRAM, so that the secret is never sent.
-async fn exchange(
+async fn authenticate_with_scram(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,
     verifier: &Verifier,
 ) -> Result<bool, Option<ErrorResponse>> {
     let certificate = stream.tls().and_then(TlsSocket::certificate_digest).map(<[u8]>::to_vec);
     stream.write_all(&sasl_request(certificate.is_some())).await.map_err(|_| None)?;
-    let first = answer(stream, bytes, sasl_response).await?;
+    let first = read_response(stream, bytes, sasl_response).await?;
     let nonce = Access::random_secret().map_err(|_| None)?;
     let (exchange, ours) = verifier.begin(&first, &nonce, certificate.as_deref())?;
     stream.write_all(&ours).await.map_err(|_| None)?;
-    let Some(proof) = exchange.finish(&answer(stream, bytes, sasl_response).await?)? else {
+    let Some(proof) = exchange.finish(&read_response(stream, bytes, sasl_response).await?)? else {
         return Ok(false);
     };
     stream.write_all(&proof).await.map_err(|_| None)?;
@@ -209,7 +212,7 @@ async fn exchange(
 }
 
 /// Reads the client's next message, and extracts its content with `read`.
-async fn answer(
+async fn read_response(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,
     read: impl Fn(&[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResponse>,

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use sys::lock;
 
 /// Maximum number of statements that the history remembers for each lease.
-const STATEMENTS: usize = 20;
+const MAX_STATEMENTS: usize = 20;
 /// Maximum number of leases that the history remembers, in addition to those with open sessions. If there are more, the
 /// history forgets the half whose statements are older.
-const LEASES: usize = 1000;
+const MAX_LEASES: usize = 1000;
 
 /// A statement that a session has run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ pub struct KeptDatabase {
 }
 
 /// The last statements under one database name, each with the time at which the gateway sent it. The newest comes last.
-pub(crate) type Ring = Arc<Mutex<VecDeque<(Instant, ExecutedStatement)>>>;
+pub(crate) type StatementRing = Arc<Mutex<VecDeque<(Instant, ExecutedStatement)>>>;
 
 /// The last statements of all leases, and the kept databases.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ pub struct StatementHistory(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     /// Statements by the database name that the sessions asked for.
-    rings: HashMap<String, Ring>,
+    rings: HashMap<String, StatementRing>,
     kept: Vec<KeptDatabase>,
 }
 
@@ -76,7 +76,7 @@ impl State {
     /// Forgets half of the leases at once, because searching all leases for every new name would be slow. Leases with
     /// open sessions stay.
     fn forget_older_half(&mut self) {
-        let last = |ring: &Ring| lock(ring).back().map(|(begun, _)| *begun);
+        let last = |ring: &StatementRing| lock(ring).back().map(|(begun, _)| *begun);
         let mut times: Vec<_> = self.rings.values().map(last).collect();
         let middle = times.len() / 2;
         let bound = *times.select_nth_unstable(middle).1;
@@ -86,9 +86,9 @@ impl State {
 
 impl StatementHistory {
     /// Returns the ring buffer for the statements of a session with the database `name`.
-    pub(crate) fn ring(&self, name: &str) -> Ring {
+    pub(crate) fn ring(&self, name: &str) -> StatementRing {
         let mut state = lock(&self.0);
-        if state.rings.len() >= LEASES && !state.rings.contains_key(cut(name)) {
+        if state.rings.len() >= MAX_LEASES && !state.rings.contains_key(cut(name)) {
             state.forget_older_half();
         }
         Arc::clone(state.rings.entry(cut(name).to_owned()).or_default())
@@ -106,42 +106,42 @@ impl StatementHistory {
 
     /// Forgets kept databases that no longer exist, because a client released them or because the pool needed room.
     /// Inherited databases stay.
-    pub fn forget_gone(&self, leases: &Leases) {
+    pub fn remove_missing_databases(&self, leases: &Leases) {
         lock(&self.0).kept.retain(|kept| kept.inherited || leases.is_kept(&kept.name));
     }
 
     /// Returns the names of the databases that pgfresh has kept from earlier failures of `test`.
     #[must_use]
-    pub fn kept_of(&self, test: &str) -> Vec<String> {
+    pub fn kept_databases_of_test(&self, test: &str) -> Vec<String> {
         let state = lock(&self.0);
         let of_test = state.kept.iter().filter(|kept| !kept.inherited && kept.test == test);
         of_test.map(|kept| kept.name.clone()).collect()
     }
 
     /// Adds a kept database.
-    pub fn keep(&self, kept: KeptDatabase) {
+    pub fn add_kept_database(&self, kept: KeptDatabase) {
         lock(&self.0).kept.push(kept);
     }
 
     /// Returns the kept database whose current name is `name`.
     #[must_use]
-    pub fn kept_as(&self, name: &str) -> Option<KeptDatabase> {
+    pub fn kept_database(&self, name: &str) -> Option<KeptDatabase> {
         lock(&self.0).kept.iter().find(|kept| kept.name == name).cloned()
     }
 
     /// Forgets a kept database that no longer exists.
-    pub fn forget_kept(&self, name: &str) {
+    pub fn remove_kept_database(&self, name: &str) {
         lock(&self.0).kept.retain(|kept| kept.name != name);
     }
 
     /// Returns all kept databases.
     #[must_use]
-    pub fn kept(&self) -> Vec<KeptDatabase> {
+    pub fn kept_databases(&self) -> Vec<KeptDatabase> {
         lock(&self.0).kept.clone()
     }
 
     /// Forgets the statements of the lease `name`, because its database was reset.
-    pub fn forget(&self, name: &str) {
+    pub fn clear(&self, name: &str) {
         if let Some(ring) = lock(&self.0).rings.get(cut(name)) {
             lock(ring).clear();
         }
@@ -149,9 +149,9 @@ impl StatementHistory {
 }
 
 /// Adds a statement that the gateway sent to the server at `begun`.
-pub(crate) fn add(ring: &Ring, begun: Instant, executed: ExecutedStatement) {
+pub(crate) fn add(ring: &StatementRing, begun: Instant, executed: ExecutedStatement) {
     let mut ring = lock(ring);
-    if ring.len() == STATEMENTS {
+    if ring.len() == MAX_STATEMENTS {
         ring.pop_front();
     }
     ring.push_back((begun, executed));
@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    fn run(ring: &Ring, statement: &str, begun: Instant) {
+    fn run(ring: &StatementRing, statement: &str, begun: Instant) {
         let statement = statement.to_owned();
         add(ring, begun, ExecutedStatement { statement, begun: 0.0, seconds: 0.001, error: None });
     }
@@ -183,9 +183,9 @@ mod tests {
             run(&ring, &number.to_string(), since);
         }
         let statements = history.of("orders", since);
-        assert_eq!(statements.len(), STATEMENTS);
+        assert_eq!(statements.len(), MAX_STATEMENTS);
         assert_eq!((&*statements[0].statement, &*statements[19].statement), ("10", "29"));
-        history.forget("orders");
+        history.clear("orders");
         run(&ring, "of another lease", before);
         assert_eq!(history.of("orders", since), []);
     }
@@ -195,13 +195,13 @@ mod tests {
         let history = StatementHistory::default();
         let now = Instant::now();
         let open = history.ring("open");
-        for number in 0..LEASES {
+        for number in 0..MAX_LEASES {
             let begun = now + Duration::from_millis(number as u64);
             run(&history.ring(&number.to_string()), "x", begun);
         }
         run(&open, "x", now);
         let known = |name: &str| history.of(name, now).len();
         assert_eq!([known("0"), known("open"), known("998"), known("999")], [0, 1, 1, 1]);
-        assert!(lock(&history.0).rings.len() <= LEASES / 2 + 2);
+        assert!(lock(&history.0).rings.len() <= MAX_LEASES / 2 + 2);
     }
 }

@@ -13,7 +13,7 @@ use tokio::io::Interest;
 
 use crate::closing::{Closing, closed};
 use crate::session::serve;
-use crate::state::{GatewayState, Presence};
+use crate::state::{ConnectionHandle, GatewayState};
 use crate::stream::{Socket, watch};
 
 /// Pause before the next attempt if accepting a connection failed, e.g. because the process has no file descriptor
@@ -57,7 +57,7 @@ impl Listener {
         loop {
             match listener.readable().await?.try_io(|listener| listener.get_ref().accept()) {
                 Ok(Ok(socket)) => {
-                    let presence = Presence::new(closing.clone(), &state.connections);
+                    let presence = ConnectionHandle::new(closing.clone(), &state.connections);
                     tokio::spawn(serve(socket, Arc::clone(state), presence));
                 }
                 // The client has already left, or too many files are open. Both are temporary.

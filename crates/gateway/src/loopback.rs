@@ -62,7 +62,7 @@ impl SetupEncryption {
                     bytes.drain(..length);
                 }
                 // The server itself will report what is wrong.
-                Ok(Some(_)) | Err(_) => return Ok(client.preceded_by(bytes)),
+                Ok(Some(_)) | Err(_) => return Ok(client.with_unread(bytes)),
             }
         }
     }

@@ -11,14 +11,14 @@ use serde::Serialize;
 use crate::budget::{Budget, ExceededLimit};
 
 /// Maximum number of different statements that a record counts separately. They take up to 500 kB.
-const DIFFERENT: usize = 500;
+const MAX_STATEMENTS: usize = 500;
 /// Maximum number of statement texts, as clients sent them, that the record caches.
-const KNOWN: usize = 500;
+const MAX_CACHED_TEXTS: usize = 500;
 /// Placeholder for a statement whose text is unknown or empty.
 const NO_TEXT: &str = "(no text)";
 /// Maximum number of statements in a message, and maximum length of each in characters.
-const SHOWN: usize = 10;
-const WIDTH: usize = 100;
+const MAX_SHOWN_STATEMENTS: usize = 10;
+const MAX_SHOWN_LENGTH: usize = 100;
 
 /// The statements of a test since its lease began or was reset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -66,10 +66,10 @@ impl TestMeasurement {
     pub fn message(&self) -> Option<String> {
         let limits: Vec<_> = self.exceeded.iter().map(ToString::to_string).collect();
         let mut lines = Some(limits.join("; ")).filter(|limits| !limits.is_empty())?;
-        let shown = &self.statements.statements[..self.statements.statements.len().min(SHOWN)];
+        let shown = &self.statements.statements[..self.statements.statements.len().min(MAX_SHOWN_STATEMENTS)];
         for RecordedStatement { statement, count, n_plus_one, .. } in shown {
             let mark = if *n_plus_one { " (N+1)" } else { "" };
-            lines += &format!("\n{count:>7} × {}{mark}", cut(statement));
+            lines += &format!("\n{count:>7} × {}{mark}", shorten(statement));
         }
         let others = self.statements.count - shown.iter().map(|statement| statement.count).sum::<u64>();
         if others > 0 {
@@ -80,8 +80,8 @@ impl TestMeasurement {
 }
 
 /// Shortens a statement to one line.
-fn cut(statement: &str) -> Cow<'_, str> {
-    match statement.char_indices().nth(WIDTH) {
+fn shorten(statement: &str) -> Cow<'_, str> {
+    match statement.char_indices().nth(MAX_SHOWN_LENGTH) {
         Some((end, _)) => format!("{}…", &statement[..end]).into(),
         None => statement.into(),
     }
@@ -115,7 +115,7 @@ impl StatementRecord {
         self.count += runs;
         self.seconds += seconds;
         self.rows += done.rows;
-        let Some(place) = self.place(&done.statement) else { return self.lose() };
+        let Some(place) = self.line_index(&done.statement) else { return self.mark_incomplete() };
         let Line { statement, kind, runs: query } = &mut self.lines[place];
         statement.count += runs;
         statement.seconds += seconds;
@@ -126,12 +126,12 @@ impl StatementRecord {
     }
 
     /// Marks the record as incomplete.
-    pub(crate) fn lose(&mut self) {
+    pub(crate) fn mark_incomplete(&mut self) {
         self.incomplete = true;
     }
 
     /// Returns the index of the line that counts the statement with this text, or `None` if the record is full.
-    fn place(&mut self, text: &Arc<str>) -> Option<usize> {
+    fn line_index(&mut self, text: &Arc<str>) -> Option<usize> {
         if let Some(place) = self.known.get(text) {
             return *place;
         }
@@ -139,7 +139,7 @@ impl StatementRecord {
         let statement = if statement.is_empty() { NO_TEXT.to_owned() } else { statement };
         let place = match self.places.get(&statement) {
             Some(place) => Some(*place),
-            None if self.lines.len() >= DIFFERENT => None,
+            None if self.lines.len() >= MAX_STATEMENTS => None,
             None => {
                 self.places.insert(statement.clone(), self.lines.len());
                 let statement =
@@ -148,7 +148,7 @@ impl StatementRecord {
                 Some(self.lines.len() - 1)
             }
         };
-        if self.known.len() >= KNOWN {
+        if self.known.len() >= MAX_CACHED_TEXTS {
             self.known.clear();
         }
         self.known.insert(Arc::clone(text), place);
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    fn play(record: &mut StatementRecord, sql: &str, values: Option<u64>, ran: bool) {
+    fn add_statement(record: &mut StatementRecord, sql: &str, values: Option<u64>, ran: bool) {
         let (statement, begun) = (sql.into(), Instant::now());
         let done = Completed { statement, begun, ran, values, rows: 2, error: None, rests: None };
         record.add(&done, 1e-3);
@@ -216,13 +216,13 @@ mod tests {
     #[test]
     fn record_sorts_by_frequency_and_times_preparation() {
         let mut record = StatementRecord::default();
-        play(&mut record, "BEGIN", None, true);
-        play(&mut record, "SELECT $1", None, false);
+        add_statement(&mut record, "BEGIN", None, true);
+        add_statement(&mut record, "SELECT $1", None, false);
         for number in 0..6 {
-            play(&mut record, &format!("SELECT  {number}"), None, true);
+            add_statement(&mut record, &format!("SELECT  {number}"), None, true);
         }
-        play(&mut record, "SET a = 1", None, false);
-        play(&mut record, "", None, true);
+        add_statement(&mut record, "SET a = 1", None, false);
+        add_statement(&mut record, "", None, true);
         let seen = record.statements();
         let lines: Vec<_> = seen
             .statements
@@ -238,8 +238,8 @@ mod tests {
     fn budget_limits_allow_equality_but_not_excess() {
         let mut record = StatementRecord::default();
         for value in 0..6 {
-            play(&mut record, "SELECT $1", Some(value), true);
-            play(&mut record, "INSERT INTO t VALUES ($1)", Some(value), true);
+            add_statement(&mut record, "SELECT $1", Some(value), true);
+            add_statement(&mut record, "INSERT INTO t VALUES ($1)", Some(value), true);
         }
         assert_eq!(record.exceeded(&budget(12, 6, 13)), []);
         let exceeded = record.exceeded(&budget(11, 5, 11));
@@ -260,10 +260,10 @@ mod tests {
     fn budget_message_lists_limits_and_most_frequent_statements() {
         let mut record = StatementRecord::default();
         for number in 0..12 {
-            play(&mut record, &format!("SELECT * FROM t{number}"), None, true);
+            add_statement(&mut record, &format!("SELECT * FROM t{number}"), None, true);
         }
-        (0..9).for_each(|value| play(&mut record, "SELECT $1", Some(value), true));
-        (0..2).for_each(|_| play(&mut record, &format!("SELECT {}", "ä".repeat(200)), None, true));
+        (0..9).for_each(|value| add_statement(&mut record, "SELECT $1", Some(value), true));
+        (0..2).for_each(|_| add_statement(&mut record, &format!("SELECT {}", "ä".repeat(200)), None, true));
         let message = |budget: &Budget| {
             let (statements, exceeded) = (record.statements(), record.exceeded(budget));
             TestMeasurement { statements, exceeded }.message()
@@ -280,12 +280,12 @@ mod tests {
     #[test]
     fn statements_beyond_record_limit_are_counted_as_incomplete() {
         let mut record = StatementRecord::default();
-        for number in 0..2 * DIFFERENT {
-            play(&mut record, &format!("SELECT * FROM t{number}"), None, true);
+        for number in 0..2 * MAX_STATEMENTS {
+            add_statement(&mut record, &format!("SELECT * FROM t{number}"), None, true);
         }
         let seen = record.statements();
-        assert_eq!((seen.complete, seen.count, seen.statements.len()), (false, 1000, DIFFERENT));
-        play(&mut record, &format!("SELECT '{}'", "x".repeat(100_000)), None, true);
+        assert_eq!((seen.complete, seen.count, seen.statements.len()), (false, 1000, MAX_STATEMENTS));
+        add_statement(&mut record, &format!("SELECT '{}'", "x".repeat(100_000)), None, true);
         assert_eq!(record.statements().count, 1001);
     }
 }

@@ -18,28 +18,30 @@ use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use crate::cancel::CancelKey;
-use crate::closing::{Closing, closed, is_closed, unless};
+use crate::closing::{Closing, closed, is_closed, run_unless};
+use crate::error_message;
 use crate::forward::{End, Forward};
-use crate::handshake::{ClientRequest, HandshakeError, PendingSession, meet};
-use crate::refusal;
+use crate::handshake::{ClientRequest, HandshakeError, PendingSession, read_request};
 use crate::rollback::{Gate, RollbackConnection, RollbackSession};
-use crate::state::{GatewayState, Presence};
+use crate::state::{ConnectionHandle, GatewayState};
 use crate::stream::{Socket, Stream};
 use crate::workers::Workers;
 
 /// Timeout for a client's handshake. It equals the default of PostgreSQL's `authentication_timeout`.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeout for a backend to discard the state of its session.
-const FORGET: Duration = Duration::from_secs(5);
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Databases to which clients connect in order to drop other databases with SQL.
-const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
+const MAINTENANCE_DATABASES: [&str; 2] = ["postgres", "template1"];
 
 /// Serves one connection until the connection ends or the gateway closes.
-pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence: Presence) {
+pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence: ConnectionHandle) {
     let Ok(stream) = Stream::new(socket, Vec::new()) else { return };
     let of_session = presence.clone();
     let serve = async {
-        match timeout(AUTHENTICATION_TIMEOUT, meet(stream, &state)).await.unwrap_or(Err(HandshakeError::Gone))
+        match timeout(AUTHENTICATION_TIMEOUT, read_request(stream, &state))
+            .await
+            .unwrap_or(Err(HandshakeError::Disconnected))
         {
             Ok(ClientRequest::Http(stream)) => {
                 if let Some(http) = &state.http {
@@ -56,14 +58,14 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence
                 let handed = tokio::task::spawn_blocking(move || {
                     let database = &pending.startup.database;
                     let _span = tracing::debug_span!("session", %database).entered();
-                    hand_over(&state, socket, unread, pending, of_session);
+                    start(&state, socket, unread, pending, of_session);
                 });
                 if let Err(error) = handed.await {
                     tracing::error!(%error, "could not hand a session over");
                 }
             }
-            Err(HandshakeError::Refused(stream, words)) => stream.say_and_close(&words).await,
-            Err(HandshakeError::Gone) => {}
+            Err(HandshakeError::Refused(stream, words)) => stream.send_and_close(&words).await,
+            Err(HandshakeError::Disconnected) => {}
         }
     };
     tokio::select! {
@@ -73,18 +75,23 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence
 }
 
 /// Gets a backend and passes the session to a worker thread. Blocks until there is a backend.
-fn hand_over(
+fn start(
     state: &Arc<GatewayState>,
     socket: Socket,
     unread: Vec<u8>,
     pending: PendingSession,
-    presence: Presence,
+    presence: ConnectionHandle,
 ) {
-    let PendingSession { startup: Startup { params, database, replication }, settings, negotiated, since } =
-        pending;
+    let PendingSession {
+        startup: Startup { params, database, replication },
+        settings,
+        version_negotiated: negotiated,
+        since,
+    } = pending;
     let told = |greeting| if negotiated { without_negotiation(greeting) } else { greeting };
     let (link, closing) = socket.link();
-    let maintenance = MAINTENANCE.contains(&database.as_str()).then(|| state.leases.maintenance_session());
+    let maintenance =
+        MAINTENANCE_DATABASES.contains(&database.as_str()).then(|| state.leases.maintenance_session());
     let request = ConnectRequest {
         template: settings.template.as_deref(),
         isolation: settings.isolation,
@@ -93,7 +100,7 @@ fn hand_over(
         client: link,
         ..ConnectRequest::new(&database, &params)
     };
-    let entered = match enter(state, &request, replication) {
+    let entered = match lease_session(state, &request, replication) {
         Ok(entered) => entered,
         Err(error) => return refuse(state, socket, unread, error, presence),
     };
@@ -112,14 +119,27 @@ fn hand_over(
             let [leases, vacates] = [(); 2].map(|()| state.leases.clone());
             let vacate = Box::new(move || vacates.vacate());
             let session = Session { leases, greeting, seat, key, guard, maintenance, closing };
-            greet(&state.workers, socket, unread, stream, words, |client, server, words| async move {
-                session.run(Forward::new(client, server, observed, vacate, tap, words), presence).await;
-            });
+            send_startup_response(
+                &state.workers,
+                socket,
+                unread,
+                stream,
+                words,
+                |client, server, words| async move {
+                    session.run(Forward::new(client, server, observed, vacate, tap, words), presence).await;
+                },
+            );
         }
         Entered::Transaction(mut lease) => {
             let Some((stream, greeting, transaction)) = lease.lend() else {
                 // The server has ended its session, and with it the lease.
-                return say(state, socket, unread, refusal::server_gone().to_bytes(), presence);
+                return send_last_message(
+                    state,
+                    socket,
+                    unread,
+                    error_message::server_gone().to_bytes(),
+                    presence,
+                );
             };
             let mut words = told(greeting);
             let gate = Arc::new(Gate::new());
@@ -127,7 +147,7 @@ fn hand_over(
             let Ok(key) = state.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };
             let tap = state.taps.tap(&database, key.as_ref(), since, record);
             let session = RollbackConnection { lease, key, gate, session, tap, closing };
-            greet(&state.workers, socket, unread, stream, words, |client, server, words| {
+            send_startup_response(&state.workers, socket, unread, stream, words, |client, server, words| {
                 session.run(client, server, words, presence)
             });
         }
@@ -135,24 +155,36 @@ fn hand_over(
 }
 
 /// Tells a client why it gets no session.
-fn refuse(state: &GatewayState, socket: Socket, unread: Vec<u8>, error: LeaseError, presence: Presence) {
+fn refuse(
+    state: &GatewayState,
+    socket: Socket,
+    unread: Vec<u8>,
+    error: LeaseError,
+    presence: ConnectionHandle,
+) {
     tracing::debug!(%error, "refused");
-    say(state, socket, unread, refusal::words(error), presence);
+    send_last_message(state, socket, unread, error_message::to_message(error), presence);
 }
 
 /// Sends a client these last bytes, even while the gateway is closing.
-fn say(state: &GatewayState, socket: Socket, unread: Vec<u8>, words: Vec<u8>, presence: Presence) {
+fn send_last_message(
+    state: &GatewayState,
+    socket: Socket,
+    unread: Vec<u8>,
+    words: Vec<u8>,
+    presence: ConnectionHandle,
+) {
     state.workers.spawn(move || async move {
         let _presence = presence;
         if let Ok(stream) = Stream::new(socket, unread) {
-            stream.say_and_close(&words).await;
+            stream.send_and_close(&words).await;
         }
     });
 }
 
 /// Gets a session. The isolation comes from the request, otherwise from the existing lease, otherwise from the server's
 /// default.
-fn enter(
+fn lease_session(
     state: &GatewayState,
     request: &ConnectRequest<'_>,
     replication: bool,
@@ -170,7 +202,7 @@ fn enter(
 }
 
 /// Sends the client the server's startup response, and hands the session to a worker thread.
-fn greet<F: Future<Output = ()> + Send + 'static>(
+fn send_startup_response<F: Future<Output = ()> + Send + 'static>(
     workers: &Workers,
     client: Socket,
     unread: Vec<u8>,
@@ -210,25 +242,25 @@ struct Session {
 
 impl Session {
     /// Forwards until the client or the server closes its connection, or the gateway closes.
-    async fn run(mut self, mut forward: Forward, mut presence: Presence) {
-        let end = unless(presence.closed(), self.end_of(&mut forward)).await;
+    async fn run(mut self, mut forward: Forward, mut presence: ConnectionHandle) {
+        let end = run_unless(presence.closed(), self.forward_until_end(&mut forward)).await;
         match end {
-            Some(End::Idle) => return self.give_back(forward.server).await,
+            Some(End::Idle) => return self.return_backend(forward.server).await,
             Some(End::Client) => return,
             Some(End::Server | End::Closed) | None => {}
         }
         let told = is_closed(&self.closing);
-        let unsaid = forward.take_unsaid();
+        let unsaid = forward.take_unsent();
         let Forward { client, server, conversation, .. } = forward;
         drop((server, self));
-        if let Some(words) = last_words(&conversation, end, told) {
-            client.say_and_close(&[unsaid, words].concat()).await;
+        if let Some(words) = final_message(&conversation, end, told) {
+            client.send_and_close(&[unsaid, words].concat()).await;
         }
     }
 
     /// Forwards until the client or the server closes its connection. Once the session must close, no longer waits for
     /// a client that does not read.
-    async fn end_of(&mut self, forward: &mut Forward) -> End {
+    async fn forward_until_end(&mut self, forward: &mut Forward) -> End {
         let ending = async {
             let end = forward.run().await;
             if end != End::Server {
@@ -241,14 +273,14 @@ impl Session {
             }
             end
         };
-        match unless(closed(&mut self.closing), ending).await {
+        match run_unless(closed(&mut self.closing), ending).await {
             Some(end) => end,
-            None => forward.hurry().await,
+            None => forward.run_while_client_reads().await,
         }
     }
 
     /// Makes the backend discard the session's state, and returns it to the pool for the next client.
-    async fn give_back(self, mut server: Stream) {
+    async fn return_backend(self, mut server: Stream) {
         let Self { leases, greeting, seat, key, guard, maintenance: _maintenance, closing: _ } = self;
         // The backend can't be reused if a cancel signal may still be in transit, or if a client needs all waiting
         // backends to end.
@@ -256,7 +288,8 @@ impl Session {
         if key.is_some_and(CancelKey::withdraw) || !wanted() {
             return;
         }
-        let forgotten = matches!(timeout(FORGET, forget(&mut server)).await, Ok(Ok(true)));
+        let forgotten =
+            matches!(timeout(DISCARD_TIMEOUT, discard_session_state(&mut server)).await, Ok(Ok(true)));
         if let (Socket::Unix(stream), unread) = server.into_parts()
             && forgotten
             && wanted()
@@ -273,7 +306,7 @@ impl Session {
 /// `end` is `None` if the gateway closes. `told` means that pgfresh asked the server to end the session. The server's
 /// own message may then be lost. Returns `None` in the middle of a server message, because no other message can be
 /// inserted there.
-fn last_words(conversation: &Conversation, end: Option<End>, told: bool) -> Option<Vec<u8>> {
+fn final_message(conversation: &Conversation, end: Option<End>, close_requested: bool) -> Option<Vec<u8>> {
     if !conversation.may_interject() {
         return None;
     }
@@ -283,16 +316,16 @@ fn last_words(conversation: &Conversation, end: Option<End>, told: bool) -> Opti
         return Some(Vec::new());
     }
     let words = match end {
-        None => refusal::shutting_down(),
-        Some(End::Closed) => refusal::closed(),
-        Some(_) if told => refusal::closed(),
-        Some(_) => refusal::server_gone(),
+        None => error_message::shutting_down(),
+        Some(End::Closed) => error_message::closed(),
+        Some(_) if close_requested => error_message::closed(),
+        Some(_) => error_message::server_gone(),
     };
     Some(words.to_bytes())
 }
 
 /// Makes the backend discard all state of its session. Returns whether it succeeded and the backend is idle.
-async fn forget(server: &mut Stream) -> io::Result<bool> {
+async fn discard_session_state(server: &mut Stream) -> io::Result<bool> {
     let mut conversation = Conversation::new(false);
     conversation.client_says(DISCARD_ALL, |_| ());
     server.write_all(DISCARD_ALL).await?;

@@ -7,9 +7,9 @@ use lease::Leases;
 use crate::Access;
 use crate::cancel::CancelKeys;
 use crate::closing::{Closing, closed};
-use crate::connections::{ConnectionCount, ConnectionGuard};
+use crate::connections::{ConnectionCount, OpenConnection};
 use crate::http::HttpService;
-use crate::tap::Taps;
+use crate::statement_tap::Taps;
 use crate::workers::Workers;
 
 /// Shared state of all sessions.
@@ -28,14 +28,14 @@ pub(crate) struct GatewayState {
 /// Handle for an open connection. As long as it exists, the connection counts as open. It also signals when the gateway
 /// closes.
 #[derive(Debug, Clone)]
-pub(crate) struct Presence {
+pub(crate) struct ConnectionHandle {
     closing: Closing,
-    _open: ConnectionGuard,
+    _open: OpenConnection,
 }
 
-impl Presence {
+impl ConnectionHandle {
     pub(crate) fn new(closing: Closing, connections: &ConnectionCount) -> Self {
-        Self { closing, _open: connections.enter() }
+        Self { closing, _open: connections.open() }
     }
 
     /// Waits until the gateway closes.

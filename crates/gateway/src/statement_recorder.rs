@@ -17,9 +17,9 @@ use crate::budget::Budget;
 use crate::record::{StatementRecord, TestMeasurement};
 
 /// Number of recorded leases at which the recorder starts to look for ended ones.
-const SWEEP: usize = 512;
+const SWEEP_THRESHOLD: usize = 512;
 /// Maximum number of reports about tests that exceeded their budget.
-const TESTS: usize = 1000;
+const MAX_REPORTS: usize = 1000;
 
 /// A test that exceeded its budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl StatementRecorder {
     ///
     /// `asked` means that the session asks for recording. `reset` means that the session had its database reset, so
     /// that a new test begins.
-    pub(crate) fn of_session(
+    pub(crate) fn record_for_session(
         &self,
         name: &str,
         (asked, reset): (bool, bool),
@@ -119,7 +119,7 @@ impl StatementRecorder {
             let recorded = Recorded::new(Some(since));
             if sessions > 1 && !self.records_all() {
                 // The sessions that are already open are not recorded, so the record is incomplete.
-                lock(&recorded.record).lose();
+                lock(&recorded.record).mark_incomplete();
             }
             state.records.insert(cut(name).to_owned(), recorded);
         }
@@ -145,13 +145,13 @@ impl StatementRecorder {
 
     /// Ends the test that used `name`. `told` means that the client already knows the result. `goes_on` means that the
     /// lease was reset, so that a new test begins.
-    pub fn ended(&self, name: &str, told: bool, goes_on: bool) {
+    pub fn test_ended(&self, name: &str, is_reported: bool, continues: bool) {
         let mut state = lock(&self.state);
         let Some(before) = state.records.remove(cut(name)) else { return };
-        if goes_on {
+        if continues {
             state.records.insert(cut(name).to_owned(), Recorded::new(None));
         }
-        if !told {
+        if !is_reported {
             state.end(name, &before, &self.budget);
         }
     }
@@ -173,9 +173,9 @@ impl StatementRecorder {
 impl State {
     /// Adds a report if the ended test exceeded its budget.
     fn end(&mut self, name: &str, recorded: &Recorded, budget: &Budget) {
-        let Some(message) = recorded.beyond(budget) else { return };
+        let Some(message) = recorded.excess_report(budget) else { return };
         tracing::info!(database = name, exceeded = message.lines().next(), "a test exceeded its budget");
-        if self.over.len() >= TESTS {
+        if self.over.len() >= MAX_REPORTS {
             self.more += 1;
             return;
         }
@@ -185,7 +185,7 @@ impl State {
     /// Once there are many records, removes those whose leases have ended. This is necessary because no event announces
     /// the end of a lease.
     fn sweep(&mut self, budget: &Budget, leases: &Leases) {
-        if self.records.len() < self.sweep_at.max(SWEEP) {
+        if self.records.len() < self.sweep_at.max(SWEEP_THRESHOLD) {
             return;
         }
         let is_over = |name: &str, recorded: &Recorded| {
@@ -206,7 +206,7 @@ impl Recorded {
     }
 
     /// Returns a report for the user if the test exceeded the budget. Collects the statements only in that case.
-    fn beyond(&self, budget: &Budget) -> Option<String> {
+    fn excess_report(&self, budget: &Budget) -> Option<String> {
         let record = lock(&self.record);
         let exceeded = Some(record.exceeded(budget)).filter(|exceeded| !exceeded.is_empty())?;
         TestMeasurement { statements: record.statements(), exceeded }.message()

@@ -31,11 +31,11 @@ use crate::tls::TlsSocket;
 const UNIX_BUFFER: usize = 212_992;
 
 /// Pauses between checks of whether a client that has stopped sending still reads: the first pause, and the longest.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-const LATER_LOOKS: Duration = Duration::from_millis(200);
+const FIRST_POLL_PAUSE: Duration = Duration::from_millis(1);
+const MAX_POLL_PAUSE: Duration = Duration::from_millis(200);
 
 /// Timeout for a client to read its last message.
-const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
+const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A non-blocking socket of any kind.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl Socket {
     /// sends to the session. There is no handle if the system has no file descriptor left for it.
     pub(crate) fn link(&self) -> (Option<Arc<dyn ClientLink>>, Closing) {
         let (closing, receiver) = channel::channel(false);
-        let link = self.duplicate().ok().map(|connection| Link { connection, closing });
+        let link = self.duplicate().ok().map(|connection| SocketLink { connection, closing });
         (link.map(|link| -> Arc<dyn ClientLink> { Arc::new(link) }), receiver)
     }
 
@@ -106,12 +106,12 @@ impl Socket {
 
 /// A lease's handle for the client's connection.
 #[derive(Debug)]
-struct Link {
+struct SocketLink {
     connection: OwnedFd,
     closing: channel::Sender<bool>,
 }
 
-impl ClientLink for Link {
+impl ClientLink for SocketLink {
     fn is_gone(&self) -> bool {
         sys::is_closed_by_peer(&self.connection)
     }
@@ -177,9 +177,9 @@ impl Stream {
     }
 
     /// Returns a watcher that notices when the client leaves. It works while others use the connection.
-    pub fn departure(&self) -> io::Result<Departure> {
+    pub fn disconnect_watcher(&self) -> io::Result<DisconnectWatcher> {
         let connection = watch(self.socket().duplicate()?, Interest::READABLE)?;
-        Ok(Departure { connection, ends: self.tcp_ends() })
+        Ok(DisconnectWatcher { connection, ends: self.tcp_ends() })
     }
 
     /// Whether the connection uses TLS, so that no machine between the two sides can read it.
@@ -215,7 +215,7 @@ impl Stream {
     }
 
     /// Inserts `bytes` before all unread bytes.
-    pub(crate) fn preceded_by(mut self, mut bytes: Vec<u8>) -> Self {
+    pub(crate) fn with_unread(mut self, mut bytes: Vec<u8>) -> Self {
         bytes.append(&mut self.unread);
         self.unread = bytes;
         self
@@ -288,7 +288,7 @@ impl Stream {
     }
 
     /// Sends a last message, closes the writing side, and waits briefly until the client has read the message.
-    pub(crate) async fn say_and_close(mut self, words: &[u8]) {
+    pub(crate) async fn send_and_close(mut self, words: &[u8]) {
         let farewell = async {
             self.write_all(words).await?;
             self.shutdown().await?;
@@ -296,7 +296,7 @@ impl Stream {
             // has not read yet.
             tokio::io::copy(&mut self, &mut tokio::io::sink()).await
         };
-        if let Err(error) = timeout(FAREWELL_TIMEOUT, farewell).await.map_err(io::Error::from).flatten() {
+        if let Err(error) = timeout(LAST_MESSAGE_TIMEOUT, farewell).await.map_err(io::Error::from).flatten() {
             tracing::debug!(%error, "a client did not wait for the last words");
         }
     }
@@ -308,14 +308,14 @@ impl Stream {
 
 /// Distinguishes a client that has only closed its writing side from one that has disconnected.
 #[derive(Debug)]
-pub struct Departure {
+pub struct DisconnectWatcher {
     connection: AsyncFd<OwnedFd>,
     ends: Option<(SocketAddr, SocketAddr)>,
 }
 
-impl Departure {
+impl DisconnectWatcher {
     /// Waits until the client has closed its writing side or disconnected.
-    pub async fn silence(&self) {
+    pub async fn writing_side_closed(&self) {
         // Asks the kernel each time, because the kernel may know it before the runtime does.
         poll_fn(|context| {
             while !sys::is_closed_by_peer(&self.connection)
@@ -330,13 +330,13 @@ impl Departure {
 
     /// Waits until a client that has stopped sending is gone. A client on a different machine counts as gone
     /// immediately, because nothing shows whether it still reads.
-    pub async fn end(&self) {
-        let mut pause = FIRST_LOOK;
+    pub async fn disconnected(&self) {
+        let mut pause = FIRST_POLL_PAUSE;
         while !sys::is_hung_up(&self.connection)
             && self.ends.is_none_or(|(local, remote)| sys::is_open_on_this_machine(remote, local))
         {
             sleep(pause).await;
-            pause = (pause * 2).min(LATER_LOOKS);
+            pause = (pause * 2).min(MAX_POLL_PAUSE);
         }
     }
 }

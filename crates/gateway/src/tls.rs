@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use rustls::ServerConnection;
 use sys::lock;
 
-use crate::certificate::{Choice, POSTGRESQL, ServerCertificate};
+use crate::certificate::{CertificateChoice, POSTGRESQL, ServerCertificate};
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ mod tests;
 pub(crate) struct TlsSocket {
     stream: TcpStream,
     session: Mutex<TlsSession>,
-    choice: Arc<Choice>,
+    choice: Arc<CertificateChoice>,
 }
 
 struct TlsSession {
@@ -54,7 +54,7 @@ impl TlsSocket {
     }
 
     /// Whether the client announced the `PostgreSQL` protocol in the handshake (ALPN).
-    pub(crate) fn speaks_postgresql(&self) -> bool {
+    pub(crate) fn announced_postgresql(&self) -> bool {
         lock(&self.session).connection.alpn_protocol() == Some(POSTGRESQL)
     }
 
@@ -89,7 +89,7 @@ impl TlsSocket {
 
     /// Sends `close_notify` and closes the writing side. Returns `WouldBlock` if there is no room.
     pub(crate) fn finish(&self) -> io::Result<()> {
-        self.say_farewell()?;
+        self.send_close_notify()?;
         self.stream.shutdown(Shutdown::Write)
     }
 
@@ -102,7 +102,7 @@ impl TlsSocket {
         }
     }
 
-    fn say_farewell(&self) -> io::Result<()> {
+    fn send_close_notify(&self) -> io::Result<()> {
         let connection = &mut lock(&self.session).connection;
         connection.send_close_notify();
         flush(connection, &self.stream)
@@ -111,7 +111,7 @@ impl TlsSocket {
 
 impl Drop for TlsSocket {
     fn drop(&mut self) {
-        if let Err(error) = self.say_farewell() {
+        if let Err(error) = self.send_close_notify() {
             tracing::debug!(%error, "a client does not hear the end of TLS");
         }
     }

@@ -13,12 +13,12 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 /// Name of each worker thread.
-pub const THREAD: &str = "gateway";
+pub const THREAD_NAME: &str = "gateway";
 /// Number of processors per thread. Forwarding a request takes about a quarter of the time that the client and the
 /// server spend on it. With more threads, each would wake more often for fewer sessions.
-const PROCESSORS: usize = 4;
+const PROCESSORS_PER_THREAD: usize = 4;
 /// Maximum number of threads. More would only take processors away from the server.
-const MOST: usize = 4;
+const MAX_THREADS: usize = 4;
 /// Timeout for blocking calls after the gateway has closed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -44,11 +44,11 @@ pub(crate) struct Threads {
 pub(crate) fn start() -> io::Result<(Workers, Threads)> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let (mut workers, mut threads) = (Vec::new(), Threads::default());
-    for _ in 0..processors.div_ceil(PROCESSORS).min(MOST) {
+    for _ in 0..processors.div_ceil(PROCESSORS_PER_THREAD).min(MAX_THREADS) {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         workers.push(Worker { handle: runtime.handle().clone(), tasks: Arc::default() });
         let (sender, receiver) = oneshot::channel();
-        let thread = thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
+        let thread = thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
             // Nothing is ever sent. The receiver returns an error when the sender is dropped.
             if runtime.block_on(receiver).is_err() {
                 runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
@@ -74,7 +74,7 @@ impl Workers {
         let Some(worker) = self.0.iter().min_by_key(|worker| worker.tasks.load(Ordering::Relaxed)) else {
             return;
         };
-        let busy = Busy::new(&worker.tasks);
+        let busy = TaskCount::new(&worker.tasks);
         worker.handle.spawn(async move {
             task().await;
             drop(busy);
@@ -83,16 +83,16 @@ impl Workers {
 }
 
 /// Counts a task for as long as the task exists.
-struct Busy(Arc<AtomicUsize>);
+struct TaskCount(Arc<AtomicUsize>);
 
-impl Busy {
+impl TaskCount {
     fn new(tasks: &Arc<AtomicUsize>) -> Self {
         tasks.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(tasks))
     }
 }
 
-impl Drop for Busy {
+impl Drop for TaskCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -67,7 +67,7 @@ fn feed(log: EventLog) -> Feed {
                 SessionEventKind::Requested => exact.request_sent(*session, *at),
                 SessionEventKind::Ended => exact.session_ended(*session, *at, statements),
                 SessionEventKind::TestEnded { name } => exact.test_ended(database, name.as_deref()),
-                SessionEventKind::Completed { statement, runs, values, rows, rests } => {
+                SessionEventKind::Completed { statement, runs, values, rows, idle_in_transaction: rests } => {
                     let (runs, values, rows, rests) = (*runs, *values, *rows, *rests);
                     let done = CompletedStatement {
                         session: *session,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use api::{Api, OnFailure};
 use gateway::{
     Access, Advertised, Budget, Gateway, GatewayOptions, KeptDatabase, ServerCertificate, SetupEncryption,
-    SocketFile, StatementHistory, StatementRecorder, demands_proof,
+    SocketFile, StatementHistory, StatementRecorder, requires_scram,
 };
 use lease::{Isolation, LeaseOptions, Leases, NameRules, TemplateDatabase};
 use server::{Address, Server};
@@ -78,7 +78,7 @@ impl ServeOptions {
         }
         let certificate = match (&arguments.tls_cert, &arguments.tls_key, self.certificate) {
             (Some(certificate), Some(key), _) => Some(ServerCertificate::read(certificate, key)?.into()),
-            (_, _, None) if demands_proof(listen) => Some(ServerCertificate::generate()?.into()),
+            (_, _, None) if requires_scram(listen) => Some(ServerCertificate::generate()?.into()),
             (_, _, certificate) => certificate,
         };
         Ok(Self {
@@ -264,8 +264,8 @@ impl Service {
     /// Returns the databases of failed tests.
     pub(crate) fn failed(&self) -> Vec<KeptDatabase> {
         let Some(history) = &self.history else { return Vec::new() };
-        history.forget_gone(&self.leases);
-        history.kept()
+        history.remove_missing_databases(&self.leases);
+        history.kept_databases()
     }
 
     /// Takes over databases that a different service kept.
@@ -279,9 +279,9 @@ impl Service {
             }
         }
         for database in kept {
-            self.history
-                .iter()
-                .for_each(|history| history.keep(KeptDatabase { inherited: true, ..database.clone() }));
+            self.history.iter().for_each(|history| {
+                history.add_kept_database(KeptDatabase { inherited: true, ..database.clone() })
+            });
         }
     }
 

@@ -111,7 +111,7 @@ impl ProxyFixture {
         let ours = std::process::id();
         let (process, threads) = match route {
             Route::Direct | Route::Socket => return Ok(None),
-            Route::Gateway => (Some(ours), Some(gateway::THREAD)),
+            Route::Gateway => (Some(ours), Some(gateway::THREAD_NAME)),
             Route::Forwarder => (Some(ours), Some(forwarder::THREAD)),
             Route::PgBouncer => (self.bouncer_process, None),
         };

@@ -9,10 +9,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use super::*;
 use crate::events::SessionEventKind;
 use crate::history::StatementHistory;
-use crate::tap::Taps;
+use crate::statement_tap::Taps;
 use crate::testing::{pair, run};
 
-const GREETING: &[u8] = b"S\0\0\0\x19client_encoding\0UTF8\0S\0\0\0\x23standard_conforming_strings\0on\0";
+const STARTUP_RESPONSE: &[u8] =
+    b"S\0\0\0\x19client_encoding\0UTF8\0S\0\0\0\x23standard_conforming_strings\0on\0";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
@@ -22,7 +23,7 @@ enum Side {
 use Side::{Client, Server};
 
 /// Bytes, and the side that sent them.
-type Said = (Side, Vec<u8>);
+type SentBytes = (Side, Vec<u8>);
 
 /// A forwarded session, and both of its far ends, which the test controls.
 struct Fixture {
@@ -42,7 +43,7 @@ impl Fixture {
         let vacated = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&vacated);
         let vacate = Box::new(move || count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
-        let observed = (Conversation::new(false), SessionTraces::of_session(GREETING));
+        let observed = (Conversation::new(false), SessionTraces::of_session(STARTUP_RESPONSE));
         let begun = Instant::now();
         let tap = taps.tap("d", None, begun, None);
         let forward = Forward::new(near, far, observed, vacate, tap, Vec::new());
@@ -75,13 +76,13 @@ impl Fixture {
     }
 
     /// Returns the events and statements that the listeners received.
-    fn heard(&self) -> Vec<String> {
+    fn observed(&self) -> Vec<String> {
         let (events, lost) = self.taps.events.log().unwrap().take();
         assert_eq!(lost, 0);
         let in_words = |kind| match kind {
             SessionEventKind::Began { .. } => "began".to_owned(),
             SessionEventKind::Requested => "requested".to_owned(),
-            SessionEventKind::Completed { statement, runs, rests, .. } => {
+            SessionEventKind::Completed { statement, runs, idle_in_transaction: rests, .. } => {
                 format!("{runs} {statement} {rests:?}")
             }
             SessionEventKind::Ended | SessionEventKind::TestEnded { .. } => "ended".to_owned(),
@@ -92,19 +93,19 @@ impl Fixture {
     }
 
     /// Returns what the gateway knows about the session after its end.
-    fn known(&self) -> (Vec<String>, usize, bool, bool) {
+    fn session_state(&self) -> (Vec<String>, usize, bool, bool) {
         let Forward { conversation, traces, .. } = &self.forward;
         let vacated = self.vacated.load(Ordering::Relaxed);
-        (self.heard(), vacated, conversation.is_idle(), traces.leaves_nothing())
+        (self.observed(), vacated, conversation.is_idle(), traces.leaves_nothing())
     }
 }
 
-fn whole(conversation: &[Said]) -> impl Iterator<Item = (Side, &[u8])> {
+fn whole(conversation: &[SentBytes]) -> impl Iterator<Item = (Side, &[u8])> {
     conversation.iter().map(|(side, bytes)| (*side, &bytes[..]))
 }
 
 /// Cuts the bytes that `side` sends in a conversation at these positions.
-fn cut<'a>(conversation: &'a [Said], side: Side, cuts: &[usize]) -> Vec<(Side, &'a [u8])> {
+fn cut<'a>(conversation: &'a [SentBytes], side: Side, cuts: &[usize]) -> Vec<(Side, &'a [u8])> {
     let (mut pieces, mut at) = (Vec::new(), 0);
     for (from, bytes) in whole(conversation) {
         if from != side {
@@ -125,7 +126,7 @@ fn cut<'a>(conversation: &'a [Said], side: Side, cuts: &[usize]) -> Vec<(Side, &
 }
 
 /// Returns all bytes that one side sends.
-fn said(conversation: &[Said], side: Side) -> Vec<u8> {
+fn bytes_from(conversation: &[SentBytes], side: Side) -> Vec<u8> {
     whole(conversation).filter(|(from, _)| *from == side).flat_map(|(_, bytes)| bytes.to_vec()).collect()
 }
 
@@ -134,7 +135,7 @@ fn ready(status: u8) -> Vec<u8> {
 }
 
 /// Returns a conversation with a message of each kind that the listeners distinguish.
-fn conversation() -> Vec<Said> {
+fn conversation() -> Vec<SentBytes> {
     let error = encode(b'E', b"SERROR\0VERROR\0C23505\0Mduplicate key\0\0");
     let row = encode(b'D', b"\0\x01\0\0\0\x0bZ\0\0\0\x05IE\0\0\0\x04");
     let extended = [
@@ -178,18 +179,18 @@ fn conversation() -> Vec<Said> {
 #[test]
 fn forwarding_and_tracing_do_not_depend_on_chunks() {
     let conversation = conversation();
-    let sent = (said(&conversation, Client), said(&conversation, Server));
+    let sent = (bytes_from(&conversation, Client), bytes_from(&conversation, Server));
     run(async {
         let mut fixture = Fixture::new(None);
         assert_eq!(fixture.play(whole(&conversation)).await, sent);
-        let known = fixture.known();
+        let known = fixture.session_state();
         assert_eq!((known.1, known.2, known.3), (2, true, false));
         assert!(known.0.contains(&"1 SELECT $1 Some(false)".to_owned()), "{:?}", known.0);
         for (side, length) in [(Client, sent.0.len()), (Server, sent.1.len())] {
             for at in 1..length {
                 let mut fixture = Fixture::new(None);
                 assert_eq!(fixture.play(cut(&conversation, side, &[at])).await, sent);
-                assert_eq!(fixture.known(), known, "{side:?} cut at byte {at}");
+                assert_eq!(fixture.session_state(), known, "{side:?} cut at byte {at}");
             }
         }
     });
@@ -197,8 +198,8 @@ fn forwarding_and_tracing_do_not_depend_on_chunks() {
 
 #[test]
 fn session_without_traces_is_recognized_at_any_split() {
-    let conversation: Vec<Said> = conversation().into_iter().take(8).collect();
-    let length = said(&conversation, Client).len();
+    let conversation: Vec<SentBytes> = conversation().into_iter().take(8).collect();
+    let length = bytes_from(&conversation, Client).len();
     run(async {
         for at in 1..length {
             let mut fixture = Fixture::new(None);
@@ -226,7 +227,7 @@ fn frames_of(tags: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(frame, 1..5).prop_map(|frames| frames.concat())
 }
 
-fn any_conversation() -> impl Strategy<Value = Vec<Said>> {
+fn any_conversation() -> impl Strategy<Value = Vec<SentBytes>> {
     let turn = (frames_of(b"QQPBEDSdcfFH"), frames_of(b"ZZCEDTANG12"))
         .prop_map(|(client, server)| [(Client, client), (Server, server)]);
     prop::collection::vec(turn, 1..8).prop_map(|turns| turns.concat())
@@ -243,7 +244,7 @@ proptest! {
     ) {
         cuts.sort_unstable();
         cuts.dedup();
-        let sent = (said(&conversation, Client), said(&conversation, Server));
+        let sent = (bytes_from(&conversation, Client), bytes_from(&conversation, Server));
         run(async {
             let mut fixture = Fixture::new(None);
             assert_eq!(fixture.play(whole(&conversation)).await, sent);
@@ -256,7 +257,7 @@ proptest! {
             assert_eq!(other.play(cut(&conversation, side, &cuts)).await, sent);
             // If several statements about databases arrive at once, the gateway ends the waiting backends only once.
             let known = |fixture: &Fixture| {
-                let (heard, vacated, idle, clean) = fixture.known();
+                let (heard, vacated, idle, clean) = fixture.session_state();
                 (heard, vacated > 0, idle, clean)
             };
             assert_eq!(known(&other), known(&fixture));
@@ -383,7 +384,7 @@ async fn end_of_client(up: &[u8], down: &[u8], farewell: &[u8]) -> End {
 #[test]
 fn client_ending_at_any_byte_gets_remaining_answers() {
     let conversation = conversation();
-    let (up, down) = (said(&conversation, Client), said(&conversation, Server));
+    let (up, down) = (bytes_from(&conversation, Client), bytes_from(&conversation, Server));
     run(async {
         for at in (1..up.len()).step_by(3).chain([1, 2, 3, 4, 5]) {
             assert_eq!(end_of_client(&up[..at], &down[..at.min(down.len())], b"").await, End::Client, "{at}");
@@ -418,7 +419,7 @@ fn disconnected_client_does_not_interrupt_server_output() {
 
 #[test]
 fn server_ending_at_any_byte_loses_no_output() {
-    let down = said(&conversation(), Server);
+    let down = bytes_from(&conversation(), Server);
     run(async {
         for at in 0..down.len() {
             let Fixture { mut forward, mut client, mut server, .. } = Fixture::new(None);
@@ -442,14 +443,14 @@ fn closing_session_forwards_only_while_client_reads() {
         let words = flood(b'D', 1 << 16, 1);
         let (read, unread) = words.split_at(1024);
         tokio::select! {
-            end = forward.hurry() => panic!("ended: {end:?}"),
+            end = forward.run_while_client_reads() => panic!("ended: {end:?}"),
             heard = async {
                 server.write_all(read).await.unwrap();
                 read_all(&mut client, read.len(), 512).await
             } => assert_eq!(heard, read),
         }
         tokio::select! {
-            end = forward.hurry() => assert_eq!(end, End::Closed),
+            end = forward.run_while_client_reads() => assert_eq!(end, End::Closed),
             Err(error) = server.write_all(unread) => panic!("{error}"),
         }
     });
@@ -476,7 +477,7 @@ fn statements_about_databases_are_known() {
     ] {
         let mut found = false;
         Conversation::new(false).client_says(&message, |frame| {
-            found |= statement(frame).is_some_and(is_about_a_database);
+            found |= statement(frame).is_some_and(changes_a_database);
         });
         assert_eq!(found, clears, "{message:?}");
     }

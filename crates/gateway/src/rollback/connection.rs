@@ -9,11 +9,11 @@ use super::drive::{Drive, End};
 use super::gate::Gate;
 use super::session::RollbackSession;
 use crate::cancel::CancelKey;
-use crate::closing::{Closing, closed, is_closed, unless};
-use crate::refusal;
-use crate::state::Presence;
+use crate::closing::{Closing, closed, is_closed, run_unless};
+use crate::error_message;
+use crate::state::ConnectionHandle;
+use crate::statement_tap::Tap;
 use crate::stream::{Socket, Stream};
-use crate::tap::Tap;
 
 /// Resources of a session, other than its two connections.
 pub(crate) struct RollbackConnection {
@@ -29,17 +29,23 @@ pub(crate) struct RollbackConnection {
 impl RollbackConnection {
     /// Serves the session until the client or the server closes its connection, or the gateway closes. The client
     /// receives `unsent` first.
-    pub(crate) async fn run(self, client: Stream, server: Stream, unsent: Vec<u8>, mut presence: Presence) {
+    pub(crate) async fn run(
+        self,
+        client: Stream,
+        server: Stream,
+        unsent: Vec<u8>,
+        mut presence: ConnectionHandle,
+    ) {
         let Self { lease, key, gate, mut session, tap, mut closing } = self;
         session.to_client = unsent;
         let mut drive = Drive::new(client, server, session, gate, tap);
         let ending = async {
-            match unless(closed(&mut closing), drive.run()).await {
+            match run_unless(closed(&mut closing), drive.run()).await {
                 Some(end) => end,
                 None => drive.hurry().await,
             }
         };
-        let end = unless(presence.closed(), ending).await;
+        let end = run_unless(presence.closed(), ending).await;
         let words = match end {
             Some(End::Client) => {
                 lease.leaving();
@@ -58,17 +64,17 @@ impl RollbackConnection {
                 return;
             }
             // pgfresh has asked the server to end the session, and the server's own message may be lost.
-            Some(End::Server) if is_closed(&closing) => refusal::closed(),
-            Some(End::Server) => refusal::server_gone(),
-            Some(End::Closed) => refusal::closed(),
+            Some(End::Server) if is_closed(&closing) => error_message::closed(),
+            Some(End::Server) => error_message::server_gone(),
+            Some(End::Closed) => error_message::closed(),
             Some(End::Broken(why)) => why,
-            None => refusal::shutting_down(),
+            None => error_message::shutting_down(),
         };
         drop(lease);
         let (client, unsaid) = drive.farewell();
         if let Some(mut unsaid) = unsaid {
             unsaid.extend(words.to_bytes());
-            client.say_and_close(&unsaid).await;
+            client.send_and_close(&unsaid).await;
         }
     }
 }

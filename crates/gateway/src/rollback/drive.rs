@@ -14,8 +14,8 @@ use super::gate::Gate;
 use super::session::RollbackSession;
 use super::task::{Disposition, Turn};
 use crate::buffer::{BUFFER, CHUNK};
+use crate::statement_tap::Tap;
 use crate::stream::Stream;
-use crate::tap::Tap;
 use lease::LeaseTransaction;
 
 use pgwire::{ErrorResponse, Frame, HEADER, MalformedFrame, frames, is_frontend_tag, split_zero};
@@ -233,7 +233,7 @@ impl Drive {
             } else {
                 // The tap must see the bytes before the client can ask for its measurements.
                 if let Some(tap) = &mut self.tap {
-                    tap.server_says(&self.session.to_client[self.tapped..]);
+                    tap.observe_server(&self.session.to_client[self.tapped..]);
                 }
                 let sent = flush(&mut self.session.to_client, &mut self.client, context);
                 self.tapped = self.session.to_client.len();
@@ -412,7 +412,7 @@ fn read(
         from.poll_receive(context, buffer).map(|count| {
             let count = count.unwrap_or(0);
             if let Some(tap) = tap {
-                tap.client_says(&buffer[..count]);
+                tap.observe_client(&buffer[..count]);
             }
             to.add(&buffer[..count]);
             count > 0

@@ -6,7 +6,7 @@ use crate::testing::{pair, run};
 
 /// Whether `forget` succeeds with a backend that answers in these pieces. The backend sends each piece once the gateway
 /// has read the previous one.
-async fn forgets(pieces: &[&[u8]]) -> bool {
+async fn discard_succeeds(pieces: &[&[u8]]) -> bool {
     let (mut server, mut backend) = pair(None);
     let answers = async {
         let mut request = vec![0; DISCARD_ALL.len()];
@@ -18,15 +18,15 @@ async fn forgets(pieces: &[&[u8]]) -> bool {
             tokio::task::yield_now().await;
         }
     };
-    tokio::join!(forget(&mut server), answers).0.unwrap()
+    tokio::join!(discard_session_state(&mut server), answers).0.unwrap()
 }
 
 /// Whether `forget` succeeds with a backend that sends all bytes at once and then closes the connection.
-async fn forgets_and_ends(words: &[u8]) -> bool {
+async fn discard_succeeds_before_close(words: &[u8]) -> bool {
     let (mut server, mut backend) = pair(None);
     backend.write_all(words).await.unwrap();
     backend.socket().finish().unwrap();
-    forget(&mut server).await.unwrap()
+    discard_session_state(&mut server).await.unwrap()
 }
 
 #[test]
@@ -34,10 +34,10 @@ fn backend_discard_is_recognized_at_any_split() {
     let answer = [encode(b'C', b"DISCARD ALL\0"), encode(b'Z', b"I")].concat();
     run(async {
         for at in 1..=answer.len() {
-            assert!(forgets(&[&answer[..at], &answer[at..]]).await, "{at}");
+            assert!(discard_succeeds(&[&answer[..at], &answer[at..]]).await, "{at}");
         }
         let notice = encode(b'N', b"SWARNING\0\0");
-        assert!(forgets(&[&[&notice[..], &answer].concat()]).await);
+        assert!(discard_succeeds(&[&[&notice[..], &answer].concat()]).await);
     });
 }
 
@@ -49,16 +49,19 @@ fn failing_or_overtalking_backend_is_not_reused() {
     run(async {
         let failed = [error.clone(), ready(b'I')].concat();
         for at in 1..=failed.len() {
-            assert!(!forgets(&[&failed[..at], &failed[at..]]).await, "error, cut at {at}");
+            assert!(!discard_succeeds(&[&failed[..at], &failed[at..]]).await, "error, cut at {at}");
         }
         // The next client would read any bytes that follow a complete answer, even if they arrive in a later read.
         let answer = [&done[..], &ready(b'I')].concat();
         let notice = encode(b'N', &vec![b'x'; 1024 - 5 - answer.len()]);
-        assert!(forgets(&[&[&notice[..], &answer].concat()]).await);
+        assert!(discard_succeeds(&[&[&notice[..], &answer].concat()]).await);
         let news = encode(b'A', b"\0\0\0\x07news\0\0");
         for more in [&news[..], &error, b"N"] {
-            assert!(!forgets(&[&[&notice, &answer, more].concat()]).await, "{more:?}");
-            assert!(!forgets_and_ends(&[&notice, &answer, more].concat()).await, "{more:?}, and the end");
+            assert!(!discard_succeeds(&[&[&notice, &answer, more].concat()]).await, "{more:?}");
+            assert!(
+                !discard_succeeds_before_close(&[&notice, &answer, more].concat()).await,
+                "{more:?}, and the end"
+            );
         }
         for (words, what) in [
             ([done.clone(), ready(b'T')].concat(), "a transaction"),
@@ -67,22 +70,22 @@ fn failing_or_overtalking_backend_is_not_reused() {
             (Vec::new(), "an end without a word"),
             ([done, ready(b'I')].concat(), "an end afterwards"),
         ] {
-            assert!(!forgets_and_ends(&words).await, "{what}");
+            assert!(!discard_succeeds_before_close(&words).await, "{what}");
         }
     });
 }
 
 /// Returns the last message for a client that has received `down` from the server.
-fn told(up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
-    told_when(false, up, down, end)
+fn client_receives(up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
+    client_receives_when(false, up, down, end)
 }
 
 /// Like `told`. With `closing`, pgfresh has asked the server to end the session.
-fn told_when(closing: bool, up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
+fn client_receives_when(closing: bool, up: &[u8], down: &[u8], end: Option<End>) -> Option<Vec<u8>> {
     let mut conversation = Conversation::new(false);
     conversation.client_says(up, |_| ());
     conversation.server_says(down);
-    last_words(&conversation, end, closing)
+    final_message(&conversation, end, closing)
 }
 
 #[test]
@@ -93,20 +96,20 @@ fn client_gets_end_error_once_between_messages() {
     let row = encode(b'D', b"\0\x01\0\0\0\x05hello");
     let error = encode(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0");
     for (ended, code) in [(Some(End::Server), "57P02"), (Some(End::Closed), "57P01"), (None, "57P01")] {
-        assert!(has(told(b"", b"", ended), code));
-        assert!(has(told(&query(b"SELECT 1"), &row, ended), code));
+        assert!(has(client_receives(b"", b"", ended), code));
+        assert!(has(client_receives(&query(b"SELECT 1"), &row, ended), code));
         for at in 1..row.len() {
-            assert_eq!(told(&query(b"SELECT 1"), &row[..at], ended), None, "{at}");
+            assert_eq!(client_receives(&query(b"SELECT 1"), &row[..at], ended), None, "{at}");
         }
         // The server has already sent its reason.
-        assert_eq!(told(b"", &error, ended), Some(Vec::new()));
+        assert_eq!(client_receives(b"", &error, ended), Some(Vec::new()));
         for at in 1..error.len() {
-            assert_eq!(told(b"", &error[..at], ended), None, "{at}");
+            assert_eq!(client_receives(b"", &error[..at], ended), None, "{at}");
         }
     }
     // If pgfresh asked the server to end the session, the client learns of that, however the server ended.
-    assert!(has(told_when(true, b"", b"", Some(End::Server)), "57P01"));
+    assert!(has(client_receives_when(true, b"", b"", Some(End::Server)), "57P01"));
     // A server refuses an invalid length without an answer. A closing gateway must still send its reason.
-    assert_eq!(told(b"Q\0\0\0\x03", b"", Some(End::Server)), Some(Vec::new()));
-    assert!(has(told(b"Q\0\0\0\x03", b"", None), "57P01"));
+    assert_eq!(client_receives(b"Q\0\0\0\x03", b"", Some(End::Server)), Some(Vec::new()));
+    assert!(has(client_receives(b"Q\0\0\0\x03", b"", None), "57P01"));
 }

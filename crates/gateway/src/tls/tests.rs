@@ -124,7 +124,7 @@ fn early_read_bytes_belong_to_tls_handshake() {
         let mut said = [0; 9];
         stream.read_exact(&mut said).await.unwrap();
         assert_eq!(said[..], pattern(9));
-        assert!(stream.is_encrypted() && stream.tls().unwrap().speaks_postgresql());
+        assert!(stream.is_encrypted() && stream.tls().unwrap().announced_postgresql());
         assert_eq!(stream.tls().unwrap().certificate_digest().map(<[u8]>::len), Some(32));
         stream.write_all(b"heard").await.unwrap();
         // The socket is dropped without a close. The client must still see a proper end of TLS.

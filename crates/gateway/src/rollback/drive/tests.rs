@@ -12,8 +12,8 @@ use crate::history::StatementHistory;
 use crate::rollback::stub::{
     Cuts, StubServer, bind, execute, parse, serve, serve_in_pieces, sync, write_pieces,
 };
+use crate::statement_tap::Taps;
 use crate::stream::Socket;
-use crate::tap::Taps;
 use crate::testing::{pair, run};
 
 const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";

@@ -40,9 +40,9 @@ impl SessionSettings {
         let value = String::from_utf8_lossy(value);
         match setting {
             b"template" => self.template = Some(value.into_owned()),
-            b"linger" => self.linger = Some(span(&value)?),
-            b"reset" => self.reset = truth("reset", &value)?,
-            b"record" => self.record = truth("record", &value)?,
+            b"linger" => self.linger = Some(parse_duration(&value)?),
+            b"reset" => self.reset = parse_bool("reset", &value)?,
+            b"record" => self.record = parse_bool("record", &value)?,
             b"isolation" => {
                 let isolation = value.parse().map_err(|why: String| {
                     let message = format!("invalid value for parameter \"pgfresh.isolation\": \"{value}\"");
@@ -63,14 +63,14 @@ impl SessionSettings {
     }
 }
 
-fn span(text: &str) -> Result<Duration, ErrorResponse> {
+fn parse_duration(text: &str) -> Result<Duration, ErrorResponse> {
     parse_span(text).ok_or_else(|| {
         ErrorResponse::fatal("22023", format!("invalid value for parameter \"pgfresh.linger\": \"{text}\""))
             .hint("Write a number and ms, s, min or h: \"5s\"; or \"0\".")
     })
 }
 
-fn truth(setting: &str, text: &str) -> Result<bool, ErrorResponse> {
+fn parse_bool(setting: &str, text: &str) -> Result<bool, ErrorResponse> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "on" | "true" | "yes" => Ok(true),
         "0" | "off" | "false" | "no" => Ok(false),

@@ -6,7 +6,7 @@ use lease::LeaseError;
 use pgwire::ErrorResponse;
 
 /// Returns the message for an error. If the server refused the client, the server's own message is passed on.
-pub(crate) fn words(error: LeaseError) -> Vec<u8> {
+pub(crate) fn to_message(error: LeaseError) -> Vec<u8> {
     match error {
         LeaseError::Refused(words) => words,
         error => response(&error).to_bytes(),

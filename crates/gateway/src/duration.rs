@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Maximum duration in milliseconds. Far beyond a year, an `Instant` would overflow.
-const LONGEST: u64 = 366 * 86_400_000;
+const MAX_MILLISECONDS: u64 = 366 * 86_400_000;
 
 /// Parses a number with one of the units that PostgreSQL accepts: ms, s, min, h (or m, which means min). Only 0 needs
 /// no unit. Returns `None` for any other text, and for more than a year.
@@ -20,7 +20,7 @@ pub fn parse_span(text: &str) -> Option<Duration> {
         _ => return None,
     };
     let count: u64 = count.parse().ok()?;
-    count.checked_mul(millis).filter(|millis| *millis <= LONGEST).map(Duration::from_millis)
+    count.checked_mul(millis).filter(|millis| *millis <= MAX_MILLISECONDS).map(Duration::from_millis)
 }
 
 #[cfg(test)]

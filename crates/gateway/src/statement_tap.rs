@@ -10,8 +10,8 @@ use sys::lock;
 
 use crate::cancel::CancelKey;
 use crate::events::{EventLog, EventSource, SessionEvent, SessionEventKind};
-use crate::history::{self, ExecutedStatement, Ring, SqlError, StatementHistory, seconds_of};
-use crate::request::SessionSettings;
+use crate::history::{self, ExecutedStatement, SqlError, StatementHistory, StatementRing, seconds_of};
+use crate::session_settings::SessionSettings;
 use crate::statement_recorder::{SharedRecord, StatementRecorder};
 
 /// The listeners of a gateway.
@@ -33,9 +33,9 @@ impl Taps {
         leases: &Leases,
     ) -> Option<SharedRecord> {
         if let Some(history) = self.history.as_ref().filter(|_| settings.reset) {
-            history.forget(database);
+            history.clear(database);
         }
-        self.recorder.of_session(database, (settings.record, settings.reset), leases)
+        self.recorder.record_for_session(database, (settings.record, settings.reset), leases)
     }
 
     /// Creates a tap for a new session with `database`. Returns `None` if there is no listener.
@@ -54,10 +54,10 @@ impl Taps {
         let ring = self.history.as_ref().map(|history| history.ring(database));
         (events.is_some() || ring.is_some() || record.is_some()).then(|| {
             let session = NEXT.fetch_add(1, Ordering::Relaxed);
-            let listeners = Listeners { session, database: database.into(), events, ring, record };
+            let listeners = Subscribers { session, database: database.into(), events, ring, record };
             let now = Instant::now();
             let backend = key.map_or(0, CancelKey::process);
-            listeners.enter(
+            listeners.log_event(
                 now,
                 SessionEventKind::Began { waited: now.saturating_duration_since(since), backend },
             );
@@ -71,50 +71,50 @@ impl Taps {
 pub(crate) struct Tap {
     /// Parses the messages. `None` once it can no longer follow them.
     tracker: Option<StatementTracker>,
-    listeners: Listeners,
+    listeners: Subscribers,
 }
 
 #[derive(Debug)]
-struct Listeners {
+struct Subscribers {
     session: u64,
     database: Arc<str>,
     events: Option<EventLog>,
-    ring: Option<Ring>,
+    ring: Option<StatementRing>,
     record: Option<SharedRecord>,
 }
 
 impl Tap {
     /// Observes bytes in transit to the server.
-    pub(crate) fn client_says(&mut self, bytes: &[u8]) {
-        self.note(|tracker, now, tell| tracker.client_says(bytes, now, tell));
+    pub(crate) fn observe_client(&mut self, bytes: &[u8]) {
+        self.track(|tracker, now, tell| tracker.client_says(bytes, now, tell));
     }
 
     /// Observes bytes in transit to the client.
-    pub(crate) fn server_says(&mut self, bytes: &[u8]) {
-        self.note(|tracker, now, tell| tracker.server_says(bytes, now, tell));
+    pub(crate) fn observe_server(&mut self, bytes: &[u8]) {
+        self.track(|tracker, now, tell| tracker.server_says(bytes, now, tell));
     }
 
-    fn note(&mut self, say: impl FnOnce(&mut StatementTracker, Instant, &mut dyn FnMut(StatementEvent))) {
+    fn track(&mut self, say: impl FnOnce(&mut StatementTracker, Instant, &mut dyn FnMut(StatementEvent))) {
         let Self { tracker, listeners } = self;
         let Some(following) = tracker else { return };
         let now = Instant::now();
-        say(following, now, &mut |event| listeners.hear(event, now));
+        say(following, now, &mut |event| listeners.handle_event(event, now));
         if following.is_lost() {
             *tracker = None;
-            listeners.events.iter().for_each(EventLog::lose);
-            listeners.record.iter().for_each(|record| lock(record).lose());
+            listeners.events.iter().for_each(EventLog::count_lost);
+            listeners.record.iter().for_each(|record| lock(record).mark_incomplete());
         }
     }
 }
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        self.listeners.enter(Instant::now(), SessionEventKind::Ended);
+        self.listeners.log_event(Instant::now(), SessionEventKind::Ended);
     }
 }
 
-impl Listeners {
-    fn hear(&self, event: StatementEvent, now: Instant) {
+impl Subscribers {
+    fn handle_event(&self, event: StatementEvent, now: Instant) {
         let kind = match event {
             StatementEvent::Requested => SessionEventKind::Requested,
             StatementEvent::Completed(done) => {
@@ -133,15 +133,21 @@ impl Listeners {
                     };
                     history::add(ring, begun, executed);
                 }
-                SessionEventKind::Completed { statement, runs: u64::from(ran), values, rows, rests }
+                SessionEventKind::Completed {
+                    statement,
+                    runs: u64::from(ran),
+                    values,
+                    rows,
+                    idle_in_transaction: rests,
+                }
             }
         };
-        self.enter(now, kind);
+        self.log_event(now, kind);
     }
 
-    fn enter(&self, at: Instant, kind: SessionEventKind) {
+    fn log_event(&self, at: Instant, kind: SessionEventKind) {
         if let Some(events) = &self.events {
-            events.put(SessionEvent {
+            events.push(SessionEvent {
                 session: self.session,
                 database: Arc::clone(&self.database),
                 at,
