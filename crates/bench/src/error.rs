@@ -124,16 +124,16 @@ impl BenchError {
             }
             Self::Url(_) => Some("Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE.".to_owned()),
             Self::Encryption => {
-                Some("Connect from where it lets you in without, such as its unix socket.".to_owned())
+                Some("Connect without encryption, for example over its unix socket.".to_owned())
             }
             Self::Connect(_) => {
-                Some("See that it listens there, and that the user may connect to that database.".to_owned())
+                Some("Check that it listens there, and that the user may connect to that database.".to_owned())
             }
             Self::NotEmpty { database } => Some(format!(
-                "A bench that was killed leaves it behind: if none is running, drop database \"{database}\"."
+                "A benchmark that was killed leaves it behind: if none is running, drop database \"{database}\"."
             )),
             Self::Schema(_) => Some(
-                "A bench that was killed leaves it behind: if none is running, DROP SCHEMA pgfresh_bench CASCADE; \
+                "A benchmark that was killed leaves it behind: if none is running, DROP SCHEMA pgfresh_bench CASCADE; \
                  otherwise the user must be allowed to create schemas."
                     .to_owned(),
             ),

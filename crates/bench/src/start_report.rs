@@ -54,7 +54,7 @@ pub(crate) fn of(facts: &StartMeasurements<'_>) -> Report {
     report.add_notes(Warning::of(&facts.total(WHOLE_COMMAND)));
     report.add_notes([
         "The floor copies with all cores and then boots; pgfresh boots while it copies. The floor's pid file is read \
-         every 0.1 ms, and it neither looks anything up nor guards anything within the time that is taken.",
+         every 0.1 ms, and the measured time includes no lookup and no guard.",
         "By hand, the first answer comes through a session of ours, not psql, whose own start is not counted.",
         "Times of by hand include the removal of the data directory.",
     ]);
@@ -172,7 +172,7 @@ fn published(facts: &StartMeasurements<'_>) -> Table {
         Column::right("times as fast"),
         Column::left("before is"),
     ];
-    let mut table = Table::new("Beside the published figures of tmp-postgres", columns);
+    let mut table = Table::new("Compared with the published figures of tmp-postgres", columns);
     for (place, before, after) in [("macOS, published", 1.44, 0.248), ("Ubuntu, published", 0.608, 0.092)] {
         let seconds = |value| Cell::from(Quantity::new(value, Unit::Seconds));
         let gain = Quantity::new(before / after, Unit::Ratio);

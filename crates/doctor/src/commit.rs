@@ -183,7 +183,7 @@ impl Commits {
             return Layer::new("Commit", "not measured.");
         };
         let ram = match self.proof(CommitKind::FastInRam, CommitKind::Fast, MIN_RAM_GAIN) {
-            Some(Proof::Gain(_)) => "; RAM is quicker still",
+            Some(Proof::Gain(_)) => "; RAM is even faster",
             Some(Proof::NoGain(_)) => "; RAM would add little to that",
             Some(Proof::Unknown(..)) => "; whether RAM would add to that is not known",
             None => "",
@@ -236,7 +236,8 @@ impl Commits {
                 });
                 add(
                     "Commits wait for the disk",
-                    "A suite gains less, by as much as it does beside committing: --suite 'COMMAND' predicts yours.",
+                    "A suite gains less, because it also does other work: --suite 'COMMAND' predicts the gain of \
+                    yours.",
                     gain(factor, CommitKind::Durable, CommitKind::Fast),
                     format!(
                         "Run the tests on a server that flushes nothing: \"pgfresh run -- COMMAND\", or fsync=off, \
@@ -249,7 +250,7 @@ impl Commits {
                 let evidence = format!(
                     "With nothing flushed, commits are {factor} as fast: tests hardly wait for this disk."
                 );
-                add("Nothing to gain here by other settings", &evidence, None, remedy.to_owned());
+                add("Other settings would gain nothing here", &evidence, None, remedy.to_owned());
             }
             Some(Proof::Unknown(factor, why)) => {
                 let [durable, fast] = [CommitKind::Durable, CommitKind::Fast].map(|kind| self.time(kind));
@@ -279,8 +280,8 @@ impl Commits {
             .zip(self.time(CommitKind::FastInRam))
             .map(|(before, after)| [before, after]);
         Some(Finding {
-            name: "RAM is quicker than this disk, even with nothing flushed".to_owned(),
-            evidence: "Writing back data that is never read disturbs.".to_owned(),
+            name: "RAM is faster than this disk, even without flushes".to_owned(),
+            evidence: "Writing back data that is never read slows down other work.".to_owned(),
             gain: Some(Gain { of: "a commit".to_owned(), factor, basis: Basis::Measured, change }),
             remedy: "Keep the data in RAM: \"pgfresh run --place ram\", or a tmpfs for your own server."
                 .to_owned(),
@@ -365,7 +366,7 @@ mod tests {
     fn absence_of_commit_gain_is_reported() {
         let quick =
             [(CommitKind::Durable, 9500.0), (CommitKind::Asynchronous, 9900.0), (CommitKind::Fast, 10_000.0)];
-        assert_eq!(names(&commits(&quick)), ["Nothing to gain here by other settings"]);
+        assert_eq!(names(&commits(&quick)), ["Other settings would gain nothing here"]);
         assert_eq!(names(&commits(&[])), [""; 0]);
     }
 
@@ -373,7 +374,7 @@ mod tests {
     fn ram_is_recommended_where_it_helps() {
         let uneven =
             [(CommitKind::Durable, 1000.0), (CommitKind::Fast, 2000.0), (CommitKind::FastInRam, 3000.0)];
-        assert_eq!(names(&commits(&uneven))[1], "RAM is quicker than this disk, even with nothing flushed");
+        assert_eq!(names(&commits(&uneven))[1], "RAM is faster than this disk, even without flushes");
     }
 
     #[test]
@@ -385,7 +386,7 @@ mod tests {
             *latencies = Latencies::new("");
             latencies.add(if *kind == CommitKind::Durable { 20.7e-3 } else { 105e-6 });
         }
-        assert_eq!(names(&noisy), ["Nothing to gain here by other settings"]);
+        assert_eq!(names(&noisy), ["Other settings would gain nothing here"]);
         noisy.shortage = Shortage { waited: Some(0.97), stolen: None };
         assert_eq!(names(&noisy), ["Whether commits wait for the disk is not known"]);
         let evidence = &noisy.findings()[0].evidence;

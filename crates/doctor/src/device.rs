@@ -131,23 +131,25 @@ impl Device {
                 "memory, no disk: nothing here waits for a flush, and nothing survives a power cut".to_owned()
             }
             FlushDurability::HostDecides(what) if self.disks().is_empty() => {
-                format!("{what}: virtual or unproven, for a flush is what the other side makes of it")
+                format!("{what}: virtual or unproven, because the other side decides what a flush does")
             }
             FlushDurability::HostDecides(what) => {
                 format!(
-                    "{subject} is virtual ({what}): virtual or unproven, for a flush is what its host makes of it"
+                    "{subject} is virtual ({what}): virtual or unproven, because its host decides what a flush does"
                 )
             }
             FlushDurability::FlushesDisabled => format!(
-                "{subject} has a volatile write cache, but the kernel was told \"write through\" and sends no flush: it lies"
+                "{subject} has a volatile write cache, but the kernel is set to \"write through\" and sends no \
+                flush: it lies"
             ),
             FlushDurability::Protected => {
                 format!(
-                    "{subject} is of a series with power-loss protection, says its maker: a flush costs little"
+                    "{subject} belongs to a series with power-loss protection, according to its maker: a flush costs \
+                    little"
                 )
             }
             FlushDurability::WriteThrough => {
-                format!("{subject} says that it has no volatile write cache: no flush is needed")
+                format!("{subject} reports that it has no volatile write cache: no flush is needed")
             }
             FlushDurability::Volatile => {
                 format!("{subject} has a volatile write cache, which every flush must empty")
@@ -182,7 +184,7 @@ fn describe(layer: &mut Layer, disk: &Disk) {
     layer.add_fact("requests", disk.requests.map(count));
     layer.add_fact("write cache", disk.write_cache.clone());
     layer.add_fact(
-        "drive's own word",
+        "cache mode that the drive reports",
         disk.drive_cache.clone().filter(|own| disk.write_cache.as_ref() != Some(own)),
     );
     layer.add_fact("FUA", disk.fua.map(yes));

@@ -14,8 +14,8 @@ pub(crate) fn from_properties(device: &Device, files: &FilesystemInfo) -> Vec<Fi
     if device.flush_durability() == FlushDurability::FlushesDisabled {
         add(
             "The disk's cache is not flushed",
-            "The drive has a volatile write cache, but its queue/write_cache says \"write through\", so the kernel sends \
-             no flush: a power cut loses what was committed."
+            "The drive has a volatile write cache, but its queue/write_cache says \"write through\", so the kernel \
+            sends no flush: a power cut loses what was committed."
                 .to_owned(),
             "For data that matter, write \"write back\" into that file; for tests it does no harm.",
         );
@@ -30,9 +30,9 @@ pub(crate) fn from_properties(device: &Device, files: &FilesystemInfo) -> Vec<Fi
     }
     if files.mount.kind == "overlay" {
         add(
-            "The data lie on an overlay",
-            "An overlay is a container's own layer: it copies each file up when that is first written to, and its disk \
-             is shared with all containers."
+            "The data are on an overlay",
+            "An overlay is a container's own layer: it copies each file up when that is first written to, and its \
+            disk is shared with all containers."
                 .to_owned(),
             "Give the server a volume or a tmpfs (docker run --tmpfs /var/lib/postgresql/data; for PostgreSQL 18, \
              /var/lib/postgresql).",
@@ -87,7 +87,7 @@ mod tests {
         };
         assert_eq!(names(&device(&disk, None), &files("ext4", 1 << 30)), [""; 0]);
         assert_eq!(names(&device(&disk, Some(900)), &files("ext4", 1 << 30)), ["Writes are capped"]);
-        assert_eq!(names(&device(&disk, None), &files("overlay", 1 << 30)), ["The data lie on an overlay"]);
+        assert_eq!(names(&device(&disk, None), &files("overlay", 1 << 30)), ["The data are on an overlay"]);
         assert_eq!(names(&device(&disk, None), &files("ext4", 64 << 20)), ["/dev/shm is small"]);
         let edited = Disk {
             write_cache: Some("write through".to_owned()),

@@ -18,8 +18,8 @@ pub(crate) fn describe(report: &mut Report, roots: &Roots) {
     let running = load.split(' ').next().and_then(|load| load.parse::<f64>().ok()).unwrap_or(0.0);
     if running > report::as_f64(cores()) {
         report.add_notes([format!(
-            "{running} processes wanted a processor before we began: what is said here of time is uncertain. Measure again \
-             when the machine is quiet."
+            "{running} processes were waiting for a processor before the measurement, so its times are uncertain. \
+            Measure again when the machine is idle."
         )]);
     }
 }

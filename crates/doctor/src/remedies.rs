@@ -157,7 +157,7 @@ impl Remedies {
             return Some(no_remedy_helps(name, gain, gains.iter().map(|(_, gain)| proof(gain))));
         };
         Some(Finding {
-            name: format!("Of all remedies tried, this gained most: {name}"),
+            name: format!("The best remedy of all that were tried: {name}"),
             evidence: format!("The table \"Remedies tried on {}\" has the others.", self.what),
             gain: Some(gain),
             remedy: match name {
@@ -259,7 +259,7 @@ mod tests {
         let remedies = Remedies::take_turns("a test", tries(&order), &idle(), &()).unwrap();
         assert_eq!(*order.borrow(), "ABCCBA".repeat(3));
         let finding = remedies.finding().unwrap();
-        assert_eq!(finding.name, "Of all remedies tried, this gained most: B");
+        assert_eq!(finding.name, "The best remedy of all that were tried: B");
         assert_eq!(
             finding.gain.unwrap().to_string(),
             "a test 5.00 × [5.00 ×, 5.00 ×] as fast, measured: 10.0 s → 2.00 s"

@@ -103,7 +103,7 @@ impl RemoteExamination {
         progress.measuring("commits");
         let commits = self.commits()?;
 
-        let mut report = Report::new("pgfresh doctor of a server that is not ours");
+        let mut report = Report::new("pgfresh doctor of a remote server");
         report.add_layer(facts.server());
         report.add_layer(facts.settings());
         report.add_layer(facts.files());
@@ -114,7 +114,7 @@ impl RemoteExamination {
         Finding::rank(&mut found);
         report.add_findings(found);
         report.add_notes([format!(
-            "Nothing was changed there: settings were read, and {} transactions put a message into the WAL.",
+            "pgfresh changed nothing on the server: it read settings, and {} transactions wrote a message to the WAL.",
             commits.count()
         )]);
         report.add_notes(commits.shortage.warning());
@@ -245,9 +245,9 @@ impl ServerInfo {
     /// Describes which settings our role can change.
     fn server(&self) -> Layer {
         let may = match (self.is("superuser", "true"), self.is("owner", "true")) {
-            (true, _) => "you are its superuser, so ALTER SYSTEM is yours",
-            (false, true) => "the database is yours: ALTER DATABASE … SET, but not fsync",
-            (false, false) => "only your own sessions are yours: SET, PGOPTIONS, ALTER ROLE",
+            (true, _) => "you are a superuser, so you can use ALTER SYSTEM",
+            (false, true) => "you own the database, so you can use ALTER DATABASE … SET, but not fsync",
+            (false, false) => "you can change only your own sessions: SET, PGOPTIONS, ALTER ROLE",
         };
         Layer::new("Server", format!("PostgreSQL {}; {may}.", self.get("version")))
     }
@@ -279,7 +279,7 @@ impl ServerInfo {
                 format!("\"{folder}\" is on disk ({} at \"{}\").", mount.kind, mount.point.display())
             }
             (None, "") => "unknown: only a superuser may see where the data directory is.".to_owned(),
-            (None, _) => format!("\"{folder}\"; on what, the server does not let us see."),
+            (None, _) => format!("\"{folder}\"; the server does not show its file system."),
         };
         Layer::new("Data", verdict)
     }
@@ -302,17 +302,19 @@ impl ServerInfo {
             }
             if variable == "POSTGRES_INITDB_ARGS" && value.contains("sync") && self.flushes() {
                 add(
-                    format!("{value} is for initdb alone"),
-                    "The server flushes all the same: fsync is on.".to_owned(),
+                    format!("{value} affects only initdb"),
+                    "The server still flushes, because fsync is on.".to_owned(),
                     "Give fsync=off to the server: postgres -c fsync=off.".to_owned(),
                 );
             }
         }
         if self.mount().is_some_and(|mount| mount.kind == "overlay") {
             add(
-                "The data lie on an overlay".to_owned(),
+                "The data are on an overlay".to_owned(),
                 "That is the container's own layer, not a volume.".to_owned(),
-                "Mount a tmpfs there: --tmpfs /var/lib/postgresql/data, from 18 on --tmpfs /var/lib/postgresql.".to_owned(),
+                "Mount a tmpfs there: --tmpfs /var/lib/postgresql/data, from 18 on --tmpfs \
+                /var/lib/postgresql."
+                    .to_owned(),
             );
         }
         findings
@@ -370,7 +372,7 @@ impl Commits {
             return Layer::new("Commit", "not measured.");
         };
         let verdict = format!(
-            "{durable}, {asynchronous} with synchronous_commit=off; {way} of either is the way there and back."
+            "{durable}, {asynchronous} with synchronous_commit=off; {way} of either is the round trip."
         );
         Layer::new("Commit", verdict)
     }
@@ -405,24 +407,24 @@ impl Commits {
                     name: "Whether commits wait for a disk there is not known".to_owned(),
                     evidence: format!("With synchronous_commit=off they are {factor} as fast, but {why}."),
                     gain: None,
-                    remedy: "Measure again when the server and the way to it are quiet.".to_owned(),
+                    remedy: "Measure again when the server and the network are idle.".to_owned(),
                 }];
             }
         }
         let remedy = if facts.is("superuser", "true") {
             "If its data is disposable: ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf(); and the same for \
-             full_page_writes; no restart is needed. Else ALTER DATABASE name SET synchronous_commit = off; TRUNCATE, DROP \
-             and CREATE DATABASE then still wait."
+             full_page_writes; no restart is needed. Else ALTER DATABASE name SET synchronous_commit = off; TRUNCATE, \
+             DROP and CREATE DATABASE then still wait."
         } else if facts.is("owner", "true") {
-            "ALTER DATABASE name SET synchronous_commit = off, or create the tables of tests UNLOGGED; TRUNCATE, DROP and \
-             CREATE DATABASE still wait. Who owns the server can do more: postgres -c fsync=off."
+            "ALTER DATABASE name SET synchronous_commit = off, or create the tables of tests UNLOGGED; TRUNCATE, DROP \
+            and CREATE DATABASE still wait. The owner of the server can do more: postgres -c fsync=off."
         } else {
-            "PGOPTIONS='-c synchronous_commit=off' for the tests, or UNLOGGED tables; TRUNCATE, DROP and CREATE DATABASE \
-             still wait. Who owns the server can do more: postgres -c fsync=off."
+            "PGOPTIONS='-c synchronous_commit=off' for the tests, or UNLOGGED tables; TRUNCATE, DROP and CREATE \
+            DATABASE still wait. The owner of the server can do more: postgres -c fsync=off."
         };
         vec![Finding {
             name: "Commits wait for the disk of that server".to_owned(),
-            evidence: "A suite gains less, by as much as it does beside committing.".to_owned(),
+            evidence: "A suite gains less, because it also does other work.".to_owned(),
             gain: Some(Gain { of: "a commit".to_owned(), factor, basis: Basis::Measured, change }),
             remedy: remedy.to_owned(),
         }]
@@ -447,7 +449,7 @@ mod tests {
     #[test]
     fn unread_variables_are_named_with_effective_value() {
         let facts = ServerInfo::read(TEXT);
-        assert_eq!(names(&facts), ["POSTGRES_SHARED_BUFFERS does nothing", "--nosync is for initdb alone"]);
+        assert_eq!(names(&facts), ["POSTGRES_SHARED_BUFFERS does nothing", "--nosync affects only initdb"]);
         let finding = &facts.findings()[0];
         assert!(finding.evidence.starts_with("shared_buffers is 128MB;"), "{}", finding.evidence);
         assert_eq!(finding.remedy, "Give it to the server itself: postgres -c shared_buffers=256MB.");
@@ -464,7 +466,7 @@ mod tests {
             &TEXT.replace("folder|/var/lib/postgresql/data", "folder|/var/lib/postgresql/18/docker"),
         );
         assert!(moved.files().verdict().ends_with("is on disk (overlay at \"/\")."), "{:?}", moved.files());
-        assert!(names(&moved).contains(&"The data lie on an overlay".to_owned()));
+        assert!(names(&moved).contains(&"The data are on an overlay".to_owned()));
         assert!(ServerInfo::read("version|16.11").files().verdict().starts_with("unknown"));
     }
 

@@ -200,12 +200,12 @@ impl Soak {
             }
             SoakResult::Slows(fall) => {
                 format!(
-                    "slows down: {}; no thermometer tells whether for heat or for a full cache",
+                    "slows down: {}; there is no thermometer, so the cause can be heat or a full cache",
                     from_to(&fall)
                 )
             }
             SoakResult::Capped => {
-                "capped: most syncs are quick, and some wait for the next slice of time".to_owned()
+                "capped: most syncs are quick, and some wait for the next time slice".to_owned()
             }
             SoakResult::Noisy => format!("shared disk, noisy: {}", self.rate_range()),
             SoakResult::Disturbed => {
@@ -263,11 +263,11 @@ impl Soak {
             course("fdatasyncs", Unit::PerSecond, self.steps.iter().map(|(rate, _)| Some(*rate)).collect()),
             course("temperature", Unit::Celsius, readings(|readings| readings.temperature)),
             course("unwritten", Unit::Bytes, readings(|readings| readings.dirty.map(as_f64))),
-            course("I/O waits a second", Unit::Seconds, waits),
+            course("I/O waits per second", Unit::Seconds, waits),
         ];
         let seconds = self.step * as_f64(self.steps.len());
         let end = Quantity::new(seconds, Unit::Seconds);
-        Plot::new("Soak: fdatasyncs of 8 kB, and the machine beside them", end, courses)
+        Plot::new("Soak: fdatasyncs of 8 kB, and the state of the machine", end, courses)
     }
 
     /// Returns the finding about a cliff or a cap, or `None` if the soak shows neither.
@@ -295,13 +295,14 @@ impl Soak {
             SoakResult::Fills(fall) | SoakResult::Slows(fall) => {
                 let evidence = format!("It fell after {}.", self.step_start(fall.at));
                 let remedy = "Short benchmarks flatter this disk: believe the later rate, or flush nothing.";
-                Some(make("The disk is quick for a short while only", fall, evidence, remedy))
+                Some(make("The disk is fast only for a short time", fall, evidence, remedy))
             }
             SoakResult::Capped => Some(Finding {
                 name: "Something caps this disk".to_owned(),
-                evidence: "Most syncs are quick and some take the rest of a slice of time, as under a limit of operations \
-                           a second."
-                    .to_owned(),
+                evidence:
+                    "Most syncs are fast, and some take the rest of a time slice. A limit of operations per \
+                second has this effect."
+                        .to_owned(),
                 gain: None,
                 remedy: "Ask for a larger volume or a higher limit, or flush nothing.".to_owned(),
             }),

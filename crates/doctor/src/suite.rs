@@ -100,7 +100,7 @@ impl ObservedSuite {
     /// Returns why the shell couldn't run the suite, or `None` if it ran.
     pub(crate) fn why_not_run(&self) -> Option<String> {
         let is_missing = self.status.code().is_some_and(|code| COMMAND_FAILED_CODES.contains(&code));
-        is_missing.then(|| self.last_line.clone().unwrap_or_else(|| "its program is not there".to_owned()))
+        is_missing.then(|| self.last_line.clone().unwrap_or_else(|| "its program does not exist".to_owned()))
     }
 
     /// Returns layers about the suite's time and, if the suite failed, about the failure.

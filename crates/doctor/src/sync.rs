@@ -334,33 +334,33 @@ pub(crate) fn assess_flushes(device: &Device, time: Quantity, flushes: Option<f6
     match keeping {
         FlushDurability::Memory => "memory, nothing is flushed".to_owned(),
         FlushDurability::FlushesDisabled => {
-            "lies about flush, for none is sent to a volatile cache".to_owned()
+            "lies about flush, because the kernel sends none to its volatile cache".to_owned()
         }
         FlushDurability::Volatile if unsent => {
-            "lies about flush, for the disk has a volatile cache and gets none".to_owned()
+            "lies about flush, because the disk has a volatile cache but receives none".to_owned()
         }
         _ if device.reports_rotation() && seconds < MIN_ROTATING_FLUSH => {
-            format!("virtual or unproven, for a disk that turns cannot flush within {time}")
+            format!("virtual or unproven, because a rotating disk cannot flush within {time}")
         }
-        FlushDurability::HostDecides(_) => "virtual or unproven, whatever it takes".to_owned(),
+        FlushDurability::HostDecides(_) => "virtual or unproven, however long it takes".to_owned(),
         FlushDurability::Unknown(_) if seconds < MIN_UNPROTECTED_FLUSH => {
-            format!("virtual or unproven, for nothing explains {time}")
+            format!("virtual or unproven, because nothing explains {time}")
         }
         FlushDurability::Volatile if seconds < MIN_UNPROTECTED_FLUSH => {
             format!(
-                "virtual or unproven, for a drive without power-loss protection cannot flush within {time}"
+                "virtual or unproven, because a drive without power-loss protection cannot flush within {time}"
             )
         }
         FlushDurability::Protected if seconds > MAX_PROTECTED_FLUSH => {
-            format!("slower than its maker's power-loss protection lets expect, {time} at best")
+            format!("slower than expected with power-loss protection, {time} at best")
         }
-        FlushDurability::Protected => "as its maker's power-loss protection lets expect".to_owned(),
+        FlushDurability::Protected => "as expected with power-loss protection".to_owned(),
         FlushDurability::WriteThrough if seconds < MIN_UNPROTECTED_FLUSH => {
-            "the drive's own word that nothing is lost, unproven".to_owned()
+            "the drive reports that it loses nothing, which is unproven".to_owned()
         }
-        FlushDurability::WriteThrough | FlushDurability::Unknown(_) => "the disk is waited for".to_owned(),
-        FlushDurability::Volatile if device.reports_rotation() => "honest for a disk that turns".to_owned(),
-        FlushDurability::Volatile => "honest for a drive without power-loss protection".to_owned(),
+        FlushDurability::WriteThrough | FlushDurability::Unknown(_) => "waits for the disk".to_owned(),
+        FlushDurability::Volatile if device.reports_rotation() => "plausible for a rotating disk".to_owned(),
+        FlushDurability::Volatile => "plausible for a drive without power-loss protection".to_owned(),
     }
 }
 
@@ -395,11 +395,11 @@ mod tests {
         let (samsung, hdd) = (device("nvme0n1", Some("Samsung"), false), device("sda", Some("ST4000"), true));
         let (virtio, micron) = (device("vda", None, false), device("nvme0n1", Some("Micron_7400_X"), false));
         for (device, seconds, flushes, begin) in [
-            (&samsung, 1e-3, Some(1.0), "honest for a drive without"),
-            (&samsung, 1e-3, None, "honest for a drive without"),
+            (&samsung, 1e-3, Some(1.0), "plausible for a drive without"),
+            (&samsung, 1e-3, None, "plausible for a drive without"),
             (&samsung, 20e-6, Some(1.0), "virtual or unproven"),
             (&samsung, 20e-6, Some(0.0), "lies"),
-            (&hdd, 8.3e-3, Some(1.0), "honest for a disk that turns"),
+            (&hdd, 8.3e-3, Some(1.0), "plausible for a rotating disk"),
             (&hdd, 0.3e-3, Some(1.0), "virtual or unproven"),
             (&virtio, 5e-3, Some(1.0), "virtual or unproven"),
             (&micron, 24e-6, Some(0.0), "as its maker"),

@@ -77,7 +77,7 @@ impl CancelKeys {
         };
         match &gate {
             None => self.send(ours).await,
-            Some(gate) => match gate.enter().await {
+            Some(gate) => match gate.wait_for_client_turn().await {
                 Some(_held) => self.send(ours).await,
                 None => Ok(()),
             },

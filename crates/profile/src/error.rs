@@ -9,7 +9,7 @@ pub enum ProfileError {
     #[error("cannot read the URL of the server")]
     Url(#[source] postgres::Error),
     /// The URL demands encryption, which profiling does not support.
-    #[error("cannot watch this server: it demands encryption (sslmode=require)")]
+    #[error("cannot observe this server: it demands encryption (sslmode=require)")]
     Encryption,
     /// The connection failed.
     #[error("could not connect to the server")]
@@ -23,10 +23,10 @@ pub enum ProfileError {
         source: postgres::Error,
     },
     /// The server's version is too old.
-    #[error("cannot watch PostgreSQL {0}: majors from 13 on show what is needed")]
+    #[error("cannot observe PostgreSQL {0}: pgfresh supports version 13 and later")]
     TooOld(String),
     /// The server did not respond in time.
-    #[error("could not end the profile: the server has not answered for {0} s")]
+    #[error("could not finish the profile: the server has not responded for {0} s")]
     NoAnswer(u64),
     /// The sampling thread could not be started.
     #[error("could not start a thread")]
@@ -51,11 +51,11 @@ impl ProfileError {
         match self {
             Self::Url(_) => Some("Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE.".to_owned()),
             Self::Encryption => {
-                Some("Connect from where it lets you in without, such as its unix socket.".to_owned())
+                Some("Connect without encryption, for example over its unix socket.".to_owned())
             }
-            Self::Connect(_) => {
-                Some("See that it listens there, and that the user may connect to that database.".to_owned())
-            }
+            Self::Connect(_) => Some(
+                "Check that it listens there, and that the user may connect to that database.".to_owned(),
+            ),
             Self::NoAnswer(_) => {
                 Some("\"ps\" shows whether its processes are stopped (T) or wait for a disk (D).".to_owned())
             }

@@ -214,7 +214,8 @@ impl Analysis<'_> {
                 self.share(time)
             ),
             gain: Some(self.gain(self.saved_with_waits(time.saved, 0.0))),
-            remedy: "Clean up by DELETE or rollback, or take a fresh database for each test as \"pgfresh run\" gives it."
+            remedy: "Clean up by DELETE or rollback, or take a fresh database for each test as \"pgfresh run\" gives \
+            it."
                 .to_owned(),
         })
     }
@@ -222,7 +223,7 @@ impl Analysis<'_> {
     fn migrations(&self) -> Option<Finding> {
         let time = self.attribution.kinds.get(&StatementKind::Ddl).copied()?;
         self.is_significant(time).then(|| Finding {
-            name: "The schema is made during the tests".to_owned(),
+            name: "Tests create the schema".to_owned(),
             evidence: format!("{} of the time goes into CREATE, ALTER and DROP.", self.share(time)),
             gain: Some(self.gain(time.saved)),
             remedy: "Make the schema once, as a template: \"setup\" and \"inputs\" in pgfresh.toml."
@@ -281,7 +282,7 @@ impl Analysis<'_> {
     fn clients(&self) -> Option<Finding> {
         let time = self.attribution.causes.get(&Cause::Client).copied()?;
         self.is_significant(time).then(|| Finding {
-            name: "The server waits for its clients in the midst of statements".to_owned(),
+            name: "The server waits for its clients during statements".to_owned(),
             evidence: format!(
                 "{} of the time goes into that: COPY, or results that are read slowly.",
                 self.share(time)
@@ -330,21 +331,24 @@ impl Analysis<'_> {
     fn no_client(&self) -> Option<(&'static str, &'static str)> {
         let Circumstances { is_own_server: ours, ref command, .. } = *self.circumstances;
         let remedy = match command {
-            _ if ours => "If tests should have: DATABASE_URL and the PG variables tell them where it is.",
+            _ if ours => {
+                "If tests should have used it: DATABASE_URL and the PG variables contain its address."
+            }
             Some(_) => {
-                "Tests with a pgfresh client start a server of their own: use \"pgfresh run --profile\" or \"--compare\". Of others: is it the server that the command uses?"
+                "Tests with a pgfresh client start a server of their own: use \"pgfresh run --profile\" or \
+                \"--compare\". For other tests, check that the command uses this server."
             }
             None => {
-                "Is it the server that the tests use? Those with a pgfresh client start one of their own: use \"pgfresh run --profile\"."
+                "Check that the tests use this server. Tests with a pgfresh client start their own: use \"pgfresh \
+                run --profile\"."
             }
         };
         let begun = self.connecting().map(|(count, _)| count).filter(|count| *count > 0.0);
         match &self.recording.exact {
-            Some(exact) => {
-                (begun.is_none() && !exact.incomplete).then_some(("No client came to the database", remedy))
-            }
+            Some(exact) => (begun.is_none() && !exact.incomplete)
+                .then_some(("No client connected to the database", remedy)),
             None => (begun.is_none() && self.recording.sessions.iter().next().is_none())
-                .then_some(("No client was seen on this server", remedy)),
+                .then_some(("No client connected to this server", remedy)),
         }
     }
 }
@@ -490,8 +494,8 @@ pub(crate) mod tests {
     #[test]
     fn each_problem_has_its_own_finding() {
         for (word, expected) in [
-            ("a:CREATE TABLE t ():cpu", "The schema is made during the tests"),
-            ("a:CREATE DATABASE d:cpu", "Databases are made and dropped by SQL"),
+            ("a:CREATE TABLE t ():cpu", "Tests create the schema"),
+            ("a:CREATE DATABASE d:cpu", "Tests create and drop databases with SQL"),
             ("a:DELETE FROM t:cpu", "Tests clean up by DELETE"),
             ("a:SELECT 1:lock", "Sessions wait for each other's locks"),
             ("a:SELECT 1:cpu", "The database is at work, and waits for nothing"),
@@ -503,7 +507,7 @@ pub(crate) mod tests {
             (GatewayTimes::new(Instant::now()), recording(&samples(&[], 0, &[], 100)));
         (0..100).for_each(|_| exact.session_started(7, Duration::from_millis(5), &"d".into(), 7));
         idle.exact = Some(exact);
-        assert_eq!(found(&idle, &Circumstances::default())[0].name, "Sessions are begun again and again");
+        assert_eq!(found(&idle, &Circumstances::default())[0].name, "Tests open many sessions");
     }
 
     #[test]
@@ -519,11 +523,11 @@ pub(crate) mod tests {
     fn unused_server_yields_no_client_finding() {
         let mut idle = recording(&samples(&[], 0, &[], 100));
         let name = |recording: &Recording| found(recording, &Circumstances::default())[0].name.clone();
-        assert_eq!(name(&idle), "No client was seen on this server");
+        assert_eq!(name(&idle), "No client connected to this server");
         (idle.counters.sessions, idle.session_cost) = (Some(2.0), Some(0.001));
         assert_eq!(name(&idle), "The database is not the problem", "samples do not show everything");
         idle.exact = Some(GatewayTimes::new(Instant::now()));
-        assert_eq!(name(&idle), "No client came to the database");
+        assert_eq!(name(&idle), "No client connected to the database");
         let text = format!("{:?}", found(&idle, &Circumstances::default()));
         assert!(!text.contains("would become"), "{text}");
     }

@@ -127,10 +127,10 @@ impl Profile {
         layer.add_fact("session time in the database", time(database.sessions));
         layer.add_fact("boot", self.circumstances.boot.map(time));
         layer.add_fact("template", self.circumstances.template.map(time));
-        layer.add_fact("sessions at work at once, as a rule", count(*width));
+        layer.add_fact("usual number of sessions at work", count(*width));
         layer.add_fact("at most", count(as_f64(*most)));
         let connecting = self.connecting();
-        layer.add_fact("sessions begun", connecting.map(|(sessions, _)| count(sessions)));
+        layer.add_fact("sessions started", connecting.map(|(sessions, _)| count(sessions)));
         layer.add_fact("waiting for sessions", connecting.map(|(_, spent)| time(spent)));
         layer
     }
@@ -150,8 +150,8 @@ impl Profile {
         let count = |value: Option<f64>| value.map(|value| Quantity::new(value, Unit::Count));
         layer.add_fact("log", counters.wal_bytes.map(|bytes| Quantity::new(bytes, Unit::Bytes)));
         layer.add_fact("commits", count(counters.commits));
-        layer.add_fact("checkpoints demanded", count(counters.checkpoints_requested));
-        layer.add_fact("checkpoints in time", count(counters.checkpoints_timed));
+        layer.add_fact("checkpoints requested", count(counters.checkpoints_requested));
+        layer.add_fact("checkpoints scheduled", count(counters.checkpoints_timed));
         let syncing = counters.checkpoint_sync_seconds.map(|time| Quantity::new(time, Unit::Seconds));
         layer.add_fact("checkpoints flushing", syncing);
         layer.add_fact("files flushed by sessions", count(counters.session_syncs));
@@ -169,12 +169,12 @@ impl Profile {
         let mut layer = Layer::new("Machine", verdict);
         layer.add_fact("processors", Quantity::new(machine.processors, Unit::Count));
         let suite = Some(machine.suite_cpu).filter(|cpu| *cpu > 0.0);
-        layer.add_fact("the suite's processor time", suite.map(time));
-        layer.add_fact("the sessions'", time(machine.backend_cpu));
-        layer.add_fact("their waiting for processors", time(machine.backend_delay));
-        layer.add_fact("written by them", Quantity::new(machine.backend_written, Unit::Bytes));
-        layer.add_fact("anybody's waiting for processors", machine.cpu_pressure.map(time));
-        layer.add_fact("anybody's waiting for disks", machine.io_pressure.map(time));
+        layer.add_fact("suite's processor time", suite.map(time));
+        layer.add_fact("sessions' processor time", time(machine.backend_cpu));
+        layer.add_fact("sessions' wait for processors", time(machine.backend_delay));
+        layer.add_fact("written by sessions", Quantity::new(machine.backend_written, Unit::Bytes));
+        layer.add_fact("time with a task waiting for a processor", machine.cpu_pressure.map(time));
+        layer.add_fact("time with a task waiting for a disk", machine.io_pressure.map(time));
         Some(layer)
     }
 
@@ -227,7 +227,7 @@ impl Profile {
     }
 
     fn statements(&self) -> Table {
-        let runs: &[&str] = if self.attribution.exact { &["runs"] } else { &["seen runs", "runs, about"] };
+        let runs: &[&str] = if self.attribution.exact { &["runs"] } else { &["sampled runs", "runs, about"] };
         let numbers =
             [&["wall", "sessions", "share"], runs, &["each"]].concat().into_iter().map(Column::right);
         let mut table = Table::new("Statements", numbers.chain([Column::left("statement")]));
@@ -249,19 +249,19 @@ impl Profile {
         let mut notes = Vec::new();
         if self.attribution.exact {
             notes.push(
-                "Times and runs of statements are exact: from when each came to the gateway until its answer did. \
-                 What they waited for is out of samples."
+                "Times and runs of statements are exact, because the gateway measures them from the request to the \
+                response. Samples show what the statements waited for."
                     .to_owned(),
             );
         } else if exact.is_some() {
             notes.push(
-                "All is out of samples: sessions were at work that did not come through the gateway, or more was \
-                 run than could be taken down."
+                "All times are estimates from samples, because some sessions did not come through the gateway, or \
+                because there were more statements than it could log."
                     .to_owned(),
             );
         }
         notes.push(format!(
-            "Out of {} looks in {}, each of {}: a share of the time is known to about {} points.",
+            "There were {} samples in {}, each of {}. A share of the time is accurate to about {} points.",
             samples.len(),
             seconds(*length),
             seconds(each),
@@ -270,14 +270,15 @@ impl Profile {
         ));
         notes.extend(self.tests().advice().map(str::to_owned));
         notes.push(
-            "\"wall\" divides each moment among the sessions at work in it, \"sessions\" counts it for each of them."
+            "\"wall\" divides each moment among the sessions at work, and \"sessions\" counts it once for each of \
+            them."
                 .to_owned(),
         );
         if let Some(Counted::Unavailable(why)) = &self.recording.counted {
             notes.push(format!("The server did not count statements: {why}."));
         }
         if let Some(why) = cut_short {
-            notes.push(format!("The server was not watched to the end: {why}."));
+            notes.push(format!("pgfresh did not observe the server to the end: {why}."));
         }
         notes
     }

@@ -3,9 +3,9 @@
 use report::Finding;
 
 /// Name of the finding about databases that a suite creates with SQL.
-pub(crate) const DATABASES: &str = "Databases are made and dropped by SQL";
+pub(crate) const DATABASES: &str = "Tests create and drop databases with SQL";
 /// Name of the finding about new sessions. A connection pool is its remedy.
-pub(crate) const SESSIONS: &str = "Sessions are begun again and again";
+pub(crate) const SESSIONS: &str = "Tests open many sessions";
 
 /// Sorts findings so that the largest gain comes first. Fresh databases come before a pool, because no pool can work
 /// across the databases that a suite creates.

@@ -83,13 +83,13 @@ impl Profile {
     fn sessions(&self) -> String {
         let Attribution { width, max_sessions: most, .. } = self.attribution;
         let at_once = match most {
-            0 => "none was seen at work".to_owned(),
+            0 => "no session was seen at work".to_owned(),
             _ => format!("{width:.0} at work at once, {most} at most"),
         };
         match self.connecting() {
-            Some((0.0, _)) => format!("{at_once}; none begun"),
+            Some((0.0, _)) => format!("{at_once}; none started"),
             Some((count, spent)) => {
-                format!("{at_once}; {count:.0} begun, {} of waiting for that", seconds(spent))
+                format!("{at_once}; {count:.0} started, which took {}", seconds(spent))
             }
             None => at_once,
         }

@@ -31,8 +31,9 @@ impl<'a> Tests<'a> {
     /// Returns advice if some records of the suite may contain several tests.
     pub(crate) fn advice(self) -> Option<&'static str> {
         self.records.iter().any(|record| !record.is_test).then_some(
-            "Tests share databases, so N+1 queries are not looked for in these. To get names and N+1 queries of tests, use a client of \
-             pgfresh, connect each test to a database of its own, or run \"pgfresh release DATABASE --test NAME\" after each.",
+            "Tests share databases, so N+1 queries are not looked for in these. To get names and N+1 queries of \
+            tests, use a client of pgfresh, connect each test to a database of its own, or run \"pgfresh release \
+            DATABASE --test NAME\" after each.",
         )
     }
 
@@ -40,7 +41,7 @@ impl<'a> Tests<'a> {
     pub(crate) fn table(&self, wall: f64) -> Table {
         let numbers = ["in the database", "share", "statements", "rows", "sessions", "commits", "longest"];
         let columns = numbers.map(Column::right).into_iter();
-        let words = ["test", "over and over"].map(Column::left);
+        let words = ["test", "repeated queries"].map(Column::left);
         let [test, repeated] = words;
         let mut table = Table::new("Tests", [test].into_iter().chain(columns).chain([repeated]));
         for record in self.single_tests().take(LINES) {
@@ -171,8 +172,10 @@ impl<'a> Tests<'a> {
             name: "One query for each row (N+1)".to_owned(),
             evidence: format!("{}{others}.", named.collect::<Vec<_>>().join("; ")),
             gain: None,
-            remedy: "Fetch them in one query: a join, IN or = ANY, or what the ORM has for that (prefetch, eager loading)."
-                .to_owned(),
+            remedy:
+                "Fetch them in one query: a join, IN or = ANY, or what the ORM has for that (prefetch, eager \
+            loading)."
+                    .to_owned(),
         })
     }
 }
@@ -210,7 +213,8 @@ mod tests {
         let finding = tests.finding().unwrap();
         assert_eq!(
             finding.evidence,
-            "test_slow runs SELECT * FROM books WHERE author = ? 50 times with other values (500 ms, after SELECT * FROM authors)."
+            "test_slow runs SELECT * FROM books WHERE author = ? 50 times with other values (500 ms, after SELECT * \
+            FROM authors)."
         );
         let measured = tests.measured("pytest", 10.0);
         let slow = &measured.tests[0];

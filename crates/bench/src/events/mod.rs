@@ -108,7 +108,7 @@ impl Events<'_> {
             let tracks: Vec<&TargetSamples> = tracks.iter().map(|track| &**track).collect();
             let mut report = report::of(timed, &tracks, self.batch);
             report.add_notes(&notes);
-            report.add_notes([format!("Taking the times takes {overhead:.0} ns an event of it.")]);
+            report.add_notes([format!("Reading the clock takes {overhead:.0} ns of each event.")]);
             environment::machine(&mut report, load);
             report
         };

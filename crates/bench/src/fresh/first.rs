@@ -177,8 +177,10 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     let copied: Vec<_> =
         PATTERNS.iter().filter(|manner| manner.copies_all).map(|manner| manner.name).collect();
     report.add_notes([
-        format!("Each round starts a server of its own and obtains {DATABASES_PER_SERVER} databases over TCP, with a password."),
-        "All of them start from a template in the cache that has been used before, by clients that came alike.".to_owned(),
+        format!("Each round starts a server of its own and obtains {DATABASES_PER_SERVER} databases over TCP, with a \
+        password."),
+        "All of them start from a template in the cache that has been used before, by clients with the same startup \
+        parameters.".to_owned(),
         format!(
             "{}: each database outlives the next requests, so each is a new copy, and the rate is that of copying.",
             copied.join("; ")

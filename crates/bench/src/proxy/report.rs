@@ -18,7 +18,7 @@ pub(super) fn of(
     crowd: Option<&IdleSessionCosts>,
     fixture: &ProxyFixture,
 ) -> Report {
-    let mut report = Report::new("The way through the gateway");
+    let mut report = Report::new("The cost of the gateway");
     add_samples(&mut report, timed);
     for load in WORKLOADS {
         report.add_table(table(timed, fixture, load.name, "transactions", |each| {
@@ -34,10 +34,10 @@ pub(super) fn of(
     }
     report.add_table(goal::table(goals(timed, used, crowd)));
     report.add_notes([
-        "One server, one database, in turn. pgbench speaks the simple protocol; its scale is 20. Its own time, the \
-         server's and that of what is between share the machine.",
-        "The bare forwarder is a thread that reads what has come and writes it on, and looks at none of it: the least that \
-         the kernel takes for anything between client and server.",
+        "One server, one database, in turn. pgbench speaks the simple protocol; its scale is 20. pgbench, the server \
+        and the gateway or proxy share the machine.",
+        "The bare forwarder is a thread that reads bytes and writes them on without looking at them. It shows the \
+        minimum cost of any program between client and server.",
         "What a route is worth is the speed over it as a part of that over a direct TCP connection, the median over \
          all rounds.",
     ]);
@@ -70,7 +70,7 @@ fn table(
 }
 
 fn processor_times(used: &ProcessorTimes, fixture: &ProxyFixture) -> Table {
-    let title = "Processor time of what is between, for each transaction";
+    let title = "Processor time of the gateway or proxy, for each transaction";
     let mut table = Table::numbers(title, "way", WORKLOADS.map(|load| load.name));
     for (route, _) in &fixture.routes {
         let medians = WORKLOADS.map(|load| used.median(&contender_name(load.name, *route)));

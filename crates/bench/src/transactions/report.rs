@@ -25,8 +25,8 @@ pub(super) fn of(timed: &[Timed], sides: &[&str]) -> Report {
     add_warnings(&mut report, timed, "--rounds");
     add_samples(&mut report, timed);
     report.add_notes([
-        "All have their turns on servers that run side by side, and idle otherwise; before each turn there is a \
-         CHECKPOINT, which is not counted. pgbench shares the processors with the server.",
+        "The servers run side by side, and each is idle except in its turn. Before each turn there is a CHECKPOINT, \
+        which is not counted. pgbench shares the processors with the server.",
         "pgfresh is reached as tests reach it, over TCP with a password through its gateway; all others over the \
          server's own socket.",
     ]);

@@ -42,7 +42,7 @@ impl RollbackConnection {
         let ending = async {
             match run_unless(closed(&mut closing), drive.run()).await {
                 Some(end) => end,
-                None => drive.hurry().await,
+                None => drive.run_while_client_reads().await,
             }
         };
         let end = run_unless(presence.closed(), ending).await;
@@ -59,7 +59,7 @@ impl RollbackConnection {
                 let left = drive.wind_down(interrupt).await;
                 drop(key);
                 if let Some(transaction) = left {
-                    give_back(lease, drive.server, transaction).await;
+                    return_to_lease(lease, drive.server, transaction).await;
                 }
                 return;
             }
@@ -71,7 +71,7 @@ impl RollbackConnection {
             None => error_message::shutting_down(),
         };
         drop(lease);
-        let (client, unsaid) = drive.farewell();
+        let (client, unsaid) = drive.into_client();
         if let Some(mut unsaid) = unsaid {
             unsaid.extend(words.to_bytes());
             client.send_and_close(&unsaid).await;
@@ -80,7 +80,7 @@ impl RollbackConnection {
 }
 
 /// Returns the server session and its transaction to the lease, so that the lease's next client session can use them.
-async fn give_back(lease: TransactionGuard, server: Stream, transaction: LeaseTransaction) {
+async fn return_to_lease(lease: TransactionGuard, server: Stream, transaction: LeaseTransaction) {
     let (Socket::Unix(stream), unread) = server.into_parts() else { return };
     if !unread.is_empty() || stream.set_nonblocking(false).is_err() {
         return;

@@ -4,9 +4,9 @@
 //! transaction. For example, LOCK TABLE fails outside of a transaction. The server can't know that the client is
 //! outside of one, so the gateway reports the error instead.
 
-use super::message::{DISCARD_ALL, INSTEAD, UNDO, complete, report};
-use super::scope::Changes;
+use super::message::{DISCARD_ALL, UNDO, USE_CLONE_HINT, command_complete, report};
 use super::session::RollbackSession;
+use super::setting_changes::SettingChanges;
 use super::statement::{Kind, Modes};
 use super::task::{InjectedStatement, Native, Task};
 
@@ -16,7 +16,7 @@ const ACTIVE_TRANSACTION: &str = "25001";
 impl RollbackSession {
     /// Whether the server, given the statement unchanged, would do what the client expects in the current state. `top`
     /// means that the statement is not one of several.
-    pub(super) fn is_native(&self, kind: &Kind, top: bool) -> bool {
+    pub(super) fn is_supported_unchanged(&self, kind: &Kind, top: bool) -> bool {
         let failed = self.is_aborted();
         match kind {
             Kind::Plain => true,
@@ -24,32 +24,32 @@ impl RollbackSession {
             Kind::Begin { .. } | Kind::Commit { .. } | Kind::Rollback { .. } | Kind::PrepareTransaction => {
                 false
             }
-            Kind::Savepoint(_) | Kind::Release(_) | Kind::RollbackTo(_) => self.tx,
-            Kind::Lock | Kind::Declare | Kind::DiscardAll => self.tx || !top,
-            Kind::SetConstraints => self.transaction.constraints.told && (self.tx || !top),
+            Kind::Savepoint(_) | Kind::Release(_) | Kind::RollbackTo(_) => self.in_transaction,
+            Kind::Lock | Kind::Declare | Kind::DiscardAll => self.in_transaction || !top,
+            Kind::SetConstraints => self.transaction.constraints.told && (self.in_transaction || !top),
             Kind::SetTransaction(modes) => {
-                failed || (self.tx || !top) && !modes.level && !self.may_change(*modes)
+                failed || (self.in_transaction || !top) && !modes.level && !self.may_change(*modes)
             }
-            Kind::SetLocal(_) => failed || self.tx || !top,
+            Kind::SetLocal(_) => failed || self.in_transaction || !top,
             Kind::Set(_) | Kind::MaySet(_) => true,
         }
     }
 
     /// Executes the statement so that the client sees what a plain server would do.
-    pub(super) fn control(&mut self, kind: &Kind, top: bool, native: Native) {
+    pub(super) fn execute_control(&mut self, kind: &Kind, top: bool, native: Native) {
         if !self.is_aborted() && self.must_read_settings(kind) {
-            self.ensure();
-            self.first([Task::ReadSettings, Task::Control { kind: kind.clone(), top, native }]);
-            return self.know_sources();
+            self.ensure_savepoint();
+            self.prepend_tasks([Task::ReadSettings, Task::Control { kind: kind.clone(), top, native }]);
+            return self.ensure_sources();
         }
-        self.note(kind);
+        self.track_settings(kind);
         // Within a string of several statements, a plain server sends no warning.
-        let lonely = top && !self.tx;
+        let lonely = top && !self.in_transaction;
         match kind {
             Kind::Begin { modes, .. }
-                if self.tx && matches!(native, Native::Part(..)) && !self.may_change(*modes) =>
+                if self.in_transaction && matches!(native, Native::Part(..)) && !self.may_change(*modes) =>
             {
-                self.first([Task::Native(native)]);
+                self.prepend_tasks([Task::Native(native)]);
             }
             Kind::Begin { start, modes } => self.begin(*start, *modes),
             Kind::Commit { chain } => self.commit(*chain),
@@ -57,35 +57,39 @@ impl RollbackSession {
             // A plain server treats PREPARE TRANSACTION in a failed transaction as a ROLLBACK.
             Kind::PrepareTransaction if self.is_aborted() => self.commit(false),
             Kind::PrepareTransaction => {
-                self.tx = false;
-                self.refuse("0A000", "cannot prepare a transaction in rollback isolation", Some(INSTEAD));
+                self.in_transaction = false;
+                self.report_error(
+                    "0A000",
+                    "cannot prepare a transaction in rollback isolation",
+                    Some(USE_CLONE_HINT),
+                );
             }
             // `note` may have sent statements to the server. This one runs after them.
-            _ if self.is_native(kind, top) => self.perform(Task::Native(native)),
+            _ if self.is_supported_unchanged(kind, top) => self.perform(Task::Native(native)),
             Kind::SetTransaction(modes) => self.set_transaction(*modes, lonely, native),
             Kind::SetConstraints => {
                 self.transaction.constraints.told = true;
                 if lonely {
-                    self.warn_outside("SET CONSTRAINTS");
+                    self.warn_outside_transaction("SET CONSTRAINTS");
                 }
-                self.first([Task::Native(native)]);
+                self.prepend_tasks([Task::Native(native)]);
             }
             Kind::SetLocal(_) => {
-                self.warn_outside("SET LOCAL");
-                self.first([Task::Native(native)]);
+                self.warn_outside_transaction("SET LOCAL");
+                self.prepend_tasks([Task::Native(native)]);
             }
             Kind::DiscardAll => {
                 let parts = DISCARD_ALL.map(str::to_owned).to_vec();
-                self.ensure();
+                self.ensure_savepoint();
                 // A plain server commits DISCARD ALL at once, because the statement can't run in a transaction block.
-                let said = Task::Say(complete("DISCARD ALL"));
-                self.first([Task::Inject(parts, InjectedStatement::Must), Task::Settle, said]);
+                let said = Task::Send(command_complete("DISCARD ALL"));
+                self.prepend_tasks([Task::Inject(parts, InjectedStatement::Required), Task::Commit, said]);
             }
-            Kind::Savepoint(_) => self.refuse_outside("SAVEPOINT"),
-            Kind::Release(_) => self.refuse_outside("RELEASE SAVEPOINT"),
-            Kind::RollbackTo(_) => self.refuse_outside("ROLLBACK TO SAVEPOINT"),
-            Kind::Lock => self.refuse_outside("LOCK TABLE"),
-            Kind::Declare => self.refuse_outside("DECLARE CURSOR"),
+            Kind::Savepoint(_) => self.refuse_outside_transaction("SAVEPOINT"),
+            Kind::Release(_) => self.refuse_outside_transaction("RELEASE SAVEPOINT"),
+            Kind::RollbackTo(_) => self.refuse_outside_transaction("ROLLBACK TO SAVEPOINT"),
+            Kind::Lock => self.refuse_outside_transaction("LOCK TABLE"),
+            Kind::Declare => self.refuse_outside_transaction("DECLARE CURSOR"),
             Kind::Plain | Kind::Set(_) | Kind::MaySet(_) => self.perform(Task::Native(native)),
         }
     }
@@ -101,47 +105,48 @@ impl RollbackSession {
     }
 
     /// Tells the settings tracker about a statement that the server is about to run.
-    pub(super) fn note(&mut self, kind: &Kind) {
+    pub(super) fn track_settings(&mut self, kind: &Kind) {
         match kind {
-            Kind::RollbackTo(name) if self.tx => self.settings.roll_back_to(name),
+            Kind::RollbackTo(name) if self.in_transaction => self.settings.roll_back_to(name),
             _ if self.is_aborted() => {}
-            Kind::Savepoint(name) if self.tx => self.settings.save(name),
-            Kind::Release(name) if self.tx => self.settings.release(name),
+            Kind::Savepoint(name) if self.in_transaction => self.settings.save(name),
+            Kind::Release(name) if self.in_transaction => self.settings.release(name),
             Kind::SetLocal(changes) | Kind::Set(changes) | Kind::MaySet(changes) => {
                 // The tracker needs the state before the transaction's first statement.
-                self.ensure();
+                self.ensure_savepoint();
                 self.settings.run(changes);
             }
             Kind::DiscardAll => {
-                self.ensure();
-                self.settings.run(&Changes::set(None, false));
+                self.ensure_savepoint();
+                self.settings.run(&SettingChanges::set(None, false));
             }
             Kind::Plain => {
-                self.ensure();
-                self.settings.run_harmless();
+                self.ensure_savepoint();
+                self.settings.run_without_change();
             }
-            Kind::Declare | Kind::SetConstraints if self.tx => self.settings.run_harmless(),
+            Kind::Declare | Kind::SetConstraints if self.in_transaction => self.settings.run_without_change(),
             _ => {}
         }
     }
 
     fn begin(&mut self, start: bool, modes: Modes) {
-        let tag = complete(if start { "START TRANSACTION" } else { "BEGIN" });
-        if self.tx {
+        let tag = command_complete(if start { "START TRANSACTION" } else { "BEGIN" });
+        if self.in_transaction {
             self.warn(ACTIVE_TRANSACTION, "there is already a transaction in progress", None);
             if modes.level {
-                self.warn_of_level();
+                self.warn_about_level();
             }
-            self.first([Task::Say(tag)]);
+            self.prepend_tasks([Task::Send(tag)]);
             return self.change_access(modes);
         }
-        self.ensure();
-        (self.tx, self.read_only, self.is_untouched) = (true, modes.read_only == Some(true), true);
+        self.ensure_savepoint();
+        (self.in_transaction, self.read_only, self.is_untouched) =
+            (true, modes.read_only == Some(true), true);
         if modes.level {
-            self.warn_of_level();
+            self.warn_about_level();
         }
-        self.first([Task::Say(tag)]);
-        self.restrict();
+        self.prepend_tasks([Task::Send(tag)]);
+        self.apply_read_only();
     }
 
     fn commit(&mut self, chain: bool) {
@@ -149,66 +154,69 @@ impl RollbackSession {
             // A failed transaction loses the modes that it set itself, but keeps those that it inherited from the
             // previous transaction in its chain.
             self.read_only = self.inherited_read_only;
-            self.first([Task::Undo, Task::Left { tag: "ROLLBACK", chain }]);
-        } else if self.is_inside("COMMIT AND CHAIN", chain) {
-            self.first([Task::Settle, Task::Left { tag: "COMMIT", chain }]);
-            self.inherit(chain);
+            self.prepend_tasks([Task::Undo, Task::EndTransaction { tag: "ROLLBACK", chain }]);
+        } else if self.can_end_transaction("COMMIT AND CHAIN", chain) {
+            self.prepend_tasks([Task::Commit, Task::EndTransaction { tag: "COMMIT", chain }]);
+            self.keep_read_only_in_chain(chain);
         }
     }
 
     fn rollback(&mut self, chain: bool) {
         if self.is_aborted() {
             self.commit(chain);
-        } else if self.is_inside("ROLLBACK AND CHAIN", chain) {
-            if self.is_saved() {
-                self.first([Task::Undo, Task::Left { tag: "ROLLBACK", chain }]);
-                self.inherit(chain);
+        } else if self.can_end_transaction("ROLLBACK AND CHAIN", chain) {
+            if self.has_savepoint() {
+                self.prepend_tasks([Task::Undo, Task::EndTransaction { tag: "ROLLBACK", chain }]);
+                self.keep_read_only_in_chain(chain);
             } else {
-                self.leave("ROLLBACK", chain);
+                self.end_transaction("ROLLBACK", chain);
             }
         }
     }
 
     /// Makes the next transaction in a chain read-only if this one is.
-    fn inherit(&mut self, chain: bool) {
+    fn keep_read_only_in_chain(&mut self, chain: bool) {
         if chain {
             let sql = "SELECT pg_catalog.current_setting('transaction_read_only')".to_owned();
-            self.first([Task::Inject(vec![sql], InjectedStatement::Access)]);
+            self.prepend_tasks([Task::Inject(vec![sql], InjectedStatement::ReadOnly)]);
         }
     }
 
     /// Whether the statement can end a transaction here. Outside of a transaction, sends a warning. If `chain` is set,
     /// reports an error and returns false.
-    fn is_inside(&mut self, what: &str, chain: bool) -> bool {
-        if !self.tx && chain {
-            self.refuse_outside(what);
+    fn can_end_transaction(&mut self, what: &str, chain: bool) -> bool {
+        if !self.in_transaction && chain {
+            self.refuse_outside_transaction(what);
             return false;
         }
-        if !self.tx {
+        if !self.in_transaction {
             self.warn(NO_TRANSACTION, "there is no transaction in progress", None);
         }
         true
     }
 
     pub(super) fn is_aborted(&self) -> bool {
-        self.tx && self.status == b'E'
+        self.in_transaction && self.status == b'E'
     }
 
     /// Ends the client's transaction.
-    pub(super) fn leave(&mut self, tag: &str, chain: bool) {
-        self.tx = chain;
+    pub(super) fn end_transaction(&mut self, tag: &str, chain: bool) {
+        self.in_transaction = chain;
         self.inherited_read_only = chain && self.read_only;
-        self.say(&complete(tag));
+        self.send_to_client(&command_complete(tag));
         if chain {
-            self.ensure();
-            self.restrict();
+            self.ensure_savepoint();
+            self.apply_read_only();
         }
     }
 
     /// Makes the client's transaction read-only if the client asked for that.
-    fn restrict(&mut self) {
+    fn apply_read_only(&mut self) {
         if self.read_only {
-            self.first([Task::Inject(vec!["SET TRANSACTION READ ONLY".to_owned()], InjectedStatement::Must)]);
+            self.prepend_tasks([Task::Inject(
+                vec!["SET TRANSACTION READ ONLY".to_owned()],
+                InjectedStatement::Required,
+            )]);
         }
     }
 
@@ -216,7 +224,7 @@ impl RollbackSession {
     /// accepts them before the first query of a transaction, but this server would refuse them because of the
     /// savepoint.
     fn may_change(&self, modes: Modes) -> bool {
-        let is_fresh = self.tx && self.is_untouched && !self.is_aborted();
+        let is_fresh = self.in_transaction && self.is_untouched && !self.is_aborted();
         is_fresh && (modes.level || modes.read_only == Some(false))
     }
 
@@ -224,49 +232,49 @@ impl RollbackSession {
     fn change_access(&mut self, modes: Modes) {
         if modes.read_only == Some(false) && self.may_change(modes) {
             // The rollback to the savepoint makes the transaction read-write again.
-            let bound = self.bound();
+            let bound = self.timeout_statement();
             let statements = std::iter::once(UNDO.to_owned()).chain(bound).collect();
-            self.first([Task::Inject(statements, InjectedStatement::Must)]);
+            self.prepend_tasks([Task::Inject(statements, InjectedStatement::Required)]);
         }
         if let Some(read_only) = modes.read_only {
             self.read_only = read_only;
         }
         if modes.read_only == Some(true) {
-            self.restrict();
+            self.apply_read_only();
         }
     }
 
     fn set_transaction(&mut self, modes: Modes, lonely: bool, native: Native) {
         if lonely {
-            self.warn_outside("SET TRANSACTION");
+            self.warn_outside_transaction("SET TRANSACTION");
         }
         if !modes.level && !self.may_change(modes) {
-            return self.first([Task::Native(native)]);
+            return self.prepend_tasks([Task::Native(native)]);
         }
         if modes.level {
-            self.warn_of_level();
+            self.warn_about_level();
         }
-        self.first([Task::Say(complete("SET"))]);
+        self.prepend_tasks([Task::Send(command_complete("SET"))]);
         if !lonely {
             self.change_access(modes);
         }
     }
 
-    fn warn_of_level(&mut self) {
-        self.warn(ACTIVE_TRANSACTION, "the isolation level stays \"read committed\"", Some(INSTEAD));
+    fn warn_about_level(&mut self) {
+        self.warn(ACTIVE_TRANSACTION, "the isolation level stays \"read committed\"", Some(USE_CLONE_HINT));
     }
 
-    fn warn_outside(&mut self, what: &str) {
+    fn warn_outside_transaction(&mut self, what: &str) {
         self.warn(NO_TRANSACTION, &format!("{what} can only be used in transaction blocks"), None);
     }
 
-    fn refuse_outside(&mut self, what: &str) {
-        self.refuse(NO_TRANSACTION, &format!("{what} can only be used in transaction blocks"), None);
+    fn refuse_outside_transaction(&mut self, what: &str) {
+        self.report_error(NO_TRANSACTION, &format!("{what} can only be used in transaction blocks"), None);
     }
 
     /// Reports an error in place of the server. The caller must make sure that the client is in no transaction.
-    fn refuse(&mut self, sqlstate: &str, text: &str, hint: Option<&str>) {
-        self.say(&report("ERROR", sqlstate, text, hint));
+    fn report_error(&mut self, sqlstate: &str, text: &str, hint: Option<&str>) {
+        self.send_to_client(&report("ERROR", sqlstate, text, hint));
         self.fail();
     }
 }

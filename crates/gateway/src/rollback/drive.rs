@@ -21,9 +21,9 @@ use lease::LeaseTransaction;
 use pgwire::{ErrorResponse, Frame, HEADER, MalformedFrame, frames, is_frontend_tag, split_zero};
 
 /// Maximum number of bytes that can wait for one side before the drive stops reading from the other.
-const BOUND: usize = 256 << 10;
+const MAX_WAITING_BYTES: usize = 256 << 10;
 /// Timeout for the server to finish the work of a client that has disconnected.
-const LAST: Duration = Duration::from_secs(5);
+const WIND_DOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a session ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -115,11 +115,11 @@ pub(super) struct Drive {
     up: FrameBuffer,
     down: FrameBuffer,
     /// Whether the client will send nothing more.
-    ended: bool,
+    client_ended: bool,
     /// Whether the drive discards bytes for the client, because it has disconnected.
-    deaf: bool,
+    discards_output: bool,
     /// Whether the session must close. If so, the drive does not wait for a client that does not read.
-    hurried: bool,
+    is_closing: bool,
 }
 
 impl Drive {
@@ -141,15 +141,15 @@ impl Drive {
             turn: Turn::Nobody,
             up,
             down,
-            ended: false,
-            deaf: false,
-            hurried: false,
+            client_ended: false,
+            discards_output: false,
+            is_closing: false,
         }
     }
 
     /// Like [`Self::run`], but for a session that must close: it stops as soon as the client no longer reads.
-    pub(super) async fn hurry(&mut self) -> End {
-        self.hurried = true;
+    pub(super) async fn run_while_client_reads(&mut self) -> End {
+        self.is_closing = true;
         self.run().await
     }
 
@@ -162,7 +162,7 @@ impl Drive {
                 self.gate.set(turn).await;
                 self.turn = turn;
             }
-            let is_held_up = |drive: &Self| drive.hurried && !drive.session.to_client.is_empty();
+            let is_held_up = |drive: &Self| drive.is_closing && !drive.session.to_client.is_empty();
             let end = poll_fn(|context| match self.poll(context) {
                 Poll::Pending if is_held_up(self) => Poll::Ready(Some(End::Closed)),
                 other => other,
@@ -183,36 +183,36 @@ impl Drive {
             return None;
         }
         self.gate.set(Turn::Nobody).await;
-        (self.ended, self.deaf) = (true, true);
+        (self.client_ended, self.discards_output) = (true, true);
         self.up = FrameBuffer::default();
-        self.session.hang_up();
-        if !self.session.is_quiet() || !self.session.to_server.is_empty() {
+        self.session.client_disconnected();
+        if !self.session.is_idle() || !self.session.to_server.is_empty() {
             if self.turn == Turn::Client {
                 interrupt.await;
             }
             let quiet = poll_fn(|context| self.poll_until_quiet(context));
-            timeout(LAST, quiet).await.ok().filter(|quiet| *quiet)?;
+            timeout(WIND_DOWN_TIMEOUT, quiet).await.ok().filter(|quiet| *quiet)?;
         }
         self.down.left().is_empty().then(|| std::mem::take(&mut self.session.transaction))
     }
 
     /// Returns the client and the bytes that it has not received yet. The bytes are `None` in the middle of a message,
     /// because no other message can follow there.
-    pub(super) fn farewell(self) -> (Stream, Option<Vec<u8>>) {
+    pub(super) fn into_client(self) -> (Stream, Option<Vec<u8>>) {
         let unsaid = self.session.to_client;
         (self.client, (self.down.rest.0 == 0).then_some(unsaid))
     }
 
     fn poll_until_quiet(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         loop {
-            if self.session.is_quiet() && self.session.to_server.is_empty() {
+            if self.session.is_idle() && self.session.to_server.is_empty() {
                 return Poll::Ready(true);
             }
             // The cancel gate need not know this turn, because no client can use the cancel key any more.
             self.turn = self.session.turn();
             match self.poll(context) {
                 Poll::Ready(None) => {}
-                Poll::Ready(Some(_)) => return Poll::Ready(self.session.is_quiet()),
+                Poll::Ready(Some(_)) => return Poll::Ready(self.session.is_idle()),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -228,7 +228,7 @@ impl Drive {
                 // The server is about to send the reason.
                 self.session.to_server.clear();
             }
-            if self.deaf {
+            if self.discards_output {
                 self.session.to_client.clear();
             } else {
                 // The tap must see the bytes before the client can ask for its measurements.
@@ -242,7 +242,7 @@ impl Drive {
                 }
             }
             let mut busy = self.take_from_server();
-            if !self.ended && self.take_from_client() {
+            if !self.client_ended && self.take_from_client() {
                 busy = true;
             }
             if self.session.turn() != self.turn {
@@ -251,7 +251,7 @@ impl Drive {
             if busy {
                 continue;
             }
-            if self.is_left() {
+            if self.has_client_left() {
                 return Poll::Ready(Some(End::Client));
             }
             match (self.read_server(context), self.read_client(context)) {
@@ -273,24 +273,24 @@ impl Drive {
     }
 
     /// Whether the client has left. After a Terminate, the session still completes the client's earlier messages.
-    fn is_left(&self) -> bool {
-        let waits = !self.session.is_quiet() && frames(self.up.left()).any(|frame| frame.tag == b'X');
-        self.ended && !self.deaf && !waits
+    fn has_client_left(&self) -> bool {
+        let waits = !self.session.is_idle() && frames(self.up.left()).any(|frame| frame.tag == b'X');
+        self.client_ended && !self.discards_output && !waits
     }
 
     fn read_server(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        if self.session.to_client.len() > BOUND || !self.down.has_room() {
+        if self.session.to_client.len() > MAX_WAITING_BYTES || !self.down.has_room() {
             return Poll::Pending;
         }
         read(&mut self.server, &mut self.down, None, context)
     }
 
     fn read_client(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        if self.ended || self.session.to_server.len() > BOUND || !self.up.has_room() {
+        if self.client_ended || self.session.to_server.len() > MAX_WAITING_BYTES || !self.up.has_room() {
             return Poll::Pending;
         }
         let read = read(&mut self.client, &mut self.up, self.tap.as_deref_mut(), context);
-        self.ended |= read == Poll::Ready(false);
+        self.client_ended |= read == Poll::Ready(false);
         read
     }
 
@@ -298,7 +298,7 @@ impl Drive {
     fn take_from_server(&mut self) -> bool {
         let Self { session, up, down, turn, .. } = self;
         let mut busy = false;
-        while session.to_client.len() <= BOUND && session.broken.is_none() {
+        while session.to_client.len() <= MAX_WAITING_BYTES && session.broken.is_none() {
             if down.rest.0 > 0 {
                 if !down.pass(&mut session.to_client) {
                     break;
@@ -320,7 +320,7 @@ impl Drive {
                 Disposition::Whole if tag == b'E' && up.rest.0 > 0 && up.rest.1 => break,
                 Disposition::Whole => {
                     let Some(message) = down.take(length) else { break };
-                    session.server(message);
+                    session.server_message(message);
                 }
                 disposition => down.rest = (length, disposition == Disposition::Pass),
             }
@@ -336,7 +336,7 @@ impl Drive {
     fn take_from_client(&mut self) -> bool {
         let Self { session, up, turn, .. } = self;
         let mut busy = false;
-        while session.to_server.len() <= BOUND && session.broken.is_none() {
+        while session.to_server.len() <= MAX_WAITING_BYTES && session.broken.is_none() {
             if up.rest.0 > 0 {
                 if !up.pass(&mut session.to_server) {
                     break;
@@ -358,13 +358,13 @@ impl Drive {
                 Disposition::Wait => break,
                 // Nothing can follow a Terminate.
                 _ if tag == b'X' => {
-                    self.ended = true;
+                    self.client_ended = true;
                     *up = FrameBuffer::default();
                     return true;
                 }
                 Disposition::Whole => {
                     let Some(message) = up.take(length) else { break };
-                    session.client(tag, &message[HEADER..]);
+                    session.client_message(tag, &message[HEADER..]);
                 }
                 Disposition::Names => {
                     let left = up.left();
@@ -374,7 +374,7 @@ impl Drive {
                         up.wanted = left.len() + 1;
                         break;
                     }
-                    session.client_names(body);
+                    session.client_bind(body);
                     up.rest = (length, true);
                 }
                 Disposition::Pass | Disposition::Drop => up.rest = (length, disposition == Disposition::Pass),

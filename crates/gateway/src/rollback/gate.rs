@@ -12,7 +12,7 @@ use super::task::Turn;
 /// Maximum time for which a request waits for an injected statement to end. Most of these take less than a millisecond.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two checks of the turn.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Lock on a session's turn, i.e. on who owns the running statement. A cancel request holds the lock while it is in
 /// transit. The session holds it while it changes the turn.
@@ -31,7 +31,7 @@ impl Gate {
 
     /// Waits until a cancel request can be sent. Returns `None` if there is nothing to interrupt. The caller must hold
     /// the lock until the server has received the request.
-    pub(crate) async fn enter(&self) -> Option<MutexGuard<'_, Turn>> {
+    pub(crate) async fn wait_for_client_turn(&self) -> Option<MutexGuard<'_, Turn>> {
         let begun = Instant::now();
         loop {
             let turn = self.0.lock().await;
@@ -41,7 +41,7 @@ impl Gate {
                 Turn::Injected | Turn::Nobody => return None,
             }
             drop(turn);
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }

@@ -10,9 +10,9 @@ pub(super) use lease::{
 };
 
 /// Creates the savepoint that represents the client's transaction.
-pub(super) const SAVE: &str = "SAVEPOINT pgfresh_t";
+pub(super) const BEGIN_SAVEPOINT: &str = "SAVEPOINT pgfresh_t";
 /// Creates the savepoint for a syntax check. [`SYNTAX_UNDO`] removes it.
-const SYNTAX: &str = "SAVEPOINT pgfresh_s";
+const SYNTAX_SAVEPOINT: &str = "SAVEPOINT pgfresh_s";
 pub(super) const SYNTAX_UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_s", "RELEASE SAVEPOINT pgfresh_s"];
 /// Removes the savepoint of a syntax check, and then fails on purpose, because the savepoint no longer exists.
 pub(super) const SYNTAX_ABORT: [&str; 3] = [SYNTAX_UNDO[0], SYNTAX_UNDO[1], SYNTAX_UNDO[1]];
@@ -21,12 +21,12 @@ pub(super) const BEGIN_PLACEHOLDER: &str = "SAVEPOINT pgfresh_b";
 /// Sync message, which ends a group.
 pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
 /// Hint for statements that can't run in rollback isolation.
-pub(super) const INSTEAD: &str =
+pub(super) const USE_CLONE_HINT: &str =
     "Rollback isolation runs everything in one transaction; use isolation \"clone\" for this.";
 
 /// Hint for errors caused by an open cursor WITH HOLD. A plain server would have copied the cursor's rows at the end of
 /// its transaction.
-const HELD: &str = "In rollback isolation a cursor WITH HOLD keeps its tables in use; close it first, or use isolation \"clone\".";
+const HELD_CURSOR_HINT: &str = "In rollback isolation a cursor WITH HOLD keeps its tables in use; close it first, or use isolation \"clone\".";
 
 /// Returns the messages that run injected statements, with one Sync at the end.
 ///
@@ -47,7 +47,7 @@ pub(super) fn injection<S: AsRef<str>>(statements: impl IntoIterator<Item = S>) 
 }
 
 /// Replaces the SQL text in a Parse message.
-pub(super) fn reworded(parse: &[u8], sql: &str) -> Vec<u8> {
+pub(super) fn with_sql(parse: &[u8], sql: &str) -> Vec<u8> {
     let (name, rest) = split_zero(parse);
     let (_, types) = split_zero(rest);
     encode(b'P', &[name, b"\0", sql.as_bytes(), b"\0", types].concat())
@@ -59,12 +59,12 @@ pub(super) fn literal(text: &str) -> String {
 }
 
 /// Returns a CommandComplete message.
-pub(super) fn complete(tag: &str) -> Vec<u8> {
+pub(super) fn command_complete(tag: &str) -> Vec<u8> {
     encode(b'C', &[tag.as_bytes(), b"\0"].concat())
 }
 
 /// Returns a ReadyForQuery message.
-pub(super) fn ready(status: u8) -> Vec<u8> {
+pub(super) fn ready_for_query(status: u8) -> Vec<u8> {
     encode(b'Z', &[status])
 }
 
@@ -80,19 +80,19 @@ pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&s
 /// Adds `offset` (in characters) to the error position, because the server saw only the rest of the client's string.
 /// Adds a hint if the cause is the lease's transaction (`ours`), or a cursor WITH HOLD that is still open in it
 /// (`holds`).
-pub(super) fn explained(error: &[u8], offset: usize, ours: bool, holds: bool) -> Cow<'_, [u8]> {
+pub(super) fn adapt_error(error: &[u8], offset: usize, ours: bool, holds: bool) -> Cow<'_, [u8]> {
     let fields = || ErrorResponse::fields(error.get(HEADER..).unwrap_or_default());
     let reasons = [&b"25001"[..], b"2D000", b"55P04"];
     let sqlstate = fields().find_map(|(code, value)| (code == b'C').then_some(value)).unwrap_or_default();
     let hint = match () {
-        () if ours && reasons.contains(&sqlstate) => Some(INSTEAD),
-        () if holds && sqlstate == b"55006" => Some(HELD),
+        () if ours && reasons.contains(&sqlstate) => Some(USE_CLONE_HINT),
+        () if holds && sqlstate == b"55006" => Some(HELD_CURSOR_HINT),
         () => None,
     };
     if offset == 0 && hint.is_none() {
         return error.into();
     }
-    let mut body: Vec<u8> = Vec::with_capacity(error.len() + INSTEAD.len());
+    let mut body: Vec<u8> = Vec::with_capacity(error.len() + USE_CLONE_HINT.len());
     for (code, value) in fields().filter(|(code, _)| hint.is_none() || *code != b'H') {
         body.push(code);
         match std::str::from_utf8(value).ok().and_then(|text| text.parse::<usize>().ok()) {
@@ -112,7 +112,7 @@ pub(super) fn explained(error: &[u8], offset: usize, ours: bool, holds: bool) ->
 /// be one (`saved`). The check works because the server parses the whole string before it complains about several
 /// statements.
 pub(super) fn syntax_check(sql: &[u8], saved: bool) -> Vec<u8> {
-    let mut bytes = injection(saved.then_some(SYNTAX));
+    let mut bytes = injection(saved.then_some(SYNTAX_SAVEPOINT));
     bytes.truncate(bytes.len() - SYNC.len());
     bytes.extend(encode(b'P', &[b"_pgfresh\0", sql, b"\0\0\0"].concat()));
     bytes.extend(encode(b'C', b"S_pgfresh\0"));
@@ -132,10 +132,10 @@ pub(super) fn values(row: &[u8]) -> Vec<Option<String>> {
 }
 
 /// Returns the error for a session whose transaction was ended by the server.
-pub(super) fn lost() -> ErrorResponse {
+pub(super) fn transaction_lost() -> ErrorResponse {
     ErrorResponse::fatal(
         "25000",
         "terminating connection because the transaction of the lease is not what it was",
     )
-    .hint(INSTEAD)
+    .hint(USE_CLONE_HINT)
 }

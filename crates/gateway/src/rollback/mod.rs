@@ -11,8 +11,8 @@
 //!
 //! - An *injected* statement is one that the gateway itself sends to the server. The client does not see its result.
 //! - A *group* is the client's messages in the extended protocol up to a Sync.
-//! - The *turn* shows whose statement is running: the client's, an injected one, or nobody's.
-//! - To *settle* is to do what the client's COMMIT must do, although no real COMMIT reaches the server.
+//! - The *turn* shows whose statement is running: that of the client, an injected one, or none.
+//! - A *commit* in this module does what the client's COMMIT must do, although no real COMMIT reaches the server.
 //!
 //! ```text
 //! BEGIN, SAVEPOINT pgfresh_lease            with the lease's first statement
@@ -21,23 +21,23 @@
 //! ROLLBACK                                  at the lease's end
 //! ```
 
+mod commit;
 mod connection;
 mod control;
+#[cfg(test)]
+mod conversation_tests;
 mod drive;
 mod gate;
 mod message;
-mod names;
 mod parameters;
-mod scope;
 mod session;
+mod setting_changes;
 mod settings;
-mod settle;
 mod statement;
+mod statement_names;
 #[cfg(test)]
 mod stub;
 mod task;
-#[cfg(test)]
-mod trace;
 
 pub(crate) use connection::RollbackConnection;
 pub(crate) use gate::Gate;

@@ -38,7 +38,7 @@ impl Parameters {
 
     /// Records a report, or returns it if the client must receive it at once. `ours` means that an injected statement
     /// caused it.
-    pub(super) fn hear<'m>(&mut self, report: &'m [u8], ours: bool) -> Option<&'m [u8]> {
+    pub(super) fn record_report<'m>(&mut self, report: &'m [u8], ours: bool) -> Option<&'m [u8]> {
         if self.major < 14 && !ours {
             return Some(report);
         }
@@ -82,7 +82,7 @@ impl Parameters {
     }
 
     /// Removes and returns the reports that the client must receive before ReadyForQuery.
-    pub(super) fn take(&mut self) -> Vec<u8> {
+    pub(super) fn take_changes(&mut self) -> Vec<u8> {
         self.server_is_ready(&[]);
         if self.major < 16 {
             self.changed.sort_by_cached_key(|(name, _)| name.to_ascii_lowercase());
@@ -115,13 +115,15 @@ fn read(body: &[u8]) -> Parameter {
 mod tests {
     use super::*;
 
-    fn said(name: &str, value: &str) -> Vec<u8> {
+    fn parameter_status(name: &str, value: &str) -> Vec<u8> {
         encode(b'S', format!("{name}\0{value}\0").as_bytes())
     }
 
     #[test]
     fn changed_parameters_are_reported_once_in_version_order() {
-        let greeting = [said("TimeZone", "UTC"), said("DateStyle", "ISO"), encode(b'Z', b"I")].concat();
+        let greeting =
+            [parameter_status("TimeZone", "UTC"), parameter_status("DateStyle", "ISO"), encode(b'Z', b"I")]
+                .concat();
         for (major, names) in [(14, ["a", "DateStyle", "in"]), (16, ["in", "a", "DateStyle"])] {
             let mut parameters = Parameters::new(&greeting, major);
             // Batches of one string that the server received in parts. The last name in a batch was changed first.
@@ -129,21 +131,25 @@ mod tests {
                 [vec![("DateStyle", "SQL"), ("TimeZone", "CET")], vec![("a", "1")], vec![("in", "2")]];
             for batch in batches {
                 for (name, value) in batch {
-                    assert_eq!(parameters.hear(&said(name, value), false), None);
+                    assert_eq!(parameters.record_report(&parameter_status(name, value), false), None);
                 }
                 parameters.server_is_ready(&[]);
             }
-            parameters.hear(&said("TimeZone", "UTC"), true);
+            parameters.record_report(&parameter_status("TimeZone", "UTC"), true);
             let values = [("DateStyle", "SQL"), ("a", "1"), ("in", "2")];
             let value = |name: &str| values.iter().find(|(known, _)| *known == name).unwrap().1;
-            let expected: Vec<u8> = names.iter().flat_map(|name| said(name, value(name))).collect();
-            assert_eq!(parameters.take().escape_ascii().to_string(), expected.escape_ascii().to_string());
-            assert!(parameters.take().is_empty());
+            let expected: Vec<u8> =
+                names.iter().flat_map(|name| parameter_status(name, value(name))).collect();
+            assert_eq!(
+                parameters.take_changes().escape_ascii().to_string(),
+                expected.escape_ascii().to_string()
+            );
+            assert!(parameters.take_changes().is_empty());
         }
         let mut old = Parameters::new(&greeting, 13);
-        let at_once = said("TimeZone", "CET");
-        assert_eq!(old.hear(&at_once, false), Some(&at_once[..]));
-        assert!(old.take().is_empty());
+        let at_once = parameter_status("TimeZone", "CET");
+        assert_eq!(old.record_report(&at_once, false), Some(&at_once[..]));
+        assert!(old.take_changes().is_empty());
     }
 
     #[test]
@@ -156,10 +162,10 @@ mod tests {
         ] {
             let mut parameters = Parameters::new(&[], major);
             for name in ["is_superuser", "TimeZone", "DateStyle"] {
-                assert_eq!(parameters.hear(&said(name, "x"), true), None);
+                assert_eq!(parameters.record_report(&parameter_status(name, "x"), true), None);
             }
-            let reports = [parameters.server_is_ready(&locals), parameters.take()].concat();
-            let expected: Vec<u8> = names.iter().flat_map(|name| said(name, "x")).collect();
+            let reports = [parameters.server_is_ready(&locals), parameters.take_changes()].concat();
+            let expected: Vec<u8> = names.iter().flat_map(|name| parameter_status(name, "x")).collect();
             assert_eq!(reports.escape_ascii().to_string(), expected.escape_ascii().to_string(), "{major}");
         }
     }

@@ -10,14 +10,15 @@
 use std::collections::VecDeque;
 
 use super::message::{
-    BEGIN, BEGIN_PLACEHOLDER, RELEASE, SAVE, STAY_IDLE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO, UNBOUNDED, UNDO,
-    explained, field, injection, lost, ready, report, reworded, syntax_check, values,
+    BEGIN, BEGIN_PLACEHOLDER, BEGIN_SAVEPOINT, RELEASE, STAY_IDLE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO,
+    UNBOUNDED, UNDO, adapt_error, field, injection, ready_for_query, report, syntax_check, transaction_lost,
+    values, with_sql,
 };
-use super::names::Names;
 use super::parameters::{Parameters, parameter};
-use super::scope::Changes;
-use super::settings::{Restored, Settings};
+use super::setting_changes::SettingChanges;
+use super::settings::{Restored, SettingsTracker};
 use super::statement::{Kind, Statement, kind_of_all, statements};
+use super::statement_names::Names;
 use super::task::{Awaited, Disposition, InjectedStatement, Native, Row, Task, Turn};
 use lease::{LeaseTransaction, Savepoint};
 use pgwire::{ErrorResponse, FramePrefix, HEADER, SessionTraces, encode, is_frontend_tag, query, split_zero};
@@ -32,7 +33,7 @@ pub(crate) struct RollbackSession {
     traces: SessionTraces,
     parameters: Parameters,
     /// Whether the client has begun a transaction.
-    pub(super) tx: bool,
+    pub(super) in_transaction: bool,
     /// Status in the server's last ReadyForQuery: T, or E for a failed transaction.
     pub(super) status: u8,
     pub(super) tasks: VecDeque<Task>,
@@ -43,32 +44,32 @@ pub(crate) struct RollbackSession {
     /// Whether the client's group is open, i.e. the session has forwarded messages without a Sync after them.
     open: bool,
     /// Whether the client has executed a statement since its last Sync.
-    piped: bool,
+    has_executed: bool,
     /// Whether the session drops all messages up to the client's next Sync, because of an error.
     skipping: bool,
     /// Whether the client is waiting for a ReadyForQuery.
-    owed: bool,
+    awaits_ready: bool,
     /// Whether the client can send data for a COPY.
     copying: bool,
     /// Whether the client has sent all its COPY data before the server asked for it.
-    ahead: bool,
+    copy_data_complete: bool,
     /// Whether the client's statement failed.
     failed: bool,
     /// A CommandComplete message that is delayed, because an error may still have to replace it.
-    pub(super) held: Vec<u8>,
+    pub(super) delayed_completion: Vec<u8>,
     /// Offset of the running part in the client's string, in characters.
     offset: usize,
     pub(super) names: Names,
     /// Message that closes the unnamed portal of a transaction that is [`Savepoint::Done`].
     pub(super) ended_portal: Vec<u8>,
-    pub(super) settings: Settings,
+    pub(super) settings: SettingsTracker,
     /// Settings as the server reports them at the end of the client's transaction, and its `transaction_timeout`.
-    pub(super) found: Vec<Row>,
+    pub(super) settings_at_end: Vec<Row>,
     pub(super) timeout: String,
     /// Settings that the current COMMIT sets back.
     pub(super) restored: Vec<Restored>,
     /// Whether a cursor WITH HOLD has outlived its transaction. It is still open in the lease's transaction.
-    pub(super) holds: bool,
+    pub(super) has_held_cursor: bool,
     /// Whether no statement has run in the client's transaction yet.
     pub(super) is_untouched: bool,
     /// Whether the client asked for a read-only transaction.
@@ -91,8 +92,8 @@ impl RollbackSession {
         let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
         let major = digits.parse().unwrap_or(0);
         let (traces, parameters) = (SessionTraces::of_session(greeting), Parameters::new(greeting, major));
-        let mut settings = Settings::new(parameter(greeting, b"session_authorization\0"));
-        settings.know_hidden(&transaction.constraints.sources);
+        let mut settings = SettingsTracker::new(parameter(greeting, b"session_authorization\0"));
+        settings.add_object_texts(&transaction.constraints.sources);
         Self {
             transaction,
             traces,
@@ -107,7 +108,7 @@ impl RollbackSession {
 
     /// Decides what to do with the client's next message, given its tag.
     pub(super) fn client_head(&mut self, tag: u8) -> Disposition {
-        let busy = self.owed || !self.tasks.is_empty() || !(self.awaited.is_empty() || self.open);
+        let busy = self.awaits_ready || !self.tasks.is_empty() || !(self.awaited.is_empty() || self.open);
         match tag {
             b'd' | b'c' | b'f' if self.copying => {
                 self.copying = tag == b'd';
@@ -115,13 +116,15 @@ impl RollbackSession {
             }
             // The client sends data before the server has asked for it.
             b'd' | b'c' | b'f' if self.open => {
-                self.ahead |= tag != b'd';
+                self.copy_data_complete |= tag != b'd';
                 Disposition::Pass
             }
             // The server ignores these messages during a COPY.
             b'H' | b'S' if self.copying => Disposition::Drop,
             _ if busy && !self.copying => Disposition::Wait,
-            _ if !is_frontend_tag(tag) => self.break_off(format!("invalid frontend message type {tag}")),
+            _ if !is_frontend_tag(tag) => {
+                self.fail_with_protocol_error(format!("invalid frontend message type {tag}"))
+            }
             // The data belongs to a COPY that failed.
             b'd' | b'c' | b'f' => Disposition::Drop,
             b'S' => Disposition::Whole,
@@ -132,32 +135,33 @@ impl RollbackSession {
     }
 
     /// Ends the session with a protocol error.
-    fn break_off(&mut self, message: String) -> Disposition {
+    fn fail_with_protocol_error(&mut self, message: String) -> Disposition {
         self.broken = Some(ErrorResponse::violation(message));
         Disposition::Drop
     }
 
     /// Processes the names in a Bind message, which the drive then forwards in pieces.
-    pub(super) fn client_names(&mut self, body: &[u8]) {
+    pub(super) fn client_bind(&mut self, body: &[u8]) {
         self.names.bind(body);
         self.open_group();
     }
 
     /// Processes a complete message from the client.
-    pub(super) fn client(&mut self, tag: u8, body: &[u8]) {
+    pub(super) fn client_message(&mut self, tag: u8, body: &[u8]) {
         self.traces.client_says(FramePrefix { tag, length: body.len(), body });
         self.transaction.leaves_nothing &= self.traces.leaves_nothing();
         match tag {
             b'Q' => self.query(body),
             b'S' => {
-                self.owed = true;
+                self.awaits_ready = true;
                 self.close_group();
                 self.tasks.push_back(if self.skipping { Task::Ready } else { Task::End });
                 self.skipping = false;
             }
             b'F' => {
-                self.owed = true;
-                let (kind, native) = (Kind::MaySet(Changes::unknown()), Native::Part(encode(tag, body), 0));
+                self.awaits_ready = true;
+                let (kind, native) =
+                    (Kind::MaySet(SettingChanges::unknown()), Native::Part(encode(tag, body), 0));
                 self.tasks.push_back(Task::Control { kind, top: true, native });
                 self.tasks.push_back(Task::End);
             }
@@ -174,15 +178,15 @@ impl RollbackSession {
                 self.pass(&encode(tag, body));
             }
         }
-        self.proceed();
+        self.perform_tasks();
     }
 
     fn query(&mut self, body: &[u8]) {
-        self.owed = true;
+        self.awaits_ready = true;
         self.close_group();
         let sql = split_zero(body).0;
         let found = statements(sql, !self.backslashes);
-        self.settings.know_dormant(sql, !self.backslashes);
+        self.settings.add_prepared_text(sql, !self.backslashes);
         self.names.forget_unnamed();
         let top = found.len() == 1;
         if found.iter().all(|statement| !statement.kind.is_control()) {
@@ -193,7 +197,7 @@ impl RollbackSession {
                 self.tasks.push_back(Task::CheckSyntax(sql.to_vec()));
             }
             for run in found.chunk_by(|one, next| !one.kind.is_control() && !next.kind.is_control()) {
-                self.tasks.push_back(part(sql, run, top));
+                self.tasks.push_back(task_for(sql, run, top));
             }
         }
         self.tasks.push_back(Task::End);
@@ -202,13 +206,13 @@ impl RollbackSession {
     fn parse(&mut self, body: &[u8]) {
         let sql = split_zero(split_zero(body).1).0;
         let mut found = statements(sql, !self.backslashes);
-        self.settings.know_dormant(sql, !self.backslashes);
+        self.settings.add_prepared_text(sql, !self.backslashes);
         // If there are several statements, the server will report the error.
         let kind = if found.len() == 1 { found.remove(0).kind } else { Kind::Plain };
         let parse = match kind {
-            Kind::Begin { .. } => reworded(body, BEGIN_PLACEHOLDER),
+            Kind::Begin { .. } => with_sql(body, BEGIN_PLACEHOLDER),
             // Like the original statement, the replacement can be prepared in a failed transaction.
-            Kind::Commit { .. } | Kind::Rollback { .. } => reworded(body, UNDO),
+            Kind::Commit { .. } | Kind::Rollback { .. } => with_sql(body, UNDO),
             _ => encode(b'P', body),
         };
         self.names.parse(split_zero(body).0, kind);
@@ -219,20 +223,20 @@ impl RollbackSession {
         let (kind, execute) = (self.names.of_portal(split_zero(body).0), encode(b'E', body));
         // The server treats later statements of a group like several in a string. PostgreSQL 18 does so more often than
         // older versions.
-        let top = !self.piped || self.major < 18 && kind != Some(Kind::DiscardAll);
+        let top = !self.has_executed || self.major < 18 && kind != Some(Kind::DiscardAll);
         let ends = kind.as_ref().is_some_and(Kind::ends_pipeline);
         match kind {
-            Some(kind) if !self.is_native(&kind, top) => {
+            Some(kind) if !self.is_supported_unchanged(&kind, top) => {
                 self.close_group();
                 let native = Native::Execute(execute);
                 self.tasks.push_back(Task::Control { kind, top, native });
             }
             kind => {
-                self.note(&kind.unwrap_or(Kind::Plain));
+                self.track_settings(&kind.unwrap_or(Kind::Plain));
                 self.perform(Task::Native(Native::Execute(execute)));
             }
         }
-        self.piped = !ends;
+        self.has_executed = !ends;
     }
 
     /// Decides what to do with the server's next message, given its tag.
@@ -249,39 +253,39 @@ impl RollbackSession {
             Some(Awaited::Injected(_)) if tag == b'D' => Disposition::Whole,
             Some(Awaited::Injected(_)) => Disposition::Drop,
             _ => {
-                self.flush_held();
+                self.flush_delayed_completion();
                 Disposition::Pass
             }
         }
     }
 
     /// Processes a complete message from the server.
-    pub(super) fn server(&mut self, bytes: &[u8]) {
+    pub(super) fn server_message(&mut self, bytes: &[u8]) {
         let (tag, body) = (bytes[0], &bytes[HEADER..]);
         let ours = matches!(self.awaited.front(), Some(Awaited::Injected(_)));
         match tag {
-            b'Z' => self.done(body.first().copied().unwrap_or_default()),
+            b'Z' => self.server_ready(body.first().copied().unwrap_or_default()),
             b'S' => {
                 match body {
                     b"standard_conforming_strings\0on\0" => self.backslashes = false,
                     b"standard_conforming_strings\0off\0" => self.backslashes = true,
                     _ => {}
                 }
-                if let Some(report) = self.parameters.hear(bytes, ours) {
-                    self.say(report);
+                if let Some(report) = self.parameters.record_report(bytes, ours) {
+                    self.send_to_client(report);
                 }
             }
             b'D' => self.rows.push(values(body)),
             b'E' if ours => self.error = Some(bytes.to_vec()),
             _ if ours => {}
             b'C' if self.awaited.front() == Some(&Awaited::Part) => {
-                self.flush_held();
-                self.held = bytes.to_vec();
+                self.flush_delayed_completion();
+                self.delayed_completion = bytes.to_vec();
             }
             b'E' => {
                 (self.failed, self.copying) = (true, false);
-                self.flush_held();
-                let explained = explained(bytes, self.offset, !self.tx, self.holds);
+                self.flush_delayed_completion();
+                let explained = adapt_error(bytes, self.offset, !self.in_transaction, self.has_held_cursor);
                 self.to_client.extend_from_slice(&explained);
                 self.close_group();
             }
@@ -291,28 +295,28 @@ impl RollbackSession {
                     b'G' => self.begin_copy(),
                     _ => {}
                 }
-                self.say(bytes);
+                self.send_to_client(bytes);
             }
         }
-        self.proceed();
+        self.perform_tasks();
     }
 
     /// Starts forwarding COPY data to the server. The server ignores a Sync that it has already received.
     fn begin_copy(&mut self) {
-        self.copying = !std::mem::take(&mut self.ahead);
+        self.copying = !std::mem::take(&mut self.copy_data_complete);
         if !self.copying {
             return;
         }
         if self.awaited.front() == Some(&Awaited::Group) && !self.open {
             if self.tasks.iter().any(|task| *task != Task::End) {
-                self.break_off("a transaction was to end during COPY from stdin".to_owned());
+                self.fail_with_protocol_error("a transaction was to end during COPY from stdin".to_owned());
             }
             self.tasks.clear();
-            (self.open, self.owed) = (true, false);
+            (self.open, self.awaits_ready) = (true, false);
         }
     }
 
-    fn done(&mut self, status: u8) {
+    fn server_ready(&mut self, status: u8) {
         let awaited = self.awaited.pop_front();
         let restored = if awaited == Some(Awaited::Injected(InjectedStatement::Release)) {
             std::mem::take(&mut self.restored)
@@ -323,59 +327,59 @@ impl RollbackSession {
         let mut reports = self.parameters.server_is_ready(&restored);
         self.status = status;
         if self.transaction.begun && status == b'I' {
-            self.broken = Some(lost());
+            self.broken = Some(transaction_lost());
         }
         if let Some(Awaited::Injected(ours)) = awaited {
             let error = self.error.take();
             if error.is_none() {
                 self.to_client.append(&mut reports);
             }
-            self.answered(ours, error);
+            self.injected_statement_done(ours, error);
             return self.to_client.append(&mut reports);
         }
-        (self.copying, self.ahead) = (false, false);
+        (self.copying, self.copy_data_complete) = (false, false);
         if std::mem::take(&mut self.failed) {
             self.fail();
         }
     }
 
-    fn answered(&mut self, ours: InjectedStatement, error: Option<Vec<u8>>) {
+    fn injected_statement_done(&mut self, ours: InjectedStatement, error: Option<Vec<u8>>) {
         let mut rows = std::mem::take(&mut self.rows).into_iter();
         let mut first = || rows.next().unwrap_or_default();
         match (ours, error) {
-            (InjectedStatement::Must | InjectedStatement::Silent, Some(error)) => {
+            (InjectedStatement::Required | InjectedStatement::Silent, Some(error)) => {
                 let message = field(&error, b'M').unwrap_or_default();
-                self.broken = Some(lost().detail(String::from_utf8_lossy(message).into_owned()));
+                self.broken = Some(transaction_lost().detail(String::from_utf8_lossy(message).into_owned()));
             }
             // The server refuses a correct string because it contains several statements. Source: `exec_parse_message`.
             (InjectedStatement::Syntax { saved }, Some(error))
                 if field(&error, b'R') != Some(b"exec_parse_message") =>
             {
-                self.say(&error);
+                self.send_to_client(&error);
                 self.fail();
-                if saved && self.tx {
-                    self.first([Task::Inject(
+                if saved && self.in_transaction {
+                    self.prepend_tasks([Task::Inject(
                         SYNTAX_ABORT.map(str::to_owned).to_vec(),
                         InjectedStatement::Abort,
                     )]);
                 }
             }
-            (InjectedStatement::Must | InjectedStatement::Silent, None)
+            (InjectedStatement::Required | InjectedStatement::Silent, None)
             | (InjectedStatement::Syntax { saved: false } | InjectedStatement::Abort, _) => {}
             (InjectedStatement::Syntax { saved: true }, _) => {
                 let undo = SYNTAX_UNDO.map(str::to_owned).to_vec();
-                self.first([Task::Inject(undo, InjectedStatement::Must)]);
+                self.prepend_tasks([Task::Inject(undo, InjectedStatement::Required)]);
             }
             (_, Some(error)) => self.commit_failed(&error),
-            (InjectedStatement::Look, None) => self.looked(rows),
-            (InjectedStatement::Constraints, None) => self.know_constraints(first(), rows),
+            (InjectedStatement::CommitState, None) => self.commit_state_read(rows),
+            (InjectedStatement::Constraints, None) => self.constraints_read(first(), rows),
             (InjectedStatement::Release, None) => self.released(),
-            (InjectedStatement::Access, None) => {
+            (InjectedStatement::ReadOnly, None) => {
                 self.read_only = first().first() == Some(&Some("on".to_owned()));
             }
             (InjectedStatement::Settings, None) => self.settings.read(rows),
-            (InjectedStatement::Sources, None) => _ = self.learn_sources(rows),
-            (InjectedStatement::Found, None) => self.found = rows.collect(),
+            (InjectedStatement::Sources, None) => _ = self.sources_read(rows),
+            (InjectedStatement::SettingsAtEnd, None) => self.settings_at_end = rows.collect(),
         }
     }
 
@@ -383,10 +387,10 @@ impl RollbackSession {
     pub(super) fn fail(&mut self) {
         self.tasks.clear();
         self.names.failed();
-        if !self.tx && self.is_saved() {
+        if !self.in_transaction && self.has_savepoint() {
             self.tasks.push_back(Task::Undo);
         }
-        if self.owed {
+        if self.awaits_ready {
             self.tasks.push_back(Task::Ready);
         } else {
             self.skipping = true;
@@ -394,18 +398,18 @@ impl RollbackSession {
     }
 
     /// Performs tasks until the session must wait for an answer.
-    pub(super) fn proceed(&mut self) {
-        while self.broken.is_none() && (self.awaited.is_empty() || self.may_tell()) {
+    pub(super) fn perform_tasks(&mut self) {
+        while self.broken.is_none() && (self.awaited.is_empty() || self.can_send_next()) {
             let Some(task) = self.tasks.pop_front() else { return };
             self.perform(task);
         }
     }
 
     /// Whether the next task only sends the client a message that doesn't depend on the server's pending answers.
-    fn may_tell(&self) -> bool {
+    fn can_send_next(&self) -> bool {
         let tells = match self.tasks.front() {
-            Some(Task::Say(_) | Task::Ready | Task::Left { chain: false, .. }) => true,
-            Some(Task::End) => self.tx || !self.is_saved(),
+            Some(Task::Send(_) | Task::Ready | Task::EndTransaction { chain: false, .. }) => true,
+            Some(Task::End) => self.in_transaction || !self.has_savepoint(),
             _ => false,
         };
         tells && self.awaited.iter().all(|awaited| *awaited == Awaited::Injected(InjectedStatement::Silent))
@@ -414,11 +418,11 @@ impl RollbackSession {
     pub(super) fn perform(&mut self, task: Task) {
         match task {
             Task::Control { kind, top, native } => {
-                self.flush_held();
-                self.control(&kind, top, native);
+                self.flush_delayed_completion();
+                self.execute_control(&kind, top, native);
             }
             Task::Native(Native::Part(bytes, offset)) => {
-                self.ensure();
+                self.ensure_savepoint();
                 (self.offset, self.is_untouched) = (offset, false);
                 self.to_server.extend_from_slice(&bytes);
                 self.awaited.push_back(Awaited::Part);
@@ -431,58 +435,63 @@ impl RollbackSession {
             Task::ReadSettings => self.inject([self.settings.select()], InjectedStatement::Settings),
             Task::CheckSyntax(sql) => {
                 let saved = !self.is_aborted();
-                self.ensure();
+                self.ensure_savepoint();
                 self.to_server.extend(syntax_check(&sql, saved));
                 self.awaited.push_back(Awaited::Injected(InjectedStatement::Syntax { saved }));
             }
-            Task::Settle => self.settle(),
+            Task::Commit => self.start_commit(),
             Task::Release(cursors) => self.release(&cursors),
             Task::Undo => self.undo(),
-            Task::Left { tag, chain } => self.leave(tag, chain),
-            Task::Say(bytes) => self.say(&bytes),
-            Task::End if !self.tx && self.is_saved() => self.first([Task::Settle, Task::Ready]),
+            Task::EndTransaction { tag, chain } => self.end_transaction(tag, chain),
+            Task::Send(bytes) => self.send_to_client(&bytes),
+            Task::End if !self.in_transaction && self.has_savepoint() => {
+                self.prepend_tasks([Task::Commit, Task::Ready])
+            }
             Task::End | Task::Ready => {
-                let status = if self.tx { self.status } else { b'I' };
-                (self.owed, self.piped) = (false, false);
-                let reports = self.parameters.take();
-                self.say(&reports);
-                self.say(&ready(status));
+                let status = if self.in_transaction { self.status } else { b'I' };
+                (self.awaits_ready, self.has_executed) = (false, false);
+                let reports = self.parameters.take_changes();
+                self.send_to_client(&reports);
+                self.send_to_client(&ready_for_query(status));
             }
         }
     }
 
     /// Inserts tasks before all others.
-    pub(super) fn first(&mut self, tasks: impl IntoIterator<Item = Task, IntoIter: DoubleEndedIterator>) {
+    pub(super) fn prepend_tasks(
+        &mut self,
+        tasks: impl IntoIterator<Item = Task, IntoIter: DoubleEndedIterator>,
+    ) {
         for task in tasks.into_iter().rev() {
             self.tasks.push_front(task);
         }
     }
 
     /// Whether the savepoint for the client's transaction is open.
-    pub(super) fn is_saved(&self) -> bool {
+    pub(super) fn has_savepoint(&self) -> bool {
         self.transaction.savepoint == Savepoint::Open
     }
 
     /// Makes sure that a savepoint protects the client's next work. Does not wait for the server.
-    pub(super) fn ensure(&mut self) {
+    pub(super) fn ensure_savepoint(&mut self) {
         let mut statements = Vec::new();
         if !self.transaction.begun {
             statements.extend(BEGIN);
         }
         match self.transaction.savepoint {
             Savepoint::Open => {}
-            Savepoint::Gone => statements.push(SAVE),
+            Savepoint::Gone => statements.push(BEGIN_SAVEPOINT),
             Savepoint::Done => {
                 self.to_server.append(&mut self.ended_portal);
-                statements.extend([RELEASE, SAVE]);
+                statements.extend([RELEASE, BEGIN_SAVEPOINT]);
             }
         }
-        if !self.is_saved() {
+        if !self.has_savepoint() {
             self.settings.begin();
         }
         (self.transaction.begun, self.transaction.savepoint) = (true, Savepoint::Open);
         if !statements.is_empty() {
-            let bound = self.bound();
+            let bound = self.timeout_statement();
             statements.extend(bound.as_deref());
             self.status = b'T';
             self.inject(statements, InjectedStatement::Silent);
@@ -493,16 +502,16 @@ impl RollbackSession {
         // The server would otherwise warn about portals of a failed transaction.
         self.to_server.extend(self.names.end_portals());
         // The server's timer continues after a rollback to a savepoint. Source: `assign_transaction_timeout`.
-        let unbounded = self.bound().map(|_| UNBOUNDED);
-        self.inject([UNDO, RELEASE].into_iter().chain(unbounded), InjectedStatement::Must);
-        self.leave_idle();
+        let unbounded = self.timeout_statement().map(|_| UNBOUNDED);
+        self.inject([UNDO, RELEASE].into_iter().chain(unbounded), InjectedStatement::Required);
+        self.disable_idle_timeout();
         self.transaction.savepoint = Savepoint::Gone;
         self.settings.undo();
     }
 
     /// Disables `idle_in_transaction_session_timeout` while the client is outside of its transactions. This costs
     /// nothing, because the server reads the message together with earlier ones.
-    fn leave_idle(&mut self) {
+    fn disable_idle_timeout(&mut self) {
         self.to_server.extend_from_slice(STAY_IDLE);
     }
 
@@ -514,9 +523,9 @@ impl RollbackSession {
         self.to_server.extend(injection(statements));
         if matches!(
             ours,
-            InjectedStatement::Look | InjectedStatement::Constraints | InjectedStatement::Release
+            InjectedStatement::CommitState | InjectedStatement::Constraints | InjectedStatement::Release
         ) {
-            self.leave_idle();
+            self.disable_idle_timeout();
         }
         self.awaited.push_back(Awaited::Injected(ours));
     }
@@ -528,7 +537,7 @@ impl RollbackSession {
     }
 
     fn open_group(&mut self) {
-        self.ensure();
+        self.ensure_savepoint();
         if !self.open {
             (self.open, self.offset) = (true, 0);
             self.awaited.push_back(Awaited::Group);
@@ -542,17 +551,17 @@ impl RollbackSession {
     }
 
     /// Sends bytes to the client, after all earlier ones.
-    pub(super) fn say(&mut self, bytes: &[u8]) {
-        self.flush_held();
+    pub(super) fn send_to_client(&mut self, bytes: &[u8]) {
+        self.flush_delayed_completion();
         self.to_client.extend_from_slice(bytes);
     }
 
     pub(super) fn warn(&mut self, sqlstate: &str, text: &str, hint: Option<&str>) {
-        self.say(&report("WARNING", sqlstate, text, hint));
+        self.send_to_client(&report("WARNING", sqlstate, text, hint));
     }
 
-    fn flush_held(&mut self) {
-        self.to_client.append(&mut self.held);
+    fn flush_delayed_completion(&mut self) {
+        self.to_client.append(&mut self.delayed_completion);
     }
 
     /// Returns who owns the running statement.
@@ -560,32 +569,32 @@ impl RollbackSession {
         match self.awaited.front() {
             Some(Awaited::Part | Awaited::Group) => Turn::Client,
             Some(Awaited::Injected(_)) => Turn::Injected,
-            None if self.owed => Turn::Injected,
+            None if self.awaits_ready => Turn::Injected,
             None => Turn::Nobody,
         }
     }
 
     /// Ends the work of a client that has disconnected.
-    pub(super) fn hang_up(&mut self) {
+    pub(super) fn client_disconnected(&mut self) {
         if std::mem::take(&mut self.copying) {
             self.to_server.extend(encode(b'f', b"the client has gone\0"));
         }
         self.close_group();
         self.tasks.clear();
         // No client is waiting for an answer any more.
-        self.owed = false;
-        self.proceed();
+        self.awaits_ready = false;
+        self.perform_tasks();
     }
 
     /// Whether the session is waiting for nothing.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.awaited.is_empty() && self.tasks.is_empty() && self.broken.is_none()
     }
 }
 
 /// Returns the task for statements that can go to the server together, or for a single one that needs special
 /// treatment.
-fn part(sql: &[u8], run: &[Statement], top: bool) -> Task {
+fn task_for(sql: &[u8], run: &[Statement], top: bool) -> Task {
     let (from, to) = (run[0].place.start, run[run.len() - 1].place.end);
     // Counts characters as the server does, i.e. without the continuation bytes of UTF-8.
     let offset = sql[..from].iter().filter(|byte| **byte & 0xc0 != 0x80).count();

@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::message::literal;
-use super::scope::Changes;
+use super::setting_changes::SettingChanges;
 use super::task::Row;
 
 /// Setting that limits the length of a transaction. The gateway itself changes it between the client's transactions.
-pub(super) const TIMEOUT: &str = "transaction_timeout";
+pub(super) const TRANSACTION_TIMEOUT: &str = "transaction_timeout";
 /// Settings that `pg_show_all_settings` does not list.
-const UNLISTED: [&str; 2] = ["role", "session_authorization"];
+const UNLISTED_SETTINGS: [&str; 2] = ["role", "session_authorization"];
 
 /// Settings whose values the session itself has set, by name.
 type Values = Arc<BTreeMap<String, String>>;
@@ -28,44 +28,44 @@ pub(super) type Restored = (String, Option<String>);
 
 /// State of the settings at one point in a transaction.
 #[derive(Debug, Clone, Default)]
-struct Moment {
+struct SettingsState {
     /// The values that a COMMIT keeps, or `None` if the gateway must read them.
     kept: Option<Values>,
     /// The values that the server had when the gateway last read them. `None` if COMMIT keeps all of them.
     seen: Option<Values>,
     /// Changes that statements may have made since then.
-    since: Changes,
+    since: SettingChanges,
 }
 
 /// Tracks the settings of one session.
 #[derive(Debug, Default)]
-pub(super) struct Settings {
-    now: Moment,
+pub(super) struct SettingsTracker {
+    now: SettingsState,
     /// The state before the client's transaction. `savepoints` has the state at each of its savepoints, by name.
-    before: Moment,
-    savepoints: Vec<(String, Moment)>,
+    before: SettingsState,
+    savepoints: Vec<(String, SettingsState)>,
     /// Changes in functions and other database objects. Any statement may trigger them.
-    hidden: Changes,
+    hidden: SettingChanges,
     /// Changes in statements that were prepared under a name, or that a cursor reads.
-    dormant: Changes,
+    dormant: SettingChanges,
     /// Names with a dot that may be settings.
     names: BTreeSet<String>,
 }
 
-impl Settings {
+impl SettingsTracker {
     /// Creates the tracker for a session of `user` in which nothing has been set.
     pub(super) fn new(user: &[u8]) -> Self {
         let user = String::from_utf8_lossy(user).into_owned();
-        let kept = Some(Arc::new(BTreeMap::from([(UNLISTED[1].to_owned(), user)])));
-        Self { now: Moment { kept, ..Moment::default() }, ..Self::default() }
+        let kept = Some(Arc::new(BTreeMap::from([(UNLISTED_SETTINGS[1].to_owned(), user)])));
+        Self { now: SettingsState { kept, ..SettingsState::default() }, ..Self::default() }
     }
 
     /// Records the texts of database objects that may change settings. Returns whether they name settings that the
     /// gateway has not read yet.
-    pub(super) fn know_hidden(&mut self, texts: &[String]) -> bool {
-        self.hidden = Changes::default();
+    pub(super) fn add_object_texts(&mut self, texts: &[String]) -> bool {
+        self.hidden = SettingChanges::default();
         for text in texts {
-            self.hidden.extend(&Changes::of_text(text.as_bytes(), true));
+            self.hidden.extend(&SettingChanges::of_text(text.as_bytes(), true));
         }
         let known = self.names.len();
         self.names.extend(self.hidden.names.iter().cloned());
@@ -73,10 +73,10 @@ impl Settings {
     }
 
     /// Records a text that contains statements which may run later by name.
-    pub(super) fn know_dormant(&mut self, sql: &[u8], plain: bool) {
+    pub(super) fn add_prepared_text(&mut self, sql: &[u8], plain: bool) {
         let is = |word: &[u8]| sql.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
         if is(b"set_config") && (is(b"prepare") || is(b"declare")) {
-            self.dormant.extend(&Changes::of_text(sql, plain));
+            self.dormant.extend(&SettingChanges::of_text(sql, plain));
         }
     }
 
@@ -114,26 +114,26 @@ impl Settings {
     }
 
     /// Whether the gateway must read the settings before it runs a statement with these changes.
-    pub(super) fn must_read_before(&self, changes: &Changes) -> bool {
-        let others = if changes.resumes { Some(&self.dormant) } else { None };
+    pub(super) fn must_read_before(&self, changes: &SettingChanges) -> bool {
+        let others = if changes.runs_earlier_statement { Some(&self.dormant) } else { None };
         let may_be_local = [Some(changes), others].into_iter().flatten().any(|one| !one.are_of_session());
         may_be_local && self.now.kept.is_none() || self.now.since.contradict(changes)
     }
 
     /// Records that a statement with these possible changes runs.
-    pub(super) fn run(&mut self, changes: &Changes) {
+    pub(super) fn run(&mut self, changes: &SettingChanges) {
         self.names.extend(changes.names.iter().cloned());
         let since = &mut self.now.since;
         since.extend(changes);
-        if std::mem::take(&mut since.resumes) {
+        if std::mem::take(&mut since.runs_earlier_statement) {
             self.names.extend(self.dormant.names.iter().cloned());
             since.extend(&self.dormant);
         }
-        self.run_harmless();
+        self.run_without_change();
     }
 
     /// Records that a statement runs whose own text changes no setting. It may still reach any object of the database.
-    pub(super) fn run_harmless(&mut self) {
+    pub(super) fn run_without_change(&mut self) {
         self.now.since.hidden |= !self.hidden.is_empty();
     }
 
@@ -141,17 +141,17 @@ impl Settings {
     /// SETs, it forgets the values instead. `unread` means that the gateway does not know yet which database objects
     /// may change settings.
     pub(super) fn must_read_at_end(&mut self, unread: bool) -> bool {
-        let Moment { kept, seen, since } = &mut self.now;
+        let SettingsState { kept, seen, since } = &mut self.now;
         let may_be_local = unread || seen.is_some() || !since.are_of_session();
         if !since.is_empty() && !may_be_local && self.hidden.is_empty() {
-            (*kept, *since) = (None, Changes::default());
+            (*kept, *since) = (None, SettingChanges::default());
         }
         may_be_local || !since.is_empty()
     }
 
     /// Returns the statement that reads the settings as pairs of name and value.
     pub(super) fn select(&self) -> String {
-        let names = self.names.iter().map(String::as_str).chain(UNLISTED);
+        let names = self.names.iter().map(String::as_str).chain(UNLISTED_SETTINGS);
         let names: Vec<_> = names.map(literal).collect();
         format!(
             "SELECT name, setting FROM pg_catalog.pg_show_all_settings() \
@@ -175,7 +175,7 @@ impl Settings {
             }
         }
         let values = Arc::new(values);
-        let Moment { kept, seen, since } = &mut self.now;
+        let SettingsState { kept, seen, since } = &mut self.now;
         let since = std::mem::take(since);
         let Some(known) = kept else {
             *kept = Some(values);

@@ -4,12 +4,12 @@
 
 use std::ops::Range;
 
-use super::scope::Changes;
+use super::setting_changes::SettingChanges;
 use pgwire::SqlLexer;
 
 /// Maximum number of words that decide about a statement's kind. The longest relevant statement is a BEGIN with a list
 /// of modes.
-const WORDS: usize = 24;
+const MAX_WORDS: usize = 24;
 
 /// A statement's effect on transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,11 +32,11 @@ pub(super) enum Kind {
     RollbackTo(String),
     SetTransaction(Modes),
     SetConstraints,
-    SetLocal(Changes),
+    SetLocal(SettingChanges),
     /// SET or RESET that lasts for the session.
-    Set(Changes),
+    Set(SettingChanges),
     /// A statement that may change settings in a different way, e.g. by calling a function.
-    MaySet(Changes),
+    MaySet(SettingChanges),
     Lock,
     /// Declares a cursor that ends with its transaction.
     Declare,
@@ -96,7 +96,7 @@ pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
         }
         match token {
             Some(token) if token != b";" || parentheses > 0 || blocks > 0 => {
-                if words.len() < WORDS {
+                if words.len() < MAX_WORDS {
                     words.push(token);
                 }
                 last = token;
@@ -126,9 +126,9 @@ fn first_is(words: &[&[u8]], word: &str) -> bool {
 /// Returns the kind of a statement that begins with the word `first` and neither ends nor divides a transaction.
 fn may_set(first: &[u8], sql: &[u8], plain: bool) -> Kind {
     if [&b"EXECUTE"[..], b"FETCH", b"MOVE"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
-        return Kind::MaySet(Changes::of_resumed(sql, plain));
+        return Kind::MaySet(SettingChanges::of_earlier_statement(sql, plain));
     }
-    Changes::of_statement(sql, plain).map_or(Kind::Plain, Kind::MaySet)
+    SettingChanges::of_statement(sql, plain).map_or(Kind::Plain, Kind::MaySet)
 }
 
 /// Returns the kind of several statements that neither end nor divide a transaction.
@@ -136,7 +136,7 @@ pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
     if let [one] = statements {
         return one.kind.clone();
     }
-    let mut all: Option<Changes> = None;
+    let mut all: Option<SettingChanges> = None;
     for statement in statements {
         if let Kind::MaySet(changes) = &statement.kind {
             all.get_or_insert_default().extend(changes);
@@ -156,15 +156,15 @@ fn kind(words: &[&[u8]]) -> Kind {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["START", "TRANSACTION", rest @ ..] => begin(true, rest),
-        ["BEGIN", rest @ ..] => begin(false, skip_noise(rest)),
-        ["COMMIT" | "END", rest @ ..] => match chain(skip_noise(rest)) {
+        ["BEGIN", rest @ ..] => begin(false, skip_optional_words(rest)),
+        ["COMMIT" | "END", rest @ ..] => match chain(skip_optional_words(rest)) {
             Some(chain) => Kind::Commit { chain },
             None => Kind::Plain,
         },
         ["ROLLBACK", "TO", rest @ ..] | ["ROLLBACK", "WORK" | "TRANSACTION", "TO", rest @ ..] => {
             Kind::RollbackTo(savepoint(rest))
         }
-        ["ROLLBACK" | "ABORT", rest @ ..] => match chain(skip_noise(rest)) {
+        ["ROLLBACK" | "ABORT", rest @ ..] => match chain(skip_optional_words(rest)) {
             Some(chain) => Kind::Rollback { chain },
             None => Kind::Plain,
         },
@@ -182,14 +182,14 @@ fn kind(words: &[&[u8]]) -> Kind {
         }
         ["SET", "CONSTRAINTS", ..] => Kind::SetConstraints,
         ["SET", "LOCAL", rest @ ..] => Kind::SetLocal(set(rest, true)),
-        ["SET", "SESSION", "CHARACTERISTICS", ..] => Kind::Set(Changes::set(None, false)),
+        ["SET", "SESSION", "CHARACTERISTICS", ..] => Kind::Set(SettingChanges::set(None, false)),
         ["SET", "SESSION", "AUTHORIZATION", ..] => Kind::Set(set(&words[1..], false)),
         ["SET", "SESSION", rest @ ..] | ["SET" | "RESET", rest @ ..] => Kind::Set(set(rest, false)),
         _ => Kind::Plain,
     }
 }
 
-fn skip_noise<'w>(words: &'w [&'w str]) -> &'w [&'w str] {
+fn skip_optional_words<'w>(words: &'w [&'w str]) -> &'w [&'w str] {
     if let ["WORK" | "TRANSACTION", rest @ ..] = words { rest } else { words }
 }
 
@@ -229,17 +229,17 @@ fn modes(mut rest: &[&str]) -> Option<Modes> {
 }
 
 /// Returns the change of a SET or RESET, given the words after it.
-fn set(words: &[&str], local: bool) -> Changes {
+fn set(words: &[&str], local: bool) -> SettingChanges {
     let name = match words {
         ["TIME", "ZONE", ..] => "timezone".to_owned(),
         // A change of the user also changes the role.
-        ["SESSION", "AUTHORIZATION", ..] | ["ALL", ..] | [] => return Changes::set(None, local),
+        ["SESSION", "AUTHORIZATION", ..] | ["ALL", ..] | [] => return SettingChanges::set(None, local),
         ["NAMES", ..] => "client_encoding".to_owned(),
         ["SCHEMA", ..] => "search_path".to_owned(),
         [space, ".", name, ..] => unquoted(space) + "." + &unquoted(name),
         [name, ..] => unquoted(name),
     };
-    Changes::set(Some(&name), local)
+    SettingChanges::set(Some(&name), local)
 }
 
 /// Returns the name of the savepoint in these words.
@@ -272,18 +272,18 @@ mod tests {
             ("END", Kind::Commit { chain: false }),
             ("COMMIT AND CHAIN", Kind::Commit { chain: true }),
             ("COMMIT WORK AND NO CHAIN", Kind::Commit { chain: false }),
-            ("COMMIT PREPARED 'x'", Kind::MaySet(Changes::unknown())),
+            ("COMMIT PREPARED 'x'", Kind::MaySet(SettingChanges::unknown())),
             ("abort work", Kind::Rollback { chain: false }),
             ("ROLLBACK WORK TO SAVEPOINT a", Kind::RollbackTo("a".to_owned())),
             ("ROLLBACK TO \"A\"", Kind::RollbackTo("a".to_owned())),
             ("PREPARE transaction 'x'", Kind::PrepareTransaction),
             ("PREPARE x AS SELECT 1", Kind::Plain),
-            ("SELECT f()", Kind::MaySet(Changes::unknown())),
-            ("SET LOCAL time zone 'UTC'", Kind::SetLocal(Changes::set(Some("timezone"), true))),
-            ("SET LOCAL app.\"User\" = 'x'", Kind::SetLocal(Changes::set(Some("app.user"), true))),
-            ("SET SESSION work_mem TO 1", Kind::Set(Changes::set(Some("work_mem"), false))),
-            ("RESET ALL", Kind::Set(Changes::set(None, false))),
-            ("EXECUTE x", Kind::MaySet(Changes::of_resumed(b"", true))),
+            ("SELECT f()", Kind::MaySet(SettingChanges::unknown())),
+            ("SET LOCAL time zone 'UTC'", Kind::SetLocal(SettingChanges::set(Some("timezone"), true))),
+            ("SET LOCAL app.\"User\" = 'x'", Kind::SetLocal(SettingChanges::set(Some("app.user"), true))),
+            ("SET SESSION work_mem TO 1", Kind::Set(SettingChanges::set(Some("work_mem"), false))),
+            ("RESET ALL", Kind::Set(SettingChanges::set(None, false))),
+            ("EXECUTE x", Kind::MaySet(SettingChanges::of_earlier_statement(b"", true))),
             ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", Kind::Plain),
             ("DECLARE c CURSOR FOR SELECT 1", Kind::Declare),
         ] {

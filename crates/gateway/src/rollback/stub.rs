@@ -10,7 +10,7 @@ use pgwire::{Frame, encode, split_zero};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::yield_now;
 
-use super::message::ready;
+use super::message::ready_for_query;
 use crate::stream::Stream;
 
 /// A server that derives the result of a statement from its text. A statement that contains "fail" is an error. One
@@ -39,19 +39,19 @@ impl StubServer {
     }
 
     /// Processes a message and returns the answers.
-    pub(super) fn hear(&mut self, tag: u8, body: &[u8]) -> Vec<Vec<u8>> {
+    pub(super) fn receive(&mut self, tag: u8, body: &[u8]) -> Vec<Vec<u8>> {
         let (name, rest) = split_zero(body);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match tag {
             b'S' => {
                 self.skips = false;
-                vec![ready(self.status)]
+                vec![ready_for_query(self.status)]
             }
             _ if self.skips => Vec::new(),
             b'Q' => {
                 let mut answers = self.run(&text(name));
                 if self.copied.is_none() {
-                    answers.push(ready(self.status));
+                    answers.push(ready_for_query(self.status));
                 }
                 answers
             }
@@ -77,7 +77,7 @@ impl StubServer {
             b'C' => vec![encode(b'3', b"")],
             b'd' if self.copied.is_some() && self.ran.last().is_some_and(|sql| sql.contains("broken")) => {
                 self.copied = None;
-                vec![self.fail(), ready(self.status)]
+                vec![self.fail(), ready_for_query(self.status)]
             }
             b'd' => {
                 self.copied = self.copied.map(|copied| copied + body.len());
@@ -85,9 +85,9 @@ impl StubServer {
             }
             b'c' | b'f' => match self.copied.take() {
                 Some(copied) if tag == b'c' => {
-                    vec![encode(b'C', format!("COPY {copied}\0").as_bytes()), ready(self.status)]
+                    vec![encode(b'C', format!("COPY {copied}\0").as_bytes()), ready_for_query(self.status)]
                 }
-                Some(_) => vec![self.fail(), ready(self.status)],
+                Some(_) => vec![self.fail(), ready_for_query(self.status)],
                 None => Vec::new(),
             },
             _ => Vec::new(),
@@ -224,7 +224,7 @@ pub(super) async fn serve_in_pieces(
         }
         let mut answers = Vec::new();
         while let Ok(Some((frame, length))) = Frame::first(&heard) {
-            answers.extend(stub.borrow_mut().hear(frame.tag, frame.body).concat());
+            answers.extend(stub.borrow_mut().receive(frame.tag, frame.body).concat());
             heard.drain(..length);
         }
         // The piece continues from where the earlier answers ended.

@@ -42,12 +42,12 @@ pub(super) enum Awaited {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum InjectedStatement {
     /// Can fail only if the lease's transaction is lost.
-    Must,
+    Required,
     /// Like [`Self::Must`], and has no effect that the client can see. Later messages to the client need not wait for
     /// it.
     Silent,
     /// Reads the state that decides what a COMMIT must do.
-    Look,
+    CommitState,
     /// Reads which constraints are deferrable.
     Constraints,
     /// Makes the client's work part of the lease's transaction.
@@ -57,9 +57,9 @@ pub(super) enum InjectedStatement {
     /// Reads which database objects may change settings.
     Sources,
     /// Reads the settings again at the end of the client's transaction, including newly found custom settings.
-    Found,
+    SettingsAtEnd,
     /// Reads whether the client's transaction is read-only, for the next one in its chain.
-    Access,
+    ReadOnly,
     /// Checks the syntax of a string, after a savepoint (`saved`) or in a failed transaction.
     Syntax { saved: bool },
     /// Fails on purpose, so that the server rolls back all work of the client's transaction now.
@@ -82,16 +82,16 @@ pub(super) enum Task {
     ReadSettings,
     /// Checks the syntax of a whole string, because the server will receive it in parts.
     CheckSyntax(Vec<u8>),
-    Settle,
+    Commit,
     /// Completes [`Self::Settle`]. The strings are the cursors to close.
     Release(Vec<String>),
     Undo,
     /// Ends the client's transaction. With `chain`, begins the next one.
-    Left {
+    EndTransaction {
         tag: &'static str,
         chain: bool,
     },
-    Say(Vec<u8>),
+    Send(Vec<u8>),
     /// Ends a Query or a group.
     End,
     Ready,

@@ -16,7 +16,7 @@ use crate::statement_tap::Taps;
 use crate::stream::Socket;
 use crate::testing::{pair, run};
 
-const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
+const STARTUP_RESPONSE: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
 /// A session, and its two far ends, which the test controls.
 struct Fixture {
@@ -34,25 +34,25 @@ struct Fixture {
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     /// All bytes that the client received.
-    told: Vec<u8>,
+    received: Vec<u8>,
     /// All statements that the server ran.
     ran: Vec<String>,
 }
 
-fn same(stream: &Stream) -> UnixStream {
+fn duplicate(stream: &Stream) -> UnixStream {
     let Socket::Unix(stream) = stream.socket() else { panic!("not a unix socket") };
     stream.try_clone().unwrap()
 }
 
 fn new_session() -> RollbackSession {
-    RollbackSession::new(LeaseTransaction::default(), GREETING)
+    RollbackSession::new(LeaseTransaction::default(), STARTUP_RESPONSE)
 }
 
 impl Fixture {
     fn new(room: Option<usize>) -> Self {
         let taps = Taps { history: Some(Arc::new(StatementHistory::default())), ..Taps::default() };
         let ((client, near), (far, server)) = (pair(room), pair(room));
-        let ends = (same(&near), same(&far));
+        let ends = (duplicate(&near), duplicate(&far));
         let begun = Instant::now();
         let tap = taps.tap("d", None, begun, None);
         let drive = Drive::new(near, far, new_session(), Arc::new(Gate::new()), tap);
@@ -78,18 +78,18 @@ impl Fixture {
                 write_pieces(&mut to_client, piece, &mut std::iter::once(usize::MAX), near).await;
                 rest = after;
                 if patient {
-                    nothing_more(near, far).await;
+                    wait_until_quiet(near, far).await;
                 }
             }
         };
         let listens = async {
-            let mut told = vec![0; expected.told.len()];
+            let mut told = vec![0; expected.received.len()];
             from_client.read_exact(&mut told).await.unwrap();
             // The server may still run statements that the client does not wait for.
             while stub.borrow().ran.len() < expected.ran.len() {
                 yield_now().await;
             }
-            nothing_more(near, far).await;
+            wait_until_quiet(near, far).await;
             told
         };
         let serves = serve_in_pieces(server, &stub, &mut down, far);
@@ -99,18 +99,18 @@ impl Fixture {
             () = serves => panic!("the gateway has closed the server's connection"),
             ((), told) = async { tokio::join!(talks, listens) } => told,
         };
-        Outcome { told, ran: stub.into_inner().ran }
+        Outcome { received: told, ran: stub.into_inner().ran }
     }
 
     /// Returns the statements that the listeners received.
-    fn heard(&self) -> Vec<String> {
+    fn observed(&self) -> Vec<String> {
         let ran = self.taps.history.as_ref().unwrap().of("d", self.begun);
         ran.into_iter().map(|ran| format!("{} {}", ran.statement, ran.error.is_some())).collect()
     }
 }
 
 /// Returns the outcome without connections, so that each message is whole and the server answers at once.
-fn directly(said: &[u8]) -> Outcome {
+fn run_without_sockets(said: &[u8]) -> Outcome {
     let (mut session, mut stub, mut told) = (new_session(), StubServer::new(), Vec::new());
     let mut answer = |session: &mut RollbackSession, stub: &mut StubServer| {
         loop {
@@ -119,9 +119,9 @@ fn directly(said: &[u8]) -> Outcome {
             if to_server.is_empty() {
                 return;
             }
-            for answer in frames(&to_server).flat_map(|frame| stub.hear(frame.tag, frame.body)) {
+            for answer in frames(&to_server).flat_map(|frame| stub.receive(frame.tag, frame.body)) {
                 match session.server_head(answer[0]) {
-                    Disposition::Whole => session.server(&answer),
+                    Disposition::Whole => session.server_message(&answer),
                     Disposition::Pass => session.to_client.extend_from_slice(&answer),
                     Disposition::Drop => {}
                     other => panic!("{other:?}"),
@@ -133,8 +133,8 @@ fn directly(said: &[u8]) -> Outcome {
         let message = encode(tag, body);
         let disposition = session.client_head(tag);
         match disposition {
-            Disposition::Whole => session.client(tag, body),
-            Disposition::Names => session.client_names(body),
+            Disposition::Whole => session.client_message(tag, body),
+            Disposition::Names => session.client_bind(body),
             Disposition::Pass | Disposition::Drop => {}
             Disposition::Wait => panic!("all was answered before {:?}", char::from(tag)),
         }
@@ -144,7 +144,7 @@ fn directly(said: &[u8]) -> Outcome {
         answer(&mut session, &mut stub);
     }
     assert_eq!(session.broken, None);
-    Outcome { told, ran: stub.ran }
+    Outcome { received: told, ran: stub.ran }
 }
 
 /// Returns a conversation with a message of each kind.
@@ -181,7 +181,7 @@ fn conversation() -> Vec<u8> {
 
 #[test]
 fn example_conversation_has_expected_states_and_statements() {
-    let Outcome { told, ran } = directly(&conversation());
+    let Outcome { received: told, ran } = run_without_sockets(&conversation());
     let states: Vec<u8> =
         frames(&told).filter(|frame| frame.tag == b'Z').map(|frame| frame.body[0]).collect();
     assert_eq!(states, *b"IITTTIIIITEIIII");
@@ -210,13 +210,13 @@ fn example_conversation_has_expected_states_and_statements() {
 #[test]
 fn rollback_session_does_not_depend_on_message_splits() {
     let said = conversation();
-    let expected = directly(&said);
+    let expected = run_without_sockets(&said);
     let mut heard = None;
     let mut play = async |up: &Cuts, down: &Cuts| {
         let mut fixture = Fixture::new(None);
         assert_eq!(fixture.play(&said, (up, down, true), &expected).await, expected, "{up:?}, {down:?}");
-        assert!(sys::is_idle_socket(&same(&fixture.client)), "{up:?}, {down:?}");
-        let now = fixture.heard();
+        assert!(sys::is_idle_socket(&duplicate(&fixture.client)), "{up:?}, {down:?}");
+        let now = fixture.observed();
         assert_eq!(&now, heard.get_or_insert_with(|| now.clone()), "{up:?}, {down:?}");
     };
     run(async {
@@ -245,13 +245,13 @@ fn rollback_session_does_not_depend_on_message_splits() {
 fn large_messages_are_streamed_with_bounded_buffers() {
     let value = 3 << 20;
     let said = [parse("", "INSERT"), bind("", "", value), execute(""), sync()].concat();
-    let expected = directly(&said);
+    let expected = run_without_sockets(&said);
     run(async {
         let mut fixture = Fixture::new(Some(1));
         assert_eq!(fixture.play(&said, (&Cuts::None, &Cuts::None, false), &expected).await, expected);
         // The client does not read the rows.
         let rows = query(b"ROWS 60 100000");
-        let expected = directly(&rows);
+        let expected = run_without_sockets(&rows);
         let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(Some(1));
         client.write_all(&rows).await.unwrap();
         let (stub, written) = (RefCell::new(StubServer::new()), RefCell::new(0));
@@ -260,7 +260,7 @@ fn large_messages_are_streamed_with_bounded_buffers() {
             loop {
                 let count = server.read(&mut heard).await.unwrap();
                 for answer in
-                    frames(&heard[..count]).flat_map(|frame| stub.borrow_mut().hear(frame.tag, frame.body))
+                    frames(&heard[..count]).flat_map(|frame| stub.borrow_mut().receive(frame.tag, frame.body))
                 {
                     for piece in answer.chunks(10_000) {
                         server.write_all(piece).await.unwrap();
@@ -285,21 +285,21 @@ fn large_messages_are_streamed_with_bounded_buffers() {
             () = &mut floods => {}
             () = stuck => {}
         }
-        assert!(*written.borrow() < BOUND + 3 * CHUNK, "{} bytes were taken", written.borrow());
-        assert!((BOUND..=BOUND + CHUNK).contains(&drive.session.to_client.len()));
-        let mut told = vec![0; expected.told.len()];
+        assert!(*written.borrow() < MAX_WAITING_BYTES + 3 * CHUNK, "{} bytes were taken", written.borrow());
+        assert!((MAX_WAITING_BYTES..=MAX_WAITING_BYTES + CHUNK).contains(&drive.session.to_client.len()));
+        let mut told = vec![0; expected.received.len()];
         tokio::select! {
             biased;
             end = drive.run() => panic!("ended: {end:?}"),
             () = &mut floods => {}
             read = client.read_exact(&mut told) => drop(read.unwrap()),
         }
-        assert!(told == expected.told);
+        assert!(told == expected.received);
     });
 }
 
 /// Waits until the session has read all bytes from both sides, and both have answered.
-async fn nothing_more(near: &UnixStream, far: &UnixStream) {
+async fn wait_until_quiet(near: &UnixStream, far: &UnixStream) {
     let mut quiet = 0;
     while quiet < 10 {
         yield_now().await;
@@ -309,25 +309,25 @@ async fn nothing_more(near: &UnixStream, far: &UnixStream) {
 
 /// Runs the session until all bytes have been processed and neither side sends anything more.
 async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCell<StubServer>) {
-    let far = same(&drive.server);
-    let near = same(&drive.client);
+    let far = duplicate(&drive.server);
+    let near = duplicate(&drive.client);
     let answers = serve(server, stub);
     tokio::select! {
         biased;
         end = drive.run() => panic!("ended: {end:?}"),
         () = answers => panic!("the gateway has closed the server's connection"),
-        () = nothing_more(&near, &far) => {}
+        () = wait_until_quiet(&near, &far) => {}
     }
 }
 
 /// Simulates a client that sends these bytes and disconnects. Returns the transaction, if the session can continue, and
 /// the statements that the server ran.
-async fn leave(said: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
-    leave_after(said, b"").await
+async fn disconnect(said: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
+    disconnect_after(said, b"").await
 }
 
 /// Simulates a client that reads the answers to `said`, and disconnects before it reads those to `last`.
-async fn leave_after(said: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
+async fn disconnect_after(said: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     let Fixture { mut drive, mut client, mut server, near, far, .. } = Fixture::new(None);
     let stub = RefCell::new(StubServer::new());
     client.write_all(said).await.unwrap();
@@ -356,7 +356,7 @@ fn session_survives_client_leaving_at_any_byte() {
         .collect();
     run(async {
         for at in 0..=said.len() {
-            let (left, ran) = leave(&said[..at]).await;
+            let (left, ran) = disconnect(&said[..at]).await;
             // An incomplete message must have no effect.
             let whole = ends.iter().filter(|end| **end <= at).count();
             let LeaseTransaction { begun, savepoint, .. } =
@@ -367,7 +367,8 @@ fn session_survives_client_leaving_at_any_byte() {
                 _ => Savepoint::Done,
             };
             assert_eq!((begun, savepoint), (whole > 0, expected), "after {at} bytes");
-            let expected = directly(&said[..whole.checked_sub(1).map_or(0, |last| ends[last])]).ran;
+            let expected =
+                run_without_sockets(&said[..whole.checked_sub(1).map_or(0, |last| ends[last])]).ran;
             assert_eq!(ran, expected, "after {at} bytes");
         }
     });
@@ -380,8 +381,8 @@ fn client_leaving_during_statement_does_not_delay_next() {
         for (last, said) in [("COMMIT", &begin[..]), ("ROLLBACK", &begin), ("fail", &begin), ("DELETE", b"")]
         {
             let since = Instant::now();
-            let (left, ran) = leave_after(said, &query(last.as_bytes())).await;
-            assert!(since.elapsed() < LAST / 2 && left.is_some(), "{last}");
+            let (left, ran) = disconnect_after(said, &query(last.as_bytes())).await;
+            assert!(since.elapsed() < WIND_DOWN_TIMEOUT / 2 && left.is_some(), "{last}");
             assert!(last != "DELETE" || ran.contains(&last.to_owned()), "{ran:?}");
         }
     });
@@ -394,12 +395,12 @@ fn client_leaving_within_forwarded_message_ends_session() {
     run(async {
         for (said, whole) in [(&copy, copy.len()), (&bound, bound.len())] {
             for at in (whole - 6..=whole).rev() {
-                let (left, ran) = leave(&said[..at]).await;
+                let (left, ran) = disconnect(&said[..at]).await;
                 assert_eq!(left.is_some(), at == whole, "after {at} of {whole} bytes: {ran:?}");
             }
         }
         // The gateway sends a CopyFail, so the server undoes the copy.
-        let (left, _) = leave(&copy).await;
+        let (left, _) = disconnect(&copy).await;
         assert!(left.is_some());
     });
 }
@@ -436,7 +437,7 @@ async fn end_while_it_runs(last_words: &[u8], server_ends: bool) -> (u32, bool, 
                         return std::future::pending().await;
                     }
                 }
-                server.write_all(&stub.hear(frame.tag, frame.body).concat()).await.unwrap();
+                server.write_all(&stub.receive(frame.tag, frame.body).concat()).await.unwrap();
             }
         }
     };
@@ -460,8 +461,8 @@ fn vanished_client_is_interrupted_but_terminating_client_finishes() {
 fn server_ending_at_any_byte_leaves_complete_messages() {
     let said = query(b"ROWS 2 40");
     let mut stub = StubServer::new();
-    let begun = directly(&said).ran.len();
-    let answers = [encode(b'Z', b"T"), stub.hear(b'Q', b"ROWS 2 40\0").concat()].concat();
+    let begun = run_without_sockets(&said).ran.len();
+    let answers = [encode(b'Z', b"T"), stub.receive(b'Q', b"ROWS 2 40\0").concat()].concat();
     assert!(begun > 2);
     run(async {
         for at in 0..answers.len() {
@@ -470,7 +471,7 @@ fn server_ending_at_any_byte_leaves_complete_messages() {
             server.write_all(&answers[..at]).await.unwrap();
             server.socket().finish().unwrap();
             assert_eq!(drive.run().await, End::Server, "after {at} bytes");
-            let (rest, unsaid) = drive.farewell();
+            let (rest, unsaid) = drive.into_client();
             drop(rest);
             let mut told = Vec::new();
             client.read_to_end(&mut told).await.unwrap();
@@ -524,18 +525,18 @@ fn invalid_message_ends_rollback_session_on_either_side() {
 fn cancel_request_passes_only_during_client_statement() {
     run(async {
         let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
-        let (gate, expected) = (Arc::clone(&drive.gate), directly(&query(b"SELECT")));
-        let far = same(&drive.server);
+        let (gate, expected) = (Arc::clone(&drive.gate), run_without_sockets(&query(b"SELECT")));
+        let far = duplicate(&drive.server);
         let works = async {
             let mut stub = StubServer::new();
-            assert!(gate.enter().await.is_none(), "nothing runs");
+            assert!(gate.wait_for_client_turn().await.is_none(), "nothing runs");
             client.write_all(&query(b"SELECT")).await.unwrap();
             let mut heard = vec![0; 4096];
             let count = server.read(&mut heard).await.unwrap();
             let (mut before, mut answer) = (Vec::new(), Vec::new());
             for frame in frames(&heard[..count]) {
                 let to = if frame.tag == b'Q' { &mut answer } else { &mut before };
-                to.extend(stub.hear(frame.tag, frame.body).concat());
+                to.extend(stub.receive(frame.tag, frame.body).concat());
             }
             // The server runs an injected statement first, and a cancel request must wait for its end.
             let end_of_ours = async {
@@ -544,22 +545,22 @@ fn cancel_request_passes_only_during_client_statement() {
                 }
                 write_pieces(&mut server, &before, &mut std::iter::repeat(1), &far).await;
             };
-            let (entered, ()) = tokio::join!(gate.enter(), end_of_ours);
+            let (entered, ()) = tokio::join!(gate.wait_for_client_turn(), end_of_ours);
             assert!(entered.is_some(), "the client's statement runs");
             // No other statement must run while the request is in transit.
             server.write_all(&answer).await.unwrap();
             for _ in 0..20 {
                 yield_now().await;
             }
-            assert!(sys::is_idle_socket(&same(&server)), "a statement of ours follows");
+            assert!(sys::is_idle_socket(&duplicate(&server)), "a statement of ours follows");
             drop(entered);
-            let (stub, mut told) = (RefCell::new(stub), vec![0; expected.told.len()]);
+            let (stub, mut told) = (RefCell::new(stub), vec![0; expected.received.len()]);
             tokio::select! {
                 () = serve(&mut server, &stub) => panic!("it has ended"),
                 read = client.read_exact(&mut told) => drop(read.unwrap()),
             }
-            assert_eq!(told, expected.told);
-            assert!(gate.enter().await.is_none(), "nothing runs any more");
+            assert_eq!(told, expected.received);
+            assert!(gate.wait_for_client_turn().await.is_none(), "nothing runs any more");
         };
         tokio::select! {
             biased;
@@ -581,11 +582,11 @@ fn last_server_error_arrives_during_incomplete_client_message() {
             loop {
                 let count = server.read(&mut heard).await.unwrap();
                 for frame in frames(&heard[..count]) {
-                    server.write_all(&stub.hear(frame.tag, frame.body).concat()).await.unwrap();
+                    server.write_all(&stub.receive(frame.tag, frame.body).concat()).await.unwrap();
                     if frame.tag == b'Q' {
-                        nothing_more(&near, &far).await;
+                        wait_until_quiet(&near, &far).await;
                         server.write_all(&error).await.unwrap();
-                        nothing_more(&near, &far).await;
+                        wait_until_quiet(&near, &far).await;
                         server.socket().finish().unwrap();
                     }
                 }
@@ -593,7 +594,7 @@ fn last_server_error_arrives_during_incomplete_client_message() {
         };
         let end = tokio::select! { end = drive.run() => end, () = ends => panic!("it goes on") };
         assert_eq!(end, End::Server);
-        assert!(drive.farewell().1.unwrap().ends_with(&error));
+        assert!(drive.into_client().1.unwrap().ends_with(&error));
     });
 }
 

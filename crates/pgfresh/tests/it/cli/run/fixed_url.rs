@@ -143,8 +143,8 @@ fn database_per_test_finding_precedes_pool_finding() {
         "for test in 1 2 3 4 5 6 7 8; do $0 -qc \"CREATE DATABASE own_$test\" postgres
          $0 -qc 'SELECT 1' own_$test; $0 -qc \"DROP DATABASE own_$test\" postgres; done",
     );
-    let databases = finding(&report, "Databases are made and dropped by SQL").expect("it is found");
-    let pool = finding(&report, "Sessions are begun again and again");
+    let databases = finding(&report, "Tests create and drop databases with SQL").expect("it is found");
+    let pool = finding(&report, "Tests open many sessions");
     assert!(pool.is_none_or(|pool| databases < pool), "{report}");
     let evidence = report["findings"][databases]["evidence"].as_str().unwrap();
     assert!(evidence.contains("24 sessions that exist for that"), "{evidence}");

@@ -7,7 +7,7 @@
 use pgwire::{SqlLexer, Token, TokenKind, leaves_nothing, split_zero};
 
 /// Maximum depth of nested texts. For example, the body of a DO block contains strings that can in turn contain SQL.
-const DEEPEST: usize = 3;
+const MAX_DEPTH: usize = 3;
 
 /// An argument of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,17 +28,17 @@ struct Call {
 
 /// The changes that statements may make to settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Changes {
+pub(super) struct SettingChanges {
     calls: Vec<Call>,
     /// Whether a statement may have changed settings without a call in its text, e.g. through a function.
     pub(super) hidden: bool,
     /// Whether the statement runs an earlier one, as EXECUTE and FETCH do.
-    pub(super) resumes: bool,
+    pub(super) runs_earlier_statement: bool,
     /// Texts that may be names of settings with a dot.
     pub(super) names: Vec<String>,
 }
 
-impl Changes {
+impl SettingChanges {
     /// Returns the change of a SET or RESET. Without a name, the change can affect any setting.
     pub(super) fn set(name: Option<&str>, local: bool) -> Self {
         let text = |name: &str| Argument::Text(name.to_owned());
@@ -60,14 +60,14 @@ impl Changes {
     }
 
     /// Returns the changes of a statement that runs an earlier one.
-    pub(super) fn of_resumed(sql: &[u8], plain: bool) -> Self {
-        Self { resumes: true, hidden: false, ..Self::of_text(sql, plain) }
+    pub(super) fn of_earlier_statement(sql: &[u8], plain: bool) -> Self {
+        Self { runs_earlier_statement: true, hidden: false, ..Self::of_text(sql, plain) }
     }
 
     /// Returns the changes in the text of a function, a rule or an expression.
     pub(super) fn of_text(sql: &[u8], plain: bool) -> Self {
         let mut changes = Self::default();
-        changes.scan(sql, plain, DEEPEST);
+        changes.scan(sql, plain, MAX_DEPTH);
         changes
     }
 
@@ -106,7 +106,7 @@ impl Changes {
         self.calls.extend_from_slice(&others.calls);
         self.names.extend_from_slice(&others.names);
         self.hidden |= others.hidden;
-        self.resumes |= others.resumes;
+        self.runs_earlier_statement |= others.runs_earlier_statement;
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -244,18 +244,18 @@ fn only(tokens: &[Token<'_>]) -> Argument {
 }
 
 /// Parses a SET or RESET, after that word.
-fn set(mut lexer: SqlLexer<'_>, resets: bool) -> Changes {
+fn set(mut lexer: SqlLexer<'_>, resets: bool) -> SettingChanges {
     let mut next = lexer.token();
     let is = |token: Option<Token<'_>>, word: &[u8]| token.is_some_and(|token| token.is_word(word));
     let local = !resets && is(next, b"local");
     if local || is(next, b"session") {
         next = lexer.token();
     }
-    let Some(first) = next.filter(Token::is_name) else { return Changes::set(None, local) };
+    let Some(first) = next.filter(Token::is_name) else { return SettingChanges::set(None, local) };
     let name = |token: Token<'_>| String::from_utf8_lossy(token.text).to_lowercase().replace('"', "");
     let after = lexer.token().filter(|token| token.is_sign(b'.')).and_then(|_| lexer.token());
     let dotted = after.filter(Token::is_name).map(|second| format!("{}.{}", name(first), name(second)));
-    Changes::set(Some(&dotted.unwrap_or_else(|| name(first))), local)
+    SettingChanges::set(Some(&dotted.unwrap_or_else(|| name(first))), local)
 }
 
 /// Returns the text between the quotes of a literal.
@@ -325,22 +325,22 @@ mod tests {
             ("DO $$ BEGIN EXECUTE 'SET LOCAL a.b = 1'; UPDATE t SET c = 1; END $$", "a.b", Some(true)),
             ("DO $$ BEGIN EXECUTE 'SET LOCAL a.b = 1'; UPDATE t SET c = 1; END $$", "c", None),
         ] {
-            let changes = Changes::of_statement(sql.as_bytes(), true).unwrap();
+            let changes = SettingChanges::of_statement(sql.as_bytes(), true).unwrap();
             assert_eq!(changes.is_local(name), local, "{name} in {sql}");
         }
-        assert_eq!(Changes::of_statement(b"SELECT count(*) FROM t", true), None);
+        assert_eq!(SettingChanges::of_statement(b"SELECT count(*) FROM t", true), None);
     }
 
     #[test]
     fn dotted_setting_names_are_found_in_string_literals() {
         let sql =
             b"DO $x$ BEGIN EXECUTE format('SELECT set_config(%L, %L, true)', 'App.name', 'v 1.5'); END $x$";
-        assert_eq!(Changes::of_text(sql, true).names, ["app.name"]);
+        assert_eq!(SettingChanges::of_text(sql, true).names, ["app.name"]);
     }
 
     #[test]
     fn values_of_parameters_are_names_and_scopes() {
-        let changes = Changes::of_statement(b"SELECT set_config($1, $2, $3)", true).unwrap();
+        let changes = SettingChanges::of_statement(b"SELECT set_config($1, $2, $3)", true).unwrap();
         let bind = b"\0\0\0\0\0\x03\0\0\0\x05App.x\xff\xff\xff\xff\0\0\0\x01t\0\0";
         let bound = changes.with_values(bind);
         assert_eq!((bound.is_local("app.x"), &bound.names[..]), (Some(true), &["app.x".to_owned()][..]));

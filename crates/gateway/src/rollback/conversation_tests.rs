@@ -10,31 +10,31 @@ use pgwire::{frames, split_zero};
 use lease::LeaseTransaction;
 
 /// Startup response that contains only the parameters that the session reads.
-const GREETING: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
+const STARTUP_RESPONSE: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
 /// A client, a session, and a stub server.
-struct Play {
+struct Conversation {
     session: RollbackSession,
     server: StubServer,
     trace: Vec<String>,
 }
 
-impl Play {
+impl Conversation {
     fn new() -> Self {
-        let session = RollbackSession::new(LeaseTransaction::default(), GREETING);
+        let session = RollbackSession::new(LeaseTransaction::default(), STARTUP_RESPONSE);
         Self { session, server: StubServer::new(), trace: Vec::new() }
     }
 
     /// Sends a Query, and runs until the server is ready for more. Returns the messages that were exchanged.
-    fn ask(&mut self, sql: &str) -> Vec<String> {
+    fn query(&mut self, sql: &str) -> Vec<String> {
         assert_eq!(self.session.client_head(b'Q'), Disposition::Whole, "{sql}");
-        self.session.client(b'Q', &[sql.as_bytes(), b"\0"].concat());
-        self.settle();
+        self.session.client_message(b'Q', &[sql.as_bytes(), b"\0"].concat());
+        self.deliver_all();
         std::mem::take(&mut self.trace)
     }
 
     /// Delivers messages to the client and the server until none is left.
-    fn settle(&mut self) {
+    fn deliver_all(&mut self) {
         loop {
             for (tag, body) in messages(&std::mem::take(&mut self.session.to_client)) {
                 self.trace.push(match tag {
@@ -48,11 +48,11 @@ impl Play {
                 return;
             }
             for (tag, body) in heard {
-                let answers = self.server.hear(tag, &body);
+                let answers = self.server.receive(tag, &body);
                 self.trace.append(&mut self.server.ran);
                 for answer in answers {
                     self.session.server_head(answer[0]);
-                    self.session.server(&answer);
+                    self.session.server_message(&answer);
                 }
             }
         }
@@ -75,9 +75,9 @@ const RELEASE: &str = "[RELEASE SAVEPOINT pgfresh_t]";
 const UNDO: &str = "[ROLLBACK TO SAVEPOINT pgfresh_t]";
 
 /// Returns a setup in which the lease's first statement has run, but its savepoint has not been released yet.
-fn begun() -> Play {
-    let mut play = Play::new();
-    let first = play.ask("SELECT");
+fn begun() -> Conversation {
+    let mut play = Conversation::new();
+    let first = play.query("SELECT");
     let looks = ["SELECT", "[look]", "[settings]", "[constraints]", "[sources]"];
     let end = ["done SELECT", "ready I"];
     assert_eq!(first, [&BEGIN[..], &[SAVE], &looks, &end].concat());
@@ -88,65 +88,65 @@ fn begun() -> Play {
 fn single_statement_is_released_together_with_next() {
     let mut play = begun();
     for _ in 0..2 {
-        assert_eq!(play.ask("INSERT"), [RELEASE, SAVE, "INSERT", "[look]", "done INSERT", "ready I"]);
+        assert_eq!(play.query("INSERT"), [RELEASE, SAVE, "INSERT", "[look]", "done INSERT", "ready I"]);
     }
 }
 
 #[test]
 fn failed_single_statement_is_undone_before_ready() {
-    assert_eq!(begun().ask("fail"), [RELEASE, SAVE, "fail", "E 23503", UNDO, RELEASE, "ready I"]);
+    assert_eq!(begun().query("fail"), [RELEASE, SAVE, "fail", "E 23503", UNDO, RELEASE, "ready I"]);
 }
 
 #[test]
 fn client_transaction_is_a_savepoint() {
     let mut play = begun();
-    assert_eq!(play.ask("BEGIN"), ["done BEGIN", "ready T", RELEASE, SAVE]);
-    assert_eq!(play.ask("INSERT"), ["INSERT", "done INSERT", "ready T"]);
+    assert_eq!(play.query("BEGIN"), ["done BEGIN", "ready T", RELEASE, SAVE]);
+    assert_eq!(play.query("INSERT"), ["INSERT", "done INSERT", "ready T"]);
     // The server itself sends the warning.
-    assert_eq!(play.ask("BEGIN"), ["BEGIN", "done BEGIN", "ready T"]);
-    assert_eq!(play.ask("SAVEPOINT a"), ["SAVEPOINT a", "done SAVEPOINT", "ready T"]);
-    assert_eq!(play.ask("COMMIT"), ["[look]", "done COMMIT", "ready I"]);
-    assert_eq!(play.ask("COMMIT"), ["N 25P01", "done COMMIT", "ready I"]);
+    assert_eq!(play.query("BEGIN"), ["BEGIN", "done BEGIN", "ready T"]);
+    assert_eq!(play.query("SAVEPOINT a"), ["SAVEPOINT a", "done SAVEPOINT", "ready T"]);
+    assert_eq!(play.query("COMMIT"), ["[look]", "done COMMIT", "ready I"]);
+    assert_eq!(play.query("COMMIT"), ["N 25P01", "done COMMIT", "ready I"]);
 }
 
 #[test]
 fn rollback_finishes_before_client_is_notified() {
     let mut play = begun();
-    play.ask("BEGIN");
-    assert_eq!(play.ask("ROLLBACK"), [UNDO, RELEASE, "done ROLLBACK", "ready I"]);
-    assert_eq!(play.ask("ROLLBACK"), ["N 25P01", "done ROLLBACK", "ready I"]);
+    play.query("BEGIN");
+    assert_eq!(play.query("ROLLBACK"), [UNDO, RELEASE, "done ROLLBACK", "ready I"]);
+    assert_eq!(play.query("ROLLBACK"), ["N 25P01", "done ROLLBACK", "ready I"]);
 }
 
 #[test]
 fn failed_transaction_ends_in_rollback_even_on_commit() {
     let mut play = begun();
-    play.ask("BEGIN");
-    assert_eq!(play.ask("fail"), ["fail", "E 23503", "ready E"]);
-    assert_eq!(play.ask("COMMIT"), [UNDO, RELEASE, "done ROLLBACK", "ready I"]);
+    play.query("BEGIN");
+    assert_eq!(play.query("fail"), ["fail", "E 23503", "ready E"]);
+    assert_eq!(play.query("COMMIT"), [UNDO, RELEASE, "done ROLLBACK", "ready I"]);
 }
 
 #[test]
 fn statements_needing_a_transaction_are_refused_outside_one() {
     let mut play = begun();
     for sql in ["SAVEPOINT a", "LOCK TABLE t", "DECLARE c CURSOR FOR SELECT 1"] {
-        assert_eq!(play.ask(sql), ["E 25P01", "ready I"], "{sql}");
+        assert_eq!(play.query(sql), ["E 25P01", "ready I"], "{sql}");
     }
 }
 
 #[test]
 fn deferred_constraints_are_checked_before_commit_is_answered() {
-    let mut play = Play::new();
+    let mut play = Conversation::new();
     play.server.deferrable = Some("public.fk");
-    play.ask("BEGIN");
+    play.query("BEGIN");
     let check = "[SET CONSTRAINTS public.fk IMMEDIATE]";
     let looks = ["[look]", "[settings]", "[constraints]", "[sources]"];
     let end = [check, RELEASE, "done COMMIT", "ready I"];
-    assert_eq!(play.ask("COMMIT"), [&looks[..], &end].concat());
-    let mut play = Play::new();
+    assert_eq!(play.query("COMMIT"), [&looks[..], &end].concat());
+    let mut play = Conversation::new();
     play.server.deferrable = Some("public.fails");
-    play.ask("BEGIN");
+    play.query("BEGIN");
     let end = ["[SET CONSTRAINTS public.fails IMMEDIATE]", "E 23503", UNDO, RELEASE, "ready I"];
-    assert_eq!(play.ask("COMMIT"), [&looks[..], &end].concat());
+    assert_eq!(play.query("COMMIT"), [&looks[..], &end].concat());
 }
 
 #[test]
@@ -154,25 +154,28 @@ fn settings_are_read_only_for_statements_changing_them() {
     let mut play = begun();
     let [look, read] = ["[look]", "[settings]"];
     let alone = |sql| [RELEASE, SAVE, sql, look, "done SET", "ready I"];
-    assert_eq!(play.ask("SET work_mem = 1"), alone("SET work_mem = 1"));
-    assert_eq!(play.ask("BEGIN"), ["done BEGIN", "ready T", RELEASE, SAVE]);
+    assert_eq!(play.query("SET work_mem = 1"), alone("SET work_mem = 1"));
+    assert_eq!(play.query("BEGIN"), ["done BEGIN", "ready T", RELEASE, SAVE]);
     // The session must read the settings again, because it no longer knows them.
-    assert_eq!(play.ask("SET LOCAL a.b = 1"), [read, "SET LOCAL a.b = 1", "done SET", "ready T"]);
-    assert_eq!(play.ask("SET LOCAL c.d = 1"), ["SET LOCAL c.d = 1", "done SET", "ready T"]);
-    assert_eq!(play.ask("RESET ALL"), [read, "RESET ALL", "done RESET", "ready T"]);
-    assert_eq!(play.ask("COMMIT"), [look, "done COMMIT", "ready I"]);
+    assert_eq!(play.query("SET LOCAL a.b = 1"), [read, "SET LOCAL a.b = 1", "done SET", "ready T"]);
+    assert_eq!(play.query("SET LOCAL c.d = 1"), ["SET LOCAL c.d = 1", "done SET", "ready T"]);
+    assert_eq!(play.query("RESET ALL"), [read, "RESET ALL", "done RESET", "ready T"]);
+    assert_eq!(play.query("COMMIT"), [look, "done COMMIT", "ready I"]);
     let call = "SELECT set_config('a.b', '1', true)";
-    assert_eq!(play.ask(call), [RELEASE, SAVE, read, call, look, read, "done SELECT", "ready I"]);
-    assert_eq!(play.ask(call), [RELEASE, SAVE, call, look, read, "done SELECT", "ready I"]);
+    assert_eq!(play.query(call), [RELEASE, SAVE, read, call, look, read, "done SELECT", "ready I"]);
+    assert_eq!(play.query(call), [RELEASE, SAVE, call, look, read, "done SELECT", "ready I"]);
 }
 
 #[test]
 fn cursors_close_with_their_transaction() {
     let mut play = begun();
-    play.ask("BEGIN");
+    play.query("BEGIN");
     play.server.cursors = &["c", "\"d e\""];
     let closes = ["[CLOSE \"d e\"]", "[CLOSE c]"];
-    assert_eq!(play.ask("COMMIT"), [&["[look]"][..], &closes, &[RELEASE, "done COMMIT", "ready I"]].concat());
+    assert_eq!(
+        play.query("COMMIT"),
+        [&["[look]"][..], &closes, &[RELEASE, "done COMMIT", "ready I"]].concat()
+    );
 }
 
 #[test]
@@ -185,6 +188,6 @@ fn statement_string_runs_in_parts() {
     ];
     let insert = ["INSERT", "done INSERT", "N 25P01", "[look]", "done COMMIT"];
     let delete = [RELEASE, SAVE, " DELETE", "[look]", "done DELETE", "ready I"];
-    let played = begun().ask("INSERT; COMMIT; DELETE");
+    let played = begun().query("INSERT; COMMIT; DELETE");
     assert_eq!(played, [&[RELEASE, SAVE][..], &syntax, &insert, &delete].concat());
 }

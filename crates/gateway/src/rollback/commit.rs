@@ -5,9 +5,9 @@
 use lease::{Constraints, Savepoint};
 
 use super::message::{RELEASE, UNBOUNDED, literal};
-use super::scope::Changes;
 use super::session::RollbackSession;
-use super::settings::{Restored, TIMEOUT};
+use super::setting_changes::SettingChanges;
+use super::settings::{Restored, TRANSACTION_TIMEOUT};
 use super::task::{InjectedStatement, Row, Task};
 
 /// Number of rows in a catalog that this transaction has changed. The server keeps the number in the backend's own
@@ -28,20 +28,20 @@ macro_rules! changed_rows {
 /// `pg_policy`. Then come the cursor's name, whether the cursor outlives the transaction, and the transaction's timeout
 /// (from version 17 on). There is always at least one row, because the query has a portal itself. Aggregates and the
 /// view `pg_cursors` would take longer than the rest of the COMMIT.
-const LOOK: &str = concat!(
+const COMMIT_STATE_QUERY: &str = concat!(
     "SELECT ",
     changed_rows!(2606 1255 2618 2604 3256),
     ", pg_catalog.quote_ident(name), is_holdable, pg_catalog.current_setting('transaction_timeout', true) \
     FROM pg_catalog.pg_cursor()"
 );
 /// Number of columns of [`LOOK`].
-const COLUMNS: usize = 4;
+const COMMIT_STATE_COLUMNS: usize = 4;
 /// Portal names in [`LOOK`] that don't belong to cursors: the injected portal, and the protocol's unnamed portal.
-const NO_CURSORS: [&str; 2] = ["_pgfresh", "\"\""];
+const INTERNAL_PORTALS: [&str; 2] = ["_pgfresh", "\"\""];
 
 /// Query for the names of all deferrable constraints, and of those that are initially deferred. The second list omits a
 /// name if a constraint that is not deferrable has the same name.
-const CONSTRAINTS: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_catalog.string_agg(name, ', ') FILTER (WHERE deferred) FROM \
+const CONSTRAINTS_QUERY: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_catalog.string_agg(name, ', ') FILTER (WHERE deferred) FROM \
     (SELECT pg_catalog.quote_ident(nspname) || '.' || pg_catalog.quote_ident(conname) AS name, \
      pg_catalog.bool_or(condeferred) AND pg_catalog.bool_and(condeferrable) AS deferred \
      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace \
@@ -49,7 +49,7 @@ const CONSTRAINTS: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_catalog.
 
 /// Query for the texts of functions and other objects that may change settings (2078 is the oid of `set_config`). A
 /// function in a language other than SQL and PL/pgSQL may change any setting.
-const SOURCES: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosrc ELSE 'set_config(unknown)' END \
+const SOURCES_QUERY: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosrc ELSE 'set_config(unknown)' END \
       FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang \
       WHERE p.oid >= 16384 AND lanname NOT IN ('internal', 'c') AND prosrc <> '' \
       AND (lanname NOT IN ('sql', 'plpgsql') OR prosrc ~* 'set_config|\\mset\\M|\\mreset\\M|\\mexecute\\M') \
@@ -68,31 +68,31 @@ const SOURCES: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosr
 
 impl RollbackSession {
     /// Starts to commit the client's work since [`super::message::SAVE`].
-    pub(super) fn settle(&mut self) {
-        if !self.is_saved() {
+    pub(super) fn start_commit(&mut self) {
+        if !self.has_savepoint() {
             return;
         }
         let is_unread = self.transaction.constraints.seen.is_none();
         let settings = self.settings.must_read_at_end(is_unread).then(|| self.settings.select());
-        let statements = [Some(LOOK.to_owned()), settings].into_iter().flatten();
-        self.inject(statements, InjectedStatement::Look);
+        let statements = [Some(COMMIT_STATE_QUERY.to_owned()), settings].into_iter().flatten();
+        self.inject(statements, InjectedStatement::CommitState);
     }
 
     /// Processes the rows of [`LOOK`], and continues the COMMIT.
-    pub(super) fn looked(&mut self, rows: impl Iterator<Item = Row>) {
+    pub(super) fn commit_state_read(&mut self, rows: impl Iterator<Item = Row>) {
         let (mut changes, mut cursors) = (None, Vec::new());
-        let (looked, settings): (Vec<_>, Vec<_>) = rows.partition(|row| row.len() == COLUMNS);
-        self.found = settings;
-        self.holds = false;
+        let (looked, settings): (Vec<_>, Vec<_>) = rows.partition(|row| row.len() == COMMIT_STATE_COLUMNS);
+        self.settings_at_end = settings;
+        self.has_held_cursor = false;
         for row in looked {
             let [count, Some(name), outlives, timeout] = row.as_slice() else { continue };
             changes.clone_from(count);
             timeout.as_deref().unwrap_or("0").clone_into(&mut self.timeout);
-            if NO_CURSORS.contains(&name.as_str()) {
+            if INTERNAL_PORTALS.contains(&name.as_str()) {
                 continue;
             }
             if outlives.as_deref() == Some("t") {
-                self.holds = true;
+                self.has_held_cursor = true;
             } else {
                 cursors.push(name.clone());
             }
@@ -101,37 +101,40 @@ impl RollbackSession {
         let known = changes.is_some() && changes == self.transaction.constraints.seen;
         if !known {
             self.transaction.constraints.seen = changes;
-            let sql = vec![CONSTRAINTS.to_owned(), SOURCES.to_owned()];
-            self.first([Task::Inject(sql, InjectedStatement::Constraints), Task::Release(cursors)]);
+            let sql = vec![CONSTRAINTS_QUERY.to_owned(), SOURCES_QUERY.to_owned()];
+            self.prepend_tasks([Task::Inject(sql, InjectedStatement::Constraints), Task::Release(cursors)]);
             return;
         }
         self.release(&cursors);
     }
 
     /// Processes the row of [`CONSTRAINTS`] and the rows of [`SOURCES`].
-    pub(super) fn know_constraints(&mut self, row: Row, sources: impl Iterator<Item = Row>) {
+    pub(super) fn constraints_read(&mut self, row: Row, sources: impl Iterator<Item = Row>) {
         let mut row = row.into_iter();
         self.transaction.constraints.deferrable = row.next().flatten().unwrap_or_default();
         self.transaction.constraints.deferred = row.next().flatten().unwrap_or_default();
-        if self.learn_sources(sources) {
-            self.first([Task::Inject(vec![self.settings.select()], InjectedStatement::Found)]);
+        if self.sources_read(sources) {
+            self.prepend_tasks([Task::Inject(
+                vec![self.settings.select()],
+                InjectedStatement::SettingsAtEnd,
+            )]);
         }
     }
 
     /// Processes the rows of [`SOURCES`]. Returns whether they name settings that the gateway has not read yet.
-    pub(super) fn learn_sources(&mut self, rows: impl Iterator<Item = Row>) -> bool {
+    pub(super) fn sources_read(&mut self, rows: impl Iterator<Item = Row>) -> bool {
         let texts = rows.filter_map(|row| row.into_iter().next().flatten());
         let sources: Vec<_> =
-            texts.filter(|text| !Changes::of_text(text.as_bytes(), true).is_empty()).collect();
-        let is_news = self.settings.know_hidden(&sources);
+            texts.filter(|text| !SettingChanges::of_text(text.as_bytes(), true).is_empty()).collect();
+        let is_news = self.settings.add_object_texts(&sources);
         self.transaction.constraints.sources = sources;
         is_news
     }
 
     /// Reads the database objects that may change settings, unless the session already knows them.
-    pub(super) fn know_sources(&mut self) {
+    pub(super) fn ensure_sources(&mut self) {
         if self.transaction.constraints.seen.is_none() {
-            self.first([Task::Inject(vec![SOURCES.to_owned()], InjectedStatement::Sources)]);
+            self.prepend_tasks([Task::Inject(vec![SOURCES_QUERY.to_owned()], InjectedStatement::Sources)]);
         }
     }
 
@@ -147,12 +150,12 @@ impl RollbackSession {
                 statements.push(format!("SET CONSTRAINTS {} DEFERRED", constraints.deferred));
             }
         }
-        if !self.found.is_empty() {
-            self.settings.read(std::mem::take(&mut self.found).into_iter());
+        if !self.settings_at_end.is_empty() {
+            self.settings.read(std::mem::take(&mut self.settings_at_end).into_iter());
             self.restored = self.settings.restore();
         }
         // If the timeout was set for this transaction only, the session sets it back before it disables it.
-        match self.restored.iter_mut().find(|(name, _)| name == TIMEOUT) {
+        match self.restored.iter_mut().find(|(name, _)| name == TRANSACTION_TIMEOUT) {
             Some((_, before)) => {
                 *before = Some(self.transaction.timeout.clone()).filter(|before| !before.is_empty());
             }
@@ -163,7 +166,7 @@ impl RollbackSession {
             statements.push(restore(&self.restored));
         }
         // The timeout stays disabled until the client's next transaction begins: see `ensure`.
-        if self.bound().is_some() {
+        if self.timeout_statement().is_some() {
             statements.push(UNBOUNDED.to_owned());
         }
         statements.extend(cursors.iter().map(|name| format!("CLOSE {name}")));
@@ -179,9 +182,9 @@ impl RollbackSession {
 
     /// Returns the statement that makes the server enforce the client's transaction timeout, or `None` without a
     /// timeout.
-    pub(super) fn bound(&self) -> Option<String> {
+    pub(super) fn timeout_statement(&self) -> Option<String> {
         let timeout = &self.transaction.timeout;
-        (!timeout.is_empty()).then(|| format!("SET LOCAL {TIMEOUT} = {}", literal(timeout)))
+        (!timeout.is_empty()).then(|| format!("SET LOCAL {TRANSACTION_TIMEOUT} = {}", literal(timeout)))
     }
 
     pub(super) fn released(&mut self) {
@@ -190,13 +193,13 @@ impl RollbackSession {
 
     /// Reports the error of a failed COMMIT, and rolls back all work of the transaction.
     pub(super) fn commit_failed(&mut self, error: &[u8]) {
-        self.held.clear();
-        self.found.clear();
+        self.delayed_completion.clear();
+        self.settings_at_end.clear();
         self.to_client.extend_from_slice(error);
         // The rollback may undo catalog changes that the session has read.
         self.transaction.constraints =
             Constraints { told: self.transaction.constraints.told, ..Constraints::default() };
-        self.tx = false;
+        self.in_transaction = false;
         self.fail();
     }
 }
