@@ -78,7 +78,7 @@ impl Fixture {
     }
 
     /// Opens a fixture whose server starts from a cached template, as a user's server does. This fixture has no
-    /// [`BY_HAND`] database.
+    /// [`MANUAL_DATABASE`] database.
     pub(crate) fn of_template(
         server_options: &ServerOptions,
         template: TemplateSpec,

@@ -163,7 +163,7 @@ impl Fleet {
         Ok((report, failure))
     }
 
-    /// Writes the dump for [`Way::Restoring`]. Returns false if `pg_dump` is missing.
+    /// Writes the dump for [`TemplateOrigin::Restoring`]. Returns false if `pg_dump` is missing.
     fn write_dump(&self, provisioner: &Provisioner, project: &Project) -> Result<bool, BenchError> {
         let Some(program) = provisioner.installation.client("pg_dump") else { return Ok(false) };
         let log = project.folder.join("pg_dump.log");

@@ -46,7 +46,7 @@ impl Reader {
         session.query(sql).map_err(|source| DiffError::Session { side, source })
     }
 
-    /// Like [`Self::try_ask`], but afterwards restores the session's state, even if the query fails.
+    /// Like [`Self::try_query`], but afterwards restores the session's state, even if the query fails.
     pub(crate) fn try_query_in_savepoint(&mut self, sql: &str) -> Result<Rows, ReadError> {
         self.in_savepoint(|reader| reader.try_query(sql))
     }

@@ -178,7 +178,7 @@ fn row_text(row: &RowChange, columns: usize) -> String {
     item_lines(sign, items, columns)
 }
 
-/// Formats `items` after a sign. Uses as many lines as necessary, up to [`MOST_LINES`].
+/// Formats `items` after a sign. Uses as many lines as necessary, up to [`MAX_ROW_LINES`].
 fn item_lines(sign: char, items: Vec<String>, columns: usize) -> String {
     let (mut lines, mut line, count) = (Vec::new(), format!("  {sign} "), items.len());
     let mut is_first = true;

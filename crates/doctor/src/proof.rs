@@ -17,7 +17,7 @@ const MAX_NEGLIGIBLE_GAIN: f64 = 1.3;
 pub(crate) enum Proof {
     /// There is a gain, because the whole interval is above 1.
     Gain(Factor),
-    /// There is no worthwhile gain, because the whole interval is below [`NEGLIGIBLE`].
+    /// There is no worthwhile gain, because the whole interval is below [`MAX_NEGLIGIBLE_GAIN`].
     NoGain(Factor),
     /// Neither is proven. The string gives the reason.
     Unknown(Factor, String),

@@ -36,7 +36,7 @@ const PAGE_SIZE: usize = 8192;
 const ROUNDS: Rounds = Rounds::new(0, 3);
 /// The number of unsynced writes for each reading of the clock.
 const BATCH: u32 = 16;
-/// Minimum plausible duration of a flush by a drive without power-loss protection, in seconds. See [`judge`].
+/// Minimum plausible duration of a flush by a drive without power-loss protection, in seconds. See [`assess_flushes`].
 const MIN_UNPROTECTED_FLUSH: f64 = 100e-6;
 /// Maximum expected duration of a flush by a drive with power-loss protection, in seconds. Such a drive doesn't have to
 /// empty its cache.

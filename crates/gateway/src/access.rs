@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn addresses_name_the_advertised_host() {
-        for (text, told) in [
+        for (text, host) in [
             ("db.example", "db.example:5433"),
             ("db.example:6000", "db.example:6000"),
             ("192.0.2.1", "192.0.2.1:5433"),
@@ -251,7 +251,7 @@ mod tests {
             ("[::1]", "[::1]:5433"),
         ] {
             let access = access("secret").with_advertised(Some(text.parse().unwrap()));
-            assert_eq!(access.address_of("d").url(), format!("postgresql://postgres:secret@{told}/d"));
+            assert_eq!(access.address_of("d").url(), format!("postgresql://postgres:secret@{host}/d"));
             assert_eq!(access.local_address_of("d").url(), "postgresql://postgres:secret@127.0.0.1:5433/d");
         }
         for wrong in

@@ -44,24 +44,24 @@ pub(crate) struct CancelKey {
 }
 
 impl CancelKeys {
-    /// Replaces the backend's secret in `greeting` with a new one, and remembers that it stands for the backend
-    /// connected to `server`. Returns `None` if `greeting` contains no key. With a gate, cancel requests reach the
+    /// Replaces the backend's secret in `startup_response` with a new one, and remembers that it stands for the backend
+    /// connected to `server`. Returns `None` if `startup_response` contains no key. With a gate, cancel requests reach the
     /// backend only while the gate is open.
     pub(crate) fn issue(
         self: &Arc<Self>,
-        greeting: &mut [u8],
+        startup_response: &mut [u8],
         server: &UnixStream,
         gate: Option<Arc<Gate>>,
     ) -> io::Result<Option<CancelKey>> {
-        let Some(place) = pgwire::cancel_key(greeting) else { return Ok(None) };
+        let Some(place) = pgwire::cancel_key(startup_response) else { return Ok(None) };
         let target = CancelTarget {
             server: server.peer_addr()?,
-            key: greeting[place.clone()].into(),
+            key: startup_response[place.clone()].into(),
             used: false,
             gate,
         };
-        sys::fill_random(&mut greeting[place.start + PROCESS_ID_SIZE..place.end])?;
-        let ours: Box<[u8]> = greeting[place].into();
+        sys::fill_random(&mut startup_response[place.start + PROCESS_ID_SIZE..place.end])?;
+        let ours: Box<[u8]> = startup_response[place].into();
         lock(&self.0).insert(ours.clone(), target);
         Ok(Some(CancelKey { keys: Arc::clone(self), ours }))
     }
@@ -133,10 +133,13 @@ mod tests {
     const STARTUP_RESPONSE: &[u8] = b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x07abcdZ\0\0\0\x05I";
 
     fn issued(keys: &Arc<CancelKeys>, server: &UnixStream) -> (CancelKey, Vec<u8>) {
-        let mut greeting = STARTUP_RESPONSE.to_vec();
-        let key = keys.issue(&mut greeting, server, None).unwrap().unwrap();
-        assert_eq!((&greeting[..18], &greeting[22..]), (&STARTUP_RESPONSE[..18], &STARTUP_RESPONSE[22..]));
-        (key, greeting[14..22].to_vec())
+        let mut startup_response = STARTUP_RESPONSE.to_vec();
+        let key = keys.issue(&mut startup_response, server, None).unwrap().unwrap();
+        assert_eq!(
+            (&startup_response[..18], &startup_response[22..]),
+            (&STARTUP_RESPONSE[..18], &STARTUP_RESPONSE[22..])
+        );
+        (key, startup_response[14..22].to_vec())
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use pgwire::ErrorResponse;
 /// Returns the message for an error. If the server refused the client, the server's own message is passed on.
 pub(crate) fn to_message(error: LeaseError) -> Vec<u8> {
     match error {
-        LeaseError::Refused(words) => words,
+        LeaseError::Refused(message) => message,
         error => response(&error).to_bytes(),
     }
 }

@@ -30,7 +30,7 @@ pub(crate) enum End {
     Client,
     /// The server closed the connection first.
     Server,
-    /// The session must close, and the client does not read its pending bytes: see [`Forward::hurry`].
+    /// The session must close, and the client does not read its pending bytes: see [`Forward::run_while_client_reads`].
     Closed,
 }
 
@@ -225,14 +225,14 @@ impl Forward {
     /// Tells the server that the client has left, and forwards the server's last messages until it falls silent or
     /// closes.
     pub(crate) async fn drain(&mut self) {
-        let (mut told, mut deaf) = (false, false);
+        let (mut is_closed, mut discards) = (false, false);
         self.is_draining = true;
         loop {
             let progress = poll_fn(|context| {
-                if !told && self.poll_close_server(context).is_ready() {
-                    told = true;
+                if !is_closed && self.poll_close_server(context).is_ready() {
+                    is_closed = true;
                 }
-                self.poll_rest(context, &mut deaf)
+                self.poll_rest(context, &mut discards)
             });
             if timeout(DRAIN, progress).await != Ok(true) {
                 return;
@@ -245,25 +245,25 @@ impl Forward {
         if ready!(self.up.poll_flush(&mut self.server, context)).is_ok() {
             let farewell = if self.conversation.is_terminated() { TERMINATE } else { &[] };
             // A server without room for so few bytes is not reading. The closed connection tells it the same.
-            let said = self.server.socket().send(farewell).and_then(|_| self.server.socket().finish());
-            if let Err(error) = said {
+            let closed = self.server.socket().send(farewell).and_then(|_| self.server.socket().finish());
+            if let Err(error) = closed {
                 tracing::debug!(%error, "could not tell the server that its client has left");
             }
         }
         Poll::Ready(())
     }
 
-    /// Forwards one chunk, or discards it if the client no longer reads (`deaf`). Returns false at the end of the
+    /// Forwards one chunk, or discards it if the client no longer reads (`discards`). Returns false at the end of the
     /// stream.
-    fn poll_rest(&mut self, context: &mut Context<'_>, deaf: &mut bool) -> Poll<bool> {
+    fn poll_rest(&mut self, context: &mut Context<'_>, discards: &mut bool) -> Poll<bool> {
         let Self { client, server, conversation, down, .. } = self;
-        if !*deaf && ready!(down.poll_flush(client, context)).is_err() {
-            *deaf = true;
+        if !*discards && ready!(down.poll_flush(client, context)).is_err() {
+            *discards = true;
         }
         BUFFER.with_borrow_mut(|buffer| {
             let count = ready!(server.poll_receive(context, buffer)).unwrap_or(0);
             conversation.server_says(&buffer[..count]);
-            *deaf = *deaf || down.send(&buffer[..count], client, context).is_err();
+            *discards = *discards || down.send(&buffer[..count], client, context).is_err();
             Poll::Ready(count > 0)
         })
     }

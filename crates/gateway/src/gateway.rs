@@ -29,7 +29,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
     /// Address to listen on. Port 0 means any free port. The address decides how clients authenticate: see
-    /// [`demands_proof`](crate::demands_proof). Programs on other machines can use HTTP only over TLS.
+    /// [`requires_scram`](crate::demands_proof). Programs on other machines can use HTTP only over TLS.
     pub listen: SocketAddr,
     /// Host that clients on other machines should use instead of `listen`.
     pub advertised: Option<Advertised>,

@@ -105,8 +105,8 @@ pub(crate) async fn read_request(
                 return authenticate(stream.with_unread(bytes), startup, settings, state).await;
             }
             StartupPacket::Unsupported(version) => {
-                let words = unsupported_protocol(version, state.leases.major());
-                return Err(HandshakeError::Refused(stream, words));
+                let message = unsupported_protocol(version, state.leases.major());
+                return Err(HandshakeError::Refused(stream, message));
             }
         }
     }

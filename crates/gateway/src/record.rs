@@ -268,8 +268,8 @@ mod tests {
             let (statements, exceeded) = (record.statements(), record.exceeded(budget));
             TestMeasurement { statements, exceeded }.message()
         };
-        let said = message(&budget(5, 5, 1)).unwrap();
-        let lines: Vec<_> = said.lines().collect();
+        let text = message(&budget(5, 5, 1)).unwrap();
+        let lines: Vec<_> = text.lines().collect();
         let limits = "23 statements, 5 allowed; one query ran 9 times with different values, 5 allowed; 23.0 ms in the database, 1.0 ms allowed";
         assert_eq!((lines.len(), lines[0], lines[1]), (12, limits, "      9 × SELECT ? (N+1)"));
         assert_eq!(lines[2], format!("      2 × SELECT {}…", "ä".repeat(93)));

@@ -64,7 +64,7 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence
                     tracing::error!(%error, "could not hand a session over");
                 }
             }
-            Err(HandshakeError::Refused(stream, words)) => stream.send_and_close(&words).await,
+            Err(HandshakeError::Refused(stream, message)) => stream.send_and_close(&message).await,
             Err(HandshakeError::Disconnected) => {}
         }
     };
@@ -88,7 +88,7 @@ fn start(
         version_negotiated: negotiated,
         since,
     } = pending;
-    let told = |greeting| if negotiated { without_negotiation(greeting) } else { greeting };
+    let for_client = |greeting| if negotiated { without_negotiation(greeting) } else { greeting };
     let (link, closing) = socket.link();
     let maintenance =
         MAINTENANCE_DATABASES.contains(&database.as_str()).then(|| state.leases.maintenance_session());
@@ -113,8 +113,8 @@ fn start(
         Entered::Plain(connected) => {
             let Connected { backend: Backend { stream, greeting, seat }, guard } = connected;
             let observed = (Conversation::new(replication), SessionTraces::of_session(&greeting));
-            let mut words = told(greeting.clone());
-            let Ok(key) = state.keys.issue(&mut words, &stream, None) else { return };
+            let mut startup_response = for_client(greeting.clone());
+            let Ok(key) = state.keys.issue(&mut startup_response, &stream, None) else { return };
             let tap = state.taps.tap(&database, key.as_ref(), since, record).filter(|_| !replication);
             let [leases, vacates] = [(); 2].map(|()| state.leases.clone());
             let vacate = Box::new(move || vacates.vacate());
@@ -124,9 +124,11 @@ fn start(
                 socket,
                 unread,
                 stream,
-                words,
-                |client, server, words| async move {
-                    session.run(Forward::new(client, server, observed, vacate, tap, words), presence).await;
+                startup_response,
+                |client, server, startup_response| async move {
+                    session
+                        .run(Forward::new(client, server, observed, vacate, tap, startup_response), presence)
+                        .await;
                 },
             );
         }
@@ -141,15 +143,22 @@ fn start(
                     presence,
                 );
             };
-            let mut words = told(greeting);
+            let mut startup_response = for_client(greeting);
             let gate = Arc::new(Gate::new());
-            let session = RollbackSession::new(transaction, &words);
-            let Ok(key) = state.keys.issue(&mut words, &stream, Some(Arc::clone(&gate))) else { return };
+            let session = RollbackSession::new(transaction, &startup_response);
+            let Ok(key) = state.keys.issue(&mut startup_response, &stream, Some(Arc::clone(&gate))) else {
+                return;
+            };
             let tap = state.taps.tap(&database, key.as_ref(), since, record);
             let session = RollbackConnection { lease, key, gate, session, tap, closing };
-            send_startup_response(&state.workers, socket, unread, stream, words, |client, server, words| {
-                session.run(client, server, words, presence)
-            });
+            send_startup_response(
+                &state.workers,
+                socket,
+                unread,
+                stream,
+                startup_response,
+                |client, server, startup_response| session.run(client, server, startup_response, presence),
+            );
         }
     }
 }
@@ -171,13 +180,13 @@ fn send_last_message(
     state: &GatewayState,
     socket: Socket,
     unread: Vec<u8>,
-    words: Vec<u8>,
+    message: Vec<u8>,
     presence: ConnectionHandle,
 ) {
     state.workers.spawn(move || async move {
         let _presence = presence;
         if let Ok(stream) = Stream::new(socket, unread) {
-            stream.send_and_close(&words).await;
+            stream.send_and_close(&message).await;
         }
     });
 }
@@ -207,20 +216,20 @@ fn send_startup_response<F: Future<Output = ()> + Send + 'static>(
     client: Socket,
     unread: Vec<u8>,
     server: UnixStream,
-    mut words: Vec<u8>,
+    mut startup_response: Vec<u8>,
     run: impl FnOnce(Stream, Stream, Vec<u8>) -> F + Send + 'static,
 ) {
     let Ok(server) = Socket::unix(server) else { return };
     // This thread sends the response itself, so that the client can prepare its first query while the worker takes
     // over.
-    let sent = client.send(&words).unwrap_or(0);
-    words.drain(..sent);
+    let sent = client.send(&startup_response).unwrap_or(0);
+    startup_response.drain(..sent);
     let span = Span::current();
     workers.spawn(move || {
         let session = async move {
             if let (Ok(client), Ok(server)) = (Stream::new(client, unread), Stream::new(server, Vec::new())) {
                 tracing::debug!("begins");
-                run(client, server, words).await;
+                run(client, server, startup_response).await;
                 tracing::debug!("has ended");
             }
         };
@@ -249,12 +258,12 @@ impl Session {
             Some(End::Client) => return,
             Some(End::Server | End::Closed) | None => {}
         }
-        let told = is_closed(&self.closing);
-        let unsaid = forward.take_unsent();
+        let close_requested = is_closed(&self.closing);
+        let unsent = forward.take_unsent();
         let Forward { client, server, conversation, .. } = forward;
         drop((server, self));
-        if let Some(words) = final_message(&conversation, end, told) {
-            client.send_and_close(&[unsaid, words].concat()).await;
+        if let Some(message) = final_message(&conversation, end, close_requested) {
+            client.send_and_close(&[unsent, message].concat()).await;
         }
     }
 
@@ -315,13 +324,13 @@ fn final_message(conversation: &Conversation, end: Option<End>, close_requested:
     if conversation.ends_in_error() || (end == Some(End::Server) && conversation.is_within_message()) {
         return Some(Vec::new());
     }
-    let words = match end {
+    let message = match end {
         None => error_message::shutting_down(),
         Some(End::Closed) => error_message::closed(),
         Some(_) if close_requested => error_message::closed(),
         Some(_) => error_message::server_gone(),
     };
-    Some(words.to_bytes())
+    Some(message.to_bytes())
 }
 
 /// Makes the backend discard all state of its session. Returns whether it succeeded and the backend is idle.

@@ -288,16 +288,16 @@ impl Stream {
     }
 
     /// Sends a last message, closes the writing side, and waits briefly until the client has read the message.
-    pub(crate) async fn send_and_close(mut self, words: &[u8]) {
+    pub(crate) async fn send_and_close(mut self, message: &[u8]) {
         let farewell = async {
-            self.write_all(words).await?;
+            self.write_all(message).await?;
             self.shutdown().await?;
             // Closing a socket with unread bytes would reset the connection. The client would then lose bytes that it
             // has not read yet.
             tokio::io::copy(&mut self, &mut tokio::io::sink()).await
         };
         if let Err(error) = timeout(LAST_MESSAGE_TIMEOUT, farewell).await.map_err(io::Error::from).flatten() {
-            tracing::debug!(%error, "a client did not wait for the last words");
+            tracing::debug!(%error, "a client did not wait for the last message");
         }
     }
 

@@ -35,7 +35,7 @@ const WARM_CACHE_GAIN: f64 = 0.16;
 /// Shares by which the time without flushes can be longer, and shorter, than predicted. Sampling errors come on top.
 ///
 /// The reason is that the same work does not take the same time on a different server. Measured with the suites of
-/// [`WARMER`].
+/// [`WARM_CACHE_GAIN`].
 const MODEL_ERROR: [f64; 2] = [0.3, 0.25];
 
 /// Everything from which findings are derived.

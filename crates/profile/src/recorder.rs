@@ -39,7 +39,7 @@ const SAMPLE_QUERY: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''),
     WHERE a.backend_type = 'client backend' AND a.state IS DISTINCT FROM 'idle' AND a.application_name <> $1 \
     AND d.datname NOT LIKE 'pgfresh\\_%'";
 
-/// Function that supplies reports about sessions since its last call: see [`Exact`]. The recorder calls it after each
+/// Function that supplies reports about sessions since its last call: see [`GatewayTimes`]. The recorder calls it after each
 /// sample.
 pub type Feed = Box<dyn FnMut(&mut GatewayTimes, &mut Interner<NormalizedStatement>) + Send>;
 

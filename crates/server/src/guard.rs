@@ -52,7 +52,7 @@ struct GuardProcess {
     lifeline: Option<OwnedFd>,
     done: OwnedFd,
     /// How long the owner waits for the guard to end.
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Guard {
@@ -82,7 +82,7 @@ impl Guard {
 
     /// Removes the run directory, and waits until it is completely gone.
     pub fn remove(mut self) {
-        self.process.patience = COMPLETE_REMOVAL_TIMEOUT;
+        self.process.timeout = COMPLETE_REMOVAL_TIMEOUT;
     }
 
     /// Keeps the run directory for the user to inspect. See [`RunDirectory::keep`].
@@ -116,15 +116,15 @@ impl GuardProcess {
         let (lifeline, done) =
             (child.stdin.take().map(OwnedFd::from), child.stdout.take().map(OwnedFd::from));
         let done = done.ok_or_else(|| io::Error::other("no pipe")).attempt("guard", path)?;
-        Ok(Self { child: Some(child), lifeline, done, patience: REMOVAL_TIMEOUT })
+        Ok(Self { child: Some(child), lifeline, done, timeout: REMOVAL_TIMEOUT })
     }
 
     /// Closes the lifeline and waits for the guard. Returns false if the guard hasn't finished within
-    /// `patience`.
+    /// `timeout`.
     fn end(&mut self) -> bool {
         drop(self.lifeline.take());
         let Some(child) = self.child.take() else { return true };
-        let ended = sys::wait_readable(self.done.as_fd(), self.patience).unwrap_or(true);
+        let ended = sys::wait_readable(self.done.as_fd(), self.timeout).unwrap_or(true);
         if ended {
             reap(child);
         } else if let Err(error) = thread::Builder::new().name("guard".to_owned()).spawn(|| reap(child)) {

@@ -278,13 +278,13 @@ pub(crate) fn run_in(folder: &Path, postgres: &Path, argument: &str) -> Result<S
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns the output of a program. Returns `None` if the program had to be ended after [`ANSWER`].
+/// Returns the output of a program. Returns `None` if the program had to be ended after [`RESPONSE_TIMEOUT`].
 pub(crate) fn output_of(command: &mut Command) -> io::Result<Option<Output>> {
     output_within(command, RESPONSE_TIMEOUT)
 }
 
-/// Returns the output of a program. Returns `None` if the program had to be ended after `patience`.
-pub(crate) fn output_within(command: &mut Command, patience: Duration) -> io::Result<Option<Output>> {
+/// Returns the output of a program. Returns `None` if the program had to be ended after `timeout`.
+pub(crate) fn output_within(command: &mut Command, timeout: Duration) -> io::Result<Option<Output>> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let handle = ProcessHandle::of(&child)?;
     let (sender, receiver) = mpsc::channel();
@@ -293,7 +293,7 @@ pub(crate) fn output_within(command: &mut Command, patience: Duration) -> io::Re
         handle.kill();
         return Err(error);
     }
-    let Ok(output) = receiver.recv_timeout(patience) else {
+    let Ok(output) = receiver.recv_timeout(timeout) else {
         handle.kill();
         return Ok(None);
     };

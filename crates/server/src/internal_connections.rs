@@ -3,8 +3,8 @@
 //!
 //! If SQL names no host, libpq uses the machine's default socket, which can belong to a different server. A
 //! server's environment therefore names the run directory, where two symbolic links point to one socket. One
-//! link has the port that `SHOW port` returns. The other has the default port, [`NOWHERE`]. At first, both
-//! links point to the server's own socket. [`lead_to`] later changes them to point to the gateway's socket.
+//! link has the port that `SHOW port` returns. The other has the default port, [`DEFAULT_PORT`]. At first, both
+//! links point to the server's own socket. [`link_to`] later changes them to point to the gateway's socket.
 //!
 //! ```text
 //! pgfresh-UID/1a2b3c4d/.s.PGSQL.1     -> socket/.s.PGSQL.5432, later the gateway's socket

@@ -76,7 +76,7 @@ pub(crate) fn client_like_params(major: u32) -> StartupParams {
     params(available_settings(&[NO_TRIGGERS], major))
 }
 
-/// Whether a session with [`plain_params`] shows a different value for the setting than a client's session
+/// Whether a session with [`client_like_params`] shows a different value for the setting than a client's session
 /// does.
 pub(crate) fn is_hidden(name: &str) -> bool {
     name.eq_ignore_ascii_case(NO_TRIGGERS.0)

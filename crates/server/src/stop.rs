@@ -81,11 +81,11 @@ impl Server {
         Ok(self.guard.take().expect("held until dropped"))
     }
 
-    /// Sends `signal` to the postmaster, and waits until all its processes have ended. After `patience`,
+    /// Sends `signal` to the postmaster, and waits until all its processes have ended. After `timeout`,
     /// kills them and returns `None`.
-    fn end(&mut self, signal: Signal, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
+    fn end(&mut self, signal: Signal, timeout: Duration) -> Result<Option<ExitStatus>, FileError> {
         self.signal(signal);
-        self.wait_for_end(patience)
+        self.wait_for_end(timeout)
     }
 
     fn signal(&self, signal: Signal) {
@@ -108,9 +108,9 @@ impl Server {
     }
 
     /// Waits for the server to end. This is the second half of [`Self::end`].
-    fn wait_for_end(&mut self, patience: Duration) -> Result<Option<ExitStatus>, FileError> {
+    fn wait_for_end(&mut self, timeout: Duration) -> Result<Option<ExitStatus>, FileError> {
         let postmaster = Path::new("postmaster");
-        let ended = sys::wait_readable(&self.handle, patience).attempt("wait for", postmaster)?;
+        let ended = sys::wait_readable(&self.handle, timeout).attempt("wait for", postmaster)?;
         // The postmaster waits for its children, but not for programs that were started from SQL. `orphans`
         // soon ends those, and this function ends the rest.
         let gone = ended

@@ -85,7 +85,7 @@ impl Account {
     }
 
     /// Returns the uid and gid that this account must appear under in programs that refuse to run as root.
-    /// Returns `None` if the account is not root. See [`sys::call_ourselves`].
+    /// Returns `None` if the account is not root. See [`sys::run_in_user_namespace`].
     #[must_use]
     pub fn alias(&self) -> Option<(u32, u32)> {
         if self.uid == 0 { Self::named_alias() } else { None }

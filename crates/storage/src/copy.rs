@@ -24,7 +24,7 @@ use crate::tree::{self, Tree};
 /// Minimum interval between two progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Selects the files that [`Copying::begin`] leaves to background threads or to [`Copying::finish`].
+/// Selects the files that [`BackgroundCopy::begin`] leaves to background threads or to [`BackgroundCopy::finish`].
 #[derive(Debug, Clone, Copy)]
 pub struct Deferred<'a> {
     /// Files whose path starts with this prefix are copied by the background threads.

@@ -182,7 +182,7 @@ impl<'a> EntryDownload<'a> {
     /// Panics if there is no file `number`.
     ///
     /// # Errors
-    /// Returns [`CacheError::Unfit`] if the file differs from its digest.
+    /// Returns [`CacheError::Invalid`] if the file differs from its digest.
     pub fn finish(&self, number: usize) -> Result<(), CacheError> {
         let (path, said) = (self.path(number), &self.announced.manifest.files[number]);
         let file = fs::File::open(&path).attempt("open", &path)?;
@@ -220,7 +220,7 @@ impl<'a> EntryDownload<'a> {
 const DIFFERENT: &str = "it is not as its manifest says";
 
 impl Building {
-    /// Publishes an entry whose files `fill` downloads. `fill` must call [`Receiving::finish`] for each file.
+    /// Publishes an entry whose files `fill` downloads. `fill` must call [`EntryDownload::finish`] for each file.
     /// A failure leaves no files behind, and the caller can try again.
     pub fn receive<E: From<CacheError>>(
         &self,

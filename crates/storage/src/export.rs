@@ -158,7 +158,7 @@ impl Cache {
     /// `cancelled` is set. A failed import leaves no files in the cache.
     ///
     /// # Errors
-    /// Returns [`CacheError::Unfit`] if the entry differs from its manifest, and [`CacheError::Untrusted`] if
+    /// Returns [`CacheError::Invalid`] if the entry differs from its manifest, and [`CacheError::Untrusted`] if
     /// no trusted key has signed it.
     pub fn import(
         &self,

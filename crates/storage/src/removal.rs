@@ -48,9 +48,9 @@ impl BackgroundRemoval {
         Self { job, threads }
     }
 
-    /// Helps the threads to remove files, until all files are gone or `patience` has passed.
-    pub fn finish(self, patience: Duration) {
-        self.job.remove_files(Some(Instant::now() + patience));
+    /// Helps the threads to remove files, until all files are gone or `timeout` has passed.
+    pub fn finish(self, timeout: Duration) {
+        self.job.remove_files(Some(Instant::now() + timeout));
     }
 }
 

@@ -55,7 +55,7 @@ fn invalid_entry(path: &Path, what: &'static str) -> CacheError {
     CacheError::Invalid { path: path.to_owned(), what }
 }
 
-/// Turns damage into [`CacheError::Unfit`]. The entry was not built here, so rebuilding it would not help.
+/// Turns damage into [`CacheError::Invalid`]. The entry was not built here, so rebuilding it would not help.
 fn damage_to_invalid(error: CopyError) -> CacheError {
     match error {
         CopyError::File(error) => error.into(),

@@ -32,19 +32,19 @@ pub(crate) fn fingerprint(installation: &Installation) -> Fingerprint {
 /// result of the first.
 pub(crate) fn look_up_or_build(
     provisioner: &Provisioner,
-    say: &dyn Fn(Step<'_>),
+    report: &dyn Fn(Step<'_>),
 ) -> Result<Template, ProvisionError> {
     let (cache, fingerprint) = (&provisioner.cache, fingerprint(&provisioner.installation));
     let found = |entry| Template { fingerprint: fingerprint.clone(), entry, database: DATABASE.to_owned() };
     if let Some(entry) = cache.look_up(fingerprint.as_str())? {
         return Ok(found(entry));
     }
-    let building = cache.building(fingerprint.as_str(), || say(Step::WaitingForBaseImage))?;
+    let building = cache.building(fingerprint.as_str(), || report(Step::WaitingForBaseImage))?;
     if let Some(entry) = cache.look_up(fingerprint.as_str())? {
         return Ok(found(entry));
     }
     let version = provisioner.installation.version();
-    say(Step::BuildingBaseImage(version));
+    report(Step::BuildingBaseImage(version));
     let begun = Instant::now();
     let guard = run_initdb(provisioner)?;
     let about =

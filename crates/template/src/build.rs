@@ -43,15 +43,15 @@ pub struct TemplateStatus {
 }
 
 impl Provisioner {
-    /// Collects the inputs that determine the result of `spec`. Calls `say` for each path that the search skips.
+    /// Collects the inputs that determine the result of `spec`. Calls `report` for each path that the search skips.
     pub(crate) fn fingerprint_inputs(
         &self,
         spec: &TemplateSpec,
-        say: &dyn Fn(Step<'_>),
+        report: &dyn Fn(Step<'_>),
     ) -> Result<FingerprintInputs, ProvisionError> {
         let mut all = FingerprintInputs::default();
         let from = match spec.base() {
-            Some(from) => self.fingerprint_inputs(from, say)?.fingerprint(),
+            Some(from) => self.fingerprint_inputs(from, report)?.fingerprint(),
             None => base::fingerprint(&self.installation),
         };
         all.add(GOES_ON_FROM, from.as_str());
@@ -81,7 +81,7 @@ impl Provisioner {
         files.extend(named.files);
         skipped.extend(named.skipped);
         for Skipped { path, error, .. } in &skipped {
-            say(Step::Skipped { path, error });
+            report(Step::Skipped { path, error });
         }
         for (path, digest) in inputs::digest(folder, &files, &self.cache)? {
             all.add(format!("{INPUT}{path}"), digest);
@@ -112,14 +112,14 @@ impl Provisioner {
     pub(crate) fn look_up_or_build(
         &self,
         spec: &TemplateSpec,
-        say: &dyn Fn(Step<'_>),
+        report: &dyn Fn(Step<'_>),
     ) -> Result<Template, ProvisionError> {
         if let Some(spec) = spec.chain().into_iter().find(|spec| spec.runs_each_time()) {
             return Err(SetupError::RunsEachTime { name: spec.name.clone() }.into());
         }
         let (title, mut changes) = (spec.title(), Vec::new());
         for _ in 0..MAX_ATTEMPTS {
-            let inputs = self.fingerprint_inputs(spec, say)?;
+            let inputs = self.fingerprint_inputs(spec, report)?;
             let fingerprint = inputs.fingerprint();
             let found = |entry| Template {
                 fingerprint: fingerprint.clone(),
@@ -130,13 +130,13 @@ impl Provisioner {
                 return Ok(found(entry));
             }
             self.expect_settings()?;
-            let waiting = || say(Step::Waiting { name: &title });
+            let waiting = || report(Step::Waiting { name: &title });
             let building = self.cache.building(fingerprint.as_str(), waiting)?;
             if let Some(entry) = self.look_up(&fingerprint)? {
                 return Ok(found(entry));
             }
             // Other machines wait for this build until the value is dropped.
-            let _notice = match self.fetch((spec, &fingerprint), &building, say)? {
+            let _notice = match self.fetch((spec, &fingerprint), &building, report)? {
                 FetchResult::Fetched(entry) => return Ok(found(entry)),
                 FetchResult::Missing(notice) => notice,
             };
@@ -145,16 +145,16 @@ impl Provisioner {
                 changes = before.map_or_else(Vec::new, |before| inputs.differences(&before));
             }
             let begun = Instant::now();
-            let (guard, parent) = self.prepare(spec, (&inputs, &changes), say)?;
+            let (guard, parent) = self.prepare(spec, (&inputs, &changes), report)?;
             let after = self.fingerprint_inputs(spec, &|_| ())?;
             if after == inputs {
                 let version = self.installation.version().to_string();
                 let about = EntryDescription::new(Some(spec), version, begun.elapsed(), inputs)
                     .with_parent(parent.as_ref());
-                return Ok(found(self.publish(spec, building, guard, &about, say)?));
+                return Ok(found(self.publish(spec, building, guard, &about, report)?));
             }
             changes = after.differences(&inputs);
-            say(Step::InputsChanged { changes: &changes });
+            report(Step::InputsChanged { changes: &changes });
         }
         Err(SetupError::Unsettled { name: title, changes }.into())
     }
@@ -180,20 +180,20 @@ impl Provisioner {
         building: Building,
         guard: Guard,
         about: &EntryDescription,
-        say: &dyn Fn(Step<'_>),
+        report: &dyn Fn(Step<'_>),
     ) -> Result<Entry, ProvisionError> {
         let name = &spec.title();
-        say(Step::Publishing { name });
+        report(Step::Publishing { name });
         let entry = building.publish(&guard.run().data(), &base::NOT_PUBLISHED, &about.to_text())?;
         // The run directory may be in a checkout, which test runners search as soon as they start. So pgfresh must
         // remove it before that.
         guard.remove();
         description::save_inputs(&self.cache, spec, &about.fingerprint_inputs)?;
-        say(Step::Built { name, bytes: entry.occupied()?, took: about.took });
+        report(Step::Built { name, bytes: entry.occupied()?, took: about.took });
         for evicted in cached::evict(&self.cache, self.cache_size())? {
-            say(Step::Evicted(&evicted));
+            report(Step::Evicted(&evicted));
         }
-        self.offer(spec, &entry, say);
+        self.offer(spec, &entry, report);
         Ok(entry)
     }
 
@@ -204,17 +204,17 @@ impl Provisioner {
         &self,
         spec: &TemplateSpec,
         (inputs, changes): (&FingerprintInputs, &[String]),
-        say: &dyn Fn(Step<'_>),
+        report: &dyn Fn(Step<'_>),
     ) -> Result<(Guard, Option<Fingerprint>), ProvisionError> {
         let (name, fingerprint) = (&spec.title(), &inputs.fingerprint());
         while let Some(parent) = self.parent(spec, inputs)? {
-            say(Step::Building { name, fingerprint, changes, plan: &parent.plan() });
+            report(Step::Building { name, fingerprint, changes, plan: &parent.plan() });
             // The look-up marks the entry as used.
             self.cache.look_up(parent.template.fingerprint.as_str())?;
-            let server = match self.boot_for_build(&parent.template, say) {
+            let server = match self.boot_for_build(&parent.template, report) {
                 Err(error) if error.is_damage() => {
                     let fingerprint = &parent.template.fingerprint;
-                    say(Step::RemovingDamagedParent { fingerprint });
+                    report(Step::RemovingDamagedParent { fingerprint });
                     self.cache.building(fingerprint.as_str(), || ())?.discard(&parent.template.entry)?;
                     continue;
                 }
@@ -225,19 +225,24 @@ impl Provisioner {
             // The new server has its own copy of the files, so the cache can remove the entry while the setup runs.
             drop(entry);
             let server =
-                self.run_setup_steps(server, spec, StartingPoint::Parent { sql_files }, fingerprint, say);
+                self.run_setup_steps(server, spec, StartingPoint::Parent { sql_files }, fingerprint, report);
             let server = server.map_err(|error| error.on_parent(&parent, added))?;
             return Ok((shut_down_for_template(server)?, Some(parent)));
         }
         let plan = BuildPlan::Full { reasons: self.reasons_for_full_build(spec, inputs) };
-        say(Step::Building { name, fingerprint, changes, plan: &plan });
-        let server = self.on_template(spec.base(), say, |template| self.boot_for_build(template, say))?;
-        let server = self.run_setup_steps(server, spec, StartingPoint::of(spec), fingerprint, say)?;
+        report(Step::Building { name, fingerprint, changes, plan: &plan });
+        let server =
+            self.on_template(spec.base(), report, |template| self.boot_for_build(template, report))?;
+        let server = self.run_setup_steps(server, spec, StartingPoint::of(spec), fingerprint, report)?;
         Ok((shut_down_for_template(server)?, None))
     }
 
     /// Starts a server for the steps, on a copy of `template`.
-    fn boot_for_build(&self, template: &Template, say: &dyn Fn(Step<'_>)) -> Result<Server, ProvisionError> {
+    fn boot_for_build(
+        &self,
+        template: &Template,
+        report: &dyn Fn(Step<'_>),
+    ) -> Result<Server, ProvisionError> {
         // The final size is unknown, so RAM might not suffice. Only the user's explicit choice allows it.
         let request = if self.server_options().place == PlaceRequest::Auto {
             PlaceRequest::Disk
@@ -249,7 +254,7 @@ impl Provisioner {
         for (name, value) in BUILD_SETTINGS {
             settings.set(name, value)?;
         }
-        Ok(self.boot(template, &place, &settings, say).map(|(server, _)| server)?)
+        Ok(self.boot(template, &place, &settings, report).map(|(server, _)| server)?)
     }
 
     /// Runs the steps of one specification in `server`.
@@ -262,10 +267,10 @@ impl Provisioner {
         spec: &TemplateSpec,
         start: StartingPoint<'_>,
         fingerprint: &Fingerprint,
-        say: &dyn Fn(Step<'_>),
+        report: &dyn Fn(Step<'_>),
     ) -> Result<Server, ProvisionError> {
         let encryption = self.encryption.as_ref();
-        let setup = Setup { server: &server, installation: &self.installation, encryption, spec, say };
+        let setup = Setup { server: &server, installation: &self.installation, encryption, spec, report };
         match setup.run(start)? {
             None => Ok(server),
             Some(broken) => Err(self.failed(server, spec, fingerprint, broken)?.into()),

@@ -17,7 +17,7 @@ impl Provisioner {
         &self,
         (spec, fingerprint): (&TemplateSpec, &Fingerprint),
         building: &Building,
-        say: &dyn Fn(Step<'_>),
+        report: &dyn Fn(Step<'_>),
     ) -> Result<FetchResult, ProvisionError> {
         // A fetched template may be the result of an incremental build, which `full` forbids.
         let Some(source) = self.source.as_ref().filter(|_| !self.server_options().full) else {
@@ -28,14 +28,14 @@ impl Provisioner {
         let progress = |step| match step {
             FetchProgress::Waiting => {
                 waited.set(true);
-                say(Step::WaitingForMachine { name });
+                report(Step::WaitingForMachine { name });
             }
             FetchProgress::Receiving { done, total: all } => {
                 if waited.take() {
                     begun.set(Instant::now());
                 }
                 total.set(all);
-                say(Step::Fetching { name, done, total: all });
+                report(Step::Fetching { name, done, total: all });
             }
         };
         // If the user set no limit, a fetched template can use as much space as a build could: all that is free.
@@ -43,17 +43,17 @@ impl Provisioner {
         match source.fetch(fingerprint.as_str(), building, limit, &progress) {
             Ok(missing @ FetchResult::Missing(_)) => Ok(missing),
             Err(why) => {
-                say(Step::NotFetched { name, why: &why });
+                report(Step::NotFetched { name, why: &why });
                 Ok(FetchResult::Missing(None))
             }
             Ok(FetchResult::Fetched(entry)) => {
                 let took = begun.get().elapsed().as_secs_f64();
-                say(Step::Fetched { name, bytes: total.get(), took });
+                report(Step::Fetched { name, bytes: total.get(), took });
                 if let Some(about) = EntryDescription::parse(&entry.about()) {
                     description::save_inputs(&self.cache, spec, &about.fingerprint_inputs)?;
                 }
                 for evicted in cached::evict(&self.cache, self.cache_size())? {
-                    say(Step::Evicted(&evicted));
+                    report(Step::Evicted(&evicted));
                 }
                 Ok(FetchResult::Fetched(entry))
             }
@@ -61,13 +61,13 @@ impl Provisioner {
     }
 
     /// Offers the source a template that this machine has built.
-    pub(crate) fn offer(&self, spec: &TemplateSpec, entry: &Entry, say: &dyn Fn(Step<'_>)) {
+    pub(crate) fn offer(&self, spec: &TemplateSpec, entry: &Entry, report: &dyn Fn(Step<'_>)) {
         let Some(source) = &self.source else { return };
         let (name, begun) = (&spec.title(), Instant::now());
-        match source.offer(entry, &|done, total| say(Step::Pushing { name, done, total })) {
+        match source.offer(entry, &|done, total| report(Step::Pushing { name, done, total })) {
             Ok(None) => {}
-            Ok(Some(bytes)) => say(Step::Pushed { name, bytes, took: begun.elapsed().as_secs_f64() }),
-            Err(why) => say(Step::NotPushed { name, why: &why }),
+            Ok(Some(bytes)) => report(Step::Pushed { name, bytes, took: begun.elapsed().as_secs_f64() }),
+            Err(why) => report(Step::NotPushed { name, why: &why }),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Digests of unchanged files come from a note, which is a small file in the cache. The note stores each digest with
 //! the size, both times and the inode of the file, and pgfresh uses the digest only while all of these are unchanged. A
 //! second write within one tick of a file system's clock changes the contents but not the times. Therefore the note
-//! leaves out files that were written less than [`SETTLED`] ago.
+//! leaves out files that were written less than [`MIN_AGE_OF_CHANGE`] ago.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;

@@ -261,10 +261,10 @@ impl Provisioner {
         template: &Template,
         place: &Place,
         settings: &Settings,
-        say: &dyn Fn(Step<'_>),
+        report: &dyn Fn(Step<'_>),
     ) -> Result<(Server, AdminConnection), StartError> {
         let order = self.order(place, settings);
-        let watch = |done, total| say(Step::Copying { done, total });
+        let watch = |done, total| report(Step::Copying { done, total });
         Server::start_and_connect(&order, Data::Copy(&template.entry), &watch)
     }
 

@@ -39,7 +39,7 @@ const COUNT_OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 
     + (SELECT count(*) FROM pg_namespace WHERE oid >= 16384 AND nspname !~ '^pg_(toast_)?temp_')
     + (SELECT count(*) FROM pg_extension WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_largeobject_metadata)";
-/// SQL that fails if a transaction is open and has changed something. The error then contains [`OPEN`].
+/// SQL that fails if a transaction is open and has changed something. The error then contains [`OPEN_TRANSACTION`].
 const EXPECT_NO_TRANSACTION: &str = "SELECT CAST('pgfresh: the transaction is open: ' || pg_catalog.pg_current_xact_id_if_assigned()::text AS integer)";
 const OPEN_TRANSACTION: &str = "pgfresh: the transaction is open: ";
 /// Time limit for one SQL file that runs without psql.
@@ -52,7 +52,7 @@ pub(crate) struct Setup<'a> {
     /// TLS that pgfresh offers to a setup command over loopback.
     pub(crate) encryption: Option<&'a Arc<dyn LoopbackEncryption>>,
     pub(crate) spec: &'a TemplateSpec,
-    pub(crate) say: &'a dyn Fn(Step<'_>),
+    pub(crate) report: &'a dyn Fn(Step<'_>),
 }
 
 /// State of the server before the first step.
@@ -226,7 +226,7 @@ impl Setup<'_> {
         let answer = self.server.session(name).and_then(|mut session| Ok(session.query(COUNT_OBJECTS)?));
         match answer {
             Ok(rows) if rows.iter().flatten().flatten().eq(["0"]) => {
-                (self.say)(Step::SetupMadeNothing { name });
+                (self.report)(Step::SetupMadeNothing { name });
             }
             Ok(_) => {}
             // The server can copy a database even if the database refuses sessions, so this isn't an error.
@@ -331,7 +331,7 @@ impl Setup<'_> {
             match session.query(&statement) {
                 Ok(_) => {}
                 Err(SessionError::Server { severity, message: why, .. }) if severity == "ERROR" => {
-                    (self.say)(Step::PropertyLeftOut { name, statement: &statement, why: &why });
+                    (self.report)(Step::PropertyLeftOut { name, statement: &statement, why: &why });
                 }
                 Err(source) => {
                     return Err(SetupError::Database { database: name.clone(), source }.into());
@@ -389,7 +389,7 @@ impl Setup<'_> {
                 }
             }
             let line = Self::last_lines(&log).pop().unwrap_or_default();
-            (self.say)(Step::Running { step, since: begun.elapsed(), line: &line });
+            (self.report)(Step::Running { step, since: begun.elapsed(), line: &line });
         }
         child.wait()
     }

@@ -34,8 +34,8 @@ pub struct Started {
 
 impl Provisioner {
     /// Returns the base image, which contains only what initdb creates.
-    pub fn base_image(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
-        base::look_up_or_build(self, say)
+    pub fn base_image(&self, report: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
+        base::look_up_or_build(self, report)
     }
 
     /// Looks up or builds the template that the options name. Returns the base image if they don't name one.
@@ -43,8 +43,8 @@ impl Provisioner {
     /// # Errors
     /// Returns an error if the setup failed. Also returns an error if the setup has no inputs, because the cache can't
     /// keep its result.
-    pub fn template(&self, say: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
-        self.template_of(self.server_options().template.as_ref(), say)
+    pub fn template(&self, report: &dyn Fn(Step<'_>)) -> Result<Template, ProvisionError> {
+        self.template_of(self.server_options().template.as_ref(), report)
     }
 
     /// Computes the fingerprint of the template that the options name, even if the template isn't cached or can't be.
@@ -58,26 +58,26 @@ impl Provisioner {
     fn template_of(
         &self,
         spec: Option<&TemplateSpec>,
-        say: &dyn Fn(Step<'_>),
+        report: &dyn Fn(Step<'_>),
     ) -> Result<Template, ProvisionError> {
-        spec.map_or_else(|| self.base_image(say), |spec| self.look_up_or_build(spec, say))
+        spec.map_or_else(|| self.base_image(report), |spec| self.look_up_or_build(spec, report))
     }
 
     /// Starts a server on a copy of the template that the options name, and builds the template first if necessary. The
     /// cache doesn't have templates that run each time. In this case, pgfresh copies the last template that the cache
     /// can keep, and runs the remaining setups in the new server.
-    pub fn start(&self, say: &dyn Fn(Step<'_>)) -> Result<Started, ProvisionError> {
+    pub fn start(&self, report: &dyn Fn(Step<'_>)) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         let (kept, each_time) = self.chain();
-        let started = self.on_template(kept.last().copied(), say, |template| {
+        let started = self.on_template(kept.last().copied(), report, |template| {
             let place = self.place(template.entry.bytes())?;
             let settings = self.settings(place.budget())?;
             let look_up = begun.elapsed();
-            let (server, session) = self.boot(template, &place, &settings, say)?;
+            let (server, session) = self.boot(template, &place, &settings, report)?;
             let entry = Some(template.entry.clone());
             Ok(Started { session: Some(session), entry, ..self.describe_start(server, place, look_up) })
         })?;
-        self.run_each_time(started, &each_time, say)
+        self.run_each_time(started, &each_time, report)
     }
 
     /// Describes a server that has the template of the options, or will get it.
@@ -102,17 +102,17 @@ impl Provisioner {
         &self,
         mut started: Started,
         specs: &[&TemplateSpec],
-        say: &dyn Fn(Step<'_>),
+        report: &dyn Fn(Step<'_>),
     ) -> Result<Started, ProvisionError> {
         for spec in specs {
             // An open session would prevent setups from dropping or copying its database.
             (started.session, started.entry) = (None, None);
             if spec.runs_each_time() {
-                say(Step::RunsEachTime { name: &spec.name });
+                report(Step::RunsEachTime { name: &spec.name });
             }
-            let fingerprint = self.fingerprint_inputs(spec, say)?.fingerprint();
+            let fingerprint = self.fingerprint_inputs(spec, report)?.fingerprint();
             let start = StartingPoint::of(spec);
-            started.server = self.run_setup_steps(started.server, spec, start, &fingerprint, say)?;
+            started.server = self.run_setup_steps(started.server, spec, start, &fingerprint, report)?;
         }
         Ok(started)
     }
@@ -146,18 +146,18 @@ impl Provisioner {
         &self,
         data: PersistentData,
         is_new: bool,
-        say: &dyn Fn(Step<'_>),
+        report: &dyn Fn(Step<'_>),
     ) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         let (kept, each_time) = self.chain();
         let (path, files) = (data.path().to_owned(), data.data());
         if is_new {
-            self.on_template(kept.last().copied(), say, |template| {
+            self.on_template(kept.last().copied(), report, |template| {
                 data.clear()?;
                 let all = Deferred { below: "", last: None };
                 let copying = BackgroundCopy::begin(&template.entry, &files, &self.account, all)
                     .map_err(StartError::from)?;
-                let watch = |done, total| say(Step::Copying { done, total });
+                let watch = |done, total| report(Step::Copying { done, total });
                 copying.finish(&watch).map_err(StartError::from)?;
                 Ok(())
             })?;
@@ -168,7 +168,7 @@ impl Provisioner {
         let look_up = begun.elapsed();
         let server = Server::start(&self.order(&place, &settings), Data::Prepared(guard), &|_, _| ())?;
         if is_new {
-            return self.run_each_time(self.describe_start(server, place, look_up), &each_time, say);
+            return self.run_each_time(self.describe_start(server, place, look_up), &each_time, report);
         }
         let database = "postgres".to_owned();
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
@@ -189,15 +189,15 @@ impl Provisioner {
     pub(crate) fn on_template<T>(
         &self,
         spec: Option<&TemplateSpec>,
-        say: &dyn Fn(Step<'_>),
+        report: &dyn Fn(Step<'_>),
         use_it: impl Fn(&Template) -> Result<T, ProvisionError>,
     ) -> Result<T, ProvisionError> {
-        let template = self.template_of(spec, say)?;
+        let template = self.template_of(spec, report)?;
         match use_it(&template) {
             Err(error) if error.is_damage() => {
-                say(Step::RebuildingDamaged);
+                report(Step::RebuildingDamaged);
                 self.cache.building(template.fingerprint.as_str(), || ())?.discard(&template.entry)?;
-                use_it(&self.template_of(spec, say)?)
+                use_it(&self.template_of(spec, report)?)
             }
             other => other,
         }

@@ -164,7 +164,7 @@ impl TargetSamples {
     }
 }
 
-/// A temperature sensor that is read at most once per [`LOOK`].
+/// A temperature sensor that is read at most once per [`MIN_READING_INTERVAL`].
 struct Thermometer<'a> {
     read: &'a dyn Fn() -> Option<f64>,
     last: RefCell<Option<(Instant, Option<f64>)>>,

@@ -34,9 +34,9 @@ const COMMIT_STATE_QUERY: &str = concat!(
     ", pg_catalog.quote_ident(name), is_holdable, pg_catalog.current_setting('transaction_timeout', true) \
     FROM pg_catalog.pg_cursor()"
 );
-/// Number of columns of [`LOOK`].
+/// Number of columns of [`COMMIT_STATE_QUERY`].
 const COMMIT_STATE_COLUMNS: usize = 4;
-/// Portal names in [`LOOK`] that don't belong to cursors: the injected portal, and the protocol's unnamed portal.
+/// Portal names in [`COMMIT_STATE_QUERY`] that don't belong to cursors: the injected portal, and the protocol's unnamed portal.
 const INTERNAL_PORTALS: [&str; 2] = ["_pgfresh", "\"\""];
 
 /// Query for the names of all deferrable constraints, and of those that are initially deferred. The second list omits a
@@ -67,7 +67,7 @@ const SOURCES_QUERY: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN
     UNION ALL SELECT pg_catalog.pg_get_triggerdef(oid) FROM pg_catalog.pg_trigger WHERE tgqual::text ~ ':funcid 2078 '";
 
 impl RollbackSession {
-    /// Starts to commit the client's work since [`super::message::SAVE`].
+    /// Starts to commit the client's work since [`super::message::BEGIN_SAVEPOINT`].
     pub(super) fn start_commit(&mut self) {
         if !self.has_savepoint() {
             return;
@@ -78,7 +78,7 @@ impl RollbackSession {
         self.inject(statements, InjectedStatement::CommitState);
     }
 
-    /// Processes the rows of [`LOOK`], and continues the COMMIT.
+    /// Processes the rows of [`COMMIT_STATE_QUERY`], and continues the COMMIT.
     pub(super) fn commit_state_read(&mut self, rows: impl Iterator<Item = Row>) {
         let (mut changes, mut cursors) = (None, Vec::new());
         let (looked, settings): (Vec<_>, Vec<_>) = rows.partition(|row| row.len() == COMMIT_STATE_COLUMNS);
@@ -108,7 +108,7 @@ impl RollbackSession {
         self.release(&cursors);
     }
 
-    /// Processes the row of [`CONSTRAINTS`] and the rows of [`SOURCES`].
+    /// Processes the row of [`CONSTRAINTS_QUERY`] and the rows of [`SOURCES_QUERY`].
     pub(super) fn constraints_read(&mut self, row: Row, sources: impl Iterator<Item = Row>) {
         let mut row = row.into_iter();
         self.transaction.constraints.deferrable = row.next().flatten().unwrap_or_default();
@@ -121,7 +121,7 @@ impl RollbackSession {
         }
     }
 
-    /// Processes the rows of [`SOURCES`]. Returns whether they name settings that the gateway has not read yet.
+    /// Processes the rows of [`SOURCES_QUERY`]. Returns whether they name settings that the gateway has not read yet.
     pub(super) fn sources_read(&mut self, rows: impl Iterator<Item = Row>) -> bool {
         let texts = rows.filter_map(|row| row.into_iter().next().flatten());
         let sources: Vec<_> =

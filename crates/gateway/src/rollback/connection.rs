@@ -46,7 +46,7 @@ impl RollbackConnection {
             }
         };
         let end = run_unless(presence.closed(), ending).await;
-        let words = match end {
+        let message = match end {
             Some(End::Client) => {
                 lease.leaving();
                 let interrupt = async {
@@ -71,10 +71,10 @@ impl RollbackConnection {
             None => error_message::shutting_down(),
         };
         drop(lease);
-        let (client, unsaid) = drive.into_client();
-        if let Some(mut unsaid) = unsaid {
-            unsaid.extend(words.to_bytes());
-            client.send_and_close(&unsaid).await;
+        let (client, unsent) = drive.into_client();
+        if let Some(mut unsent) = unsent {
+            unsent.extend(message.to_bytes());
+            client.send_and_close(&unsent).await;
         }
     }
 }

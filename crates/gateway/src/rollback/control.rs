@@ -82,8 +82,12 @@ impl RollbackSession {
                 let parts = DISCARD_ALL.map(str::to_owned).to_vec();
                 self.ensure_savepoint();
                 // A plain server commits DISCARD ALL at once, because the statement can't run in a transaction block.
-                let said = Task::Send(command_complete("DISCARD ALL"));
-                self.prepend_tasks([Task::Inject(parts, InjectedStatement::Required), Task::Commit, said]);
+                let response = Task::Send(command_complete("DISCARD ALL"));
+                self.prepend_tasks([
+                    Task::Inject(parts, InjectedStatement::Required),
+                    Task::Commit,
+                    response,
+                ]);
             }
             Kind::Savepoint(_) => self.refuse_outside_transaction("SAVEPOINT"),
             Kind::Release(_) => self.refuse_outside_transaction("RELEASE SAVEPOINT"),

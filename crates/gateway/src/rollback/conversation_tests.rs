@@ -43,11 +43,11 @@ impl Conversation {
                     _ => format!("{} {}", char::from(tag), field(&body)),
                 });
             }
-            let heard = messages(&std::mem::take(&mut self.session.to_server));
-            if heard.is_empty() {
+            let received = messages(&std::mem::take(&mut self.session.to_server));
+            if received.is_empty() {
                 return;
             }
-            for (tag, body) in heard {
+            for (tag, body) in received {
                 let answers = self.server.receive(tag, &body);
                 self.trace.append(&mut self.server.ran);
                 for answer in answers {

@@ -199,8 +199,8 @@ impl Drive {
     /// Returns the client and the bytes that it has not received yet. The bytes are `None` in the middle of a message,
     /// because no other message can follow there.
     pub(super) fn into_client(self) -> (Stream, Option<Vec<u8>>) {
-        let unsaid = self.session.to_client;
-        (self.client, (self.down.rest.0 == 0).then_some(unsaid))
+        let unsent = self.session.to_client;
+        (self.client, (self.down.rest.0 == 0).then_some(unsent))
     }
 
     fn poll_until_quiet(&mut self, context: &mut Context<'_>) -> Poll<bool> {

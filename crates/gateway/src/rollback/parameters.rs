@@ -8,9 +8,9 @@ use super::settings::Restored;
 use pgwire::{HEADER, encode, frames, split_zero};
 
 /// Returns the value that follows `name` in a startup response, or nothing if the name does not occur.
-pub(super) fn parameter<'g>(greeting: &'g [u8], name: &[u8]) -> &'g [u8] {
-    let at = greeting.windows(name.len()).position(|window| window == name);
-    at.map_or(b"", |at| split_zero(&greeting[at + name.len()..]).0)
+pub(super) fn parameter<'g>(startup_response: &'g [u8], name: &[u8]) -> &'g [u8] {
+    let at = startup_response.windows(name.len()).position(|window| window == name);
+    at.map_or(b"", |at| split_zero(&startup_response[at + name.len()..]).0)
 }
 
 /// Name and value of a setting.
@@ -30,9 +30,11 @@ pub(super) struct Parameters {
 
 impl Parameters {
     /// Reads the reports in a startup response, which must consist of complete messages.
-    pub(super) fn new(greeting: &[u8], major: u32) -> Self {
-        let reported =
-            frames(greeting).filter(|frame| frame.tag == b'S').map(|frame| read(frame.body)).collect();
+    pub(super) fn new(startup_response: &[u8], major: u32) -> Self {
+        let reported = frames(startup_response)
+            .filter(|frame| frame.tag == b'S')
+            .map(|frame| read(frame.body))
+            .collect();
         Self { major, reported, ..Self::default() }
     }
 
@@ -121,11 +123,11 @@ mod tests {
 
     #[test]
     fn changed_parameters_are_reported_once_in_version_order() {
-        let greeting =
+        let startup_response =
             [parameter_status("TimeZone", "UTC"), parameter_status("DateStyle", "ISO"), encode(b'Z', b"I")]
                 .concat();
         for (major, names) in [(14, ["a", "DateStyle", "in"]), (16, ["in", "a", "DateStyle"])] {
-            let mut parameters = Parameters::new(&greeting, major);
+            let mut parameters = Parameters::new(&startup_response, major);
             // Batches of one string that the server received in parts. The last name in a batch was changed first.
             let batches =
                 [vec![("DateStyle", "SQL"), ("TimeZone", "CET")], vec![("a", "1")], vec![("in", "2")]];
@@ -146,7 +148,7 @@ mod tests {
             );
             assert!(parameters.take_changes().is_empty());
         }
-        let mut old = Parameters::new(&greeting, 13);
+        let mut old = Parameters::new(&startup_response, 13);
         let at_once = parameter_status("TimeZone", "CET");
         assert_eq!(old.record_report(&at_once, false), Some(&at_once[..]));
         assert!(old.take_changes().is_empty());

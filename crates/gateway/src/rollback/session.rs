@@ -85,14 +85,15 @@ pub(crate) struct RollbackSession {
 }
 
 impl RollbackSession {
-    /// Creates a session in a transaction. `greeting` is the server's startup response.
-    pub(crate) fn new(transaction: LeaseTransaction, greeting: &[u8]) -> Self {
-        let backslashes = parameter(greeting, b"standard_conforming_strings\0").starts_with(b"off");
-        let version = String::from_utf8_lossy(parameter(greeting, b"server_version\0")).into_owned();
+    /// Creates a session in a transaction. `startup_response` is the server's startup response.
+    pub(crate) fn new(transaction: LeaseTransaction, startup_response: &[u8]) -> Self {
+        let backslashes = parameter(startup_response, b"standard_conforming_strings\0").starts_with(b"off");
+        let version = String::from_utf8_lossy(parameter(startup_response, b"server_version\0")).into_owned();
         let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
         let major = digits.parse().unwrap_or(0);
-        let (traces, parameters) = (SessionTraces::of_session(greeting), Parameters::new(greeting, major));
-        let mut settings = SettingsTracker::new(parameter(greeting, b"session_authorization\0"));
+        let (traces, parameters) =
+            (SessionTraces::of_session(startup_response), Parameters::new(startup_response, major));
+        let mut settings = SettingsTracker::new(parameter(startup_response, b"session_authorization\0"));
         settings.add_object_texts(&transaction.constraints.sources);
         Self {
             transaction,

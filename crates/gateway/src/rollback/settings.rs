@@ -3,7 +3,7 @@
 //! The client's transaction is really a savepoint. If the client changes a setting for its transaction only (SET
 //! LOCAL), the server keeps the change until the lease ends. Each COMMIT therefore compares the settings with those
 //! from before the transaction. The server does not report how long a change lasts, but the calls in the SQL text show
-//! it ([`Changes`]). If no call mentions a setting, the setting keeps its new value.
+//! it ([`SettingChanges`]). If no call mentions a setting, the setting keeps its new value.
 //!
 //! Reading the settings takes time. The gateway does so only if a statement may have changed one for its transaction. A
 //! plain SET costs nothing.

@@ -216,16 +216,16 @@ pub(super) async fn serve_in_pieces(
     pieces: &mut dyn Iterator<Item = usize>,
     reader: &UnixStream,
 ) {
-    let (mut heard, mut chunk, mut left) = (Vec::new(), vec![0; 4096], 0);
+    let (mut received, mut chunk, mut left) = (Vec::new(), vec![0; 4096], 0);
     loop {
         match server.read(&mut chunk).await.unwrap() {
             0 => return,
-            count => heard.extend_from_slice(&chunk[..count]),
+            count => received.extend_from_slice(&chunk[..count]),
         }
         let mut answers = Vec::new();
-        while let Ok(Some((frame, length))) = Frame::first(&heard) {
+        while let Ok(Some((frame, length))) = Frame::first(&received) {
             answers.extend(stub.borrow_mut().receive(frame.tag, frame.body).concat());
-            heard.drain(..length);
+            received.drain(..length);
         }
         // The piece continues from where the earlier answers ended.
         let mut lengths = Vec::new();

@@ -43,7 +43,7 @@ pub(super) enum Awaited {
 pub(super) enum InjectedStatement {
     /// Can fail only if the lease's transaction is lost.
     Required,
-    /// Like [`Self::Must`], and has no effect that the client can see. Later messages to the client need not wait for
+    /// Like [`Self::Required`], and has no effect that the client can see. Later messages to the client need not wait for
     /// it.
     Silent,
     /// Reads the state that decides what a COMMIT must do.
@@ -83,7 +83,7 @@ pub(super) enum Task {
     /// Checks the syntax of a whole string, because the server will receive it in parts.
     CheckSyntax(Vec<u8>),
     Commit,
-    /// Completes [`Self::Settle`]. The strings are the cursors to close.
+    /// Completes [`Self::Commit`]. The strings are the cursors to close.
     Release(Vec<String>),
     Undo,
     /// Ends the client's transaction. With `chain`, begins the next one.

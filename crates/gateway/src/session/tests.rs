@@ -22,9 +22,9 @@ async fn discard_succeeds(pieces: &[&[u8]]) -> bool {
 }
 
 /// Whether `forget` succeeds with a backend that sends all bytes at once and then closes the connection.
-async fn discard_succeeds_before_close(words: &[u8]) -> bool {
+async fn discard_succeeds_before_close(message: &[u8]) -> bool {
     let (mut server, mut backend) = pair(None);
-    backend.write_all(words).await.unwrap();
+    backend.write_all(message).await.unwrap();
     backend.socket().finish().unwrap();
     discard_session_state(&mut server).await.unwrap()
 }
@@ -63,14 +63,14 @@ fn failing_or_overtalking_backend_is_not_reused() {
                 "{more:?}, and the end"
             );
         }
-        for (words, what) in [
+        for (message, what) in [
             ([done.clone(), ready(b'T')].concat(), "a transaction"),
             ([done.clone(), ready(b'E')].concat(), "a failed transaction"),
             (done.clone(), "an end without ReadyForQuery"),
             (Vec::new(), "an end without a word"),
             ([done, ready(b'I')].concat(), "an end afterwards"),
         ] {
-            assert!(!discard_succeeds_before_close(&words).await, "{what}");
+            assert!(!discard_succeeds_before_close(&message).await, "{what}");
         }
     });
 }
@@ -90,8 +90,8 @@ fn client_receives_when(closing: bool, up: &[u8], down: &[u8], end: Option<End>)
 
 #[test]
 fn client_gets_end_error_once_between_messages() {
-    let has = |words: Option<Vec<u8>>, code: &str| {
-        words.is_some_and(|words| String::from_utf8_lossy(&words).contains(&format!("C{code}\0")))
+    let has = |message: Option<Vec<u8>>, code: &str| {
+        message.is_some_and(|message| String::from_utf8_lossy(&message).contains(&format!("C{code}\0")))
     };
     let row = encode(b'D', b"\0\x01\0\0\0\x05hello");
     let error = encode(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0");

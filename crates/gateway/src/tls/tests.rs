@@ -41,19 +41,19 @@ fn ends() -> (TcpStream, TcpStream) {
 
 /// Sends `up` in pieces, then reads all incoming bytes in pieces.
 fn talk(mut stream: StreamOwned<ClientConnection, TcpStream>, up: &[usize], down: &[usize]) -> Vec<u8> {
-    let said = pattern(up.iter().sum());
-    let mut rest = &said[..];
+    let sent = pattern(up.iter().sum());
+    let mut rest = &sent[..];
     for length in up {
         let (now, later) = rest.split_at(*length);
         stream.write_all(now).unwrap();
         rest = later;
     }
-    let (mut heard, mut sizes) = (Vec::new(), down.iter().cycle());
+    let (mut received, mut sizes) = (Vec::new(), down.iter().cycle());
     loop {
         let mut buffer = vec![0; *sizes.next().unwrap()];
         match stream.read(&mut buffer).unwrap() {
-            0 => return heard,
-            count => heard.extend_from_slice(&buffer[..count]),
+            0 => return received,
+            count => received.extend_from_slice(&buffer[..count]),
         }
     }
 }
@@ -72,7 +72,7 @@ proptest! {
         let certificate = Arc::new(ServerCertificate::generate().unwrap());
         let (near, far) = ends();
         let connection = client(&certificate, &[]);
-        let (said, answer) = (pattern(up.iter().sum()), pattern(down.iter().sum::<usize>() * 3));
+        let (sent, answer) = (pattern(up.iter().sum()), pattern(down.iter().sum::<usize>() * 3));
         let talking = thread::spawn({
             let (up, down) = (up.clone(), down.clone());
             move || talk(StreamOwned::new(connection, near), &up, &down)
@@ -81,12 +81,12 @@ proptest! {
         sys::set_send_buffer(socket_of(&socket), ROOM).unwrap();
         run(async {
             let mut stream = Stream::new(socket, Vec::new()).unwrap().encrypted(&certificate, &[]).unwrap();
-            let (mut heard, mut sizes) = (Vec::new(), reads.iter().cycle());
+            let (mut received, mut sizes) = (Vec::new(), reads.iter().cycle());
             for round in 0.. {
                 let mut buffer = vec![0; *sizes.next().unwrap()];
                 let count = stream.read(&mut buffer).await.unwrap();
-                heard.extend_from_slice(&buffer[..count]);
-                if heard.len() == said.len() {
+                received.extend_from_slice(&buffer[..count]);
+                if received.len() == sent.len() {
                     break;
                 }
                 if moved_after.contains(&round) {
@@ -94,7 +94,7 @@ proptest! {
                     stream = Stream::new(socket, unread).unwrap();
                 }
             }
-            assert!(heard == said);
+            assert!(received == sent);
             for piece in answer.chunks(*reads.iter().max().unwrap()) {
                 stream.write_all(piece).await.unwrap();
             }
@@ -121,9 +121,9 @@ fn early_read_bytes_belong_to_tls_handshake() {
         let mut early = [0; 100];
         stream.read_exact(&mut early).await.unwrap();
         let mut stream = stream.encrypted(&certificate, &early).unwrap();
-        let mut said = [0; 9];
-        stream.read_exact(&mut said).await.unwrap();
-        assert_eq!(said[..], pattern(9));
+        let mut sent = [0; 9];
+        stream.read_exact(&mut sent).await.unwrap();
+        assert_eq!(sent[..], pattern(9));
         assert!(stream.is_encrypted() && stream.tls().unwrap().announced_postgresql());
         assert_eq!(stream.tls().unwrap().certificate_digest().map(<[u8]>::len), Some(32));
         stream.write_all(b"heard").await.unwrap();
@@ -142,10 +142,10 @@ proptest! {
         connection.write_tls(&mut hello).unwrap();
         let place = cut.index(hello.len());
         // Tries random bytes alone, and random bytes after the beginning of a handshake.
-        for said in [nonsense.clone(), [&hello[..place], &nonsense].concat()] {
+        for sent in [nonsense.clone(), [&hello[..place], &nonsense].concat()] {
             let (near, far) = ends();
             far.set_nonblocking(true).unwrap();
-            if let Ok(socket) = TlsSocket::accept(far, &certificate, &said) {
+            if let Ok(socket) = TlsSocket::accept(far, &certificate, &sent) {
                 let received = socket.receive(&mut [0; 16]);
                 prop_assert!(received.is_err(), "{received:?}");
             }

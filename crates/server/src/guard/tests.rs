@@ -67,8 +67,8 @@ fn complete_removal_waits_for_guard() {
 fn slow_guards_leave_no_zombie() {
     let stub = Stub::new("serve");
     let mut guard = stub.guard();
-    let patience = Duration::from_secs(1);
-    guard.process.patience = patience;
+    let timeout = Duration::from_secs(1);
+    guard.process.timeout = timeout;
     let number = guard.process.child.as_ref().unwrap().id();
     let process = sys::ProcessHandle::of_number(number).unwrap();
     process.signal(Signal::STOP).unwrap();
@@ -76,7 +76,7 @@ fn slow_guards_leave_no_zombie() {
     drop(guard);
     let took = begun.elapsed();
     process.signal(Signal::CONT).unwrap();
-    assert!(took >= patience && took < patience * 2, "{took:?}");
+    assert!(took >= timeout && took < timeout * 2, "{took:?}");
     wait_until("it is reaped", || sys::ProcessHandle::of_number(number).is_none());
     assert_eq!(left_in(stub.place.root()), Vec::<PathBuf>::new());
 }

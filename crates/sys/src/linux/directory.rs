@@ -161,7 +161,7 @@ impl Directory {
         Err(io::Error::other("another process still writes in it"))
     }
 
-    /// Removes all entries, except that directories below depth [`DEEP`] are moved to `top`.
+    /// Removes all entries, except that directories below depth [`MAX_RECURSION`] are moved to `top`.
     fn empty(&self, top: &Self, depth: usize) -> io::Result<()> {
         for (name, kind) in self.entries()? {
             if kind != FileKind::Directory {

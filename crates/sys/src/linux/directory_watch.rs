@@ -29,10 +29,10 @@ impl DirectoryWatch {
     }
 
     /// Waits until there is an event, until all writers of the pipe `alive` have closed it, or until
-    /// `patience` has passed. Returns whether the pipe was closed.
-    pub fn wait(&self, alive: impl AsFd, patience: Duration) -> io::Result<bool> {
+    /// `timeout` has passed. Returns whether the pipe was closed.
+    pub fn wait(&self, alive: impl AsFd, timeout: Duration) -> io::Result<bool> {
         let mut waited = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(&alive, PollFlags::IN)];
-        wait_for_any(&mut waited, patience)?;
+        wait_for_any(&mut waited, timeout)?;
         Ok(waited[1].revents().contains(PollFlags::HUP))
     }
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The limit before [`raise_files`]. Empty until that function is called.
+/// The limit before [`raise_open_file_limit`]. Empty until that function is called.
 static ORIGINAL_LIMIT: OnceLock<Rlimit> = OnceLock::new();
 
 /// Raises our limit on open files to the maximum, because on many systems it starts at 1024. Failures are

@@ -10,8 +10,8 @@ const TIMEOUT_AND_PAUSE: (Duration, Duration) = (Duration::from_secs(10), Durati
 
 /// Polls `condition` until it holds. Returns false if it doesn't hold before the timeout.
 pub(crate) fn poll_until(mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
-    let (patience, pause) = TIMEOUT_AND_PAUSE;
-    let end = Instant::now() + patience;
+    let (timeout, pause) = TIMEOUT_AND_PAUSE;
+    let end = Instant::now() + timeout;
     loop {
         if condition()? {
             return Ok(true);

@@ -84,7 +84,7 @@ pub fn is_ignored(signal: i32) -> bool {
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<bool> {
     let mut ended = Vec::new();
-    for (signal, patience) in [(Signal::QUIT, grace), (Signal::KILL, grace), (Signal::KILL, grace)] {
+    for (signal, timeout) in [(Signal::QUIT, grace), (Signal::KILL, grace), (Signal::KILL, grace)] {
         let (pids, holders): (Vec<_>, Vec<_>) = holders(path, account)?.into_iter().unzip();
         if holders.is_empty() {
             break;
@@ -93,7 +93,7 @@ pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<boo
             // It is not an error if the process has ended since the search.
             let _ = holder.signal(signal);
         }
-        wait_for_all(&holders, patience)?;
+        wait_for_all(&holders, timeout)?;
         ended.extend(pids);
     }
     // An exiting process no longer lists its open files, but keeps them and its memory for some milliseconds.
@@ -145,9 +145,9 @@ fn is_of(users: &[u32], process: Pid) -> bool {
     })
 }
 
-/// Waits until all processes have ended or `patience` has passed.
-fn wait_for_all(handles: &[ProcessHandle], patience: Duration) -> io::Result<()> {
-    let end = Instant::now() + patience;
+/// Waits until all processes have ended or `timeout` has passed.
+fn wait_for_all(handles: &[ProcessHandle], timeout: Duration) -> io::Result<()> {
+    let end = Instant::now() + timeout;
     for handle in handles {
         wait_readable(handle, end.saturating_duration_since(Instant::now()))?;
     }

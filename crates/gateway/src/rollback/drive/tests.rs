@@ -59,11 +59,11 @@ impl Fixture {
         Self { drive, client, server, near: ends.0, far: ends.1, taps, begun }
     }
 
-    /// Sends all of `said` in pieces that end at `up`. The server's answers come in pieces that end at `down`. Returns
+    /// Sends all of `sent` in pieces that end at `up`. The server's answers come in pieces that end at `down`. Returns
     /// once the outcome is as long as `expected`. A `patient` client waits for an answer to each piece.
     async fn play(
         &mut self,
-        said: &[u8],
+        sent: &[u8],
         (up, down, patient): (&Cuts, &Cuts, bool),
         expected: &Outcome,
     ) -> Outcome {
@@ -72,7 +72,7 @@ impl Fixture {
         let (mut up, mut down) = (up.pieces(), down.pieces());
         let (mut from_client, mut to_client) = split(client);
         let talks = async {
-            let mut rest = said;
+            let mut rest = sent;
             while !rest.is_empty() {
                 let (piece, after) = rest.split_at(up.next().unwrap().min(rest.len()));
                 write_pieces(&mut to_client, piece, &mut std::iter::once(usize::MAX), near).await;
@@ -83,23 +83,23 @@ impl Fixture {
             }
         };
         let listens = async {
-            let mut told = vec![0; expected.received.len()];
-            from_client.read_exact(&mut told).await.unwrap();
+            let mut received = vec![0; expected.received.len()];
+            from_client.read_exact(&mut received).await.unwrap();
             // The server may still run statements that the client does not wait for.
             while stub.borrow().ran.len() < expected.ran.len() {
                 yield_now().await;
             }
             wait_until_quiet(near, far).await;
-            told
+            received
         };
         let serves = serve_in_pieces(server, &stub, &mut down, far);
-        let told = tokio::select! {
+        let received = tokio::select! {
             biased;
             end = drive.run() => panic!("ended: {end:?}"),
             () = serves => panic!("the gateway has closed the server's connection"),
-            ((), told) = async { tokio::join!(talks, listens) } => told,
+            ((), received) = async { tokio::join!(talks, listens) } => received,
         };
-        Outcome { received: told, ran: stub.into_inner().ran }
+        Outcome { received, ran: stub.into_inner().ran }
     }
 
     /// Returns the statements that the listeners received.
@@ -110,11 +110,11 @@ impl Fixture {
 }
 
 /// Returns the outcome without connections, so that each message is whole and the server answers at once.
-fn run_without_sockets(said: &[u8]) -> Outcome {
-    let (mut session, mut stub, mut told) = (new_session(), StubServer::new(), Vec::new());
+fn run_without_sockets(sent: &[u8]) -> Outcome {
+    let (mut session, mut stub, mut received) = (new_session(), StubServer::new(), Vec::new());
     let mut answer = |session: &mut RollbackSession, stub: &mut StubServer| {
         loop {
-            told.append(&mut session.to_client);
+            received.append(&mut session.to_client);
             let to_server = std::mem::take(&mut session.to_server);
             if to_server.is_empty() {
                 return;
@@ -129,7 +129,7 @@ fn run_without_sockets(said: &[u8]) -> Outcome {
             }
         }
     };
-    for Frame { tag, body } in frames(said) {
+    for Frame { tag, body } in frames(sent) {
         let message = encode(tag, body);
         let disposition = session.client_head(tag);
         match disposition {
@@ -144,7 +144,7 @@ fn run_without_sockets(said: &[u8]) -> Outcome {
         answer(&mut session, &mut stub);
     }
     assert_eq!(session.broken, None);
-    Outcome { received: told, ran: stub.ran }
+    Outcome { received, ran: stub.ran }
 }
 
 /// Returns a conversation with a message of each kind.
@@ -181,9 +181,9 @@ fn conversation() -> Vec<u8> {
 
 #[test]
 fn example_conversation_has_expected_states_and_statements() {
-    let Outcome { received: told, ran } = run_without_sockets(&conversation());
+    let Outcome { received, ran } = run_without_sockets(&conversation());
     let states: Vec<u8> =
-        frames(&told).filter(|frame| frame.tag == b'Z').map(|frame| frame.body[0]).collect();
+        frames(&received).filter(|frame| frame.tag == b'Z').map(|frame| frame.body[0]).collect();
     assert_eq!(states, *b"IITTTIIIITEIIII");
     let ours = ["pgfresh_", "LEVEL", "[look]", "[settings]", "[sources]"];
     let theirs = |sql: &&String| !ours.iter().any(|word| sql.contains(word));
@@ -209,19 +209,19 @@ fn example_conversation_has_expected_states_and_statements() {
 
 #[test]
 fn rollback_session_does_not_depend_on_message_splits() {
-    let said = conversation();
-    let expected = run_without_sockets(&said);
-    let mut heard = None;
+    let sent = conversation();
+    let expected = run_without_sockets(&sent);
+    let mut observed = None;
     let mut play = async |up: &Cuts, down: &Cuts| {
         let mut fixture = Fixture::new(None);
-        assert_eq!(fixture.play(&said, (up, down, true), &expected).await, expected, "{up:?}, {down:?}");
+        assert_eq!(fixture.play(&sent, (up, down, true), &expected).await, expected, "{up:?}, {down:?}");
         assert!(sys::is_idle_socket(&duplicate(&fixture.client)), "{up:?}, {down:?}");
         let now = fixture.observed();
-        assert_eq!(&now, heard.get_or_insert_with(|| now.clone()), "{up:?}, {down:?}");
+        assert_eq!(&now, observed.get_or_insert_with(|| now.clone()), "{up:?}, {down:?}");
     };
     run(async {
         play(&Cuts::None, &Cuts::None).await;
-        for at in 1..said.len() {
+        for at in 1..sent.len() {
             play(&Cuts::At(at), &Cuts::None).await;
         }
         for length in 1..40 {
@@ -233,22 +233,22 @@ fn rollback_session_does_not_depend_on_message_splits() {
         }
         play(&Cuts::Into(vec![1]), &Cuts::Into(vec![1])).await;
     });
-    let heard = heard.unwrap();
+    let observed = observed.unwrap();
     assert!(
-        heard.contains(&"INSERT false".to_owned()) && heard.contains(&"fail true".to_owned()),
-        "{heard:?}"
+        observed.contains(&"INSERT false".to_owned()) && observed.contains(&"fail true".to_owned()),
+        "{observed:?}"
     );
-    assert!(heard.iter().all(|statement| !statement.contains("pgfresh")), "{heard:?}");
+    assert!(observed.iter().all(|statement| !statement.contains("pgfresh")), "{observed:?}");
 }
 
 #[test]
 fn large_messages_are_streamed_with_bounded_buffers() {
     let value = 3 << 20;
-    let said = [parse("", "INSERT"), bind("", "", value), execute(""), sync()].concat();
-    let expected = run_without_sockets(&said);
+    let sent = [parse("", "INSERT"), bind("", "", value), execute(""), sync()].concat();
+    let expected = run_without_sockets(&sent);
     run(async {
         let mut fixture = Fixture::new(Some(1));
-        assert_eq!(fixture.play(&said, (&Cuts::None, &Cuts::None, false), &expected).await, expected);
+        assert_eq!(fixture.play(&sent, (&Cuts::None, &Cuts::None, false), &expected).await, expected);
         // The client does not read the rows.
         let rows = query(b"ROWS 60 100000");
         let expected = run_without_sockets(&rows);
@@ -256,11 +256,11 @@ fn large_messages_are_streamed_with_bounded_buffers() {
         client.write_all(&rows).await.unwrap();
         let (stub, written) = (RefCell::new(StubServer::new()), RefCell::new(0));
         let floods = async {
-            let mut heard = vec![0; 4096];
+            let mut observed = vec![0; 4096];
             loop {
-                let count = server.read(&mut heard).await.unwrap();
-                for answer in
-                    frames(&heard[..count]).flat_map(|frame| stub.borrow_mut().receive(frame.tag, frame.body))
+                let count = server.read(&mut observed).await.unwrap();
+                for answer in frames(&observed[..count])
+                    .flat_map(|frame| stub.borrow_mut().receive(frame.tag, frame.body))
                 {
                     for piece in answer.chunks(10_000) {
                         server.write_all(piece).await.unwrap();
@@ -287,14 +287,14 @@ fn large_messages_are_streamed_with_bounded_buffers() {
         }
         assert!(*written.borrow() < MAX_WAITING_BYTES + 3 * CHUNK, "{} bytes were taken", written.borrow());
         assert!((MAX_WAITING_BYTES..=MAX_WAITING_BYTES + CHUNK).contains(&drive.session.to_client.len()));
-        let mut told = vec![0; expected.received.len()];
+        let mut received = vec![0; expected.received.len()];
         tokio::select! {
             biased;
             end = drive.run() => panic!("ended: {end:?}"),
             () = &mut floods => {}
-            read = client.read_exact(&mut told) => drop(read.unwrap()),
+            read = client.read_exact(&mut received) => drop(read.unwrap()),
         }
-        assert!(told == expected.received);
+        assert!(received == expected.received);
     });
 }
 
@@ -322,15 +322,15 @@ async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCell<StubServe
 
 /// Simulates a client that sends these bytes and disconnects. Returns the transaction, if the session can continue, and
 /// the statements that the server ran.
-async fn disconnect(said: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
-    disconnect_after(said, b"").await
+async fn disconnect(sent: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
+    disconnect_after(sent, b"").await
 }
 
-/// Simulates a client that reads the answers to `said`, and disconnects before it reads those to `last`.
-async fn disconnect_after(said: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
+/// Simulates a client that reads the answers to `sent`, and disconnects before it reads those to `last`.
+async fn disconnect_after(sent: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     let Fixture { mut drive, mut client, mut server, near, far, .. } = Fixture::new(None);
     let stub = RefCell::new(StubServer::new());
-    client.write_all(said).await.unwrap();
+    client.write_all(sent).await.unwrap();
     settle(&mut drive, &mut server, &stub).await;
     client.write_all(last).await.unwrap();
     drop((client, near));
@@ -346,17 +346,17 @@ async fn disconnect_after(said: &[u8], last: &[u8]) -> (Option<LeaseTransaction>
 
 #[test]
 fn session_survives_client_leaving_at_any_byte() {
-    let said =
+    let sent =
         [query(b"SELECT"), query(b"BEGIN"), query(b"INSERT"), query(b"COMMIT"), query(b"DELETE")].concat();
-    let ends: Vec<usize> = frames(&said)
+    let ends: Vec<usize> = frames(&sent)
         .scan(0, |at, frame| {
             *at += frame.body.len() + HEADER;
             Some(*at)
         })
         .collect();
     run(async {
-        for at in 0..=said.len() {
-            let (left, ran) = disconnect(&said[..at]).await;
+        for at in 0..=sent.len() {
+            let (left, ran) = disconnect(&sent[..at]).await;
             // An incomplete message must have no effect.
             let whole = ends.iter().filter(|end| **end <= at).count();
             let LeaseTransaction { begun, savepoint, .. } =
@@ -368,7 +368,7 @@ fn session_survives_client_leaving_at_any_byte() {
             };
             assert_eq!((begun, savepoint), (whole > 0, expected), "after {at} bytes");
             let expected =
-                run_without_sockets(&said[..whole.checked_sub(1).map_or(0, |last| ends[last])]).ran;
+                run_without_sockets(&sent[..whole.checked_sub(1).map_or(0, |last| ends[last])]).ran;
             assert_eq!(ran, expected, "after {at} bytes");
         }
     });
@@ -378,10 +378,10 @@ fn session_survives_client_leaving_at_any_byte() {
 fn client_leaving_during_statement_does_not_delay_next() {
     let begin = [query(b"BEGIN"), query(b"INSERT")].concat();
     run(async {
-        for (last, said) in [("COMMIT", &begin[..]), ("ROLLBACK", &begin), ("fail", &begin), ("DELETE", b"")]
+        for (last, sent) in [("COMMIT", &begin[..]), ("ROLLBACK", &begin), ("fail", &begin), ("DELETE", b"")]
         {
             let since = Instant::now();
-            let (left, ran) = disconnect_after(said, &query(last.as_bytes())).await;
+            let (left, ran) = disconnect_after(sent, &query(last.as_bytes())).await;
             assert!(since.elapsed() < WIND_DOWN_TIMEOUT / 2 && left.is_some(), "{last}");
             assert!(last != "DELETE" || ran.contains(&last.to_owned()), "{ran:?}");
         }
@@ -393,9 +393,9 @@ fn client_leaving_within_forwarded_message_ends_session() {
     let copy = [query(b"COPY t FROM STDIN"), encode(b'd', b"123456")].concat();
     let bound = [parse("", "INSERT"), bind("", "", 50)].concat();
     run(async {
-        for (said, whole) in [(&copy, copy.len()), (&bound, bound.len())] {
+        for (sent, whole) in [(&copy, copy.len()), (&bound, bound.len())] {
             for at in (whole - 6..=whole).rev() {
-                let (left, ran) = disconnect(&said[..at]).await;
+                let (left, ran) = disconnect(&sent[..at]).await;
                 assert_eq!(left.is_some(), at == whole, "after {at} of {whole} bytes: {ran:?}");
             }
         }
@@ -423,10 +423,10 @@ async fn end_while_it_runs(last_words: &[u8], server_ends: bool) -> (u32, bool, 
         drive.wind_down(async { interrupts.set(interrupts.get() + 1) }).await.is_some()
     };
     let answers = async {
-        let (mut stub, mut heard) = (StubServer::new(), vec![0; 4096]);
+        let (mut stub, mut observed) = (StubServer::new(), vec![0; 4096]);
         loop {
-            let count = server.read(&mut heard).await.unwrap();
-            for frame in frames(&heard[..count]) {
+            let count = server.read(&mut observed).await.unwrap();
+            for frame in frames(&observed[..count]) {
                 if frame.tag == b'Q' {
                     a_while().await;
                     client.socket().finish().unwrap();
@@ -459,27 +459,27 @@ fn vanished_client_is_interrupted_but_terminating_client_finishes() {
 
 #[test]
 fn server_ending_at_any_byte_leaves_complete_messages() {
-    let said = query(b"ROWS 2 40");
+    let sent = query(b"ROWS 2 40");
     let mut stub = StubServer::new();
-    let begun = run_without_sockets(&said).ran.len();
+    let begun = run_without_sockets(&sent).ran.len();
     let answers = [encode(b'Z', b"T"), stub.receive(b'Q', b"ROWS 2 40\0").concat()].concat();
     assert!(begun > 2);
     run(async {
         for at in 0..answers.len() {
             let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
-            client.write_all(&said).await.unwrap();
+            client.write_all(&sent).await.unwrap();
             server.write_all(&answers[..at]).await.unwrap();
             server.socket().finish().unwrap();
             assert_eq!(drive.run().await, End::Server, "after {at} bytes");
-            let (rest, unsaid) = drive.into_client();
+            let (rest, unsent) = drive.into_client();
             drop(rest);
-            let mut told = Vec::new();
-            client.read_to_end(&mut told).await.unwrap();
+            let mut received = Vec::new();
+            client.read_to_end(&mut received).await.unwrap();
             // The client's last message may be incomplete.
             let is_between =
-                frames(&told).map(|frame| frame.body.len() + HEADER).sum::<usize>() == told.len();
-            assert_eq!(unsaid.is_some(), is_between, "after {at} bytes: {told:?}");
-            let shown = [told, unsaid.unwrap_or_default()].concat();
+                frames(&received).map(|frame| frame.body.len() + HEADER).sum::<usize>() == received.len();
+            assert_eq!(unsent.is_some(), is_between, "after {at} bytes: {received:?}");
+            let shown = [received, unsent.unwrap_or_default()].concat();
             assert!(answers[6..].starts_with(&shown), "after {at} bytes: {shown:?}");
         }
     });
@@ -498,8 +498,8 @@ fn invalid_message_ends_rollback_session_on_either_side() {
             client.write_all(bytes).await.unwrap();
             match (drive.run().await, expected) {
                 (End::Client, None) => {}
-                (End::Broken(error), Some(words)) => {
-                    assert_eq!((&*error.sqlstate, &*error.message), ("08P01", words));
+                (End::Broken(error), Some(message)) => {
+                    assert_eq!((&*error.sqlstate, &*error.message), ("08P01", message));
                 }
                 other => panic!("{bytes:?}: {other:?}"),
             }
@@ -531,10 +531,10 @@ fn cancel_request_passes_only_during_client_statement() {
             let mut stub = StubServer::new();
             assert!(gate.wait_for_client_turn().await.is_none(), "nothing runs");
             client.write_all(&query(b"SELECT")).await.unwrap();
-            let mut heard = vec![0; 4096];
-            let count = server.read(&mut heard).await.unwrap();
+            let mut observed = vec![0; 4096];
+            let count = server.read(&mut observed).await.unwrap();
             let (mut before, mut answer) = (Vec::new(), Vec::new());
-            for frame in frames(&heard[..count]) {
+            for frame in frames(&observed[..count]) {
                 let to = if frame.tag == b'Q' { &mut answer } else { &mut before };
                 to.extend(stub.receive(frame.tag, frame.body).concat());
             }
@@ -554,12 +554,12 @@ fn cancel_request_passes_only_during_client_statement() {
             }
             assert!(sys::is_idle_socket(&duplicate(&server)), "a statement of ours follows");
             drop(entered);
-            let (stub, mut told) = (RefCell::new(stub), vec![0; expected.received.len()]);
+            let (stub, mut received) = (RefCell::new(stub), vec![0; expected.received.len()]);
             tokio::select! {
                 () = serve(&mut server, &stub) => panic!("it has ended"),
-                read = client.read_exact(&mut told) => drop(read.unwrap()),
+                read = client.read_exact(&mut received) => drop(read.unwrap()),
             }
-            assert_eq!(told, expected.received);
+            assert_eq!(received, expected.received);
             assert!(gate.wait_for_client_turn().await.is_none(), "nothing runs any more");
         };
         tokio::select! {
@@ -578,10 +578,10 @@ fn last_server_error_arrives_during_incomplete_client_message() {
         let copy = [query(b"COPY t FROM STDIN"), encode(b'd', &[b'x'; 99])].concat();
         client.write_all(&copy[..copy.len() - 9]).await.unwrap();
         let ends = async {
-            let (mut stub, mut heard) = (StubServer::new(), vec![0; 4096]);
+            let (mut stub, mut observed) = (StubServer::new(), vec![0; 4096]);
             loop {
-                let count = server.read(&mut heard).await.unwrap();
-                for frame in frames(&heard[..count]) {
+                let count = server.read(&mut observed).await.unwrap();
+                for frame in frames(&observed[..count]) {
                     server.write_all(&stub.receive(frame.tag, frame.body).concat()).await.unwrap();
                     if frame.tag == b'Q' {
                         wait_until_quiet(&near, &far).await;

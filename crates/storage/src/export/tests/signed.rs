@@ -39,8 +39,8 @@ impl SignedExport {
                 assert_eq!(contents_below(&entry.data()), contents_below(&self.tree));
             }
             Err(error) => {
-                let words = error.to_string();
-                assert!(words.contains("abc") && !words.contains('\n'), "{words}");
+                let text = error.to_string();
+                assert!(text.contains("abc") && !text.contains('\n'), "{text}");
                 assert!(
                     entry.is_none() && fs::read_dir(root.path().join("images")).unwrap().next().is_none()
                 );
@@ -49,12 +49,12 @@ impl SignedExport {
         result.map(drop)
     }
 
-    fn expect_refusal(&self, words: &str) {
+    fn expect_refusal(&self, text: &str) {
         let trusted = self.trusted();
         let error = self.import_into_new_cache(&trusted).unwrap_err().to_string();
-        assert!(error.contains(words), "{error}");
+        assert!(error.contains(text), "{error}");
         let error = verify(&self.folder, &trusted, &AtomicBool::new(false)).unwrap_err().to_string();
-        assert!(error.contains(words), "{error}");
+        assert!(error.contains(text), "{error}");
     }
 
     /// Changes a file and its line in the manifest, but leaves the signature as it was.
@@ -99,9 +99,9 @@ fn unsigned_or_foreign_signed_entry_is_refused() {
     sign(&journey.folder, &other, &AtomicBool::new(false)).unwrap();
     journey.expect_refusal("which is not trusted");
     // A different key with an identical id is still a different key.
-    let mut words = other.public().to_string();
-    words.replace_range(3..13, &journey.key.public().to_string()[3..13]);
-    if let Ok(alike) = words.parse() {
+    let mut text = other.public().to_string();
+    text.replace_range(3..13, &journey.key.public().to_string()[3..13]);
+    if let Ok(alike) = text.parse() {
         assert!(journey.import_into_new_cache(&[alike]).is_err());
     }
 }

@@ -59,11 +59,11 @@ proptest! {
         small in any::<bool>(),
     ) {
         // In a failed transaction COPY does not start, and the server would treat its data like any other messages.
-        let said = turns.concat();
-        let expected = run_without_sockets(&said);
+        let sent = turns.concat();
+        let expected = run_without_sockets(&sent);
         run(async {
             let mut fixture = Fixture::new(small.then_some(1));
-            assert_eq!(fixture.play(&said, (&up, &down, patient), &expected).await, expected);
+            assert_eq!(fixture.play(&sent, (&up, &down, patient), &expected).await, expected);
             assert!(sys::is_idle_socket(&duplicate(&fixture.client)));
             let Drive { session, up, down, .. } = &fixture.drive;
             assert!(session.is_idle() && up.bytes.capacity() == 0 && down.bytes.capacity() == 0);
