@@ -143,7 +143,7 @@ impl Fleet {
                     report.add_notes(["No dump was restored: pg_dump is missing."]);
                     continue;
                 }
-                Ok(true) => self.run(origin, (provisioner.installation.bin(), &project), &key, progress),
+                Ok(true) => self.run(origin, provisioner.installation.bin(), &project, &key, progress),
                 Err(error) => Err(error),
             };
             match outcome {
@@ -199,7 +199,8 @@ impl Fleet {
     fn run(
         &self,
         origin: TemplateOrigin,
-        (bin, project): (&Path, &Project),
+        bin: &Path,
+        project: &Project,
         key: &SigningKey,
         progress: &dyn Progress,
     ) -> Result<Option<OriginResult>, BenchError> {

@@ -148,7 +148,8 @@ impl Soak {
         std::iter::once(&self.cold).chain(self.steps.iter().map(|(_, readings)| readings))
     }
 
-    /// Returns the disk's own report about heat, if the report is within [`MAX_REPORT_DISTANCE`] seconds of the beginning of `step`.
+    /// Returns the disk's own report about heat, if the report is within [`MAX_REPORT_DISTANCE`] seconds of the
+    /// beginning of `step`.
     fn heat_report(&self, step: usize) -> Option<String> {
         let near = |look: usize| self.step * as_f64(look.abs_diff(step)) <= MAX_REPORT_DISTANCE;
         let looks =

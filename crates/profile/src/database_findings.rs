@@ -8,14 +8,15 @@ use crate::ranking::DATABASES;
 use crate::time::Time;
 use pgwire::StatementKind;
 
-/// Making databases is also worth a finding if it takes these shares: `MIN_SHARE_OF_DATABASE_TIME` of the time in the database, and `MIN_SHARE_OF_WHOLE_TIME`
-/// of the whole time.
+/// Making databases is also worth a finding if it takes these shares: `MIN_SHARE_OF_DATABASE_TIME` of the time in the
+/// database, and `MIN_SHARE_OF_WHOLE_TIME` of the whole time.
 const MIN_SHARE_OF_DATABASE_TIME: f64 = 0.5;
 const MIN_SHARE_OF_WHOLE_TIME: f64 = 0.03;
 
 impl Analysis<'_> {
     /// Returns the time of CREATE and DROP DATABASE, and the time of the sessions that exist only for these. `None`
-    /// unless their sum is worth a finding, i.e. reaches [`MIN_SHARE`], or both [`MIN_SHARE_OF_DATABASE_TIME`] and [`MIN_SHARE_OF_WHOLE_TIME`].
+    /// unless their sum is worth a finding. For this, it must reach [`MIN_SHARE`], or both
+    /// [`MIN_SHARE_OF_DATABASE_TIME`] and [`MIN_SHARE_OF_WHOLE_TIME`].
     fn made_databases(&self) -> Option<[Time; 2]> {
         let statements = self.attribution.kinds.get(&StatementKind::Database).copied()?;
         let sessions = self.waiting_for_sessions(self.for_databases().1);

@@ -125,7 +125,7 @@ fn draw_sums(recording: &Recording, svg: &mut String) {
         for (colour, spent) in parts {
             let height = spent / length / most * SUMS_HEIGHT;
             y -= height;
-            rectangle(svg, [as_size(place) * width, y, width, height], colour, "");
+            draw_rectangle(svg, &Rectangle { x: as_size(place) * width, y, width, height }, colour, "");
         }
     }
     svg.push_str(&format!(
@@ -184,18 +184,23 @@ fn draw_lane(recording: &Recording, lane: &[Option<Mark>], y: f64, svg: &mut Str
             let session = recording.sessions.get(seen.session);
             let what = if seen.state == State::InTransaction { "after " } else { "" };
             let title = format!("{} ({}), {}: {what}{statement}", session.database, session.pid, seen.cause);
-            rectangle(
-                svg,
-                [as_size(place) * width, y, as_size(run.len()) * width, LANE_HEIGHT - 2.0],
-                colour(&seen),
-                &title,
-            );
+            let (x, width, height) = (as_size(place) * width, as_size(run.len()) * width, LANE_HEIGHT - 2.0);
+            draw_rectangle(svg, &Rectangle { x, y, width, height }, colour(&seen), &title);
         }
         place += run.len();
     }
 }
 
-fn rectangle(svg: &mut String, [x, y, width, height]: [f64; 4], colour: &str, title: &str) {
+/// A rectangle in SVG units.
+struct Rectangle {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+}
+
+fn draw_rectangle(svg: &mut String, rectangle: &Rectangle, colour: &str, title: &str) {
+    let Rectangle { x, y, width, height } = rectangle;
     let title =
         if title.is_empty() { String::new() } else { format!("<title>{}</title>", escape_html(title)) };
     svg.push_str(&format!(

@@ -472,15 +472,15 @@ mod tests {
     fn second_builder_waits_and_announces_it() {
         let fixture = fixture();
         let building = fixture.cache.building("abc", || panic!("no process builds it")).unwrap();
-        let (said, hears) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let cache = fixture.cache.clone();
         let second = std::thread::spawn(move || {
-            let building = cache.building("abc", || said.send(()).unwrap()).unwrap();
+            let building = cache.building("abc", || sender.send(()).unwrap()).unwrap();
             let found = cache.look_up("abc").unwrap().is_some();
             drop(building);
             found
         });
-        hears.recv().unwrap();
+        receiver.recv().unwrap();
         building.publish(&fixture.tree, &[], "").unwrap();
         assert!(second.join().unwrap(), "the waiter finds what the builder published");
     }

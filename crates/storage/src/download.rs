@@ -184,11 +184,11 @@ impl<'a> EntryDownload<'a> {
     /// # Errors
     /// Returns [`CacheError::Invalid`] if the file differs from its digest.
     pub fn finish(&self, number: usize) -> Result<(), CacheError> {
-        let (path, said) = (self.path(number), &self.announced.manifest.files[number]);
+        let (path, expected) = (self.path(number), &self.announced.manifest.files[number]);
         let file = fs::File::open(&path).attempt("open", &path)?;
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(&file).attempt("read", &path)?;
-        if (hasher.count(), hasher.finalize()) != (said.size, said.digest) {
+        if (hasher.count(), hasher.finalize()) != (expected.size, expected.digest) {
             return Err(CacheError::Invalid { path, what: DIFFERENT });
         }
         self.complete[number].store(true, Ordering::Release);
@@ -201,9 +201,9 @@ impl<'a> EntryDownload<'a> {
 
     /// Returns the manifest of the received files. Returns an error if any file has not been finished.
     fn into_manifest(self) -> Result<Manifest, CacheError> {
-        let said = &self.announced.manifest;
-        let mut found = Manifest { directories: said.directories.clone(), files: Vec::new() };
-        for (number, file) in said.files.iter().enumerate() {
+        let expected = &self.announced.manifest;
+        let mut found = Manifest { directories: expected.directories.clone(), files: Vec::new() };
+        for (number, file) in expected.files.iter().enumerate() {
             let path = self.path(number);
             if !self.complete[number].load(Ordering::Acquire) {
                 return Err(CacheError::Invalid { path, what: "it has not come whole" });

@@ -340,23 +340,23 @@ mod tests {
     fn damage_manifest(saying: &ManifestDamage, path: &Path) {
         // Opening a pipe would block.
         let text = path.is_file().then(|| fs::read_to_string(path).unwrap());
-        let Some(mut said) = text.and_then(|text| Manifest::parse(&text)) else { return };
+        let Some(mut manifest) = text.and_then(|text| Manifest::parse(&text)) else { return };
         let file =
             |path: &str, size| File { path: path.to_owned(), size, modified: 0, digest: blake3::hash(b"") };
         match saying {
-            ManifestDamage::Path(path) => said.files.push(file(path, 0)),
+            ManifestDamage::Path(path) => manifest.files.push(file(path, 0)),
             ManifestDamage::Folder(path) => {
-                said.directories.push((*path).to_owned());
-                said.directories.sort();
+                manifest.directories.push((*path).to_owned());
+                manifest.directories.sort();
             }
-            ManifestDamage::Twice(at) => said.files.push(file(FILES[*at], 0)),
+            ManifestDamage::Twice(at) => manifest.files.push(file(FILES[*at], 0)),
             ManifestDamage::Huge(at, size) => {
-                if let Some(file) = said.files.iter_mut().find(|file| file.path == FILES[*at]) {
+                if let Some(file) = manifest.files.iter_mut().find(|file| file.path == FILES[*at]) {
                     file.size = *size;
                 }
             }
         }
-        fs::write(path, said.to_text()).unwrap();
+        fs::write(path, manifest.to_text()).unwrap();
     }
 
     /// Returns every path below `root`, with the contents of each file.

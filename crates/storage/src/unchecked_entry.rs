@@ -92,11 +92,11 @@ impl<'a> UncheckedEntry<'a> {
         if let Some(name) = head.as_ref().and_then(|(head, _)| head.changed_text(&manifest, &about)) {
             return Err(untrusted_entry(&self.folder.join(name), "it is not the one that was signed"));
         }
-        let said = Manifest::parse(&manifest).ok_or_else(|| invalid_entry(&path, "it is damaged"))?;
-        if !said.has_consistent_paths() {
+        let claimed = Manifest::parse(&manifest).ok_or_else(|| invalid_entry(&path, "it is damaged"))?;
+        if !claimed.has_consistent_paths() {
             return Err(invalid_entry(&path, "it contradicts itself"));
         }
-        Ok(EntryClaims { manifest: said, about, signed: head.map(|(_, signed)| signed) })
+        Ok(EntryClaims { manifest: claimed, about, signed: head.map(|(_, signed)| signed) })
     }
 
     /// Reads the head and checks that a trusted key has signed it.
@@ -116,9 +116,9 @@ impl<'a> UncheckedEntry<'a> {
 
     /// Compares every file with the manifest, and returns a head for the caller to sign.
     pub(crate) fn new_head(&self, cancelled: &AtomicBool) -> Result<Head, CacheError> {
-        let EntryClaims { manifest: said, about, .. } = self.read_claims(&[])?;
-        self.check(&said, cancelled)?;
-        Ok(Head::new(self.fingerprint, &said.to_text(), &about))
+        let EntryClaims { manifest: claimed, about, .. } = self.read_claims(&[])?;
+        self.check(&claimed, cancelled)?;
+        Ok(Head::new(self.fingerprint, &claimed.to_text(), &about))
     }
 
     /// Reads one of the entry's text files. Returns an error if the file is longer than `most` bytes.
@@ -135,19 +135,19 @@ impl<'a> UncheckedEntry<'a> {
 
     /// Opens the directory tree. Returns an error if the tree has a file or directory that the manifest
     /// doesn't name.
-    fn tree(&self, said: &Manifest) -> Result<Tree, CacheError> {
+    fn tree(&self, claimed: &Manifest) -> Result<Tree, CacheError> {
         let from = self.folder.join("data");
         let top = tree::with_path(self.root.directory("data"), &from).map_err(damage_to_invalid)?;
-        let tree = Tree::open(&from, top, said).map_err(damage_to_invalid)?;
-        expect_no_unlisted_file(said, &tree)?;
+        let tree = Tree::open(&from, top, claimed).map_err(damage_to_invalid)?;
+        expect_no_unlisted_file(claimed, &tree)?;
         Ok(tree)
     }
 
-    /// Compares every file with the manifest `said`. Returns an error soon after `cancelled` is set.
-    pub(crate) fn check(&self, said: &Manifest, cancelled: &AtomicBool) -> Result<(), CacheError> {
-        let tree = self.tree(said)?;
-        for file in &said.files {
-            let (mut source, path) = open_source(&tree, said, file, cancelled)?;
+    /// Compares every file with the manifest `claimed`. Returns an error soon after `cancelled` is set.
+    pub(crate) fn check(&self, claimed: &Manifest, cancelled: &AtomicBool) -> Result<(), CacheError> {
+        let tree = self.tree(claimed)?;
+        for file in &claimed.files {
+            let (mut source, path) = open_source(&tree, claimed, file, cancelled)?;
             expect_data_mode(&source.source, &path)?;
             let mut hasher = blake3::Hasher::new();
             hasher.update_reader(&mut source).attempt("read", &path)?;
@@ -166,12 +166,12 @@ impl<'a> UncheckedEntry<'a> {
         staging: &Path,
         cancelled: &AtomicBool,
     ) -> Result<Manifest, CacheError> {
-        let said = &statement.manifest;
-        let to = publish::make_directories(said, staging, self.folder)?;
-        let tree = self.tree(said)?;
-        let mut found = Manifest { directories: said.directories.clone(), files: Vec::new() };
-        for file in &said.files {
-            let (mut source, path) = open_source(&tree, said, file, cancelled)?;
+        let claimed = &statement.manifest;
+        let to = publish::make_directories(claimed, staging, self.folder)?;
+        let tree = self.tree(claimed)?;
+        let mut found = Manifest { directories: claimed.directories.clone(), files: Vec::new() };
+        for file in &claimed.files {
+            let (mut source, path) = open_source(&tree, claimed, file, cancelled)?;
             if statement.signed.is_some() {
                 expect_data_mode(&source.source, &path)?;
             }
@@ -193,13 +193,13 @@ const DIFFERS_FROM_MANIFEST: &str = "it is not as its manifest says";
 /// enough to detect a file that is too long.
 fn open_source<'a>(
     tree: &Tree,
-    said: &Manifest,
+    claimed: &Manifest,
     file: &manifest::File,
     cancelled: &'a AtomicBool,
 ) -> Result<(Cancellable<'a, Take<fs::File>>, PathBuf), CacheError> {
     let path = tree.root.join(&file.path);
     let (folder, name) =
-        said.parent_of(&file.path).ok_or_else(|| invalid_entry(&path, "it is in no folder"))?;
+        claimed.parent_of(&file.path).ok_or_else(|| invalid_entry(&path, "it is in no folder"))?;
     let source = open_file(&tree.directories[folder], name, &path)?;
     Ok((Cancellable { source: source.take(file.size.saturating_add(1)), cancelled }, path))
 }
@@ -230,11 +230,11 @@ pub(crate) fn is_fingerprint(name: &str) -> bool {
 }
 
 /// Returns an error if `tree` contains a name that the manifest doesn't list.
-fn expect_no_unlisted_file(said: &Manifest, tree: &Tree) -> Result<(), CacheError> {
-    let paths = said.directories.iter().chain(said.files.iter().map(|file| &file.path));
-    let known: HashSet<_> = paths.filter_map(|path| said.parent_of(path)).collect();
+fn expect_no_unlisted_file(claimed: &Manifest, tree: &Tree) -> Result<(), CacheError> {
+    let paths = claimed.directories.iter().chain(claimed.files.iter().map(|file| &file.path));
+    let known: HashSet<_> = paths.filter_map(|path| claimed.parent_of(path)).collect();
     for (number, folder) in tree.directories.iter().enumerate() {
-        let path = said.directories.get(number).map_or(tree.root.clone(), |path| tree.root.join(path));
+        let path = claimed.directories.get(number).map_or(tree.root.clone(), |path| tree.root.join(path));
         for (name, _) in folder.entries().attempt("read", &path)? {
             if name.to_str().is_none_or(|name| !known.contains(&(number, name))) {
                 return Err(invalid_entry(&path.join(&name), "it is not in the manifest"));

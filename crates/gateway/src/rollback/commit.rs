@@ -36,7 +36,8 @@ const COMMIT_STATE_QUERY: &str = concat!(
 );
 /// Number of columns of [`COMMIT_STATE_QUERY`].
 const COMMIT_STATE_COLUMNS: usize = 4;
-/// Portal names in [`COMMIT_STATE_QUERY`] that don't belong to cursors: the injected portal, and the protocol's unnamed portal.
+/// Portal names in [`COMMIT_STATE_QUERY`] that don't belong to cursors: the injected portal, and the protocol's unnamed
+/// portal.
 const INTERNAL_PORTALS: [&str; 2] = ["_pgfresh", "\"\""];
 
 /// Query for the names of all deferrable constraints, and of those that are initially deferred. The second list omits a
