@@ -80,7 +80,7 @@ fn proofs_are_asked_beyond_loopback_and_by_tls() {
     let serve = Serve::at(Scene::new(User::Ourselves), ["--listen", "127.0.0.1", "--tls"]);
     let outcome = psql(&serve, "127.0.0.1", proved);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "near\n"), "{outcome}");
-    // A proof without TLS would take time and protect nothing on the usual one: there the password is asked for.
+    // On the usual address, a proof without TLS would take time and protect nothing, so the gateway asks for the password.
     Client::open(&serve.address(), serve.secret(), &startup("near", &[])).unwrap().close();
 }
 
