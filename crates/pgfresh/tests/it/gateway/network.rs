@@ -5,7 +5,7 @@ use crate::common::client::{Client, startup};
 use crate::common::connection::Address;
 use crate::common::gateway::Gateway;
 use crate::common::serve::Serve;
-use crate::common::{Scene, User, finish, ground, is_root, wait_until};
+use crate::common::{Scene, User, as_root, finish, ground, wait_until};
 
 /// Script that makes a network with one address, and then a server on all addresses until the rest of the script has ended.
 const SCRIPT: &str = r#"
@@ -42,8 +42,7 @@ wait
 
 #[test]
 fn only_the_secret_admits_remote_clients() {
-    if !is_root() {
-        eprintln!("Only root can make a network: not tested.");
+    if !as_root("make a network") {
         return;
     }
     let scene = Scene::new(User::Ourselves);
@@ -185,8 +184,7 @@ psql -XAtqc 'SELECT 1' >answer
 
 #[test]
 fn other_users_connections_cost_little() {
-    if !is_root() {
-        eprintln!("Only root can be a stranger: not tested.");
+    if !as_root("be another user") {
         return;
     }
     let scene = Scene::new(User::Ourselves);
