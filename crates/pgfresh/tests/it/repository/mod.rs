@@ -3,4 +3,6 @@
 mod boundaries;
 mod circles;
 mod house;
+mod test_index;
+mod test_names;
 mod troubleshooting;
