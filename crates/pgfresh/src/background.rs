@@ -5,13 +5,12 @@
 //! binary. When a new server starts, the project's other servers retire. A retired server ends with its last client,
 //! unless a client asks for it again before that.
 
+mod key;
 mod slot;
 
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,13 +25,16 @@ use template::Provisioner;
 
 use self::slot::{BackgroundSlot, note};
 use crate::aside::aside;
+use crate::context::Context;
+use crate::context::provisioning;
 use crate::evidence;
+use crate::exit::ExitRequests;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
+use crate::lifecycle;
 use crate::logging::LogFilter;
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
-use crate::startup;
 use crate::stops::Stops;
 
 pub(crate) use self::slot::{About, Found};
@@ -59,17 +61,18 @@ fn slots(cache: &Cache) -> Result<impl Iterator<Item = BackgroundSlot>, Failure>
 }
 
 /// Returns the server for this project and template. Starts it if necessary.
-pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
-    let stops = Stops::of(&startup::cache(settings.cache.as_deref())?, &settings.folder)?;
+pub(crate) fn join(context: &Context) -> Result<Found, Failure> {
+    let settings = context.settings()?;
+    let stops = Stops::of(&context.cache()?, &settings.folder)?;
     let before = stops.count();
-    let provisioner = startup::provisioner(settings)?;
-    let slot = BackgroundSlot(folder(&provisioner.cache)?.join(key(&provisioner, settings)?));
+    let provisioner = context.provisioner()?;
+    let slot = BackgroundSlot(folder(&provisioner.cache)?.join(key::of(provisioner, settings)?));
     if let Some(found) = slot.look()? {
         tracing::debug!(pid = found.about.pid, "joins the background server");
         return Ok(found);
     }
     // Preparation can take long, so it happens without the lock. Otherwise "stop" would have to wait for it.
-    startup::prepare(settings, &provisioner)?;
+    provisioning::prepare(context, provisioner)?;
     let starting = slot.begin()?;
     if let Some(found) = slot.look()? {
         return Ok(found);
@@ -104,14 +107,14 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
 
 /// Returns the server for database `name`. If a server keeps this database after a run, returns that server. Otherwise
 /// returns the server for this project and template.
-pub(crate) fn join_for(settings: &ResolvedSettings, name: Option<&str>) -> Result<Found, Failure> {
-    let keeper = name.map(|name| keeper_of(settings, name)).transpose()?.flatten();
-    keeper.map_or_else(|| join(settings), Ok)
+pub(crate) fn join_for(context: &Context, name: Option<&str>) -> Result<Found, Failure> {
+    let keeper = name.map(|name| keeper_of(context, name)).transpose()?.flatten();
+    keeper.map_or_else(|| join(context), Ok)
 }
 
 /// Returns the server that keeps the database `name` of a failed test after the test's run.
-pub(crate) fn keeper_of(settings: &ResolvedSettings, name: &str) -> Result<Option<Found>, Failure> {
-    let mut keepers = running(settings)?.into_iter().filter(|found| found.about.kept);
+pub(crate) fn keeper_of(context: &Context, name: &str) -> Result<Option<Found>, Failure> {
+    let mut keepers = running(context)?.into_iter().filter(|found| found.about.kept);
     Ok(keepers.find(|keeper| keeper.control.has(name)))
 }
 
@@ -122,8 +125,8 @@ pub(crate) fn none_runs() -> Failure {
 }
 
 /// Starts a background server on the data that a different server left in the run directory `kept`.
-fn go_on(settings: &ResolvedSettings, kept: &Path) -> Result<Found, Failure> {
-    let cache = startup::cache(settings.cache.as_deref())?;
+fn go_on(context: &Context, kept: &Path) -> Result<Found, Failure> {
+    let cache = context.cache()?;
     let slot = BackgroundSlot(folder(&cache)?.join(kept.file_name().unwrap_or_default()));
     let starting = slot.begin()?;
     slot.start(Some(kept), &starting)
@@ -131,38 +134,27 @@ fn go_on(settings: &ResolvedSettings, kept: &Path) -> Result<Found, Failure> {
 
 /// Stops a service. If it has databases of failed tests, a background server takes these over, and the user gets their
 /// URLs.
-pub(crate) fn stop_or_keep(settings: &ResolvedSettings, service: Service) -> Result<(), Failure> {
+pub(crate) fn stop_or_keep(context: &Context, service: Service) -> Result<(), Failure> {
     let failed = service.failed();
     if failed.is_empty() {
-        return startup::stop(settings, service);
+        return lifecycle::stop(context, service);
     }
-    startup::warn(&service);
+    lifecycle::warn(&service);
     let kept = service.close().keep()?;
     evidence::write(&kept, &failed)?;
-    let control = go_on(settings, &kept)?.control;
+    let control = go_on(context, &kept)?.control;
     evidence::tell(&failed, |name| control.address(name).url());
     let them = if failed.len() == 1 { "it" } else { "them" };
     aside!("       \"pgfresh stop\" removes {them}, or pgfresh does a day after the last connection.");
     Ok(())
 }
 
-/// Computes the key of a slot from everything that distinguishes background servers from each other.
-fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String, Failure> {
-    let binary = fs::metadata(sys::this_program()).attempt("examine", sys::this_program())?;
-    let mut hasher = DefaultHasher::new();
-    settings.folder.hash(&mut hasher);
-    provisioner.fingerprint()?.as_str().hash(&mut hasher);
-    let of_leases = (&settings.names, settings.isolation, settings.linger, settings.budget);
-    format!("{:?}{of_leases:?}", provisioner.server_options()).hash(&mut hasher);
-    (binary.dev(), binary.ino(), binary.size(), binary.mtime(), binary.mtime_nsec()).hash(&mut hasher);
-    Ok(format!("{:016x}", hasher.finish()))
-}
-
 /// Returns the running servers of this project: its background server, its named servers, and those that keep databases
 /// of failed tests.
-pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure> {
-    let cache = startup::cache(settings.cache.as_deref())?;
-    let ours = slots(&cache)?.filter(|slot| slot.is_of(&settings.folder));
+pub(crate) fn running(context: &Context) -> Result<Vec<Found>, Failure> {
+    let project = &context.settings()?.folder;
+    let cache = context.cache()?;
+    let ours = slots(&cache)?.filter(|slot| slot.is_of(project));
     let mut found = ours.filter_map(|slot| slot.look().transpose()).collect::<Result<Vec<_>, _>>()?;
     found.sort_by_key(|found| (found.about.kept, found.about.name.clone()));
     Ok(found)
@@ -178,11 +170,11 @@ pub(crate) struct Stopped {
 
 /// Stops the servers of this project, except for named servers. With `all`, stops the servers of all projects in this
 /// cache. This includes every server whose start began before the call.
-pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Failure> {
-    let cache = startup::cache(settings.cache.as_deref())?;
-    Stops::of(&cache, &settings.folder)?.add(all)?;
+pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
+    let (cache, project) = (context.cache()?, &context.settings()?.folder);
+    Stops::of(&cache, project)?.add(all)?;
     let waiting = || {
-        if !settings.verbosity.is_quiet() {
+        if !context.verbosity.is_quiet() {
             aside!("pgfresh: waiting for a background server that starts or stops");
         }
     };
@@ -195,7 +187,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Fa
             continue;
         }
         let about = slot.describe();
-        let ours = about.as_ref().filter(|about| about.folder == settings.folder);
+        let ours = about.as_ref().filter(|about| about.folder == *project);
         if !all && ours.is_none_or(|about| about.name.is_some()) {
             stopped.staying.extend(ours.and_then(|about| about.name.clone()));
             continue;
@@ -230,7 +222,7 @@ pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
 
 /// Runs the background server in `directory` until no client needs it anymore.
 pub(crate) fn serve(
-    settings: &ResolvedSettings,
+    context: &Context,
     filter: LogFilter,
     directory: PathBuf,
     kept: Option<&Path>,
@@ -240,8 +232,8 @@ pub(crate) fn serve(
     let owner = after_former(&slot)?;
     filter.write_to_file(&slot.log_file())?;
     // Databases that a run left behind must survive, even if the process that started this one ends.
-    let starter = Starter::watch(kept.is_none())?;
-    let served = serve_at((&slot, &owner), settings, kept, (starting, starter));
+    let starter = Starter::watch(kept.is_none(), context.exit.clone())?;
+    let served = serve_at((&slot, &owner), context, kept, (starting, starter));
     if let Err(failure) = &served {
         tracing::error!("{}", failure.on_one_line());
     }
@@ -264,25 +256,25 @@ fn after_former(slot: &BackgroundSlot) -> Result<Lock, Failure> {
 /// join.
 fn serve_at(
     (slot, owner): (&BackgroundSlot, &Lock),
-    settings: &ResolvedSettings,
+    context: &Context,
     kept: Option<&Path>,
     (starting, starter): (OwnedFd, Starter),
 ) -> Result<ExitCode, Failure> {
-    let provisioner = startup::provisioner(settings)?;
+    let (settings, provisioner) = (context.settings()?, context.provisioner()?);
     let serve_options = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings)? };
     let service = match kept {
         Some(kept) => {
             let databases = evidence::read(kept);
-            let service = Service::open(&provisioner, provisioner.reopen(kept)?, serve_options)?;
+            let service = Service::open(provisioner, provisioner.reopen(kept)?, serve_options)?;
             service.remember(databases);
             service
         }
-        None => startup::serve(settings, &provisioner, serve_options)?,
+        None => lifecycle::serve(context, provisioner, serve_options)?,
     };
     // Once its last kept database is released, the server is like any other.
     let idle = || if kept.is_some() && !service.failed().is_empty() { DAY } else { settings.idle };
     let mut events = Events::listen()?;
-    let about = About { kept: kept.is_some(), ..about(settings, &provisioner, &service) };
+    let about = About { kept: kept.is_some(), ..about(settings, provisioner, &service) };
     starter.needs_us_no_more();
     announce(slot, &about)?;
     drop(starting);
@@ -305,7 +297,7 @@ fn serve_at(
     if is_ours() {
         note("remove", &slot.about(), fs::remove_file(slot.about()));
     }
-    startup::stop(settings, service)?;
+    lifecycle::stop(context, service)?;
     tracing::info!("the server has stopped");
     let alone = match departure {
         ServerExit::Alone(alone) => Some(alone),
@@ -407,7 +399,7 @@ impl Starter {
     /// Interval between checks of the pipe.
     const EVERY: Duration = Duration::from_millis(100);
 
-    fn watch(needed: bool) -> Result<Self, Failure> {
+    fn watch(needed: bool, exit: ExitRequests) -> Result<Self, Failure> {
         let joinable = Arc::new(AtomicBool::new(!needed));
         let known = Arc::clone(&joinable);
         let watch = move || {
@@ -415,7 +407,7 @@ impl Starter {
                 // The order matters. The starter also closes the pipe as soon as it has read that it can join.
                 if sys::is_closed_by_peer(io::stdout()) && !known.load(Ordering::SeqCst) {
                     tracing::info!("the process that has started this one is gone");
-                    std::process::exit(1);
+                    return exit.send(ExitCode::FAILURE);
                 }
                 thread::sleep(Self::EVERY);
             }

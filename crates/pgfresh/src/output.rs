@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
 use std::process;
 
+use crate::aside::aside;
 use crate::failure::Failure;
 
 /// Exit code of a command that wrote to a closed pipe. Like in shells, it is 128 plus SIGPIPE's number.
@@ -31,6 +32,13 @@ impl Verbosity {
 
     pub(crate) fn is_verbose(self) -> bool {
         self >= Self::Verbose
+    }
+
+    /// Prints a line on standard error if the user asked for details.
+    pub(crate) fn detail(self, line: impl FnOnce() -> String) {
+        if self.is_verbose() {
+            aside!("pgfresh: {}", line());
+        }
     }
 }
 

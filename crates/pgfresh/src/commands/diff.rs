@@ -8,17 +8,17 @@ use server::percent_encode;
 use ureq::http::Method;
 
 use crate::background;
-use crate::cli::{Diff, Options};
+use crate::cli::Diff;
+use crate::context::Context;
 use crate::control::{Control, path_of};
 use crate::failure::Failure;
 use crate::output::{print, say};
-use crate::settings::ResolvedSettings;
 
 /// Width of the output if there is no terminal, in columns.
 const USUAL_WIDTH: usize = 80;
 
-pub(crate) fn execute(options: &Options, arguments: &Diff) -> Result<ExitCode, Failure> {
-    let (control, name) = find(options, &arguments.name)?;
+pub(crate) fn execute(context: &Context, arguments: &Diff) -> Result<ExitCode, Failure> {
+    let (control, name) = find(context, &arguments.name)?;
     let mut query = format!("/diff?rows={}", arguments.rows);
     for (key, value) in [("table", &arguments.table), ("template", &arguments.of)] {
         if let Some(value) = value {
@@ -41,11 +41,11 @@ pub(crate) fn execute(options: &Options, arguments: &Diff) -> Result<ExitCode, F
 
 /// Finds the server that has a leased or kept database with this name. Otherwise finds the kept database of the test
 /// with this name.
-fn find(options: &Options, wanted: &str) -> Result<(Control, String), Failure> {
+fn find(context: &Context, wanted: &str) -> Result<(Control, String), Failure> {
     let controls = if let Some(control) = Control::of_this_run()? {
         vec![control]
     } else {
-        let found = background::running(&ResolvedSettings::resolve(options)?)?;
+        let found = background::running(context)?;
         found.into_iter().map(|found| found.control).collect()
     };
     if controls.is_empty() {

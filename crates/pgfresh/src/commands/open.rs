@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use crate::browser;
-use crate::cli::Options;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::target::Servers;
 
-pub(crate) fn execute(options: &Options) -> Result<ExitCode, Failure> {
-    let control = Servers::find(options)?.control;
+pub(crate) fn execute(context: &Context) -> Result<ExitCode, Failure> {
+    let control = Servers::find(context)?.control;
     let address = control.address("");
     // Other users can read a browser's arguments, so this URL contains no secret.
     if browser::open(&control.invite(&address.http_url())) {

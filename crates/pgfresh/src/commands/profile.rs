@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use profile::{Circumstances, Pace, Profile, Recorder, Target};
 
 use crate::aside::aside;
-use crate::cli::{self, Options};
+use crate::cli;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::foreground::{self, Event, Events};
 use crate::output::say;
@@ -17,7 +18,7 @@ use crate::user_command;
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Profiles a server that pgfresh did not start.
-pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(context: &Context, arguments: &cli::Profile) -> Result<ExitCode, Failure> {
     report_file::expect_writable(&arguments.report)?;
     let target = Target::at(&arguments.url)?;
     let recorder = Recorder::start(&target, Pace::Calm, None)?;
@@ -26,7 +27,7 @@ pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<Exi
         command.args(rest);
         (foreground::run(None, command)?, Some(user_command::words(&arguments.command)))
     } else {
-        if !options.quiet && arguments.r#for.is_none() {
+        if !context.verbosity.is_quiet() && arguments.r#for.is_none() {
             aside!("pgfresh: watching {}; Ctrl-C ends it", target.place());
         }
         wait(&recorder, arguments.r#for)?;
@@ -39,7 +40,7 @@ pub(crate) fn execute(options: &Options, arguments: &cli::Profile) -> Result<Exi
         say!("{}", report.to_json());
     }
     report_file::tell(
-        options.quiet || arguments.json,
+        context.verbosity.is_quiet() || arguments.json,
         &profile,
         &report,
         &|| profile.to_html(),

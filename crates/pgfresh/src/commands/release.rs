@@ -7,22 +7,19 @@ use serde_json::Value;
 use server::percent_encode;
 use ureq::http::Method;
 
-use crate::cli::Options;
+use crate::cli::Release;
+use crate::context::Context;
 use crate::control::{path_of, text};
 use crate::evidence;
 use crate::failure::Failure;
 use crate::over_budget;
 use crate::target::find;
 
-pub(crate) fn execute(
-    options: &Options,
-    name: &str,
-    failed: bool,
-    test: Option<&str>,
-) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(context: &Context, arguments: &Release) -> Result<ExitCode, Failure> {
+    let (name, failed, test) = (&arguments.name, arguments.failed, arguments.test.as_deref());
     let test_query = test.map(|test| format!("&test={}", percent_encode(test))).unwrap_or_default();
     let path = path_of(name, &format!("?failed={failed}{test_query}"));
-    let control = find(options, name)?;
+    let control = find(context, name)?;
     let answer = control.call(&Method::DELETE, &path, &Value::Null)?;
     if let Some((_, kept)) = text(&answer["url"]).rsplit_once('/') {
         let seen = control.call(&Method::GET, &format!("/v1/databases/{kept}"), &Value::Null)?;

@@ -6,14 +6,15 @@ use serde_json::{Value, json};
 use ureq::http::Method;
 
 use crate::background::About;
-use crate::cli::Options;
+use crate::cli::Status;
+use crate::context::Context;
 use crate::control::{Control, text};
 use crate::failure::Failure;
 use crate::output::say;
 use crate::target::Servers;
 
-pub(crate) fn execute(options: &Options, as_json: bool) -> Result<ExitCode, Failure> {
-    let Servers { control, about, log_file, others } = Servers::find(options)?;
+pub(crate) fn execute(context: &Context, arguments: &Status) -> Result<ExitCode, Failure> {
+    let Servers { control, about, log_file, others } = Servers::find(context)?;
     let mut status = look(&control)?;
     let mut named: Vec<_> = about.iter().filter_map(|about| describe(about, &control)).collect();
     for other in &others {
@@ -28,7 +29,7 @@ pub(crate) fn execute(options: &Options, as_json: bool) -> Result<ExitCode, Fail
     if let Some(path) = log_file {
         status["log"] = path.display().to_string().into();
     }
-    if as_json {
+    if arguments.json {
         say!("{status}");
         return Ok(ExitCode::SUCCESS);
     }

@@ -3,13 +3,15 @@
 use std::process::ExitCode;
 
 use crate::background::{self, Stopped};
+use crate::cli::Stop;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::say;
-use crate::settings::ResolvedSettings;
 
-pub(crate) fn execute(settings: &ResolvedSettings, all: bool) -> Result<ExitCode, Failure> {
-    let Stopped { count, mut staying } = background::stop(settings, all)?;
-    if !settings.verbosity.is_quiet() {
+pub(crate) fn execute(context: &Context, arguments: &Stop) -> Result<ExitCode, Failure> {
+    let all = arguments.all;
+    let Stopped { count, mut staying } = background::stop(context, all)?;
+    if !context.verbosity.is_quiet() {
         staying.sort();
         // `--all` also stops named servers.
         match (count, all) {

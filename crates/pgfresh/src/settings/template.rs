@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::schema::{TABLES, TemplateTable};
 use super::toml_file::File;
-use crate::cli::Options;
+use crate::cli::TemplateOptions;
 use crate::failure::Failure;
 
 /// Name of an unnamed template and its database.
@@ -122,7 +122,7 @@ pub(super) enum TemplateRequest {
 }
 
 impl TemplateRequest {
-    pub(super) fn of(options: &Options) -> Self {
+    pub(super) fn of(options: &TemplateOptions) -> Self {
         let named = options.template.as_deref().filter(|name| !name.is_empty());
         if named == Some(NONE) {
             return Self::Bare;

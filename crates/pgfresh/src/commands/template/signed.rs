@@ -11,10 +11,11 @@ use storage::{Cache, CacheError, SigningKey, TrustedKey};
 use super::short;
 use crate::aside::print_aside;
 use crate::cancellation::cancellable;
+use crate::cli::Sign;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::say;
-use crate::settings::{ResolvedSettings, SIGNING_KEY, signing_key};
-use crate::startup;
+use crate::settings::{ResolvedSettings, SIGNING_KEY, expect_trusted, signing_key};
 
 /// Writes a new secret key to `file` and the public key beside it. Returns an error if one of these files exists.
 pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
@@ -58,7 +59,7 @@ pub(super) fn key_for_push(
 ) -> Result<Option<SigningKey>, Failure> {
     let key = signing_key(file)?;
     if let Some(key) = &key {
-        startup::expect_trusted(settings, key)?;
+        expect_trusted(settings, key)?;
     } else if !settings.trusted.is_empty() {
         return Err(Failure::new("cannot push a template without a signature: [cache] keys are configured")
             .hint(format!("Set {SIGNING_KEY} to the secret key, or use --key FILE.")));
@@ -73,21 +74,22 @@ pub(super) fn no_key() -> Failure {
     ))
 }
 
-/// Signs the templates in `folder`.
-pub(super) fn sign(folder: &Path, file: Option<&Path>, quiet: bool) -> Result<(), Failure> {
-    let key = signing_key(file)?.ok_or_else(no_key)?;
-    let paths = carried(folder)?;
+/// Signs the templates in a directory.
+pub(super) fn sign(context: &Context, arguments: &Sign) -> Result<(), Failure> {
+    let key = signing_key(arguments.key.as_deref())?.ok_or_else(no_key)?;
+    let paths = carried(&arguments.folder)?;
     cancellable(|cancelled| {
         for path in &paths {
             storage::sign(path, &key, cancelled)?;
-            say(quiet, path, "signed");
+            say(context.verbosity.is_quiet(), path, "signed");
         }
         Ok::<_, Failure>(())
     })
 }
 
 /// Verifies the signatures and files of the templates in `folder`.
-pub(super) fn verify(settings: &ResolvedSettings, folder: &Path) -> Result<(), Failure> {
+pub(super) fn verify(context: &Context, folder: &Path) -> Result<(), Failure> {
+    let settings = context.settings()?;
     if settings.trusted.is_empty() {
         return Err(Failure::new("there are no keys to verify with").hint(
             "Write keys = [\"PUBLIC KEY\"] under [cache] in pgfresh.toml, or use --cache-key.".to_owned(),
@@ -97,7 +99,7 @@ pub(super) fn verify(settings: &ResolvedSettings, folder: &Path) -> Result<(), F
     cancellable(|cancelled| {
         one_by_one(&paths, |path| {
             let signed = storage::verify(path, &settings.trusted, cancelled)?;
-            say(settings.verbosity.is_quiet(), path, &format!("signed with key {}", signed.key));
+            say(context.verbosity.is_quiet(), path, &format!("signed with key {}", signed.key));
             Ok(())
         })
     })
