@@ -41,6 +41,7 @@ mod leased_server;
 mod limits;
 mod load;
 mod logging;
+mod majors;
 mod name_rules;
 mod named;
 mod network;
