@@ -42,6 +42,7 @@ mod limits;
 mod load;
 mod logging;
 mod majors;
+mod minimum_rust;
 mod name_rules;
 mod named;
 mod network;
