@@ -466,7 +466,11 @@ struct Undo<'a> {
 
 impl<'a> Undo<'a> {
     fn new(catalog: &'a TemplateCatalog, has_toast: bool) -> Self {
-        let unbounded = if catalog.major < 17 { "" } else { "SET LOCAL transaction_timeout = 0; " };
+        let unbounded = if server::Major(catalog.major).has_transaction_timeout() {
+            "SET LOCAL transaction_timeout = 0; "
+        } else {
+            ""
+        };
         let begin = format!(
             "BEGIN READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL session_replication_role = replica; \
              SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '60s'; {unbounded}",

@@ -10,8 +10,9 @@ use crate::catalog::{Table, TemplateCatalog, planner_columns};
 pub(crate) fn remove_pages(tables: &[(u32, &Table)], has_toast: bool, major: u32) -> String {
     let names: Vec<_> = tables.iter().map(|(_, table)| table.name.as_str()).collect();
     // The reset doesn't need the age of the database's oldest row, and finding it takes longer than everything else.
-    let statistics = if major < 16 { "" } else { ", SKIP_DATABASE_STATS" };
-    let toast = if has_toast || major < 14 { "" } else { ", PROCESS_TOAST OFF" };
+    let statistics = if server::Major(major).has_vacuum_skip_stats() { ", SKIP_DATABASE_STATS" } else { "" };
+    let toast =
+        if has_toast || !server::Major(major).has_vacuum_toast() { "" } else { ", PROCESS_TOAST OFF" };
     format!("VACUUM (INDEX_CLEANUP ON, TRUNCATE ON{statistics}{toast}) {}", names.join(", "))
 }
 

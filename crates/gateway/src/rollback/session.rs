@@ -21,6 +21,7 @@ use super::statement::{Kind, Statement, kind_of_all, statements};
 use super::task::{Awaited, Disposition, InjectedStatement, Native, Row, Task, Turn};
 use lease::{LeaseTransaction, Savepoint};
 use pgwire::{ErrorResponse, FramePrefix, HEADER, SessionTraces, encode, is_frontend_tag, query, split_zero};
+use server::Major;
 
 /// One client session in the transaction of a lease.
 #[derive(Debug, Default)]
@@ -78,7 +79,7 @@ pub(crate) struct RollbackSession {
     /// Whether a backslash is an escape character in plain literals.
     backslashes: bool,
     /// The server's major version.
-    major: u32,
+    major: Major,
     /// The error that ends the session, if it cannot continue.
     pub(super) broken: Option<ErrorResponse>,
 }
@@ -89,7 +90,7 @@ impl RollbackSession {
         let backslashes = parameter(greeting, b"standard_conforming_strings\0").starts_with(b"off");
         let version = String::from_utf8_lossy(parameter(greeting, b"server_version\0")).into_owned();
         let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
-        let major = digits.parse().unwrap_or(0);
+        let major = Major(digits.parse().unwrap_or(0));
         let (traces, parameters) = (SessionTraces::of_session(greeting), Parameters::new(greeting, major));
         let mut settings = Settings::new(parameter(greeting, b"session_authorization\0"));
         settings.know_hidden(&transaction.constraints.sources);
@@ -219,7 +220,7 @@ impl RollbackSession {
         let (kind, execute) = (self.names.of_portal(split_zero(body).0), encode(b'E', body));
         // The server treats later statements of a group like several in a string. PostgreSQL 18 does so more often than
         // older versions.
-        let top = !self.piped || self.major < 18 && kind != Some(Kind::DiscardAll);
+        let top = !self.piped || !self.major.groups_pipelines() && kind != Some(Kind::DiscardAll);
         let ends = kind.as_ref().is_some_and(Kind::ends_pipeline);
         match kind {
             Some(kind) if !self.is_native(&kind, top) => {

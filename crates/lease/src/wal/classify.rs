@@ -198,7 +198,7 @@ fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
 /// two, and DROP has a different number.
 fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Option<bool> {
     let target = number(record.data, 0)?;
-    match (record.info & KIND, major) {
+    match (record.info & KIND, server::Major(major).has_wal_database_copies()) {
         (0x00, _) => {
             let source = number(record.data, 8)?;
             if source == target {
@@ -207,8 +207,8 @@ fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Op
                 untaken.create_database(record.transaction, target, Some(source));
             }
         }
-        (0x10, 15..) => untaken.create_database(record.transaction, target, None),
-        (0x10, _) | (0x20, 15..) => untaken.drop_database(target),
+        (0x10, true) => untaken.create_database(record.transaction, target, None),
+        (0x10, false) | (0x20, true) => untaken.drop_database(target),
         _ => return Some(false),
     }
     Some(true)
@@ -257,7 +257,8 @@ impl<'a> End<'a> {
     fn read(data: &'a [u8], commits: bool, major: u32) -> Option<Self> {
         let mut rest = data;
         let flags = take_number(&mut rest)?;
-        let known = 0xE000_00FF | if major < 15 { 0 } else { 0x100 };
+        let statistics = server::Major(major).wal_statistics_entry();
+        let known = 0xE000_00FF | if statistics.is_some() { 0x100 } else { 0 };
         if flags & !known != 0 {
             return None;
         }
@@ -275,7 +276,7 @@ impl<'a> End<'a> {
         }
         // Statistics to remove.
         if flags & 0x100 != 0 {
-            take_array(&mut rest, if major < 18 { 12 } else { 16 })?;
+            take_array(&mut rest, statistics?)?;
         }
         // Cache invalidations.
         if flags & 0x08 != 0 {
