@@ -118,7 +118,7 @@ fn is_invited<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> b
     *request.method() == Method::GET
         && request.uri().path() == "/"
         && path::query(request.uri(), "invitation").is_some_and(|given| invitation::admits(access, &given))
-        && ends.is_some_and(|ends| sys::is_our_neighbour(ends.remote, ends.local))
+        && ends.is_some_and(|ends| sys::is_own_loopback_peer(ends.remote, ends.local))
 }
 
 /// Returns the cookie of the live page. It permits reading over HTTP, but is not a password for SQL.
@@ -216,7 +216,7 @@ fn has_cookie(headers: &HeaderMap, access: &Access) -> bool {
 fn is_neighbour<B>(request: &Request<B>, ends: Option<Ends>) -> bool {
     let from_page =
         request.headers().contains_key(header::ORIGIN) || request.headers().contains_key(FETCH_SITE);
-    !from_page && ends.is_some_and(|ends| sys::is_our_neighbour(ends.remote, ends.local))
+    !from_page && ends.is_some_and(|ends| sys::is_own_loopback_peer(ends.remote, ends.local))
 }
 
 #[cfg(test)]

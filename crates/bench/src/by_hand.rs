@@ -19,9 +19,9 @@ use crate::floor::Tree;
 /// Timeout for a server to become ready and to respond.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// Interval between reads of the floor's pid file. inotify would be faster, but the code for it belongs to pgfresh.
-const LOOK: Duration = Duration::from_micros(100);
+const PID_FILE_POLL_INTERVAL: Duration = Duration::from_micros(100);
 /// Pause after the start of a guard, so that its startup doesn't disturb the contender.
-const SETTLE: Duration = Duration::from_millis(5);
+const PAUSE_AFTER_GUARD: Duration = Duration::from_millis(5);
 
 /// Measures phases that follow one another.
 struct Stopwatch {
@@ -45,13 +45,13 @@ impl Stopwatch {
 ///
 /// Copies the tree, runs `postgres` with the same settings until it responds, stops it immediately and removes the
 /// directory.
-pub(crate) fn floor(
+pub(crate) fn run_floor(
     provisioner: &Provisioner,
     place: &Place,
     settings: &Settings,
     tree: &Tree,
 ) -> Result<PhaseTimes, BenchError> {
-    let guard = guarded(provisioner, place)?;
+    let guard = guarded_directory(provisioner, place)?;
     let (run, guarded) = (guard.run(), guard.guarded_command()?);
     let data = run.data();
     let log = run.create_file("log", &provisioner.account)?;
@@ -67,7 +67,7 @@ pub(crate) fn floor(
     let mut postmaster = postgres.spawn().attempt("run", Path::new("postgres"))?;
     wait_until_ready(&mut postmaster, run)?;
     watch.lap("boot");
-    answer(run)?;
+    run_first_query(run)?;
     watch.lap("first answer");
     sys::signal(&postmaster, Signal::QUIT).attempt("stop", Path::new("postgres"))?;
     postmaster.wait().attempt("wait for", Path::new("postgres"))?;
@@ -83,19 +83,19 @@ pub(crate) fn wait_until_ready(postmaster: &mut Child, run: &RunDirectory) -> Re
     let pid_file = run.data().join("postmaster.pid");
     while !fs::read_to_string(&pid_file).is_ok_and(|text| text.lines().nth(7) == Some("ready   ")) {
         if let Some(status) = postmaster.try_wait().attempt("wait for", Path::new("postgres"))? {
-            BenchError::unless_success("postgres", status, &run.log())?;
+            BenchError::check_status("postgres", status, &run.log())?;
         }
         if begun.elapsed() > START_TIMEOUT {
             return Err(BenchError::NotReady { seconds: START_TIMEOUT.as_secs() });
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(PID_FILE_POLL_INTERVAL);
     }
     Ok(())
 }
 
 /// The options for PostgreSQL's programs, as a user would choose them.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Programs {
+pub(crate) struct ProgramOptions {
     /// The options for initdb, in addition to the directory and the superuser.
     pub(crate) initdb: &'static [&'static str],
     /// The options for postgres, in addition to the private socket.
@@ -103,12 +103,12 @@ pub(crate) struct Programs {
 }
 
 /// Runs `initdb`, `pg_ctl start -w`, `SELECT 1` and `pg_ctl stop -m fast`, and removes the directory.
-pub(crate) fn by_programs(
+pub(crate) fn start_and_stop(
     provisioner: &Provisioner,
     place: &Place,
-    with: Programs,
+    with: ProgramOptions,
 ) -> Result<PhaseTimes, BenchError> {
-    let guard = guarded(provisioner, place)?;
+    let guard = guarded_directory(provisioner, place)?;
     let (run, guarded) = (guard.run(), guard.guarded_command()?);
     let data = run.data();
     // The server's account isn't allowed to create files in the run directory itself.
@@ -121,15 +121,15 @@ pub(crate) fn by_programs(
     let initdb = |command: &mut Command| {
         command.args(["-U", SUPERUSER]).args(with.initdb);
     };
-    program(&guarded, provisioner, "initdb", initdb)?;
+    run_program(&guarded, provisioner, "initdb", initdb)?;
     watch.lap("initdb");
-    program(&guarded, provisioner, "pg_ctl", |command| {
+    run_program(&guarded, provisioner, "pg_ctl", |command| {
         command.args(["start", "-w", "-o", &options, "-l"]).arg(run.log());
     })?;
     watch.lap("start");
-    answer(run)?;
+    run_first_query(run)?;
     watch.lap("first answer");
-    program(&guarded, provisioner, "pg_ctl", |command| {
+    run_program(&guarded, provisioner, "pg_ctl", |command| {
         command.args(["stop", "-w", "-m", "fast"]);
     })?;
     watch.lap("stop");
@@ -139,14 +139,14 @@ pub(crate) fn by_programs(
 }
 
 /// Creates a run directory with a guard that removes it.
-pub(crate) fn guarded(provisioner: &Provisioner, place: &Place) -> Result<Guard, BenchError> {
+pub(crate) fn guarded_directory(provisioner: &Provisioner, place: &Place) -> Result<Guard, BenchError> {
     let guard = Guard::over(place, &provisioner.account, &provisioner.program)?;
-    std::thread::sleep(SETTLE);
+    std::thread::sleep(PAUSE_AFTER_GUARD);
     Ok(guard)
 }
 
 /// Runs a program on the data directory until it ends. Writes its output to a file in the run directory.
-fn program(
+fn run_program(
     guarded: &GuardedCommand<'_>,
     provisioner: &Provisioner,
     name: &str,
@@ -160,11 +160,11 @@ fn program(
     arguments(&mut command);
     command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
     let status = command.status().attempt("run", Path::new(name))?;
-    BenchError::unless_success(name, status, &run.path().join("output"))
+    BenchError::check_status(name, status, &run.path().join("output"))
 }
 
 /// Opens a session and runs its first query. This doesn't use psql, because psql's startup would be part of the time.
-fn answer(run: &RunDirectory) -> Result<(), BenchError> {
+fn run_first_query(run: &RunDirectory) -> Result<(), BenchError> {
     AdminConnection::open(&run.socket_directory(), SUPERUSER, "postgres", START_TIMEOUT)?
         .query("SELECT 1")?;
     Ok(())

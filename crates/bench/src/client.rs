@@ -12,7 +12,7 @@ use pgwire::StartupParams;
 use server::{AdminConnection, SUPERUSER, SessionError};
 
 /// Timeout for a response.
-pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The address of a server, a gateway or a proxy.
 #[derive(Debug, Clone)]
@@ -49,12 +49,12 @@ impl Address {
             Self::Tcp(address, password) => {
                 let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
                 Ok((Box::new(stream), Some(password)))
             }
             Self::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
                 Ok((Box::new(stream), None))
             }
         }

@@ -22,7 +22,7 @@ pub(crate) fn machine(report: &mut Report, load: &str) {
 }
 
 /// Returns the load averages over 1, 5 and 15 minutes.
-pub(crate) fn load() -> String {
+pub(crate) fn load_averages() -> String {
     or_unknown(sys::load_average())
 }
 

@@ -29,7 +29,7 @@ pub enum BenchError {
         /// The program's exit status.
         status: ExitStatus,
         /// The last line of the program's output.
-        last_words: Option<String>,
+        last_line: Option<String>,
     },
     /// A program that the workload needs isn't installed.
     #[error("could not find \"{program}\"")]
@@ -39,7 +39,7 @@ pub enum BenchError {
     },
     /// A program's output has an unexpected format.
     #[error("could not understand what \"{program}\" printed")]
-    Unclear {
+    UnexpectedOutput {
         /// The name of the program.
         program: &'static str,
     },
@@ -106,7 +106,7 @@ impl BenchError {
         match self {
             Self::Provisioner(error) => error.detail(),
             Self::Database(error) => error.detail(),
-            Self::Program { last_words, .. } => {
+            Self::Program { last_line: last_words, .. } => {
                 last_words.as_ref().map(|words| format!("Last log line: {words}"))
             }
             _ => None,
@@ -144,12 +144,12 @@ impl BenchError {
     }
 
     /// Returns an error unless `program` succeeded. `log` is the file with its output.
-    pub(crate) fn unless_success(program: &str, status: ExitStatus, log: &Path) -> Result<(), Self> {
+    pub(crate) fn check_status(program: &str, status: ExitStatus, log: &Path) -> Result<(), Self> {
         if status.success() {
             return Ok(());
         }
         let text = std::fs::read_to_string(log).unwrap_or_default();
         let last_words = text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned);
-        Err(Self::Program { program: program.to_owned(), status, last_words })
+        Err(Self::Program { program: program.to_owned(), status, last_line: last_words })
     }
 }

@@ -18,19 +18,20 @@ use crate::client::Address;
 use crate::{BenchError, environment};
 
 /// The default number of tables in the template.
-pub(crate) const TABLES: u32 = 30;
+pub(crate) const DEFAULT_TABLES: u32 = 30;
 /// The number of tables that one query creates. It's limited because a transaction holds a lock for each table.
-const TOGETHER: u32 = 100;
+const TABLES_PER_QUERY: u32 = 100;
 /// A copy of the template, which the contenders "by hand" copy in turn.
-pub(crate) const BY_HAND: &str = "by_hand";
+pub(crate) const MANUAL_DATABASE: &str = "by_hand";
 /// The name of the template's database.
 const TEMPLATE: &str = "measured";
 /// The connection option that ends a lease together with its last session.
-pub(crate) const BRIEF: (&str, &str) = ("options", "-c pgfresh.linger=0");
+pub(crate) const NO_LINGER: (&str, &str) = ("options", "-c pgfresh.linger=0");
 /// The connection options for a lease in rollback isolation that ends together with its last session.
-pub(crate) const ROLLED_BACK: (&str, &str) = ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
+pub(crate) const ROLLBACK_ISOLATION: (&str, &str) =
+    ("options", "-c pgfresh.isolation=rollback -c pgfresh.linger=0");
 /// The server's default `max_connections`.
-const SESSIONS: u32 = 500;
+const MAX_CONNECTIONS: u32 = 500;
 /// How long a database outlives its last session by default.
 const LINGER: Duration = Duration::from_secs(5);
 /// Timeout for a statement.
@@ -56,7 +57,7 @@ impl Fixture {
         program: PathBuf,
         tables: u32,
     ) -> Result<Self, BenchError> {
-        let load = environment::load();
+        let load = environment::load_averages();
         let (provisioner, mut started) = start(server_options, None, cache, program)?;
         let mut admin = match started.session.take() {
             Some(session) => session,
@@ -70,7 +71,7 @@ impl Fixture {
         let built = begun.elapsed();
         drop(session);
         // CREATE DATABASE waits for the end of the session that created the tables.
-        admin.query(&format!("CREATE DATABASE {BY_HAND} TEMPLATE {TEMPLATE}"))?;
+        admin.query(&format!("CREATE DATABASE {MANUAL_DATABASE} TEMPLATE {TEMPLATE}"))?;
         // The cache doesn't contain a database with these tables.
         started.entry = None;
         Self::serve(provisioner, started, load, built)
@@ -84,7 +85,7 @@ impl Fixture {
         cache: &Path,
         program: PathBuf,
     ) -> Result<Self, BenchError> {
-        let load = environment::load();
+        let load = environment::load_averages();
         let (provisioner, started) = start(server_options, Some(template), Some(cache), program)?;
         Self::serve(provisioner, started, load, Duration::ZERO)
     }
@@ -96,7 +97,8 @@ impl Fixture {
         built: Duration,
     ) -> Result<Self, BenchError> {
         let major = provisioner.installation.version().major;
-        let (leases, gateway) = front(started.server.run(), &started.place, major, TEMPLATE, started.entry)?;
+        let (leases, gateway) =
+            open_gateway(started.server.run(), &started.place, major, TEMPLATE, started.entry)?;
         let place = started.place.why();
         Ok(Self {
             gateway,
@@ -164,7 +166,7 @@ fn start(
     program: PathBuf,
 ) -> Result<(Provisioner, Started), BenchError> {
     let mut server_options = ServerOptions { template, ..server_options.clone() };
-    server_options.settings.insert(0, ("max_connections".to_owned(), SESSIONS.to_string()));
+    server_options.settings.insert(0, ("max_connections".to_owned(), MAX_CONNECTIONS.to_string()));
     let provisioner = Provisioner::find(server_options, Cache::locate(cache)?, program)?;
     let started = provisioner.start(&|_| ())?;
     Ok((provisioner, started))
@@ -173,13 +175,13 @@ fn start(
 /// Writes the tables of a template to a file in `folder`, and returns the template's specification.
 pub(crate) fn template_in(folder: &Path) -> Result<TemplateSpec, BenchError> {
     let file = folder.join("tables.sql");
-    fs::write(&file, statements(TABLES).join(";\n")).attempt("write", &file)?;
+    fs::write(&file, statements(DEFAULT_TABLES).join(";\n")).attempt("write", &file)?;
     let sql = vec!["tables.sql".to_owned()];
     Ok(TemplateSpec { name: TEMPLATE.to_owned(), folder: folder.to_owned(), sql, ..TemplateSpec::default() })
 }
 
 /// Opens leases for the databases of a server with one template, and a gateway for these leases on a free port.
-pub(crate) fn front(
+pub(crate) fn open_gateway(
     run: &RunDirectory,
     place: &Place,
     major: u32,
@@ -225,7 +227,7 @@ pub(crate) fn statements(tables: u32) -> Vec<String> {
              name text NOT NULL, made timestamptz NOT NULL DEFAULT now()); CREATE INDEX ON t{table} (name);"
         )
     };
-    let some = |first: u32| (first..=tables.min(first + TOGETHER - 1)).map(table).collect();
-    let first = (1..=tables).step_by(TOGETHER as usize);
+    let some = |first: u32| (first..=tables.min(first + TABLES_PER_QUERY - 1)).map(table).collect();
+    let first = (1..=tables).step_by(TABLES_PER_QUERY as usize);
     std::iter::once("CREATE SEQUENCE number".to_owned()).chain(first.map(some)).collect()
 }

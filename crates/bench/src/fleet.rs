@@ -24,11 +24,11 @@ use crate::{BenchError, Measured, environment};
 use project::Project;
 
 /// Interval between checks whether shards have finished.
-const TICK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Size that each shard needs in the run directory, in bytes. This covers a base image and a template.
-const SHARE: u64 = 400 << 20;
+const SHARD_SPACE: u64 = 400 << 20;
 /// Environment variables that would change the template or the cache of a shard.
-const INHERITED: [&str; 14] = [
+const REMOVED_VARIABLES: [&str; 14] = [
     "PGFRESH_CACHE_KEYS",
     "PGFRESH_CACHE_PUSH",
     "PGFRESH_CACHE_REMOTE",
@@ -45,7 +45,7 @@ const INHERITED: [&str; 14] = [
     "PGFRESH_TEMPLATE",
 ];
 /// Maximum time until all shards are ready, in addition to a download, in seconds. This is a goal.
-const MARGIN: f64 = 0.1;
+const MAX_EXTRA_SECONDS: f64 = 0.1;
 
 /// The benchmark's options.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub struct Fleet {
 
 /// How the shards obtain the template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum TemplateOrigin {
     /// Each shard runs the setup.
     Migrating,
     /// Each shard restores a dump.
@@ -77,7 +77,7 @@ enum Way {
     Warm,
 }
 
-impl Way {
+impl TemplateOrigin {
     fn name(self) -> &'static str {
         match self {
             Self::Migrating => "every shard migrates",
@@ -88,10 +88,10 @@ impl Way {
     }
 }
 
-/// The result of one way.
+/// The result for one origin of the template.
 #[derive(Debug)]
-struct Outcome {
-    way: Way,
+struct OriginResult {
+    origin: TemplateOrigin,
     /// The number of setups that ran.
     builds: usize,
     /// Time until each shard was ready, in seconds.
@@ -101,20 +101,20 @@ struct Outcome {
     /// Number of bytes that were pushed to the remote.
     sent: Option<u64>,
     /// The messages of shards that didn't use the remote.
-    refusals: Vec<String>,
+    remote_errors: Vec<String>,
 }
 
 impl Fleet {
-    /// Measures all ways and reports the results.
+    /// Measures all origins of the template, and reports the results.
     ///
     /// # Errors
     /// Returns an error if nothing could be measured.
     pub fn measure(&self, progress: &dyn Progress) -> Result<Measured, BenchError> {
-        let load = environment::load();
+        let load = environment::load_averages();
         let cache = Cache::locate(self.cache.as_deref())?;
         let server_options = ServerOptions { template: None, ..self.server_options.clone() };
         let provisioner = Provisioner::find(server_options, cache, self.program.clone())?;
-        let (account, need) = (storage::Account::ours(), SHARE * u64::from(self.shards));
+        let (account, need) = (storage::Account::ours(), SHARD_SPACE * u64::from(self.shards));
         let place = Place::choose(&PlaceRequest::Disk, need, provisioner.cache.root(), &account)
             .map_err(ProvisionError::from)?;
         let guard = Guard::over(&place, &account, &self.program)?;
@@ -124,17 +124,26 @@ impl Fleet {
         let mut report = Report::new(format!("bench fleet: {} shards", self.shards));
         let mut outcomes = Vec::new();
         let mut failure = None;
-        let ways = [Way::Migrating, Way::Restoring, Way::Cold, Way::Warm];
-        let all = u32::try_from(ways.len()).unwrap_or(u32::MAX);
-        for (done, way) in (1..=all).zip(ways) {
-            progress.measuring(way.name());
-            let dumped = if way == Way::Restoring { self.dump(&provisioner, &project) } else { Ok(true) };
+        let origins = [
+            TemplateOrigin::Migrating,
+            TemplateOrigin::Restoring,
+            TemplateOrigin::Cold,
+            TemplateOrigin::Warm,
+        ];
+        let all = u32::try_from(origins.len()).unwrap_or(u32::MAX);
+        for (done, origin) in (1..=all).zip(origins) {
+            progress.measuring(origin.name());
+            let dumped = if origin == TemplateOrigin::Restoring {
+                self.write_dump(&provisioner, &project)
+            } else {
+                Ok(true)
+            };
             let outcome = match dumped {
                 Ok(false) => {
                     report.add_notes(["No dump was restored: pg_dump is missing."]);
                     continue;
                 }
-                Ok(true) => self.run(way, (provisioner.installation.bin(), &project), &key, progress),
+                Ok(true) => self.run(origin, (provisioner.installation.bin(), &project), &key, progress),
                 Err(error) => Err(error),
             };
             match outcome {
@@ -155,50 +164,56 @@ impl Fleet {
     }
 
     /// Writes the dump for [`Way::Restoring`]. Returns false if `pg_dump` is missing.
-    fn dump(&self, provisioner: &Provisioner, project: &Project) -> Result<bool, BenchError> {
+    fn write_dump(&self, provisioner: &Provisioner, project: &Project) -> Result<bool, BenchError> {
         let Some(program) = provisioner.installation.client("pg_dump") else { return Ok(false) };
         let log = project.folder.join("pg_dump.log");
         let output = File::create(&log).attempt("create", &log)?;
-        let mut command = self.shard(provisioner.installation.bin(), project, 0, Way::Migrating);
+        let mut command =
+            self.shard_command(provisioner.installation.bin(), project, 0, TemplateOrigin::Migrating);
         command.args(["run", "--quiet", "--"]).arg(program).args(["--format=custom", "--file"]);
-        command.arg(project.dump()).stderr(output);
+        command.arg(project.dump_path()).stderr(output);
         let status = command.status().attempt("run", Path::new(command.get_program()))?;
-        BenchError::unless_success("pg_dump", status, &log)?;
+        BenchError::check_status("pg_dump", status, &log)?;
         Ok(true)
     }
 
     /// Returns a pgfresh command for the shard `number`, which has its own cache.
-    fn shard(&self, bin: &Path, project: &Project, number: u32, way: Way) -> Command {
+    fn shard_command(&self, bin: &Path, project: &Project, number: u32, origin: TemplateOrigin) -> Command {
         let mut command = Command::new(&self.program);
-        for name in INHERITED {
+        for name in REMOVED_VARIABLES {
             command.env_remove(name);
         }
         command.env("PGFRESH_POSTGRES", bin);
-        command.env("PGFRESH_CACHE", project.cache(number)).env(project::SHARD, number.to_string());
-        command.current_dir(project.of(way == Way::Restoring)).stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .env("PGFRESH_CACHE", project.cache_path(number))
+            .env(project::SHARD_VARIABLE, number.to_string());
+        command
+            .current_dir(project.checkout(origin == TemplateOrigin::Restoring))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         sys::die_with_parent(&mut command);
         command
     }
 
-    /// Runs all shards in one way. Returns `None` if the user cancelled the measurement.
+    /// Runs all shards, which obtain the template from one origin. Returns `None` if the user cancelled the measurement.
     fn run(
         &self,
-        way: Way,
+        origin: TemplateOrigin,
         (bin, project): (&Path, &Project),
         key: &SigningKey,
         progress: &dyn Progress,
-    ) -> Result<Option<Outcome>, BenchError> {
+    ) -> Result<Option<OriginResult>, BenchError> {
         project.empty_caches(self.shards)?;
-        project.forget_builds()?;
-        let store = project.store();
+        project.remove_builds()?;
+        let store = project.remote_path();
         let remote = self.remote.clone().unwrap_or_else(|| format!("file://{}", store.display()));
         let begun = Instant::now();
         let mut shards = Vec::new();
         for number in 0..self.shards {
-            let log = project.log(number);
+            let log = project.log_path(number);
             let output = File::create(&log).attempt("create", &log)?;
-            let mut command = self.shard(bin, project, number, way);
-            if matches!(way, Way::Cold | Way::Warm) {
+            let mut command = self.shard_command(bin, project, number, origin);
+            if matches!(origin, TemplateOrigin::Cold | TemplateOrigin::Warm) {
                 command
                     .env("PGFRESH_CACHE_REMOTE", &remote)
                     .env("PGFRESH_CACHE_KEYS", key.public().to_string())
@@ -214,35 +229,44 @@ impl Fleet {
                 return Ok(None);
             }
             for shard in &mut shards {
-                shard.look(begun, project)?;
+                shard.check_progress(begun, project)?;
             }
-            thread::sleep(TICK);
+            thread::sleep(POLL_INTERVAL);
         }
         let builders = project.builders();
-        let mut ready = Sample::new(format!("a shard, {}", way.name()), Unit::Seconds);
+        let mut ready = Sample::new(format!("a shard, {}", origin.name()), Unit::Seconds);
         for shard in &shards {
             ready.push(shard.ready.unwrap_or_default()).expect("a duration is finite");
         }
         let of = |number: u32| shards.iter().find(|shard| shard.number == number)?.ready;
         let built = builders.iter().filter_map(|number| of(*number)).reduce(f64::max);
         let last = shards.iter().filter_map(|shard| shard.ready).reduce(f64::max);
-        let after_build =
-            (way == Way::Cold).then_some(()).and(last.zip(built)).map(|(last, built)| last - built);
-        let sent = (way == Way::Cold && self.remote.is_none()).then(|| bytes_below(&store));
-        let refusals = (0..self.shards).flat_map(|number| project.refusals(number)).collect();
-        Ok(Some(Outcome { way, builds: builders.len(), ready, after_build, sent, refusals }))
+        let after_build = (origin == TemplateOrigin::Cold)
+            .then_some(())
+            .and(last.zip(built))
+            .map(|(last, built)| last - built);
+        let sent = (origin == TemplateOrigin::Cold && self.remote.is_none()).then(|| bytes_below(&store));
+        let refusals = (0..self.shards).flat_map(|number| project.remote_errors(number)).collect();
+        Ok(Some(OriginResult {
+            origin,
+            builds: builders.len(),
+            ready,
+            after_build,
+            sent,
+            remote_errors: refusals,
+        }))
     }
 
-    fn describe(&self, report: &mut Report, outcomes: &[Outcome]) {
+    fn describe(&self, report: &mut Report, outcomes: &[OriginResult]) {
         let title = format!("{} shards with empty caches, a set-up of {} s", self.shards, self.seconds);
         let columns = ["set-ups", "all ready after", "half of them", "downloads"];
         let mut table = Table::numbers(title, "way", columns);
-        let find = |way| outcomes.iter().find(|outcome| outcome.way == way);
-        let sent = find(Way::Cold).and_then(|outcome| outcome.sent);
-        for Outcome { way, builds, ready, .. } in outcomes {
-            let downloads = match way {
-                Way::Migrating | Way::Restoring => 0,
-                Way::Cold | Way::Warm => ready.len() - builds,
+        let find = |origin| outcomes.iter().find(|outcome| outcome.origin == origin);
+        let sent = find(TemplateOrigin::Cold).and_then(|outcome| outcome.sent);
+        for OriginResult { origin, builds, ready, .. } in outcomes {
+            let downloads = match origin {
+                TemplateOrigin::Migrating | TemplateOrigin::Restoring => 0,
+                TemplateOrigin::Cold | TemplateOrigin::Warm => ready.len() - builds,
             };
             let downloads = match (downloads, sent) {
                 (0, _) => "none".to_owned(),
@@ -250,7 +274,7 @@ impl Fleet {
                 (count, None) => count.to_string(),
             };
             table.add_row([
-                way.name().into(),
+                origin.name().into(),
                 builds.to_string().into(),
                 ready.max().into(),
                 ready.median().into(),
@@ -258,18 +282,18 @@ impl Fleet {
             ]);
         }
         report.add_table(table);
-        if let Some(cold) = find(Way::Cold) {
+        if let Some(cold) = find(TemplateOrigin::Cold) {
             let count = |value: usize| {
                 Quantity::new(f64::from(u32::try_from(value).unwrap_or(u32::MAX)), Unit::Count)
             };
-            let download = find(Way::Warm).and_then(|warm| warm.ready.max());
+            let download = find(TemplateOrigin::Warm).and_then(|warm| warm.ready.max());
             let mut goals = vec![Goal {
                 what: "set-ups with an empty remote".into(),
                 limit: Limit::AtMost(count(1)),
                 measured: Some(count(cold.builds)),
             }];
             if let Some(download) = download {
-                let most = Quantity::new(download.value + MARGIN, Unit::Seconds);
+                let most = Quantity::new(download.value + MAX_EXTRA_SECONDS, Unit::Seconds);
                 let measured = cold.after_build.map(|seconds| Quantity::new(seconds, Unit::Seconds));
                 let what = "all ready, after the shard that built: a download by all and 100 ms".into();
                 goals.push(Goal { what, limit: Limit::AtMost(most), measured });
@@ -281,8 +305,8 @@ impl Fleet {
              sleeps for most of its time.",
         ]);
         for outcome in outcomes {
-            report.add_notes(&outcome.refusals);
-            report.add_samples(outcome.way.name(), [outcome.ready.clone()]);
+            report.add_notes(&outcome.remote_errors);
+            report.add_samples(outcome.origin.name(), [outcome.ready.clone()]);
         }
     }
 }
@@ -296,12 +320,12 @@ struct Shard {
 }
 
 impl Shard {
-    fn look(&mut self, begun: Instant, project: &Project) -> Result<(), BenchError> {
+    fn check_progress(&mut self, begun: Instant, project: &Project) -> Result<(), BenchError> {
         let Some(child) = &mut self.child else { return Ok(()) };
         let Some(status) = child.try_wait().attempt("wait for", Path::new("pgfresh"))? else { return Ok(()) };
         self.ready = Some(begun.elapsed().as_secs_f64());
         self.child = None;
-        BenchError::unless_success("pgfresh template build", status, &project.log(self.number))
+        BenchError::check_status("pgfresh template build", status, &project.log_path(self.number))
     }
 }
 

@@ -50,7 +50,7 @@ impl Tree {
             let path = if directory.as_os_str().is_empty() { to.to_owned() } else { to.join(directory) };
             mkdirat(rustix::fs::CWD, &path, Mode::RWXU).attempt("create", &path)?;
             let made = open(&path)?;
-            give(account, &made).attempt("change the owner of", &path)?;
+            change_owner(account, &made).attempt("change the owner of", &path)?;
             folders.push((open(&self.root.join(directory))?, made));
         }
         let next = AtomicUsize::new(0);
@@ -76,7 +76,7 @@ fn copy_file(from: &OwnedFd, to: &OwnedFd, name: &Path, account: &Account) -> io
     let from = openat(from, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let to = File::from(openat(to, name, flags, Mode::RUSR | Mode::WUSR)?);
-    give(account, &to)?;
+    change_owner(account, &to)?;
     let stat = rustix::fs::fstat(&from)?;
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     let stored = u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
@@ -102,7 +102,7 @@ fn copy_file(from: &OwnedFd, to: &OwnedFd, name: &Path, account: &Account) -> io
     if stored < size { to.set_len(size) } else { Ok(()) }
 }
 
-fn give(account: &Account, file: impl std::os::fd::AsFd) -> io::Result<()> {
+fn change_owner(account: &Account, file: impl std::os::fd::AsFd) -> io::Result<()> {
     if account.foreign {
         fchown(file, Some(Uid::from_raw(account.uid)), Some(Gid::from_raw(account.gid)))?;
     }

@@ -19,18 +19,18 @@ pub(crate) struct Peak {
 
 /// Runs `serve` until it's ready, and returns its peak memory. The command must write a line when it's ready, and exit
 /// when its standard input is closed.
-pub(crate) fn of_serving(mut serve: Command) -> Result<Peak, BenchError> {
+pub(crate) fn measure_service(mut serve: Command) -> Result<Peak, BenchError> {
     let program = serve.get_program().to_owned();
     serve.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = serve.spawn().attempt("run", Path::new(&program))?;
-    let peak = look(&mut child);
+    let peak = read_peak(&mut child);
     drop(child.stdin.take());
     let status = child.wait().attempt("wait for", Path::new(&program))?;
-    BenchError::unless_success("pgfresh serve", status, Path::new(""))?;
+    BenchError::check_status("pgfresh serve", status, Path::new(""))?;
     peak
 }
 
-fn look(child: &mut Child) -> Result<Peak, BenchError> {
+fn read_peak(child: &mut Child) -> Result<Peak, BenchError> {
     let mut line = String::new();
     let mut output = BufReader::new(child.stdout.take().expect("it is a pipe"));
     output.read_line(&mut line).attempt("read from", Path::new("pgfresh serve"))?;

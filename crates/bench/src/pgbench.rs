@@ -19,7 +19,7 @@ pub(crate) struct Pgbench {
 
 impl Pgbench {
     /// Finds pgbench.
-    pub(crate) fn of(installation: &Installation) -> Result<Self, BenchError> {
+    pub(crate) fn find(installation: &Installation) -> Result<Self, BenchError> {
         let program = installation.client("pgbench").ok_or(BenchError::NoProgram { program: "pgbench" })?;
         Ok(Self { program })
     }
@@ -49,7 +49,7 @@ impl Pgbench {
         let (clients, seconds) = (clients.to_string(), seconds.to_string());
         let arguments = [&["-n", "-c", &clients, "-T", &seconds], more].concat();
         let output = self.run(address, database, &arguments)?;
-        let rate = rate(&output).ok_or(BenchError::Unclear { program: "pgbench" })?;
+        let rate = parse_rate(&output).ok_or(BenchError::UnexpectedOutput { program: "pgbench" })?;
         Ok(vec![("a transaction", Duration::from_secs_f64(1.0 / rate))])
     }
 
@@ -81,7 +81,7 @@ impl Pgbench {
             return Err(BenchError::Program {
                 program: "pgbench".to_owned(),
                 status: output.status,
-                last_words,
+                last_line: last_words,
             });
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -90,22 +90,22 @@ impl Pgbench {
 
 /// Parses the transactions per second. Before version 14, pgbench first prints a rate that includes the time for
 /// connecting.
-fn rate(output: &str) -> Option<f64> {
+fn parse_rate(output: &str) -> Option<f64> {
     let mut rates = output.lines().filter_map(|line| line.strip_prefix("tps = "));
     rates.next_back()?.split(' ').next()?.parse().ok().filter(|rate| *rate > 0.0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::rate;
+    use super::parse_rate;
 
     #[test]
     fn connecting_does_not_count() {
         let of_13 = "latency average = 11.732 ms\ntps = 85.184871 (including connections establishing)\n\
                      tps = 85.296346 (excluding connections establishing)\n";
-        assert_eq!(rate(of_13), Some(85.296_346));
-        assert_eq!(rate("tps = 1234.5 (without initial connection time)\n"), Some(1234.5));
-        assert_eq!(rate("tps = 0.000000 (without initial connection time)\n"), None);
-        assert_eq!(rate("latency average = 11.732 ms\n"), None);
+        assert_eq!(parse_rate(of_13), Some(85.296_346));
+        assert_eq!(parse_rate("tps = 1234.5 (without initial connection time)\n"), Some(1234.5));
+        assert_eq!(parse_rate("tps = 0.000000 (without initial connection time)\n"), None);
+        assert_eq!(parse_rate("latency average = 11.732 ms\n"), None);
     }
 }

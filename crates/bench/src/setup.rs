@@ -26,7 +26,7 @@ pub(crate) enum Setup {
 }
 
 /// PostgreSQL's default values for the settings that our presets change. Source: its manual, 15, chapter 20.
-const STOCK: [(&str, &str); 7] = [
+const DEFAULT_SETTINGS: [(&str, &str); 7] = [
     ("shared_buffers", "128MB"),
     ("autovacuum_naptime", "1min"),
     ("bgwriter_lru_maxpages", "100"),
@@ -93,7 +93,7 @@ impl Setups<'_> {
             (_, Some(disk)) => PlaceRequest::At(disk.to_owned()),
             (_, None) => PlaceRequest::Disk,
         };
-        let settings = STOCK.iter().chain(setup.settings());
+        let settings = DEFAULT_SETTINGS.iter().chain(setup.settings());
         let server_options = ServerOptions {
             place,
             preset: Preset::Durable,

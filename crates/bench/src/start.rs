@@ -9,11 +9,12 @@ use report::{Contender, PhaseTimes, Progress, Rounds, Timed};
 use storage::{Attempt, Cache, Place, PlaceRequest};
 use template::{ProvisionError, Provisioner, ServerOptions, TemplateSpec};
 
-use crate::by_hand::{self, Programs};
+use crate::by_hand::{self, ProgramOptions};
 use crate::floor::Tree;
 use crate::memory::Peak;
 use crate::start_report::{
-    self, FLOOR, Facts, OURS, PGFRESH, REPLAY, SET_UP, STOCK, STOCK_ON_DISK, TEMPLATE, UNSYNCED, WHOLE,
+    self, FLOOR, MANUAL, MANUAL_ON_DISK, MANUAL_UNSYNCED, PGFRESH, PHASES, REPLAY, SET_UP, StartMeasurements,
+    TEMPLATE, WHOLE_COMMAND,
 };
 use crate::{BenchError, Measured, environment, memory};
 
@@ -46,7 +47,7 @@ impl Start<'_> {
     /// # Errors
     /// Returns an error if nothing could be measured.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
-        let load = environment::load();
+        let load = environment::load_averages();
         let provisioner = self.find(None)?;
         // This builds the base image if it's missing. Otherwise the first contender would have to build it.
         let entry = provisioner.base_image(&|_| ())?.entry;
@@ -57,26 +58,26 @@ impl Start<'_> {
         let settings = provisioner.settings(place.budget())?;
         let tree = Tree::list(&entry.data())?;
 
-        let replayed = self.server_options.template.as_ref().map(replayed);
-        let stock = Programs { initdb: &[], postgres: "" };
-        let unsynced = Programs { initdb: &["--no-sync"], postgres: "-F" };
+        let replayed = self.server_options.template.as_ref().map(without_cache);
+        let stock = ProgramOptions { initdb: &[], postgres: "" };
+        let unsynced = ProgramOptions { initdb: &["--no-sync"], postgres: "-F" };
         let mut contenders = vec![
-            Contender::new(PGFRESH, || self.ours(None, "look-up")),
-            Contender::new(WHOLE, || self.whole()),
-            Contender::new(FLOOR, || by_hand::floor(&provisioner, &place, &settings, &tree)),
-            Contender::new(STOCK, || by_hand::by_programs(&provisioner, &place, stock)),
-            Contender::new(UNSYNCED, || by_hand::by_programs(&provisioner, &place, unsynced)),
+            Contender::new(PGFRESH, || self.run_in_process(None, "look-up")),
+            Contender::new(WHOLE_COMMAND, || self.run_command()),
+            Contender::new(FLOOR, || by_hand::run_floor(&provisioner, &place, &settings, &tree)),
+            Contender::new(MANUAL, || by_hand::start_and_stop(&provisioner, &place, stock)),
+            Contender::new(MANUAL_UNSYNCED, || by_hand::start_and_stop(&provisioner, &place, unsynced)),
         ];
         if let (Some(spec), Some(replayed)) = (&self.server_options.template, &replayed) {
-            contenders.push(Contender::new(TEMPLATE, || self.ours(Some(spec), "look-up")));
-            contenders.push(Contender::new(REPLAY, || self.ours(Some(replayed), SET_UP)));
+            contenders.push(Contender::new(TEMPLATE, || self.run_in_process(Some(spec), "look-up")));
+            contenders.push(Contender::new(REPLAY, || self.run_in_process(Some(replayed), SET_UP)));
         }
         if disk.root() != place.root() {
             contenders
-                .push(Contender::new(STOCK_ON_DISK, || by_hand::by_programs(&provisioner, &disk, stock)));
+                .push(Contender::new(MANUAL_ON_DISK, || by_hand::start_and_stop(&provisioner, &disk, stock)));
         }
         let report = |timed: &[Timed], peaks: &[Peak]| {
-            let mut report = start_report::of(&Facts { timed, peaks });
+            let mut report = start_report::of(&StartMeasurements { timed, peaks });
             environment::describe(&mut report, &provisioner, &place.why(), &load);
             report
         };
@@ -84,7 +85,7 @@ impl Start<'_> {
         let (timed, end) = Rounds::new(WARM_UP, rounds).time(&mut contenders, progress, Some(&so_far));
         let peaks = (0..MEMORY_ROUNDS)
             .take_while(|_| !progress.is_cancelled())
-            .map(|_| memory::of_serving((self.serve)()))
+            .map(|_| memory::measure_service((self.serve)()))
             .collect::<Result<Vec<_>, _>>();
         let (peaks, end) = match (peaks, end) {
             (Ok(peaks), end) => (peaks, end.err()),
@@ -102,7 +103,11 @@ impl Start<'_> {
     /// Runs the phases of `pgfresh run -- true` within this process. Time outside of the server's own phases is counted
     /// as `look_up`.
     #[expect(clippy::let_underscore_must_use, reason = "what cannot be swept stays, as at every start")]
-    fn ours(&self, template: Option<&TemplateSpec>, look_up: &'static str) -> Result<PhaseTimes, BenchError> {
+    fn run_in_process(
+        &self,
+        template: Option<&TemplateSpec>,
+        look_up: &'static str,
+    ) -> Result<PhaseTimes, BenchError> {
         let begun = Instant::now();
         let provisioner = self.find(template)?;
         let _ = provisioner.sweep();
@@ -113,27 +118,28 @@ impl Start<'_> {
         let before = Instant::now();
         let status = Command::new("true").stdin(Stdio::null()).status().attempt("run", Path::new("true"))?;
         let command = before.elapsed();
-        BenchError::unless_success("true", status, Path::new(""))?;
+        BenchError::check_status("true", status, Path::new(""))?;
         let (stop, remove) = server.stop()?;
         let times = [first, phases.copy, phases.boot, phases.rest, phases.ready, command, stop, remove];
-        let names = std::iter::once(look_up).chain(OURS.into_iter().skip(1));
+        let names = std::iter::once(look_up).chain(PHASES.into_iter().skip(1));
         Ok(names.zip(times).collect())
     }
 
-    fn whole(&self) -> Result<PhaseTimes, BenchError> {
+    fn run_command(&self) -> Result<PhaseTimes, BenchError> {
         let mut command = (self.run)();
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let begun = Instant::now();
         let status = command.status().attempt("run", Path::new(command.get_program()))?;
         let whole = begun.elapsed();
-        BenchError::unless_success("pgfresh run -- true", status, Path::new(""))?;
+        BenchError::check_status("pgfresh run -- true", status, Path::new(""))?;
         Ok(vec![("spawn to exit", whole)])
     }
 }
 
 /// Returns a specification without cacheable steps, so that the setup runs on each new server.
-fn replayed(spec: &TemplateSpec) -> TemplateSpec {
-    let [beside, from] = [&spec.beside, &spec.from].map(|spec| spec.as_deref().map(replayed).map(Box::new));
+fn without_cache(spec: &TemplateSpec) -> TemplateSpec {
+    let [beside, from] =
+        [&spec.beside, &spec.from].map(|spec| spec.as_deref().map(without_cache).map(Box::new));
     // A command whose inputs aren't known runs each time, together with all steps before and after it.
     let setup = spec.setup.clone().or_else(|| Some(":".to_owned()));
     TemplateSpec { beside, from, setup, inputs: Vec::new(), ..spec.clone() }

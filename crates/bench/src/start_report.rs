@@ -6,32 +6,32 @@ use crate::memory::Peak;
 use crate::summary::{add_samples, find, interval, ratio};
 
 /// The phases of our own start, in order. The user can start to work after `first answer`.
-pub(crate) const OURS: [&str; 8] =
+pub(crate) const PHASES: [&str; 8] =
     ["look-up", "copy", "boot", "rest of the copy", "first answer", "command", "stop", "remove"];
 /// The phases up to the first response, of all contenders.
-pub(crate) const UNTIL_ANSWER: [&str; 8] =
+pub(crate) const PHASES_TO_RESPONSE: [&str; 8] =
     ["look-up", SET_UP, "copy", "initdb", "start", "boot", "rest of the copy", "first answer"];
 /// The phase that replaces the lookup if the setup runs each time.
 pub(crate) const SET_UP: &str = "look-up and setup";
 /// The phases after the command.
-pub(crate) const END: [&str; 2] = ["stop", "remove"];
+pub(crate) const END_PHASES: [&str; 2] = ["stop", "remove"];
 
 pub(crate) const PGFRESH: &str = "pgfresh, within this process";
-pub(crate) const WHOLE: &str = "pgfresh run -- true, the whole process";
+pub(crate) const WHOLE_COMMAND: &str = "pgfresh run -- true, the whole process";
 pub(crate) const TEMPLATE: &str = "pgfresh, with the project's template";
 pub(crate) const REPLAY: &str = "pgfresh, with its setup replayed each time";
 pub(crate) const FLOOR: &str = "floor: raw copy, then postgres";
-pub(crate) const STOCK: &str = "by hand: initdb, pg_ctl";
-pub(crate) const STOCK_ON_DISK: &str = "by hand: initdb, pg_ctl, on disk";
-pub(crate) const UNSYNCED: &str = "by hand: initdb --no-sync, pg_ctl with fsync=off";
+pub(crate) const MANUAL: &str = "by hand: initdb, pg_ctl";
+pub(crate) const MANUAL_ON_DISK: &str = "by hand: initdb, pg_ctl, on disk";
+pub(crate) const MANUAL_UNSYNCED: &str = "by hand: initdb --no-sync, pg_ctl with fsync=off";
 
 /// The benchmark's measurements.
-pub(crate) struct Facts<'a> {
+pub(crate) struct StartMeasurements<'a> {
     pub(crate) timed: &'a [Timed],
     pub(crate) peaks: &'a [Peak],
 }
 
-pub(crate) fn of(facts: &Facts<'_>) -> Report {
+pub(crate) fn of(facts: &StartMeasurements<'_>) -> Report {
     let mut report = Report::new("Start of a server, to its first answer and back");
     report.add_table(contenders(facts));
     add_samples(&mut report, facts.timed);
@@ -45,13 +45,13 @@ pub(crate) fn of(facts: &Facts<'_>) -> Report {
         }
     }
     report.add_table(phases("The floor, phase by phase", facts.find(FLOOR)));
-    report.add_table(phases("By hand, phase by phase", facts.find(STOCK)));
+    report.add_table(phases("By hand, phase by phase", facts.find(MANUAL)));
     report.add_table(goals(facts));
     report.add_table(published(facts));
     for name in [PGFRESH, FLOOR] {
-        report.add_notes(Warning::of(&facts.until_answer(name)));
+        report.add_notes(Warning::of(&facts.time_to_response(name)));
     }
-    report.add_notes(Warning::of(&facts.total(WHOLE)));
+    report.add_notes(Warning::of(&facts.total(WHOLE_COMMAND)));
     report.add_notes([
         "The floor copies with all cores and then boots; pgfresh boots while it copies. The floor's pid file is read \
          every 0.1 ms, and it neither looks anything up nor guards anything within the time that is taken.",
@@ -61,7 +61,7 @@ pub(crate) fn of(facts: &Facts<'_>) -> Report {
     report
 }
 
-impl Facts<'_> {
+impl StartMeasurements<'_> {
     fn find(&self, name: &str) -> Option<&Timed> {
         find(self.timed, name)
     }
@@ -70,8 +70,8 @@ impl Facts<'_> {
         self.find(name).map_or_else(|| Sample::new(name, Unit::Seconds), |timed| timed.sum(phases))
     }
 
-    fn until_answer(&self, name: &str) -> Sample {
-        self.sum(name, &UNTIL_ANSWER)
+    fn time_to_response(&self, name: &str) -> Sample {
+        self.sum(name, &PHASES_TO_RESPONSE)
     }
 
     fn total(&self, name: &str) -> Sample {
@@ -80,19 +80,19 @@ impl Facts<'_> {
 }
 
 /// Lists each contender's time until the first response, its total time, and the ratio to pgfresh.
-fn contenders(facts: &Facts<'_>) -> Table {
+fn contenders(facts: &StartMeasurements<'_>) -> Table {
     let columns = ["to first answer", "95 % of that", "stop, remove", "all of it", "95 %", "× pgfresh run"];
     let mut table = Table::numbers("Contenders, in turn", "what", columns);
     for timed in facts.timed {
-        let (answer, total) = (timed.sum(&UNTIL_ANSWER), timed.total());
+        let (answer, total) = (timed.sum(&PHASES_TO_RESPONSE), timed.total());
         table.add_row([
             timed.name().into(),
             answer.median().into(),
             interval(&answer).into(),
-            timed.sum(&END).median().into(),
+            timed.sum(&END_PHASES).median().into(),
             total.median().into(),
             interval(&total).into(),
-            ratio(facts.timed, timed.name(), WHOLE).into(),
+            ratio(facts.timed, timed.name(), WHOLE_COMMAND).into(),
         ]);
     }
     table
@@ -113,7 +113,7 @@ fn phases(title: &str, timed: Option<&Timed>) -> Table {
 }
 
 /// Compares the project's goals with the measured values.
-fn goals(facts: &Facts<'_>) -> Table {
+fn goals(facts: &StartMeasurements<'_>) -> Table {
     let columns = [
         Column::left("goal"),
         Column::right("at most"),
@@ -122,12 +122,12 @@ fn goals(facts: &Facts<'_>) -> Table {
         Column::left("met"),
     ];
     let mut table = Table::new("Goals, on a machine of its own", columns);
-    let (ours, floor) = (facts.until_answer(PGFRESH), facts.until_answer(FLOOR));
+    let (ours, floor) = (facts.time_to_response(PGFRESH), facts.time_to_response(FLOOR));
     let of_floor = ours.ratio_to(&floor).unwrap_or_else(|_| Sample::new("ratio", Unit::Ratio));
     let owner = facts.peaks.iter().map(|peak| peak.owner).max().map(bytes);
     let guard = facts.peaks.iter().filter_map(|peak| peak.guard).max().map(bytes);
     let seconds = |value| Quantity::new(value, Unit::Seconds);
-    let ends = facts.sum(PGFRESH, &END);
+    let ends = facts.sum(PGFRESH, &END_PHASES);
     let goals = [
         (
             "start to first answer, of the floor",
@@ -137,7 +137,12 @@ fn goals(facts: &Facts<'_>) -> Table {
         ),
         ("start to first answer", seconds(0.080), ours.median(), interval(&ours)),
         ("stop and remove", seconds(0.010), ends.median(), interval(&ends)),
-        ("pgfresh run -- true", seconds(0.050), facts.total(WHOLE).median(), interval(&facts.total(WHOLE))),
+        (
+            "pgfresh run -- true",
+            seconds(0.050),
+            facts.total(WHOLE_COMMAND).median(),
+            interval(&facts.total(WHOLE_COMMAND)),
+        ),
         ("peak memory of pgfresh", bytes(15_000_000), owner, None),
         ("peak memory of its guard", bytes(15_000_000), guard, None),
     ];
@@ -159,7 +164,7 @@ fn bytes(count: u64) -> Quantity {
 /// Compares published figures of tmp-postgres 1.34 with the same steps on this machine.
 ///
 /// Source: the author's article of December 2019: the old way, and all of his improvements.
-fn published(facts: &Facts<'_>) -> Table {
+fn published(facts: &StartMeasurements<'_>) -> Table {
     let columns = [
         Column::left("where"),
         Column::right("before"),
@@ -179,17 +184,17 @@ fn published(facts: &Facts<'_>) -> Table {
             "initdb, start, createdb, stop".into(),
         ]);
     }
-    let whole = facts.total(WHOLE);
+    let whole = facts.total(WHOLE_COMMAND);
     for (place, name) in [
-        ("here, on disk", STOCK_ON_DISK),
-        ("here, in the same place", STOCK),
-        ("here, in the same place, unsynced", UNSYNCED),
+        ("here, on disk", MANUAL_ON_DISK),
+        ("here, in the same place", MANUAL),
+        ("here, in the same place, unsynced", MANUAL_UNSYNCED),
     ] {
         let before = facts.total(name);
         if before.is_empty() {
             continue;
         }
-        let gain = ratio(facts.timed, name, WHOLE);
+        let gain = ratio(facts.timed, name, WHOLE_COMMAND);
         table.add_row([
             place.into(),
             before.median().into(),
@@ -206,11 +211,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_get_both_intervals() {
+    fn json_report_has_both_intervals() {
         let turn = || Ok::<_, ()>(vec![("boot", std::time::Duration::from_millis(20))]);
         let mut contenders = [report::Contender::new(PGFRESH, turn)];
         let (timed, _) = report::Rounds::new(0, 6).time(&mut contenders, &(), None);
-        let report = of(&Facts { timed: &timed, peaks: &[] }).to_json();
+        let report = of(&StartMeasurements { timed: &timed, peaks: &[] }).to_json();
         let row = &report["tables"][0]["rows"][0];
         let [answer, all] = ["95 % of that", "95 %"].map(|title| row[title].clone());
         assert_eq!((answer, all), ("20.0 ms to 20.0 ms".into(), "20.0 ms to 20.0 ms".into()));

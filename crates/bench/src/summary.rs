@@ -36,18 +36,19 @@ pub(crate) fn interval(sample: &Sample) -> Option<String> {
 }
 
 /// Minimum number of rounds for which a median has a confidence interval.
-const FEWEST: usize = 6;
+const MIN_ROUNDS_FOR_INTERVAL: usize = 6;
 
 /// Adds warnings about the measurement, with advice on the number of rounds. `option` is the command line option that
 /// sets this number.
-pub(crate) fn add_doubts(report: &mut Report, timed: &[Timed], option: &str) {
+pub(crate) fn add_warnings(report: &mut Report, timed: &[Timed], option: &str) {
     let warnings: Vec<Warning> = timed.iter().flat_map(|timed| Warning::of(&timed.total())).collect();
     let doubtful = !warnings.is_empty();
     report.add_notes(warnings);
     let rounds = timed.first().map_or(0, |timed| timed.total().len());
-    if rounds < FEWEST {
-        report
-            .add_notes([format!("Of {rounds} turns there is no interval: try {option} {FEWEST}, or more.")]);
+    if rounds < MIN_ROUNDS_FOR_INTERVAL {
+        report.add_notes([format!(
+            "Of {rounds} turns there is no interval: try {option} {MIN_ROUNDS_FOR_INTERVAL}, or more."
+        )]);
     } else if doubtful {
         report.add_notes([format!("Once it is quiet, try {option} {}: medians become firmer.", rounds * 2)]);
     }
@@ -60,22 +61,22 @@ mod tests {
     use super::*;
 
     /// Returns the notes about a contender whose turns take these numbers of seconds.
-    fn doubts(seconds: &[u64]) -> String {
+    fn warnings(seconds: &[u64]) -> String {
         let mut left = seconds.iter();
         let take = || Ok::<_, ()>(vec![("all", std::time::Duration::from_secs(*left.next().unwrap()))]);
         let mut contenders = [Contender::new("A", take)];
         let rounds = u32::try_from(seconds.len()).unwrap();
         let (timed, _) = Rounds::new(0, rounds).time(&mut contenders, &(), None);
         let mut report = Report::new("t");
-        add_doubts(&mut report, &timed, "--rounds");
+        add_warnings(&mut report, &timed, "--rounds");
         report.to_string()
     }
 
     #[test]
     fn doubtful_result_names_the_option_to_try() {
-        assert!(doubts(&[1, 1, 1]).contains("Of 3 turns there is no interval: try --rounds 6, or more."));
-        assert_eq!(doubts(&[1; 12]), "t\n═\n");
-        let outlying = doubts(&[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 90]);
+        assert!(warnings(&[1, 1, 1]).contains("Of 3 turns there is no interval: try --rounds 6, or more."));
+        assert_eq!(warnings(&[1; 12]), "t\n═\n");
+        let outlying = warnings(&[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 90]);
         assert!(outlying.contains("1 of 12 values") && outlying.contains("try --rounds 24"), "{outlying}");
     }
 }

@@ -8,9 +8,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::thread;
 
 use crate::catalogs::Catalog;
-use crate::names::{FIRST_OF_USERS, Names, number, numbers};
+use crate::names::{FIRST_USER_OID, Names, parse_oid, parse_oids};
+use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
-use crate::sql::texts;
 
 /// A row of a catalog.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub(crate) fn both<I: Send, T: Send>(
 /// Returns one digest for each catalog.
 fn digests(reader: &mut Reader, catalogs: &[Catalog]) -> Result<Vec<String>, ReadError> {
     let digests: Vec<_> = catalogs.iter().map(|catalog| format!("({})", catalog.digest())).collect();
-    let rows = reader.try_apart(&format!("SELECT unnest(ARRAY[{}])", digests.join(", ")))?;
+    let rows = reader.try_query_in_savepoint(&format!("SELECT unnest(ARRAY[{}])", digests.join(", ")))?;
     Ok(rows.into_iter().map(|row| texts(row)()).collect())
 }
 
@@ -95,7 +95,7 @@ fn hashes(reader: &mut Reader, catalogs: &[(&Catalog, bool)]) -> Result<Vec<Hash
     let mut found = vec![Hashes::new(); catalogs.len()];
     let differing = catalogs.iter().enumerate().filter(|(_, (_, differs))| *differs);
     let selects: Vec<_> = differing.map(|(at, (catalog, _))| catalog.hashes(at)).collect();
-    for row in reader.try_apart(&selects.join(" UNION ALL "))? {
+    for row in reader.try_query_in_savepoint(&selects.join(" UNION ALL "))? {
         let mut next = texts(row);
         let (at, place) = (next().parse().unwrap_or(usize::MAX), next());
         if let Some(hashes) = found.get_mut(at) {
@@ -124,12 +124,12 @@ fn side<'a>(
     let read = |reader: &mut Reader| {
         let mut rows = Vec::new();
         for (&(catalog, _), places) in some {
-            let found = reader.try_ask(&catalog.rows(places, renamed))?;
+            let found = reader.try_query(&catalog.rows(places, renamed))?;
             rows.extend(found.into_iter().map(|row| CatalogRow::of(catalog, row)));
         }
         Ok(rows)
     };
-    let mut rows = reader.apart(read)?;
+    let mut rows = reader.in_savepoint(read)?;
     let is_temporary = |row: &CatalogRow<'_>| {
         names.is_temporary(row.subject.1) || row.oids().any(|oid| names.is_temporary(oid))
     };
@@ -143,7 +143,7 @@ impl Side<'_> {
         let of = |row: &CatalogRow<'_>| -> Vec<u32> {
             row.oids().chain([row.subject.1]).chain(row.depends_on().map(|(_, oid, _)| oid)).collect()
         };
-        self.rows.iter().flat_map(of).filter(|oid| (1..FIRST_OF_USERS).contains(oid))
+        self.rows.iter().flat_map(of).filter(|oid| (1..FIRST_USER_OID).contains(oid))
     }
 }
 
@@ -152,14 +152,14 @@ impl<'a> CatalogRow<'a> {
     fn of(catalog: &'a Catalog, row: Vec<Option<String>>) -> Self {
         let cells = row.iter().skip(4).cloned().collect();
         let mut next = texts(row);
-        let subject = (number(&next()), number(&next()), next().parse().unwrap_or(0));
+        let subject = (parse_oid(&next()), parse_oid(&next()), next().parse().unwrap_or(0));
         Self { catalog, subject, label: next(), cells }
     }
 
     /// Returns the oids in the row's columns.
     fn oids(&self) -> impl Iterator<Item = u32> {
         let columns = self.catalog.columns.iter().zip(&self.cells).filter(|(column, _)| column.has_oids());
-        columns.filter_map(|(_, cell)| cell.as_deref()).flat_map(numbers)
+        columns.filter_map(|(_, cell)| cell.as_deref()).flat_map(parse_oids)
     }
 
     /// Returns the value of a column as text. The text is empty for NULL.
@@ -175,6 +175,6 @@ impl<'a> CatalogRow<'a> {
         }
         let mut numbers = self.label.split(' ');
         let mut next = || numbers.next().unwrap_or_default();
-        Some((number(next()), number(next()), next().parse().unwrap_or(0)))
+        Some((parse_oid(next()), parse_oid(next()), next().parse().unwrap_or(0)))
     }
 }

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use server::identifier;
 
 use crate::DiffError;
+use crate::row_texts::texts;
 use crate::session::Reader;
-use crate::sql::texts;
 
 /// Columns that a comparison skips: catalog, column and reason. The column `*` stands for all columns, and the catalog
 /// `*` for all catalogs.
@@ -96,7 +96,7 @@ pub const NOT_COMPARED: &[(&str, &str, &str)] = &[
 ];
 
 /// Conditions that select the rows to compare.
-const ROWS: &[(&str, &str)] = &[
+const ROW_CONDITIONS: &[(&str, &str)] = &[
     // SQL doesn't show dropped columns.
     ("pg_attribute", "NOT attisdropped"),
     // All databases of the cluster share these catalogs.
@@ -137,7 +137,7 @@ const SUBJECTS: &[(&str, [&str; 3], &[&str])] = &[
 
 /// SQL for columns whose stored values can't be compared directly. For example, PostgreSQL prints stored expressions as
 /// SQL, without their positions in a statement. The owner of an index or a row type is that of its table.
-const CELLS: &[(&str, &str)] = &[
+const COMPARABLE_SQL: &[(&str, &str)] = &[
     ("pg_attrdef.adbin", "pg_get_expr(adbin, adrelid)"),
     ("pg_class.relowner", "CASE WHEN relkind NOT IN ('i', 'I', 't') THEN relowner::oid::text END"),
     ("pg_class.relpartbound", "pg_get_expr(relpartbound, oid)"),
@@ -195,7 +195,7 @@ impl CatalogColumn {
 /// Returns all catalogs that have columns to compare.
 pub(crate) fn catalogs(reader: &mut Reader) -> Result<Vec<Catalog>, DiffError> {
     let mut found: BTreeMap<String, Catalog> = BTreeMap::new();
-    let rows = reader.ask(
+    let rows = reader.query(
         "SELECT c.relname, a.attname, format_type(a.atttypid, NULL) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
          WHERE c.relnamespace = 'pg_catalog'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped \
          ORDER BY c.relname, a.attnum",
@@ -228,8 +228,10 @@ fn is_compared(catalog: &str, column: &str) -> bool {
 impl Catalog {
     /// Returns the FROM clause, including the condition.
     fn source(&self) -> String {
-        let rows =
-            ROWS.iter().find(|(name, _)| *name == self.name).map_or("true", |(_, condition)| condition);
+        let rows = ROW_CONDITIONS
+            .iter()
+            .find(|(name, _)| *name == self.name)
+            .map_or("true", |(_, condition)| condition);
         format!("FROM pg_catalog.{} t WHERE {rows}", identifier(&self.name))
     }
 
@@ -273,7 +275,7 @@ impl Catalog {
             "pg_description" | "pg_seclabel" => "pg_describe_object(classoid, objoid, objsubid)",
             _ => "''",
         };
-        let cells: Vec<_> = self.columns.iter().map(|column| self.cell(column)).collect();
+        let cells: Vec<_> = self.columns.iter().map(|column| self.column_sql(column)).collect();
         let quoted: Vec<_> = places.iter().map(|place| format!("\"{place}\"")).collect();
         let mut conditions = vec![format!("ctid = ANY ('{{{}}}'::tid[])", quoted.join(","))];
         if !oids.is_empty() {
@@ -303,16 +305,16 @@ impl Catalog {
 
     /// Returns the columns that distinguish the rows of one object. Returns an empty list if an object has only one
     /// row.
-    pub(crate) fn parts(&self) -> Vec<&str> {
+    pub(crate) fn part_columns(&self) -> Vec<&str> {
         let known = SUBJECTS.iter().find(|(name, ..)| *name == self.name).map(|(.., parts)| parts.to_vec());
         let all = || self.columns.iter().map(|column| &*column.name).collect();
         known.unwrap_or_else(|| if self.has_oid { Vec::new() } else { all() })
     }
 
-    fn cell(&self, column: &CatalogColumn) -> String {
+    fn column_sql(&self, column: &CatalogColumn) -> String {
         let name = identifier(&column.name);
         let key = format!("{}.{}", self.name, column.name);
-        if let Some((_, sql)) = CELLS.iter().find(|(cell, _)| *cell == key) {
+        if let Some((_, sql)) = COMPARABLE_SQL.iter().find(|(cell, _)| *cell == key) {
             return format!("CASE WHEN {name} IS NOT NULL THEN {sql} END");
         }
         if column.is_registered() { format!("{name}::oid::text") } else { format!("{name}::text") }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use server::AdminConnection;
 
-use crate::cells::{self, Cells};
-use crate::merge::{Entry, Place, RowStep, merge};
+use crate::merge::{Entry, RowLocation, RowStep, merge};
 use crate::relations::{Matching, Relation, relations};
+use crate::row_values::{self, Cells};
 use crate::session::{ReadError, Reader};
 use crate::stream::RowStream;
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Maximum size of all values in one result, in bytes.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_RESULT_BYTES: usize = 8 << 20;
 
 /// Limits for the result of a comparison.
 #[derive(Debug, Clone)]
@@ -69,41 +69,41 @@ pub fn compare(
     let mut names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let mut diff = DatabaseDiff::default();
     if let Some(table) = &limits.table {
-        names.retain(|name| is_called(name, table));
+        names.retain(|name| matches_table(name, table));
         if names.is_empty() {
             return Err(DiffError::UnknownTable(table.clone()));
         }
     } else {
         let schema = objects::changes(&mut template, &mut database);
-        let schema = readable("definitions", schema, &mut diff.not_compared)?.unwrap_or_default();
-        (diff.schema, diff.schema_left_out) = first(schema, limits.objects);
+        let schema = record_refusal("definitions", schema, &mut diff.not_compared)?.unwrap_or_default();
+        (diff.schema, diff.schema_left_out) = take_first(schema, limits.objects);
         let sequences = sequences::changes(&mut template, &mut database);
-        let sequences = readable("sequences", sequences, &mut diff.not_compared)?.unwrap_or_default();
-        (diff.sequences, diff.sequences_left_out) = first(sequences, limits.objects);
+        let sequences = record_refusal("sequences", sequences, &mut diff.not_compared)?.unwrap_or_default();
+        (diff.sequences, diff.sequences_left_out) = take_first(sequences, limits.objects);
     }
     let mut candidates = Vec::new();
     for name in names {
         let (before, after) = (old.get(name), new.get(name));
         let candidate = differing(name, before, after, &mut template, &mut database, limits.rows);
-        let candidate = readable(name, candidate, &mut diff.not_compared)?;
+        let candidate = record_refusal(name, candidate, &mut diff.not_compared)?;
         candidates.extend(candidate.filter(|candidate| candidate.counts.total() > 0));
         if candidates.len() > 2 * limits.tables {
-            leave_out(&mut candidates, limits.tables, &mut diff);
+            keep_most_changed(&mut candidates, limits.tables, &mut diff);
         }
     }
-    leave_out(&mut candidates, limits.tables, &mut diff);
-    let mut budget = MOST_BYTES;
+    keep_most_changed(&mut candidates, limits.tables, &mut diff);
+    let mut budget = MAX_RESULT_BYTES;
     for candidate in candidates {
         let name = candidate.name;
         let table = candidate.read(&mut template, &mut database, limits.rows, &mut budget);
-        diff.tables.extend(readable(name, table, &mut diff.not_compared)?);
+        diff.tables.extend(record_refusal(name, table, &mut diff.not_compared)?);
     }
     Ok(diff)
 }
 
 /// Unwraps the result of a reader. If the server refused the query, records the reason in the result and returns
 /// `None`.
-fn readable<T>(
+fn record_refusal<T>(
     name: &str,
     found: Result<T, ReadError>,
     not_compared: &mut Vec<NotCompared>,
@@ -119,7 +119,7 @@ fn readable<T>(
 }
 
 /// Whether the user's `wanted` means the table `name`, which is quoted and includes its schema.
-fn is_called(name: &str, wanted: &str) -> bool {
+fn matches_table(name: &str, wanted: &str) -> bool {
     let bare = |text: &str| text.replace('"', "");
     let table = |text: &str| text.split_once('.').map(|(_, table)| table.to_owned());
     name == wanted
@@ -127,14 +127,14 @@ fn is_called(name: &str, wanted: &str) -> bool {
         || table(name).is_some_and(|table| table == wanted || bare(&table) == wanted)
 }
 
-fn first<T>(mut all: Vec<T>, most: usize) -> (Vec<T>, usize) {
+fn take_first<T>(mut all: Vec<T>, most: usize) -> (Vec<T>, usize) {
     let left_out = all.len().saturating_sub(most);
     all.truncate(most);
     (all, left_out)
 }
 
 /// Keeps the tables with the most changes, in that order, and only counts the others.
-fn leave_out(candidates: &mut Vec<Candidate<'_>>, most: usize, diff: &mut DatabaseDiff) {
+fn keep_most_changed(candidates: &mut Vec<Candidate<'_>>, most: usize, diff: &mut DatabaseDiff) {
     candidates.sort_by(|one, other| (other.counts.total(), one.name).cmp(&(one.counts.total(), other.name)));
     for candidate in candidates.drain(most.min(candidates.len())..) {
         diff.tables_left_out.tables += 1;
@@ -185,15 +185,15 @@ fn differing<'a>(
             RowStep::Same => {}
             RowStep::Inserted(entry) => {
                 candidate.counts.inserted += 1;
-                keep(&mut candidate.inserted, entry, rows);
+                push_within(&mut candidate.inserted, entry, rows);
             }
             RowStep::Updated(before, after) => {
                 candidate.counts.updated += 1;
-                keep(&mut candidate.updated, (before, after), rows);
+                push_within(&mut candidate.updated, (before, after), rows);
             }
             RowStep::Deleted(entry) => {
                 candidate.counts.deleted += 1;
-                keep(&mut candidate.deleted, entry, rows);
+                push_within(&mut candidate.deleted, entry, rows);
             }
         },
     );
@@ -202,14 +202,14 @@ fn differing<'a>(
     merged.map(|()| candidate)
 }
 
-fn keep<T>(kept: &mut Vec<T>, entry: T, most: usize) {
+fn push_within<T>(kept: &mut Vec<T>, entry: T, most: usize) {
     if kept.len() < most {
         kept.push(entry);
     }
 }
 
 /// Divides `room` among the kinds of change. Each kind gets a third, and the others share what one kind doesn't use.
-fn shares(counts: [usize; 3], room: usize) -> [usize; 3] {
+fn divide_room(counts: [usize; 3], room: usize) -> [usize; 3] {
     let mut shares = counts.map(|count| count.min(room / 3));
     let mut left = room - shares.iter().sum::<usize>();
     for (share, count) in shares.iter_mut().zip(counts) {
@@ -230,18 +230,18 @@ impl Candidate<'_> {
         budget: &mut usize,
     ) -> Result<TableDiff, ReadError> {
         let counts = [self.updated.len(), self.inserted.len(), self.deleted.len()];
-        let [updated, inserted, deleted] = shares(counts, room);
+        let [updated, inserted, deleted] = divide_room(counts, room);
         self.updated.truncate(updated);
         self.inserted.truncate(inserted);
         self.deleted.truncate(deleted);
         let mut shown = Vec::new();
         if let (Some(before), Some(after)) = (self.template, self.database) {
-            let places = |pick: fn(&(Entry, Entry)) -> &Entry| -> Vec<&Place> {
+            let places = |pick: fn(&(Entry, Entry)) -> &Entry| -> Vec<&RowLocation> {
                 self.updated.iter().map(|pair| &pick(pair).place).collect()
             };
             let columns = &self.matching.columns;
-            let old_cells = cells::read(old, before, columns, &places(|pair| &pair.0))?;
-            let new_cells = cells::read(new, after, columns, &places(|pair| &pair.1))?;
+            let old_cells = row_values::read(old, before, columns, &places(|pair| &pair.0))?;
+            let new_cells = row_values::read(new, after, columns, &places(|pair| &pair.1))?;
             shown.extend(self.updated.iter().filter_map(|pair| self.update(pair, &old_cells, &new_cells)));
         }
         if let Some(after) = self.database {
@@ -278,12 +278,12 @@ impl Candidate<'_> {
     fn update(&self, (before, after): &(Entry, Entry), old: &Cells, new: &Cells) -> Option<RowChange> {
         let (old, new) = (old.get(&before.place)?, new.get(&after.place)?);
         let columns = &self.matching.columns;
-        let mut fields = cells::fields(columns, new);
+        let mut fields = row_values::fields(columns, new);
         let key = self.matching.key.iter().filter_map(|column| {
             let at = fields.iter().position(|field| field.column == column.name)?;
             Some(fields.swap_remove(at))
         });
-        Some(RowChange::Updated { key: key.collect(), columns: cells::changes(columns, old, new) })
+        Some(RowChange::Updated { key: key.collect(), columns: row_values::changes(columns, old, new) })
     }
 }
 
@@ -295,9 +295,9 @@ fn whole_rows(
 ) -> Result<Vec<Vec<Field>>, ReadError> {
     let places: Vec<_> = entries.iter().map(|entry| &entry.place).collect();
     let columns = &relation.columns;
-    let cells = cells::read(reader, relation, columns, &places)?;
+    let cells = row_values::read(reader, relation, columns, &places)?;
     let nothing = Vec::new();
-    let row = |place: &&Place| cells::fields(columns, cells.get(place).unwrap_or(&nothing));
+    let row = |place: &&RowLocation| row_values::fields(columns, cells.get(place).unwrap_or(&nothing));
     Ok(places.iter().map(row).collect())
 }
 
@@ -325,21 +325,21 @@ mod tests {
 
     #[test]
     fn shown_rows_include_each_kind_of_change() {
-        assert_eq!(shares([1, 1000, 1], 10), [1, 8, 1]);
-        assert_eq!(shares([1000, 1000, 1000], 10), [4, 3, 3]);
-        assert_eq!(shares([2, 0, 3], 10), [2, 0, 3]);
-        assert_eq!(shares([5, 5, 5], 0), [0, 0, 0]);
-        assert_eq!(shares([5, 5, 5], 1), [1, 0, 0]);
+        assert_eq!(divide_room([1, 1000, 1], 10), [1, 8, 1]);
+        assert_eq!(divide_room([1000, 1000, 1000], 10), [4, 3, 3]);
+        assert_eq!(divide_room([2, 0, 3], 10), [2, 0, 3]);
+        assert_eq!(divide_room([5, 5, 5], 0), [0, 0, 0]);
+        assert_eq!(divide_room([5, 5, 5], 1), [1, 0, 0]);
     }
 
     #[test]
     fn table_matches_any_of_its_names() {
         for wanted in ["public.orders", "orders"] {
-            assert!(is_called("public.orders", wanted), "{wanted}");
+            assert!(matches_table("public.orders", wanted), "{wanted}");
         }
         for wanted in ["\"My App\".\"Orders\"", "My App.Orders", "\"Orders\"", "Orders"] {
-            assert!(is_called("\"My App\".\"Orders\"", wanted), "{wanted}");
+            assert!(matches_table("\"My App\".\"Orders\"", wanted), "{wanted}");
         }
-        assert!(!is_called("public.orders", "order") && !is_called("public.orders", "other.orders"));
+        assert!(!matches_table("public.orders", "order") && !matches_table("public.orders", "other.orders"));
     }
 }

@@ -7,7 +7,7 @@ use crate::relations::{Matching, Relation};
 use crate::session::{ReadError, Reader};
 
 /// Minimum size of a large table, in bytes. For a smaller table, a digest isn't worth a query.
-const LARGE: u64 = 1 << 20;
+const MIN_LARGE_TABLE_BYTES: u64 = 1 << 20;
 
 /// Whether two tables have equal rows, each equally often. Only columns that both tables have count. Returns false for
 /// small tables without a query.
@@ -22,7 +22,10 @@ pub(crate) fn are_equal(
     matching: &Matching,
 ) -> Result<bool, ReadError> {
     let (Some(template), Some(database)) = (template, database) else { return Ok(false) };
-    if template.bytes.min(database.bytes) < LARGE || !template.is_populated || !database.is_populated {
+    if template.bytes.min(database.bytes) < MIN_LARGE_TABLE_BYTES
+        || !template.is_populated
+        || !database.is_populated
+    {
         return Ok(false);
     }
     let (before, after) = thread::scope(|scope| {
@@ -40,7 +43,7 @@ fn digest(
     matching: &Matching,
 ) -> Result<Vec<Vec<Option<String>>>, ReadError> {
     // OFFSET prevents the server from computing the text of each row twice.
-    reader.try_apart(&format!(
+    reader.try_query_in_savepoint(&format!(
         "SELECT count(*), sum(hashtextextended(r, 0)::numeric), sum(hashtextextended(r, 1)::numeric) \
          FROM (SELECT {} COLLATE \"C\" AS r FROM {} t OFFSET 0) rows",
         matching.row(),

@@ -20,7 +20,7 @@ pub(crate) struct Entry {
     pub(crate) inherited_from: Vec<ObjectKey>,
     /// Whether the object exists in this database. The rows alone can't show this, because pgfresh reads only differing
     /// ones.
-    pub(crate) is_there: bool,
+    pub(crate) exists: bool,
     /// Definition, as SQL or as a description. See `objects.sql`.
     pub(crate) definition: Option<String>,
 }
@@ -54,7 +54,7 @@ fn add(found: &mut Entries, row: &CatalogRow<'_>, names: &Names, columns: &Colum
         "pg_description" | "pg_shdescription" => {
             let name = if row.label.is_empty() { THIS_DATABASE.to_owned() } else { row.label.clone() };
             let comment = found.entry(("comment on".to_owned(), name)).or_default();
-            comment.is_there = true;
+            comment.exists = true;
             comment.definition = Some(row.cell("description").to_owned());
             comment.parents = vec![subject, main];
         }
@@ -63,7 +63,7 @@ fn add(found: &mut Entries, row: &CatalogRow<'_>, names: &Names, columns: &Colum
             add_grants(found, row, &subject, &main);
             let is_known = names.has(&subject) || subject.0 == "column";
             let entry = found.entry(subject).or_default();
-            entry.is_there |= !is_known || row.catalog.name == "pg_attribute";
+            entry.exists |= !is_known || row.catalog.name == "pg_attribute";
             add_properties(entry, row, names);
             if row.subject.2 != 0 {
                 let kind = main.0.clone();
@@ -129,12 +129,12 @@ fn add_dependency(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names, column
 fn add_settings(found: &mut Entries, row: &CatalogRow<'_>, names: &Names) {
     let role = match row.cell("setrole") {
         "0" => String::new(),
-        role => format!(" for {}", names.with_names(role)),
+        role => format!(" for {}", names.replace_oids(role)),
     };
-    for setting in list(row.cell("setconfig")) {
+    for setting in parse_array(row.cell("setconfig")) {
         let (name, value) = setting.split_once('=').unwrap_or((&setting, ""));
         let entry = found.entry(("setting".to_owned(), format!("{name}{role}"))).or_default();
-        entry.is_there = true;
+        entry.exists = true;
         entry.definition = Some(value.to_owned());
     }
 }
@@ -149,7 +149,7 @@ fn add_grants(found: &mut Entries, row: &CatalogRow<'_>, subject: &ObjectKey, ma
             kind => format!("{kind} {}", subject.1).trim_end().to_owned(),
         };
         let entry = found.entry(("grants on".to_owned(), name)).or_default();
-        entry.is_there = true;
+        entry.exists = true;
         entry.definition = Some(value.clone());
         entry.parents = vec![subject.clone(), main.clone()];
     }
@@ -157,14 +157,14 @@ fn add_grants(found: &mut Entries, row: &CatalogRow<'_>, subject: &ObjectKey, ma
 
 fn add_properties(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names) {
     let catalog = &row.catalog.name;
-    let parts = row.catalog.parts();
+    let parts = row.catalog.part_columns();
     entry.is_part |= matches!(&**catalog, "pg_attribute" | "pg_constraint")
         && (row.cell("attislocal") == "false"
             || row.cell("conislocal") == "false" && row.cell("conparentid") != "0");
     let cells = row.catalog.columns.iter().zip(&row.cells).map(|(column, cell)| {
         let has_oids = column.has_oids();
         let text =
-            cell.as_deref().map(|text| if has_oids { names.with_names(text) } else { text.to_owned() });
+            cell.as_deref().map(|text| if has_oids { names.replace_oids(text) } else { text.to_owned() });
         (column, text)
     });
     let (label, others): (Vec<_>, Vec<_>) = cells.partition(|(column, _)| parts.contains(&&*column.name));
@@ -185,7 +185,7 @@ fn add_properties(entry: &mut Entry, row: &CatalogRow<'_>, names: &Names) {
 }
 
 /// Parses an array of texts in the server's format.
-fn list(array: &str) -> Vec<String> {
+fn parse_array(array: &str) -> Vec<String> {
     let (mut found, mut element, mut is_quoted) = (Vec::new(), String::new(), false);
     let inner = array.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
     let mut signs = inner.chars();
@@ -215,7 +215,7 @@ mod tests {
             ("{work_mem=8MB}", &["work_mem=8MB"]),
             (r#"{"search_path=a, \"B\"",x=,"y=\\"}"#, &[r#"search_path=a, "B""#, "x=", "y=\\"]),
         ] {
-            assert_eq!(list(array), expected, "{array}");
+            assert_eq!(parse_array(array), expected, "{array}");
         }
     }
 }

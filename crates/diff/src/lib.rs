@@ -14,7 +14,6 @@
 
 mod catalog_rows;
 mod catalogs;
-mod cells;
 mod compare;
 mod digest;
 mod entries;
@@ -22,18 +21,19 @@ mod error;
 mod merge;
 mod names;
 mod objects;
-mod outcome;
 mod relations;
+mod result;
+mod row_texts;
+mod row_values;
 mod sequences;
 mod session;
-mod sql;
 mod stream;
 mod text;
 
 pub use catalogs::NOT_COMPARED;
 pub use compare::{DiffLimits, compare};
 pub use error::DiffError;
-pub use outcome::{
-    CellValue, DatabaseDiff, Field, FieldChange, LeftOut, NotCompared, ObjectChange, RowChange, RowCounts,
-    SequenceChange, SequenceValue, TableDiff, What,
+pub use result::{
+    CellValue, DatabaseDiff, Field, FieldChange, LeftOut, NotCompared, ObjectChange, ObjectChangeKind,
+    RowChange, RowCounts, SequenceChange, SequenceValue, TableDiff,
 };

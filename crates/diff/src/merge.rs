@@ -7,12 +7,12 @@ pub(crate) struct Entry {
     pub(crate) key: Vec<KeyPart>,
     /// Digest of all columns that both sides have.
     pub(crate) digest: String,
-    pub(crate) place: Place,
+    pub(crate) place: RowLocation,
 }
 
 /// Position of a row. It is valid only within one snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct RowLocation {
     /// Oid of the table or partition.
     pub(crate) table: String,
     /// The row's `ctid`.
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn entry(key: i64, value: u8) -> Entry {
-        Entry { key: vec![KeyPart::Number(key)], digest: value.to_string(), place: Place::default() }
+        Entry { key: vec![KeyPart::Number(key)], digest: value.to_string(), place: RowLocation::default() }
     }
 
     /// Returns the keys and values of the inserted, updated and deleted rows.
@@ -124,7 +124,7 @@ mod tests {
         }
 
         #[test]
-        fn without_one_rows_are_counted(
+        fn merge_without_key_counts_rows(
             old in prop::collection::vec(0..6_i64, 0..30),
             new in prop::collection::vec(0..6_i64, 0..30),
         ) {

@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::DiffError;
 use crate::catalogs::Catalog;
+use crate::row_texts::texts;
 use crate::session::Reader;
-use crate::sql::texts;
 
 /// The first oid that initdb doesn't assign. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
-pub(crate) const FIRST_OF_USERS: u32 = 16384;
+pub(crate) const FIRST_USER_OID: u32 = 16384;
 
 /// Kind of the database itself. It has no name here, because the copy of the template has a different one.
 pub(crate) const THIS_DATABASE: &str = "this database";
@@ -34,14 +34,14 @@ impl Names {
     /// Reads the names of all roles and tablespaces, and of all objects that initdb didn't create.
     pub(crate) fn read(reader: &mut Reader, catalogs: &[Catalog]) -> Result<Self, DiffError> {
         let mut names = Self::default();
-        names.add(reader, catalogs, &format!(">= {FIRST_OF_USERS}"))?;
+        names.add(reader, catalogs, &format!(">= {FIRST_USER_OID}"))?;
         let temporary = "SELECT oid FROM pg_namespace WHERE nspname ~ '^pg_(toast_)?temp_' \
             UNION ALL SELECT oid FROM pg_class WHERE relpersistence = 't' \
             UNION ALL SELECT t.oid FROM pg_type t JOIN pg_namespace n ON n.oid = typnamespace WHERE nspname ~ '^pg_(toast_)?temp_'";
-        names.temporary = reader.ask(temporary)?.into_iter().map(|row| number(&texts(row)())).collect();
-        for row in reader.ask("SELECT inhrelid, inhparent FROM pg_inherits")? {
+        names.temporary = reader.query(temporary)?.into_iter().map(|row| parse_oid(&texts(row)())).collect();
+        for row in reader.query("SELECT inhrelid, inhparent FROM pg_inherits")? {
             let mut next = texts(row);
-            names.parents.entry(number(&next())).or_default().push(number(&next()));
+            names.parents.entry(parse_oid(&next())).or_default().push(parse_oid(&next()));
         }
         Ok(names)
     }
@@ -83,9 +83,10 @@ impl Names {
              FROM ({}) o CROSS JOIN LATERAL pg_identify_object(o.named_class, o.named, 0) i",
             all.join(" UNION ALL ")
         );
-        for row in reader.ask(&sql)? {
+        for row in reader.query(&sql)? {
             let mut next = texts(row);
-            let (class, oid, kind, name, main) = (number(&next()), number(&next()), next(), next(), next());
+            let (class, oid, kind, name, main) =
+                (parse_oid(&next()), parse_oid(&next()), next(), next(), next());
             let key = match &*kind {
                 "toast table" => ("TOAST table of".to_owned(), main),
                 "table constraint" | "domain constraint" => ("constraint".to_owned(), name),
@@ -129,7 +130,7 @@ impl Names {
     }
 
     /// Replaces the oids in `text`, which contains only oids and separators, with names.
-    pub(crate) fn with_names(&self, text: &str) -> String {
+    pub(crate) fn replace_oids(&self, text: &str) -> String {
         let mut found = String::new();
         let mut rest = text;
         while let Some(begin) = rest.find(|sign: char| sign.is_ascii_digit()) {
@@ -137,7 +138,7 @@ impl Names {
                 rest[begin..].find(|sign: char| !sign.is_ascii_digit()).unwrap_or(rest.len() - begin);
             let (oid, end) = (&rest[begin..begin + length], begin + length);
             found += &rest[..begin];
-            match self.by_oid.get(&number(oid)) {
+            match self.by_oid.get(&parse_oid(oid)) {
                 Some(names) => found += &names.iter().map(String::as_str).collect::<Vec<_>>().join(" or "),
                 None if oid == "0" => found += "none",
                 None => found += oid,
@@ -149,11 +150,11 @@ impl Names {
 }
 
 /// Parses an oid. Returns 0 if the text isn't a number.
-pub(crate) fn number(text: &str) -> u32 {
+pub(crate) fn parse_oid(text: &str) -> u32 {
     text.parse().unwrap_or(0)
 }
 
 /// Returns the oids in a text that contains only oids and separators.
-pub(crate) fn numbers(text: &str) -> impl Iterator<Item = u32> {
-    text.split(|sign: char| !sign.is_ascii_digit()).filter(|part| !part.is_empty()).map(number)
+pub(crate) fn parse_oids(text: &str) -> impl Iterator<Item = u32> {
+    text.split(|sign: char| !sign.is_ascii_digit()).filter(|part| !part.is_empty()).map(parse_oid)
 }

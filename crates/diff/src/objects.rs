@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalog_rows::{self, Side};
 use crate::catalogs::catalogs;
-use crate::cells::{self, Cell};
 use crate::entries::{Entries, Entry, PropertyKey, entries};
 use crate::names::{Names, ObjectKey};
 use crate::relations::TableColumn;
+use crate::row_texts::texts;
+use crate::row_values::{self, Cell};
 use crate::session::{ReadError, Reader};
-use crate::sql::texts;
-use crate::{FieldChange, ObjectChange, What};
+use crate::{FieldChange, ObjectChange, ObjectChangeKind};
 
 const DEFINITIONS: &str = include_str!("objects.sql");
 /// Maximum length of a definition in the result, in characters.
-const LONGEST: usize = 400;
+const MAX_DEFINITION_LENGTH: usize = 400;
 
 /// Catalog columns that a definition already shows. If the definitions differ, the result leaves these columns out. An
 /// entry without a column stands for the whole catalog.
-const IN_DEFINITIONS: &[&str] = &[
+const COLUMNS_IN_DEFINITIONS: &[&str] = &[
     "pg_attrdef",
     "pg_attribute.attcollation",
     "pg_attribute.attgenerated",
@@ -90,17 +90,17 @@ impl<'a> Described<'a> {
     /// Groups rows by object, and reads the definitions.
     fn read(side: &'a Side<'_>, reader: &mut Reader) -> Result<Self, ReadError> {
         let mut entries = entries(side);
-        for row in reader.try_apart(DEFINITIONS)? {
+        for row in reader.try_query_in_savepoint(DEFINITIONS)? {
             let mut next = texts(row);
             let entry = entries.entry((next(), next())).or_default();
-            entry.is_there = true;
+            entry.exists = true;
             entry.definition = Some(next());
         }
         Ok(Self { entries, names: &side.names })
     }
 
     fn has(&self, key: &ObjectKey) -> bool {
-        self.names.has(key) || self.entries.get(key).is_some_and(|entry| entry.is_there)
+        self.names.has(key) || self.entries.get(key).is_some_and(|entry| entry.exists)
     }
 
     fn definition(&self, key: &ObjectKey) -> Option<&str> {
@@ -124,22 +124,26 @@ impl Sides<'_> {
         let (old, new) = (self.old.definition(key), self.new.definition(key));
         let definition_differs = old != new;
         let (change, columns) = match (self.old.has(key), self.new.has(key)) {
-            (true, false) | (false, true) if self.goes_along(key) => return None,
-            (true, false) => (What::Dropped, Vec::new()),
-            (false, true) => (What::Created, Vec::new()),
-            _ => (What::Changed, self.columns(key, definition_differs)),
+            (true, false) | (false, true) if self.is_implied_by_other(key) => return None,
+            (true, false) => (ObjectChangeKind::Dropped, Vec::new()),
+            (false, true) => (ObjectChangeKind::Created, Vec::new()),
+            _ => (ObjectChangeKind::Changed, self.columns(key, definition_differs)),
         };
-        if change == What::Changed && !definition_differs && columns.is_empty() {
+        if change == ObjectChangeKind::Changed && !definition_differs && columns.is_empty() {
             return None;
         }
-        let [old, new] = if definition_differs { [shown(old), shown(new)] } else { [None, None] };
+        let [old, new] = if definition_differs {
+            [shorten_definition(old), shorten_definition(new)]
+        } else {
+            [None, None]
+        };
         let (kind, name) = key.clone();
         Some(ObjectChange { kind, name, change, old, new, columns })
     }
 
     /// Whether a different object's change implies this one. This is true for parts, and for objects created or dropped
     /// together with a different one.
-    fn goes_along(&self, key: &ObjectKey) -> bool {
+    fn is_implied_by_other(&self, key: &ObjectKey) -> bool {
         let is_alone = |key: &ObjectKey| self.old.has(key) != self.new.has(key);
         let tells_nothing = |entry: &Entry| {
             entry.is_part || entry.parents.iter().any(|parent| parent != key && is_alone(parent))
@@ -170,17 +174,20 @@ impl Sides<'_> {
 }
 
 fn is_in_definition((catalog, _, column): &PropertyKey) -> bool {
-    IN_DEFINITIONS.contains(&&**catalog) || IN_DEFINITIONS.contains(&&*format!("{catalog}.{column}"))
+    COLUMNS_IN_DEFINITIONS.contains(&&**catalog)
+        || COLUMNS_IN_DEFINITIONS.contains(&&*format!("{catalog}.{column}"))
 }
 
 /// Formats a property as a column, shortened to the part that differs.
 fn column((name, old, new): Difference) -> FieldChange {
     let column = TableColumn { name: name.2, is_bytea: false };
     let [before, after] = [old, new].map(|value| Cell::of(value.as_deref()));
-    let mut changed = cells::changes(&[column], &[before], &[after]);
+    let mut changed = row_values::changes(&[column], &[before], &[after]);
     changed.swap_remove(0)
 }
 
-fn shown(definition: Option<&str>) -> Option<String> {
-    definition.filter(|text| !text.is_empty() && text.chars().count() <= LONGEST).map(str::to_owned)
+fn shorten_definition(definition: Option<&str>) -> Option<String> {
+    definition
+        .filter(|text| !text.is_empty() && text.chars().count() <= MAX_DEFINITION_LENGTH)
+        .map(str::to_owned)
 }

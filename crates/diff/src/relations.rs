@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 use server::identifier;
 
 use crate::DiffError;
+use crate::row_texts::texts;
 use crate::session::Reader;
-use crate::sql::texts;
 
 /// Query for relations. The sizes are those of the relation's first file, because `pg_relation_size` and
 /// `pg_partition_tree` would wait for locks. Relations that initdb creates have an oid below 16384. Source:
@@ -96,12 +96,12 @@ impl KeyColumn {
 /// Reads all relations of a database. The map's keys are their names.
 pub(crate) fn relations(reader: &mut Reader) -> Result<BTreeMap<String, Relation>, DiffError> {
     let mut columns: HashMap<String, Vec<TableColumn>> = HashMap::new();
-    for row in reader.ask(COLUMNS)? {
+    for row in reader.query(COLUMNS)? {
         let mut next = texts(row);
         columns.entry(next()).or_default().push(TableColumn { name: next(), is_bytea: next() == "t" });
     }
     let mut keys: HashMap<String, Vec<KeyColumn>> = HashMap::new();
-    for row in reader.ask(KEYS)? {
+    for row in reader.query(KEYS)? {
         let mut next = texts(row);
         let (oid, name) = (next(), next());
         let order = match next().as_str() {
@@ -112,7 +112,7 @@ pub(crate) fn relations(reader: &mut Reader) -> Result<BTreeMap<String, Relation
         keys.entry(oid).or_default().push(KeyColumn { name, order });
     }
     let mut found = BTreeMap::new();
-    for row in reader.ask(RELATIONS)? {
+    for row in reader.query(RELATIONS)? {
         let mut next = texts(row);
         let (oid, name, kind) = (next(), next(), next());
         let relation = Relation {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
-use crate::sql::texts;
 use crate::{SequenceChange, SequenceValue};
 
 /// Number of sequences that one statement reads.
-const AT_ONCE: usize = 200;
+const SEQUENCES_PER_QUERY: usize = 200;
 
 const SEQUENCES: &str = "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) \
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
@@ -27,12 +27,12 @@ pub(crate) fn changes(
 }
 
 fn values(reader: &mut Reader) -> Result<BTreeMap<String, SequenceValue>, ReadError> {
-    let names: Vec<_> = reader.ask(SEQUENCES)?.into_iter().map(|row| texts(row)()).collect();
+    let names: Vec<_> = reader.query(SEQUENCES)?.into_iter().map(|row| texts(row)()).collect();
     let mut found = BTreeMap::new();
-    for some in names.chunks(AT_ONCE) {
+    for some in names.chunks(SEQUENCES_PER_QUERY) {
         let select = |(at, name): (usize, &String)| format!("SELECT {at}, last_value, is_called FROM {name}");
         let selects: Vec<_> = some.iter().enumerate().map(select).collect();
-        for row in reader.try_apart(&selects.join(" UNION ALL "))? {
+        for row in reader.try_query_in_savepoint(&selects.join(" UNION ALL "))? {
             let mut next = texts(row);
             let Some(name) = next().parse().ok().and_then(|at: usize| some.get(at)) else { continue };
             let last_value = next().parse().unwrap_or(0);

@@ -6,7 +6,7 @@ use server::{AdminConnection, Rows, SessionError};
 use crate::DiffError;
 
 /// Settings in addition to those of all pgfresh sessions: time limits, and one read-only snapshot.
-const READING: &str = "SET lock_timeout = '2s'; SET statement_timeout = '10min'; SET jit = off; \
+const SESSION_SETTINGS: &str = "SET lock_timeout = '2s'; SET statement_timeout = '10min'; SET jit = off; \
     SET cursor_tuple_fraction = 1; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// A session that reads one of the two databases.
@@ -35,35 +35,35 @@ impl From<DiffError> for ReadError {
 impl Reader {
     pub(crate) fn new(session: AdminConnection, side: &'static str) -> Result<Self, DiffError> {
         let mut reader = Self { session, side, encoding: String::new() };
-        let rows = reader.ask(&format!("{READING}; SELECT getdatabaseencoding()"))?;
+        let rows = reader.query(&format!("{SESSION_SETTINGS}; SELECT getdatabaseencoding()"))?;
         reader.encoding = rows.into_iter().next().and_then(|row| row.into_iter().next()?).unwrap_or_default();
         Ok(reader)
     }
 
     /// Returns the rows of a query. Treats a refusal as a lost session, because the query must succeed.
-    pub(crate) fn ask(&mut self, sql: &str) -> Result<Rows, DiffError> {
+    pub(crate) fn query(&mut self, sql: &str) -> Result<Rows, DiffError> {
         let Self { session, side, .. } = self;
         session.query(sql).map_err(|source| DiffError::Session { side, source })
     }
 
     /// Like [`Self::try_ask`], but afterwards restores the session's state, even if the query fails.
-    pub(crate) fn try_apart(&mut self, sql: &str) -> Result<Rows, ReadError> {
-        self.apart(|reader| reader.try_ask(sql))
+    pub(crate) fn try_query_in_savepoint(&mut self, sql: &str) -> Result<Rows, ReadError> {
+        self.in_savepoint(|reader| reader.try_query(sql))
     }
 
     /// Calls `read` and then restores the session's state, even if `read` fails.
-    pub(crate) fn apart<T>(
+    pub(crate) fn in_savepoint<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
-        self.ask("SAVEPOINT apart")?;
+        self.query("SAVEPOINT apart")?;
         let found = read(self);
-        self.ask("ROLLBACK TO SAVEPOINT apart; RELEASE SAVEPOINT apart")?;
+        self.query("ROLLBACK TO SAVEPOINT apart; RELEASE SAVEPOINT apart")?;
         found
     }
 
     /// Returns the rows of a query that the server can refuse. After a refusal, the transaction is in a failed state.
-    pub(crate) fn try_ask(&mut self, sql: &str) -> Result<Rows, ReadError> {
+    pub(crate) fn try_query(&mut self, sql: &str) -> Result<Rows, ReadError> {
         match self.session.query(sql) {
             Ok(rows) => Ok(rows),
             Err(source) if source.is_fatal() => {

@@ -3,15 +3,15 @@
 
 use std::vec::IntoIter;
 
-use crate::merge::{Entry, KeyPart, Place};
+use crate::merge::{Entry, KeyPart, RowLocation};
 use crate::relations::{KeyOrder, Matching, Relation};
+use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
-use crate::sql::texts;
 
 /// Number of rows in one batch.
-const BATCH: usize = 2000;
+const ROWS_PER_BATCH: usize = 2000;
 /// SQL that undoes [`RowStream::begin`], even in a failed transaction.
-const END: &str = "ROLLBACK TO SAVEPOINT rows; RELEASE SAVEPOINT rows";
+const RESTORE_SESSION: &str = "ROLLBACK TO SAVEPOINT rows; RELEASE SAVEPOINT rows";
 
 /// A stream of a table's rows. It is empty on a side that doesn't have the table.
 #[derive(Debug)]
@@ -36,10 +36,10 @@ impl<'a> RowStream<'a> {
         let mut stream =
             Self { reader, batch: Vec::new().into_iter(), orders, has_more: false, last: None, began: false };
         let Some(relation) = relation.filter(|relation| relation.is_populated) else { return Ok(stream) };
-        stream.reader.ask("SAVEPOINT rows")?;
+        stream.reader.query("SAVEPOINT rows")?;
         stream.began = true;
         let select = select(relation, matching);
-        let sql = format!("DECLARE rows NO SCROLL CURSOR FOR {select}; FETCH {BATCH} FROM rows");
+        let sql = format!("DECLARE rows NO SCROLL CURSOR FOR {select}; FETCH {ROWS_PER_BATCH} FROM rows");
         match stream.fetch(&sql) {
             Ok(()) => Ok(stream),
             Err(error) => stream.end().and(Err(error)),
@@ -49,14 +49,14 @@ impl<'a> RowStream<'a> {
     /// Ends the stream and restores the session's state.
     pub(crate) fn end(self) -> Result<(), ReadError> {
         if self.began {
-            self.reader.ask(END)?;
+            self.reader.query(RESTORE_SESSION)?;
         }
         Ok(())
     }
 
     fn fetch(&mut self, sql: &str) -> Result<(), ReadError> {
-        let rows = self.reader.try_ask(sql)?;
-        self.has_more = rows.len() == BATCH;
+        let rows = self.reader.try_query(sql)?;
+        self.has_more = rows.len() == ROWS_PER_BATCH;
         self.batch = rows.into_iter();
         Ok(())
     }
@@ -71,7 +71,7 @@ impl<'a> RowStream<'a> {
                 KeyOrder::Text | KeyOrder::Bytes => Some(KeyPart::Text(next())),
             })
             .collect();
-        let place = Place { table: next(), row: next() };
+        let place = RowLocation { table: next(), row: next() };
         let digest = next();
         let key = key
             .filter(|key| !key.is_empty())
@@ -82,7 +82,7 @@ impl<'a> RowStream<'a> {
     /// Returns the next row, or `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, ReadError> {
         if self.batch.len() == 0 && self.has_more {
-            self.fetch(&format!("FETCH {BATCH} FROM rows"))?;
+            self.fetch(&format!("FETCH {ROWS_PER_BATCH} FROM rows"))?;
         }
         let Some(row) = self.batch.next() else { return Ok(None) };
         let entry = self.entry(row).ok_or_else(|| ReadError::Refused("its key cannot be read".to_owned()))?;

@@ -4,31 +4,31 @@ use report::display_width;
 use server::printable;
 
 use crate::{
-    CellValue, DatabaseDiff, Field, FieldChange, ObjectChange, RowChange, RowCounts, SequenceValue,
-    TableDiff, What,
+    CellValue, DatabaseDiff, Field, FieldChange, ObjectChange, ObjectChangeKind, RowChange, RowCounts,
+    SequenceValue, TableDiff,
 };
 
 /// Minimum width of a line, in columns. A narrower terminal wraps the lines.
-const NARROWEST: usize = 60;
+const MIN_WIDTH: usize = 60;
 /// Indentation of a table's rows, and of each row's continuation lines, in columns.
 const INDENT: usize = 4;
 /// Maximum number of lines for one row.
-const MOST_LINES: usize = 4;
+const MAX_ROW_LINES: usize = 4;
 /// Maximum width of a value, in columns.
-const LONGEST_VALUE: usize = 48;
+const MAX_VALUE_WIDTH: usize = 48;
 /// Minimum width of a value, in columns, even if its name is long.
-const LEAST_VALUE: usize = 12;
+const MIN_VALUE_WIDTH: usize = 12;
 /// Maximum width of a column's name, in columns of the terminal.
-const LONGEST_NAME: usize = 30;
+const MAX_NAME_WIDTH: usize = 30;
 /// Number of equal characters that the text shows before the difference of two values.
-const LEAD: usize = 8;
+const CONTEXT_LENGTH: usize = 8;
 
 impl DatabaseDiff {
     /// Formats the whole comparison. Each line has at most `columns` columns and ends with a line feed. Returns an
     /// empty text if there is no difference.
     #[must_use]
     pub fn to_text(&self, columns: usize) -> String {
-        let columns = columns.max(NARROWEST);
+        let columns = columns.max(MIN_WIDTH);
         let mut sections = Vec::new();
         if !self.schema.is_empty() {
             let lines = self.schema.iter().map(|object| definition(object, columns)).collect();
@@ -36,8 +36,8 @@ impl DatabaseDiff {
         }
         if !self.sequences.is_empty() {
             let lines = self.sequences.iter().map(|sequence| {
-                let change = format!("{} → {}", stand(sequence.old), stand(sequence.new));
-                cut(&format!("  ~ {}: {change}", printable(&sequence.name)), columns)
+                let change = format!("{} → {}", sequence_text(sequence.old), sequence_text(sequence.new));
+                truncate(&format!("  ~ {}: {change}", printable(&sequence.name)), columns)
             });
             sections.push(section("Sequences", lines.collect(), self.sequences_left_out));
         }
@@ -45,11 +45,14 @@ impl DatabaseDiff {
         if self.tables_left_out.tables > 0 {
             let what = if self.tables_left_out.tables == 1 { "table" } else { "tables" };
             let (count, rows) = (grouped(self.tables_left_out.tables as u64), self.tables_left_out.counts);
-            sections.push(format!("… and {count} more {what}: {}\n", words(rows)));
+            sections.push(format!("… and {count} more {what}: {}\n", counts_text(rows)));
         }
         if !self.not_compared.is_empty() {
             let line = |table: &crate::NotCompared| {
-                cut(&format!("  ! {}: {}", printable(&table.name), printable(&table.reason)), 2 * columns)
+                truncate(
+                    &format!("  ! {}: {}", printable(&table.name), printable(&table.reason)),
+                    2 * columns,
+                )
             };
             sections.push(section("Not compared", self.not_compared.iter().map(line).collect(), 0));
         }
@@ -85,11 +88,11 @@ fn section(title: &str, lines: Vec<String>, left_out: usize) -> String {
     text
 }
 
-fn sign(what: What) -> char {
+fn change_sign(what: ObjectChangeKind) -> char {
     match what {
-        What::Created => '+',
-        What::Changed => '~',
-        What::Dropped => '-',
+        ObjectChangeKind::Created => '+',
+        ObjectChangeKind::Changed => '~',
+        ObjectChangeKind::Dropped => '-',
     }
 }
 
@@ -98,33 +101,33 @@ fn definition(object: &ObjectChange, columns: usize) -> String {
     let name = if name.is_empty() { kind.clone() } else { format!("{kind} {}", printable(name)) };
     if !changes.is_empty() && old.is_none() && new.is_none() {
         let changes = changes.iter().map(|change| change_text(change, columns));
-        return lines(sign(*change), [name].into_iter().chain(changes).collect(), columns)
+        return item_lines(change_sign(*change), [name].into_iter().chain(changes).collect(), columns)
             .trim_end()
             .to_owned();
     }
-    let head = format!("  {} {name}", sign(*change));
+    let head = format!("  {} {name}", change_sign(*change));
     let line = match (old, new, change) {
         (Some(old), Some(new), _) => {
             let room = columns.saturating_sub(display_width(&head) + 5) / 2;
             let (old, new) = (one_line(old), one_line(new));
-            let room = room.max(LEAST_VALUE);
+            let room = room.max(MIN_VALUE_WIDTH);
             let from = if fits(&old, room) && fits(&new, room) { 0 } else { first_difference(&old, &new) };
             format!("{head}: {} → {}", window(&old, from, room), window(&new, from, room))
         }
-        (None, Some(new), What::Changed) => format!("{head}: none → {}", one_line(new)),
-        (Some(old), None, What::Changed) => format!("{head}: {} → none", one_line(old)),
+        (None, Some(new), ObjectChangeKind::Changed) => format!("{head}: none → {}", one_line(new)),
+        (Some(old), None, ObjectChangeKind::Changed) => format!("{head}: {} → none", one_line(old)),
         (None, Some(new), _) => format!("{head}: {}", one_line(new)),
         _ => head,
     };
-    let mut text = cut(&line, columns);
+    let mut text = truncate(&line, columns);
     for change in changes {
-        let change = cut(&change_text(change, columns), columns - INDENT);
+        let change = truncate(&change_text(change, columns), columns - INDENT);
         text += &format!("\n{:INDENT$}{change}", "");
     }
     text
 }
 
-fn stand(value: SequenceValue) -> String {
+fn sequence_text(value: SequenceValue) -> String {
     let SequenceValue { last_value, is_called } = value;
     if is_called { last_value.to_string() } else { format!("{last_value} (not called)") }
 }
@@ -135,7 +138,7 @@ fn one_line(definition: &str) -> String {
 }
 
 /// Formats counts as words, e.g. "2 inserted, 1 deleted".
-fn words(counts: RowCounts) -> String {
+fn counts_text(counts: RowCounts) -> String {
     let kinds = [(counts.inserted, "inserted"), (counts.updated, "updated"), (counts.deleted, "deleted")];
     let words = kinds.into_iter().filter(|(count, _)| *count > 0);
     words.map(|(count, word)| format!("{} {word}", grouped(count))).collect::<Vec<_>>().join(", ")
@@ -143,8 +146,8 @@ fn words(counts: RowCounts) -> String {
 
 fn table_text(table: &TableDiff, columns: usize) -> String {
     let keyless = if table.key.is_empty() { " (no primary key: whole rows)" } else { "" };
-    let counts = words(table.counts);
-    let name = cut(&printable(&table.table), columns.saturating_sub(display_width(&counts) + 2));
+    let counts = counts_text(table.counts);
+    let name = truncate(&printable(&table.table), columns.saturating_sub(display_width(&counts) + 2));
     let mut text = format!("{name}: {counts}");
     if display_width(&text) + display_width(keyless) <= columns {
         text += keyless;
@@ -154,7 +157,7 @@ fn table_text(table: &TableDiff, columns: usize) -> String {
         text += &row_text(row, columns);
     }
     if table.rows_left_out.total() > 0 {
-        text += &format!("  … not shown: {}\n", words(table.rows_left_out));
+        text += &format!("  … not shown: {}\n", counts_text(table.rows_left_out));
     }
     text
 }
@@ -172,20 +175,20 @@ fn row_text(row: &RowChange, columns: usize) -> String {
             ('~', key.chain(changed.iter().map(|change| change_text(change, columns))).collect())
         }
     };
-    lines(sign, items, columns)
+    item_lines(sign, items, columns)
 }
 
 /// Formats `items` after a sign. Uses as many lines as necessary, up to [`MOST_LINES`].
-fn lines(sign: char, items: Vec<String>, columns: usize) -> String {
+fn item_lines(sign: char, items: Vec<String>, columns: usize) -> String {
     let (mut lines, mut line, count) = (Vec::new(), format!("  {sign} "), items.len());
     let mut is_first = true;
     for (at, item) in items.into_iter().enumerate() {
-        let item = cut(&item, columns - INDENT);
+        let item = truncate(&item, columns - INDENT);
         if !is_first && display_width(&line) + 2 + display_width(&item) > columns {
             lines.push(line);
             line = " ".repeat(INDENT);
             is_first = true;
-            if lines.len() == MOST_LINES {
+            if lines.len() == MAX_ROW_LINES {
                 lines.push(format!("{line}… and {} more columns", count - at));
                 return lines.join("\n") + "\n";
             }
@@ -201,15 +204,15 @@ fn lines(sign: char, items: Vec<String>, columns: usize) -> String {
 }
 
 fn field_text(field: &Field, columns: usize) -> String {
-    let name = cut(&printable(&field.column), LONGEST_NAME);
+    let name = truncate(&printable(&field.column), MAX_NAME_WIDTH);
     let room = columns.saturating_sub(INDENT + display_width(&name) + 1);
-    format!("{name}={}", value(&field.value, 0, room.clamp(LEAST_VALUE, LONGEST_VALUE)))
+    format!("{name}={}", value(&field.value, 0, room.clamp(MIN_VALUE_WIDTH, MAX_VALUE_WIDTH)))
 }
 
 fn change_text(change: &FieldChange, columns: usize) -> String {
-    let name = cut(&printable(&change.column), LONGEST_NAME);
+    let name = truncate(&printable(&change.column), MAX_NAME_WIDTH);
     let room = columns.saturating_sub(INDENT + display_width(&name) + 5) / 2;
-    let room = room.clamp(LEAST_VALUE, LONGEST_VALUE);
+    let room = room.clamp(MIN_VALUE_WIDTH, MAX_VALUE_WIDTH);
     let (old, new) = (value(&change.old, 0, usize::MAX), value(&change.new, 0, usize::MAX));
     if fits(&old, room) && fits(&new, room) {
         return format!("{name}: {old} → {new}");
@@ -262,18 +265,18 @@ fn fits(text: &str, room: usize) -> bool {
 /// Returns a position shortly before the first character that differs between two texts.
 fn first_difference(old: &str, new: &str) -> usize {
     let same = old.chars().zip(new.chars()).take_while(|(old, new)| old == new).count();
-    same.saturating_sub(LEAD)
+    same.saturating_sub(CONTEXT_LENGTH)
 }
 
 /// Shortens `text` to `room` columns from character `from`, with an ellipsis for each part that is left out.
 fn window(text: &str, from: usize, room: usize) -> String {
     let rest: String = text.chars().skip(from).collect();
     let text = if from > 0 { format!("…{rest}") } else { rest };
-    cut(&text, room)
+    truncate(&text, room)
 }
 
 /// Shortens `text` to `room` columns, with an ellipsis if something is left out.
-fn cut(text: &str, room: usize) -> String {
+fn truncate(text: &str, room: usize) -> String {
     if fits(text, room) {
         return text.to_owned();
     }
@@ -357,7 +360,13 @@ mod tests {
         }
     }
 
-    fn object(kind: &str, name: &str, change: What, old: Option<&str>, new: Option<&str>) -> ObjectChange {
+    fn object(
+        kind: &str,
+        name: &str,
+        change: ObjectChangeKind,
+        old: Option<&str>,
+        new: Option<&str>,
+    ) -> ObjectChange {
         let [old, new] = [old, new].map(|text| text.map(Into::into));
         ObjectChange { kind: kind.into(), name: name.into(), change, old, new, columns: Vec::new() }
     }
@@ -372,10 +381,16 @@ mod tests {
         };
         DatabaseDiff {
             schema: vec![
-                object("column", "public.orders.note", What::Changed, Some("text"), Some("text not null")),
-                object("function", "public.f(integer)", What::Changed, None, None),
-                object("table", "public.old", What::Dropped, Some("owner postgres"), None),
-                object("view", "public.v", What::Created, None, Some("SELECT 1;")),
+                object(
+                    "column",
+                    "public.orders.note",
+                    ObjectChangeKind::Changed,
+                    Some("text"),
+                    Some("text not null"),
+                ),
+                object("function", "public.f(integer)", ObjectChangeKind::Changed, None, None),
+                object("table", "public.old", ObjectChangeKind::Dropped, Some("owner postgres"), None),
+                object("view", "public.v", ObjectChangeKind::Created, None, Some("SELECT 1;")),
             ],
             schema_left_out: 2,
             sequences: vec![SequenceChange {
@@ -394,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_rows() {
+    fn text_lists_definitions_sequences_and_rows() {
         let expected = "\
 Definitions
   ~ column public.orders.note: text → text not null
@@ -427,7 +442,7 @@ Not compared
     }
 
     #[test]
-    fn nothing_is_no_text() {
+    fn empty_diff_has_no_text() {
         assert_eq!(
             (DatabaseDiff::default().to_text(80), DatabaseDiff::default().summary()),
             Default::default()
@@ -443,10 +458,10 @@ Not compared
     }
 
     #[test]
-    fn a_row_of_many_columns_is_cut() {
+    fn row_with_many_columns_is_truncated() {
         let values = (0..200).map(|at| field(&format!("column_{at}"), "value")).collect();
         let text = row_text(&RowChange::Inserted { values }, 80);
-        assert_eq!(text.lines().count(), MOST_LINES + 1);
+        assert_eq!(text.lines().count(), MAX_ROW_LINES + 1);
         assert!(text.ends_with("    … and 184 more columns\n"), "{text}");
     }
 
@@ -466,7 +481,7 @@ Not compared
         fn diff_lines_fit_terminal_without_control_characters(
             table in any::<String>(),
             rows in prop::collection::vec((any::<String>(), cell(), cell()), 1..12),
-            columns in NARROWEST..200,
+            columns in MIN_WIDTH..200,
         ) {
             let mut diff = example();
             let changed: Vec<_> = rows.iter().map(|(column, old, new)| FieldChange { column: column.clone(), old: old.clone(), new: new.clone() }).collect();

@@ -16,14 +16,14 @@ use sys::{ProcessorWatch, Roots, Shortage};
 use template::ProvisionError;
 
 use crate::fixture::{Fixture, Setup};
-use crate::proof::{NOTICEABLE, Proof};
-use crate::trial::Latencies;
+use crate::latencies::Latencies;
+use crate::proof::{MIN_WORTHWHILE_GAIN, Proof};
 
 /// One warm-up round, and 12 rounds that count. With 12 rounds, the interval of a median excludes the two smallest and
 /// the two largest values.
 const ROUNDS: Rounds = Rounds::new(1, 12);
 /// Minimum gain by RAM over the same settings on disk. A smaller gain is not worth mentioning.
-const LITTLE: f64 = 1.1;
+const MIN_RAM_GAIN: f64 = 1.1;
 
 /// A kind of commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl Commits {
 
     /// Returns how many more seconds a commit takes with a flush than without. This is the difference of the medians.
     /// Returns `None` if one of the two wasn't measured.
-    pub(crate) fn flushing(&self) -> Option<f64> {
+    pub(crate) fn flush_cost(&self) -> Option<f64> {
         Some(self.time(CommitKind::Durable)?.value - self.time(CommitKind::Fast)?.value)
     }
 
@@ -182,7 +182,7 @@ impl Commits {
         else {
             return Layer::new("Commit", "not measured.");
         };
-        let ram = match self.proof(CommitKind::FastInRam, CommitKind::Fast, LITTLE) {
+        let ram = match self.proof(CommitKind::FastInRam, CommitKind::Fast, MIN_RAM_GAIN) {
             Some(Proof::Gain(_)) => "; RAM is quicker still",
             Some(Proof::NoGain(_)) => "; RAM would add little to that",
             Some(Proof::Unknown(..)) => "; whether RAM would add to that is not known",
@@ -224,9 +224,10 @@ impl Commits {
         let mut add = |name: &str, evidence: &str, gain, remedy| {
             findings.push(Finding { name: name.to_owned(), evidence: evidence.to_owned(), gain, remedy });
         };
-        match self.proof(CommitKind::Fast, CommitKind::Durable, NOTICEABLE) {
+        match self.proof(CommitKind::Fast, CommitKind::Durable, MIN_WORTHWHILE_GAIN) {
             Some(Proof::Gain(factor)) => {
-                let asynchronous = self.proof(CommitKind::Asynchronous, CommitKind::Durable, NOTICEABLE);
+                let asynchronous =
+                    self.proof(CommitKind::Asynchronous, CommitKind::Durable, MIN_WORTHWHILE_GAIN);
                 let otherwise = asynchronous.and_then(Proof::gain).map_or(String::new(), |gain| {
                     format!(
                         " Where you may not do that: ALTER DATABASE name SET synchronous_commit = off ({gain}; but \
@@ -253,7 +254,7 @@ impl Commits {
             Some(Proof::Unknown(factor, why)) => {
                 let [durable, fast] = [CommitKind::Durable, CommitKind::Fast].map(|kind| self.time(kind));
                 let likely = durable.zip(fast).map_or(String::new(), |(durable, fast)| {
-                    let likely = if durable.value >= NOTICEABLE * fast.value { "likely" } else { "unlikely" };
+                    let likely = if durable.value >= MIN_WORTHWHILE_GAIN * fast.value { "likely" } else { "unlikely" };
                     format!(
                         "A commit took {durable} durable and {fast} with nothing flushed, in the median, so that is \
                          {likely}. "
@@ -272,7 +273,7 @@ impl Commits {
 
     /// Returns the finding about RAM. It also applies if a suite was observed.
     pub(crate) fn finding_on_ram(&self) -> Option<Finding> {
-        let factor = self.proof(CommitKind::FastInRam, CommitKind::Fast, LITTLE)?.gain()?;
+        let factor = self.proof(CommitKind::FastInRam, CommitKind::Fast, MIN_RAM_GAIN)?.gain()?;
         let change = self
             .time(CommitKind::Fast)
             .zip(self.time(CommitKind::FastInRam))

@@ -12,12 +12,12 @@ use storage::{Account, Attempt, Place, PlaceRequest};
 use sys::{Mount, Roots, Stack};
 
 use crate::device::Device;
-use crate::examination::NEED;
-use crate::sync::{METHODS, Syncs, Target};
+use crate::examination::REQUIRED_SPACE;
+use crate::sync::{METHODS, Syncs, TestFile};
 use crate::{DoctorError, machine};
 
 /// Duration of each method in a round. `pg_test_fsync` accepts no shorter duration.
-const EACH: Duration = Duration::from_secs(1);
+const METHOD_DURATION: Duration = Duration::from_secs(1);
 /// Published rates in operations per second, in the order of all methods. 0 means that no figure was published.
 ///
 /// The first rates are for a consumer drive (Samsung 990 Pro, xfs). The second ones are for a drive with power-loss
@@ -66,12 +66,13 @@ impl SyncComparison {
     #[allow(clippy::missing_panics_doc)]
     pub fn measure(&self, progress: &dyn Progress) -> Result<Report, DoctorError> {
         let (roots, account) = (Roots::default(), Account::ours());
-        let place = Place::choose(&PlaceRequest::At(self.path.clone()), NEED, &self.path, &account)?;
+        let place =
+            Place::choose(&PlaceRequest::At(self.path.clone()), REQUIRED_SPACE, &self.path, &account)?;
         let guard = Guard::over(&place, &account, &self.program)?;
         let folder = guard.run().path();
         let mount = Mount::of(&roots, folder).attempt("find the mount of", folder)?;
         let device = Device::new(Stack::below(&roots, &mount), &roots);
-        let target = Target::create(folder)?;
+        let target = TestFile::create(folder)?;
         let mut rates =
             vec![
                 [Sample::new("ours", Unit::PerSecond), Sample::new("pg_test_fsync", Unit::PerSecond)];
@@ -79,11 +80,11 @@ impl SyncComparison {
             ];
         let mut contenders = [
             Contender::new("ours", || {
-                let length = EACH * u32::try_from(METHODS).unwrap_or(1);
+                let length = METHOD_DURATION * u32::try_from(METHODS).unwrap_or(1);
                 let ours = Syncs::measure(&target, &device, &roots, length, &WithinTurn(progress));
                 Ok(ours.rates().collect())
             }),
-            Contender::new("pg_test_fsync", || self.original(folder)),
+            Contender::new("pg_test_fsync", || self.run_original(folder)),
         ];
         progress.measuring("our syncs and those of pg_test_fsync");
         Rounds::new(0, self.rounds).run(&mut contenders, progress, |round| {
@@ -108,17 +109,17 @@ impl SyncComparison {
     }
 
     /// Runs `pg_test_fsync` and returns its rates in its own order. `None` is a method for which it prints n/a.
-    fn original(&self, folder: &Path) -> Result<Vec<Option<f64>>, DoctorError> {
+    fn run_original(&self, folder: &Path) -> Result<Vec<Option<f64>>, DoctorError> {
         let mut command = Command::new(&self.original);
         command.args(["-s", "1", "-f"]).arg(folder.join("pg_test_fsync.out")).env("LC_ALL", "C");
         let output =
             command.stdin(Stdio::null()).stderr(Stdio::null()).output().attempt("run", &self.original)?;
         // If the system refuses a write, `pg_test_fsync` exits with an error. Its output up to this point is valid.
-        Ok(read(&String::from_utf8_lossy(&output.stdout)))
+        Ok(parse_rates(&String::from_utf8_lossy(&output.stdout)))
     }
 }
 
-fn read(text: &str) -> Vec<Option<f64>> {
+fn parse_rates(text: &str) -> Vec<Option<f64>> {
     let methods = text.lines().filter(|line| line.contains("ops/sec") || line.trim_end().ends_with("n/a"));
     let rate = |line: &str| line.split_once(" ops/sec")?.0.split_whitespace().next_back()?.parse().ok();
     methods.map(rate).collect()
@@ -151,6 +152,6 @@ mod tests {
             open_datasync                     10941.775 ops/sec      91 usecs/op\n        \
             fsync_writethrough                              n/a\n         \
             8 *  2kB open_sync writes    pg_test_fsync: error: write failed: Invalid argument\n";
-        assert_eq!(read(text), [Some(10941.775), None]);
+        assert_eq!(parse_rates(text), [Some(10941.775), None]);
     }
 }

@@ -65,13 +65,13 @@ pub(crate) struct Device {
 
 /// How durable a flushed write is, as far as the device reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Keeping {
+pub(crate) enum FlushDurability {
     /// The data is in the memory of this machine.
     Memory,
     /// A host, a cloud or a server decides. The string names it.
-    Elsewhere(String),
+    HostDecides(String),
     /// The cache is volatile, but an administrator configured the kernel to send no flushes.
-    Lies,
+    FlushesDisabled,
     /// The drive has power-loss protection, according to its maker.
     Protected,
     /// The drive reports that it has no volatile cache.
@@ -99,18 +99,18 @@ impl Device {
     }
 
     /// Returns true if a disk reports that it rotates. No rotating disk can flush in less than 2 ms.
-    pub(crate) fn claims_to_turn(&self) -> bool {
+    pub(crate) fn reports_rotation(&self) -> bool {
         self.disks().iter().any(|disk| disk.rotational == Some(true))
     }
 
-    pub(crate) fn keeping(&self) -> Keeping {
+    pub(crate) fn flush_durability(&self) -> FlushDurability {
         match &self.stack.bottom {
-            Bottom::Memory => Keeping::Memory,
-            Bottom::Network(what) => Keeping::Elsewhere(what.clone()),
-            Bottom::Unknown(why) => Keeping::Unknown(why.clone()),
+            Bottom::Memory => FlushDurability::Memory,
+            Bottom::Network(what) => FlushDurability::HostDecides(what.clone()),
+            Bottom::Unknown(why) => FlushDurability::Unknown(why.clone()),
             // The least reliable disk determines the result.
             Bottom::Disks(disks) => {
-                disks.iter().map(keeping_of).max_by_key(doubt).unwrap_or(Keeping::Volatile)
+                disks.iter().map(durability_of).max_by_key(uncertainty).unwrap_or(FlushDurability::Volatile)
             }
         }
     }
@@ -126,33 +126,33 @@ impl Device {
 
     pub(crate) fn layer(&self) -> Layer {
         let subject = self.subject();
-        let verdict = match self.keeping() {
-            Keeping::Memory => {
+        let verdict = match self.flush_durability() {
+            FlushDurability::Memory => {
                 "memory, no disk: nothing here waits for a flush, and nothing survives a power cut".to_owned()
             }
-            Keeping::Elsewhere(what) if self.disks().is_empty() => {
+            FlushDurability::HostDecides(what) if self.disks().is_empty() => {
                 format!("{what}: virtual or unproven, for a flush is what the other side makes of it")
             }
-            Keeping::Elsewhere(what) => {
+            FlushDurability::HostDecides(what) => {
                 format!(
                     "{subject} is virtual ({what}): virtual or unproven, for a flush is what its host makes of it"
                 )
             }
-            Keeping::Lies => format!(
+            FlushDurability::FlushesDisabled => format!(
                 "{subject} has a volatile write cache, but the kernel was told \"write through\" and sends no flush: it lies"
             ),
-            Keeping::Protected => {
+            FlushDurability::Protected => {
                 format!(
                     "{subject} is of a series with power-loss protection, says its maker: a flush costs little"
                 )
             }
-            Keeping::WriteThrough => {
+            FlushDurability::WriteThrough => {
                 format!("{subject} says that it has no volatile write cache: no flush is needed")
             }
-            Keeping::Volatile => {
+            FlushDurability::Volatile => {
                 format!("{subject} has a volatile write cache, which every flush must empty")
             }
-            Keeping::Unknown(why) => format!("unknown: {why}"),
+            FlushDurability::Unknown(why) => format!("unknown: {why}"),
         };
         let mut layer = Layer::new("Device", verdict + ".");
         if !self.stack.layers.is_empty() {
@@ -190,27 +190,27 @@ fn describe(layer: &mut Layer, disk: &Disk) {
     layer.add_fact("sectors", sectors.map_or(Cell::Missing, Cell::from));
 }
 
-fn keeping_of(disk: &Disk) -> Keeping {
-    if let Some(host) = host_of(disk) {
-        return Keeping::Elsewhere(host.to_owned());
+fn durability_of(disk: &Disk) -> FlushDurability {
+    if let Some(host) = provider_of(disk) {
+        return FlushDurability::HostDecides(host.to_owned());
     }
     let through =
         |mode: &Option<String>| mode.as_deref().is_some_and(|mode| mode.starts_with("write through"));
     let model = disk.model.as_deref().unwrap_or_default();
     let protected = PROTECTED_MODELS.iter().any(|prefix| model.starts_with(prefix));
     match (through(&disk.write_cache), &disk.drive_cache, protected) {
-        (true, Some(own), _) if own.starts_with("write back") => Keeping::Lies,
-        (_, _, true) => Keeping::Protected,
-        (true, _, false) => Keeping::WriteThrough,
+        (true, Some(own), _) if own.starts_with("write back") => FlushDurability::FlushesDisabled,
+        (_, _, true) => FlushDurability::Protected,
+        (true, _, false) => FlushDurability::WriteThrough,
         (false, _, false) if disk.write_cache.is_none() => {
-            Keeping::Unknown(format!("the kernel does not say what cache \"{}\" has", disk.name))
+            FlushDurability::Unknown(format!("the kernel does not say what cache \"{}\" has", disk.name))
         }
-        (false, _, false) => Keeping::Volatile,
+        (false, _, false) => FlushDurability::Volatile,
     }
 }
 
 /// Returns the provider of a virtual disk, or `None` for a physical disk.
-fn host_of(disk: &Disk) -> Option<&'static str> {
+fn provider_of(disk: &Disk) -> Option<&'static str> {
     let model = disk.model.as_deref().unwrap_or_default();
     let by_model = VIRTUAL_MODELS.iter().find(|(part, _)| model.contains(part));
     // The model is better evidence than the name. If a loop device has a model, a test uses it to simulate a disk of
@@ -219,14 +219,14 @@ fn host_of(disk: &Disk) -> Option<&'static str> {
     by_model.or(by_name).map(|(_, host)| *host)
 }
 
-fn doubt(keeping: &Keeping) -> u8 {
+fn uncertainty(keeping: &FlushDurability) -> u8 {
     match keeping {
-        Keeping::Memory | Keeping::Protected => 0,
-        Keeping::WriteThrough => 1,
-        Keeping::Volatile => 2,
-        Keeping::Unknown(_) => 3,
-        Keeping::Elsewhere(_) => 4,
-        Keeping::Lies => 5,
+        FlushDurability::Memory | FlushDurability::Protected => 0,
+        FlushDurability::WriteThrough => 1,
+        FlushDurability::Volatile => 2,
+        FlushDurability::Unknown(_) => 3,
+        FlushDurability::HostDecides(_) => 4,
+        FlushDurability::FlushesDisabled => 5,
     }
 }
 
@@ -243,9 +243,9 @@ mod tests {
         }
     }
 
-    fn keeping(disks: impl IntoIterator<Item = Disk>) -> Keeping {
+    fn device_durability(disks: impl IntoIterator<Item = Disk>) -> FlushDurability {
         let bottom = Bottom::Disks(disks.into_iter().collect());
-        Device { stack: Stack { layers: Vec::new(), bottom }, cap: None }.keeping()
+        Device { stack: Stack { layers: Vec::new(), bottom }, cap: None }.flush_durability()
     }
 
     #[test]
@@ -254,24 +254,33 @@ mod tests {
         let micron = disk("nvme1n1", "Micron_7400_MTFDKBA960TDZ", "write through");
         let optane = disk("nvme2n1", "INTEL SSDPED1D280GA", "write through");
         let amazon = disk("nvme3n1", "Amazon Elastic Block Store", "write through");
-        assert_eq!(keeping([samsung.clone()]), Keeping::Volatile);
-        assert_eq!(keeping([micron.clone()]), Keeping::Protected);
-        assert_eq!(keeping([optane]), Keeping::WriteThrough);
-        assert_eq!(keeping([amazon]), Keeping::Elsewhere("a network volume of AWS".to_owned()));
-        assert_eq!(keeping([disk("vda", "", "write back")]), Keeping::Elsewhere("virtio".to_owned()));
+        assert_eq!(device_durability([samsung.clone()]), FlushDurability::Volatile);
+        assert_eq!(device_durability([micron.clone()]), FlushDurability::Protected);
+        assert_eq!(device_durability([optane]), FlushDurability::WriteThrough);
         assert_eq!(
-            keeping([disk("sda", "QEMU HARDDISK", "write back")]),
-            Keeping::Elsewhere("QEMU".to_owned())
+            device_durability([amazon]),
+            FlushDurability::HostDecides("a network volume of AWS".to_owned())
         );
-        assert_eq!(keeping([micron, samsung]), Keeping::Volatile);
-        assert!(matches!(keeping([Disk { name: "sdx".to_owned(), ..Disk::default() }]), Keeping::Unknown(_)));
+        assert_eq!(
+            device_durability([disk("vda", "", "write back")]),
+            FlushDurability::HostDecides("virtio".to_owned())
+        );
+        assert_eq!(
+            device_durability([disk("sda", "QEMU HARDDISK", "write back")]),
+            FlushDurability::HostDecides("QEMU".to_owned())
+        );
+        assert_eq!(device_durability([micron, samsung]), FlushDurability::Volatile);
+        assert!(matches!(
+            device_durability([Disk { name: "sdx".to_owned(), ..Disk::default() }]),
+            FlushDurability::Unknown(_)
+        ));
     }
 
     #[test]
-    fn an_edited_cache_mode_is_a_lie() {
+    fn edited_cache_mode_counts_as_lying_disk() {
         let mut edited = disk("sda", "ST4000DM004", "write through");
-        assert_eq!(keeping([edited.clone()]), Keeping::WriteThrough);
+        assert_eq!(device_durability([edited.clone()]), FlushDurability::WriteThrough);
         edited.drive_cache = Some("write back".to_owned());
-        assert_eq!(keeping([edited]), Keeping::Lies);
+        assert_eq!(device_durability([edited]), FlushDurability::FlushesDisabled);
     }
 }

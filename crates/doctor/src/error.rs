@@ -24,7 +24,7 @@ impl DoctorError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Place(PlaceError::Unfit { .. }) => {
+            Self::Place(PlaceError::Unsuitable { .. }) => {
                 Some("Name a directory that you may write to: \"pgfresh doctor PATH\".".to_owned())
             }
             Self::Place(error) => error.hint(),

@@ -15,16 +15,16 @@ use template::{ProvisionError, Provisioner};
 
 use crate::commit::Commits;
 use crate::device::Device;
-use crate::filesystem::Files;
+use crate::filesystem::FilesystemInfo;
 use crate::fixture::Fixture;
 use crate::remedies::Remedies;
 use crate::soak::Soak;
 use crate::suite::Suite;
-use crate::sync::{Syncs, Target};
+use crate::sync::{Syncs, TestFile};
 use crate::{DoctorError, findings, machine};
 
 /// Size of the test files in bytes, including a reserve.
-pub(crate) const NEED: u64 = 64 << 20;
+pub(crate) const REQUIRED_SPACE: u64 = 64 << 20;
 
 /// The share of the time for measuring syncs. Commits get the rest.
 const SYNC_SHARE: f64 = 0.4;
@@ -50,9 +50,9 @@ pub struct Examination {
     /// The user's test suite. If this is `None`, the examination covers no suite.
     pub suite: Option<Tests>,
     /// Whether to try remedies on the suite or, without a suite, on a typical test.
-    pub tries: bool,
+    pub try_remedies: bool,
     /// Whether tables contain all lines. If false, they contain only the common ones.
-    pub all: bool,
+    pub all_rows: bool,
     /// A pgfresh executable that can act as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
     /// The provisioner for the servers. If this is an error, commits aren't measured, and the diagnosis contains the
@@ -106,7 +106,8 @@ impl Examination {
     /// the suite appear in the diagnosis.
     pub fn diagnose(&self, progress: &dyn Progress) -> Result<Diagnosis, DoctorError> {
         let account = Account::ours();
-        let place = Place::choose(&PlaceRequest::At(self.path.clone()), NEED, &self.path, &account)?;
+        let place =
+            Place::choose(&PlaceRequest::At(self.path.clone()), REQUIRED_SPACE, &self.path, &account)?;
         let watch = ProcessorWatch::start(&self.roots);
         let mut report = Report::new(format!("pgfresh doctor {}", place.root().display()));
         machine::describe(&mut report, &self.roots);
@@ -114,13 +115,13 @@ impl Examination {
         let folder = guard.run().path();
         let mount = Mount::of(&self.roots, folder).attempt("find the mount of", folder)?;
         let device = Device::new(Stack::below(&self.roots, &mount), &self.roots);
-        let files = Files::examine(folder, mount)?;
+        let files = FilesystemInfo::examine(folder, mount)?;
         report.add_layer(device.layer());
         report.add_layer(files.layer());
-        let found = findings::of_place(&device, &files);
-        let mut chart = Chart { report, found, samples: Vec::new(), is_suite_watched: false };
+        let found = findings::from_properties(&device, &files);
+        let mut chart = PartialDiagnosis { report, found, samples: Vec::new(), is_suite_watched: false };
 
-        let target = Target::create(folder)?;
+        let target = TestFile::create(folder)?;
         // The soak comes first, because the disk has to be cool at its beginning.
         let soak = self.soak.map(|length| {
             progress.measuring("a soak");
@@ -150,13 +151,13 @@ impl Examination {
             }
             Ok(provisioner) => self
                 .examine_servers(provisioner, place.root(), &syncs, progress, &mut chart)
-                .map_err(|error| chain(&*error)),
-            Err(error) => Err(chain(error)),
+                .map_err(|error| error_chain(&*error)),
+            Err(error) => Err(error_chain(error)),
         };
         if let Err(why) = &served {
             chart.report.add_layer(Layer::new("Server", format!("not examined any further: {why}.")));
         }
-        chart.report.add_table(syncs.table(self.all));
+        chart.report.add_table(syncs.table(self.all_rows));
         chart.report.add_notes(watch.shortage().warning());
         Finding::rank(&mut chart.found);
         chart.report.add_findings(chart.found);
@@ -170,7 +171,7 @@ impl Examination {
         path: &Path,
         syncs: &Syncs,
         progress: &dyn Progress,
-        chart: &mut Chart,
+        chart: &mut PartialDiagnosis,
     ) -> Result<(), Box<dyn Error>> {
         chart.report.add_environment("PostgreSQL", provisioner.installation.version().to_string());
         let bare = Fixture::new(provisioner, provisioner.base_image(&|_| ())?, path)?;
@@ -180,13 +181,13 @@ impl Examination {
         chart.samples.extend(commits.samples().cloned());
         let tried = match &self.suite {
             Some(Tests::Command(command)) if !progress.is_cancelled() => {
-                let waiting_cost = commits.flushing().zip(syncs.fdatasync().p50());
+                let waiting_cost = commits.flush_cost().zip(syncs.fdatasync().p50());
                 let waiting_cost = waiting_cost.map(|(flushing, flush)| flushing / flush.value);
                 self.examine_suite(command, waiting_cost, provisioner, path, progress, chart)
             }
-            _ if self.tries && !progress.is_cancelled() => {
+            _ if self.try_remedies && !progress.is_cancelled() => {
                 progress.measuring("tests with each remedy");
-                Remedies::of_tests(&bare, &self.roots, progress).map(Some).map_err(Into::into)
+                Remedies::try_on_typical_test(&bare, &self.roots, progress).map(Some).map_err(Into::into)
             }
             _ => Ok(None),
         };
@@ -215,12 +216,12 @@ impl Examination {
         provisioner: &Provisioner,
         path: &Path,
         progress: &dyn Progress,
-        chart: &mut Chart,
+        chart: &mut PartialDiagnosis,
     ) -> Result<Option<Remedies>, Box<dyn Error>> {
         let fixture = Fixture::new(provisioner, provisioner.template(&|_| ())?, path)?;
         let suite = Suite { command, fixture: &fixture };
         progress.measuring("the suite");
-        let watched = suite.watch(waiting_cost, || progress.is_cancelled())?;
+        let watched = suite.observe(waiting_cost, || progress.is_cancelled())?;
         if progress.is_cancelled() {
             return Ok(None);
         }
@@ -231,16 +232,16 @@ impl Examination {
         chart.report.add_table(watched.profile.kinds());
         chart.found.extend(watched.profile.findings().iter().cloned());
         chart.is_suite_watched = true;
-        if !self.tries {
+        if !self.try_remedies {
             return Ok(None);
         }
         progress.measuring("the suite with each remedy");
-        Ok(Some(Remedies::of_suite(&suite, &self.roots, progress)?))
+        Ok(Some(Remedies::try_on_suite(&suite, &self.roots, progress)?))
     }
 }
 
 /// A diagnosis in progress.
-struct Chart {
+struct PartialDiagnosis {
     report: Report,
     found: Vec<Finding>,
     samples: Vec<Sample>,
@@ -248,7 +249,7 @@ struct Chart {
 }
 
 /// Formats an error together with its causes.
-fn chain(error: &dyn Error) -> String {
-    let cause = error.source().map(chain);
+fn error_chain(error: &dyn Error) -> String {
+    let cause = error.source().map(error_chain);
     cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

@@ -15,7 +15,7 @@ pub(crate) const CONTAINER_SHM: u64 = 64 << 20;
 
 /// The properties of a path's file system.
 #[derive(Debug, Clone)]
-pub(crate) struct Files {
+pub(crate) struct FilesystemInfo {
     pub(crate) mount: Mount,
     pub(crate) here: Filesystem,
     /// Whether files can share blocks, or `None` if the attempt failed.
@@ -26,7 +26,7 @@ pub(crate) struct Files {
     pub(crate) memory: Option<u64>,
 }
 
-impl Files {
+impl FilesystemInfo {
     /// Examines the file system of `folder`. For this purpose, creates two small files there and removes them.
     pub(crate) fn examine(folder: &Path, mount: Mount) -> Result<Self, FileError> {
         let here = Filesystem::of(folder).attempt("examine", folder)?;
@@ -37,7 +37,7 @@ impl Files {
     }
 
     /// Returns true if `/dev/shm` is at most as large as a container's default.
-    pub(crate) fn small_shm(&self) -> bool {
+    pub(crate) fn has_small_shm(&self) -> bool {
         self.shm.is_some_and(|shm| shm.total <= CONTAINER_SHM)
     }
 
@@ -51,26 +51,26 @@ impl Files {
         let verdict = format!("{kind} at \"{}\", {sharing}.", point.display());
         let mut layer = Layer::new("File system", verdict);
         let bytes = |bytes: u64| Quantity::new(as_f64(bytes), Unit::Bytes);
-        layer.add_fact("free", bounded(self.here.free));
+        layer.add_fact("free", limit_cell(self.here.free));
         // The options of the mount and of the file system, without duplicates.
         let mut all: Vec<&str> = options.split(',').collect();
         all.extend(
             super_options.split(',').filter(|option| !options.split(',').any(|other| other == *option)),
         );
-        all.retain(|option| !option.is_empty() && !is_private(option));
+        all.retain(|option| !option.is_empty() && !is_hidden_option(option));
         layer.add_fact("options", all.join(","));
-        layer.add_fact("/dev/shm", self.shm.map(|shm| bounded(shm.free)));
+        layer.add_fact("/dev/shm", self.shm.map(|shm| limit_cell(shm.free)));
         layer.add_fact("memory left", self.memory.map(bytes));
         layer
     }
 }
 
 /// Returns true if the option should be hidden. The directories of an overlay are long and not informative.
-fn is_private(option: &str) -> bool {
+fn is_hidden_option(option: &str) -> bool {
     ["lowerdir=", "upperdir=", "workdir=", "lowerdir+="].iter().any(|prefix| option.starts_with(prefix))
 }
 
-fn bounded(bytes: u64) -> Cell {
+fn limit_cell(bytes: u64) -> Cell {
     if bytes == u64::MAX {
         "without a bound".into()
     } else {

@@ -2,16 +2,16 @@
 
 use report::{Finding, Quantity, Unit, as_f64};
 
-use crate::device::{Device, Keeping};
-use crate::filesystem::Files;
+use crate::device::{Device, FlushDurability};
+use crate::filesystem::FilesystemInfo;
 
 /// Returns the findings about the device and the file system.
-pub(crate) fn of_place(device: &Device, files: &Files) -> Vec<Finding> {
+pub(crate) fn from_properties(device: &Device, files: &FilesystemInfo) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |name: &str, evidence: String, remedy: &str| {
         findings.push(Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() });
     };
-    if device.keeping() == Keeping::Lies {
+    if device.flush_durability() == FlushDurability::FlushesDisabled {
         add(
             "The disk's cache is not flushed",
             "The drive has a volatile write cache, but its queue/write_cache says \"write through\", so the kernel sends \
@@ -38,7 +38,7 @@ pub(crate) fn of_place(device: &Device, files: &Files) -> Vec<Finding> {
              /var/lib/postgresql).",
         );
     }
-    if let Some(shm) = files.shm.filter(|_| files.small_shm()) {
+    if let Some(shm) = files.shm.filter(|_| files.has_small_shm()) {
         let size = Quantity::new(as_f64(shm.total), Unit::Bytes);
         add(
             "/dev/shm is small",
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    fn files(kind: &str, shm: u64) -> Files {
+    fn files(kind: &str, shm: u64) -> FilesystemInfo {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("self")).unwrap();
         let table = format!("1 1 0:50 / / rw - {kind} none rw");
@@ -70,15 +70,15 @@ mod tests {
         let shm =
             Some(Filesystem { kind: FilesystemKind::Memory, total: shm, free: shm, free_files: u64::MAX });
         let mount = Mount::of(&roots, Path::new("/")).unwrap();
-        Files { mount, here, reflinks: Some(false), shm, memory: None }
+        FilesystemInfo { mount, here, reflinks: Some(false), shm, memory: None }
     }
 
-    fn names(device: &Device, files: &Files) -> Vec<String> {
-        of_place(device, files).into_iter().map(|finding| finding.name).collect()
+    fn names(device: &Device, files: &FilesystemInfo) -> Vec<String> {
+        from_properties(device, files).into_iter().map(|finding| finding.name).collect()
     }
 
     #[test]
-    fn each_trouble_is_named_and_nothing_else() {
+    fn each_problem_has_exactly_one_finding() {
         let disk =
             Disk { name: "sda".to_owned(), write_cache: Some("write back".to_owned()), ..Disk::default() };
         let device = |disk: &Disk, cap| Device {

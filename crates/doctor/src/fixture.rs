@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use report::Progress;
-use server::{Data, Order, Preset, Server};
+use server::{Data, Preset, Server, StartOptions};
 use storage::{Place, PlaceError, PlaceRequest};
 use template::{ProvisionError, Provisioner, Template};
 
@@ -104,7 +104,7 @@ impl<'a> Fixture<'a> {
         if setup == Setup::Asynchronous {
             settings.set("synchronous_commit", "off")?;
         }
-        let order = Order {
+        let order = StartOptions {
             installation: &self.provisioner.installation,
             account: &self.provisioner.account,
             place,

@@ -7,7 +7,7 @@
 //! This crate prints nothing and doesn't know about the command line. It writes only into its own run directories,
 //! which are removed when this process ends, even if it's killed.
 
-mod change;
+mod change_points;
 mod commit;
 mod comparison;
 mod device;
@@ -16,16 +16,16 @@ mod examination;
 mod filesystem;
 mod findings;
 mod fixture;
+mod latencies;
 mod machine;
 mod proof;
 mod remedies;
+mod remote_server;
 mod soak;
 mod suite;
 mod sync;
-mod trial;
-mod url;
 
 pub use comparison::SyncComparison;
 pub use error::DoctorError;
 pub use examination::{Diagnosis, Examination, Tests};
-pub use url::Remote;
+pub use remote_server::RemoteExamination;

@@ -8,9 +8,9 @@ use sys::Shortage;
 
 /// Minimum gain for a change to be worthwhile. Most suites also do other work than commits, so they get only a part of
 /// such a gain.
-pub(crate) const NOTICEABLE: f64 = 1.15;
+pub(crate) const MIN_WORTHWHILE_GAIN: f64 = 1.15;
 /// If the upper end of the interval is below this value, there is no worthwhile gain.
-const NEGLIGIBLE: f64 = 1.3;
+const MAX_NEGLIGIBLE_GAIN: f64 = 1.3;
 
 /// The result of a significance test for a gain.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +33,7 @@ impl Proof {
                 Self::Gain(factor)
             }
             _ if shortage.is_severe() => Self::Unknown(factor, format!("processors were short, {shortage}")),
-            Factor::Interval(interval) if interval.high.value < NEGLIGIBLE => Self::NoGain(factor),
+            Factor::Interval(interval) if interval.high.value < MAX_NEGLIGIBLE_GAIN => Self::NoGain(factor),
             Factor::Interval(_) => Self::Unknown(factor, "the rounds differ too much".to_owned()),
             Factor::Point(_) => Self::Unknown(factor, "there were too few rounds".to_owned()),
         }
@@ -65,9 +65,9 @@ mod tests {
     }
 
     #[test]
-    fn absence_of_proof_is_no_proof() {
+    fn unproven_gain_is_unknown() {
         let proof = |low, point, high, disturbed| {
-            Proof::of(interval(low, point, high), NOTICEABLE, &shortage(disturbed))
+            Proof::of(interval(low, point, high), MIN_WORTHWHILE_GAIN, &shortage(disturbed))
         };
         assert!(matches!(proof(1.1, 1.2, 1.5, false), Proof::Gain(_)));
         assert!(matches!(proof(1.1, 1.2, 1.5, true), Proof::Gain(_)));
@@ -79,13 +79,13 @@ mod tests {
         // Significantly greater than 1, but too small to be worthwhile.
         assert!(matches!(proof(1.01, 1.05, 1.1, false), Proof::NoGain(_)));
         let point = Factor::Point(Quantity::new(50.0, Unit::Ratio));
-        assert!(matches!(Proof::of(point, NOTICEABLE, &shortage(false)), Proof::Unknown(..)));
+        assert!(matches!(Proof::of(point, MIN_WORTHWHILE_GAIN, &shortage(false)), Proof::Unknown(..)));
     }
 
     proptest! {
         /// Returns rounds of a true gain. On either side, there is independent noise of up to a factor of e^`noise`.
         #[test]
-        fn nothing_is_proven_that_is_not_so(
+        fn proof_agrees_with_interval_and_truth(
             truth in prop_oneof![Just(1.0), 1.0..1.14, 1.5..3.0, 3.0..400.0_f64],
             noise in prop_oneof![Just(0.0), 0.0..0.1, 0.0..5.0_f64],
             rounds in prop::collection::vec((-1.0..1.0_f64, -1.0..1.0_f64), 12),
@@ -95,13 +95,13 @@ mod tests {
             for (one, other) in rounds {
                 ratios.push(truth * (noise * (one - other)).exp()).unwrap();
             }
-            let proof = Proof::of(Factor::of(&ratios).unwrap(), NOTICEABLE, &shortage(disturbed));
+            let proof = Proof::of(Factor::of(&ratios).unwrap(), MIN_WORTHWHILE_GAIN, &shortage(disturbed));
             // The interval misses the truth once in twenty times. The result must always agree with the interval. If
             // there is little noise, it must also agree with the truth.
             match proof {
-                Proof::Gain(factor) => prop_assert!(factor.point() >= NOTICEABLE),
-                Proof::NoGain(factor) => prop_assert!(factor.point() < NEGLIGIBLE && !disturbed),
-                Proof::Unknown(..) => prop_assert!(noise > 0.0 || disturbed || (NOTICEABLE..NEGLIGIBLE).contains(&truth)),
+                Proof::Gain(factor) => prop_assert!(factor.point() >= MIN_WORTHWHILE_GAIN),
+                Proof::NoGain(factor) => prop_assert!(factor.point() < MAX_NEGLIGIBLE_GAIN && !disturbed),
+                Proof::Unknown(..) => prop_assert!(noise > 0.0 || disturbed || (MIN_WORTHWHILE_GAIN..MAX_NEGLIGIBLE_GAIN).contains(&truth)),
             }
             if noise < 0.1 && truth >= 1.5 {
                 prop_assert!(matches!(proof, Proof::Gain(_)));

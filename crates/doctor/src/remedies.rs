@@ -14,18 +14,18 @@ use sys::{ProcessorWatch, Roots, Shortage};
 use template::ProvisionError;
 
 use crate::fixture::{Fixture, Setup};
-use crate::proof::{NOTICEABLE, Proof};
+use crate::proof::{MIN_WORTHWHILE_GAIN, Proof};
 use crate::suite::Suite;
 
 /// The rounds of a trial. Six is the smallest number of rounds for which a median has a 95 % interval.
 const ROUNDS: Rounds = Rounds::new(0, 6);
 /// The number of tables in the typical test. Source: a medium-sized service.
-const TABLES: usize = 30;
+const TABLE_COUNT: usize = 30;
 /// A gain counts as equally good if it reaches this share of the best gain. For example, with a best gain of 10 ×, a
 /// gain of 9 × is equally good.
-const NEARLY: f64 = 0.9;
+const EQUALLY_GOOD: f64 = 0.9;
 /// How long a turn repeats the test. The test runs at least once.
-const TURN: Duration = Duration::from_millis(150);
+const TURN_DURATION: Duration = Duration::from_millis(150);
 
 /// The durations with each remedy. The first entry is without a remedy.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Remedies {
 }
 
 /// The name of a remedy, and a function that runs one turn with it.
-type Try<'a> = (&'static str, Box<dyn FnMut() -> Result<PhaseTimes, ProvisionError> + 'a>);
+type RemedyTrial<'a> = (&'static str, Box<dyn FnMut() -> Result<PhaseTimes, ProvisionError> + 'a>);
 
 /// How a test cleans up.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ enum CleanUp {
 
 impl Remedies {
     /// Runs the suite without and with each remedy, each time on a new server.
-    pub(crate) fn of_suite(
+    pub(crate) fn try_on_suite(
         suite: &Suite<'_>,
         roots: &Roots,
         progress: &dyn Progress,
@@ -62,7 +62,7 @@ impl Remedies {
         if !suite.fixture.is_ram() && suite.fixture.why_no_ram().is_none() {
             setups.push(("nothing flushed, in RAM", Setup::FastInRam));
         }
-        let mut tries: Vec<Try<'_>> = Vec::new();
+        let mut tries: Vec<RemedyTrial<'_>> = Vec::new();
         for (name, setup) in setups {
             tries.push((name, Box::new(move || suite.time(setup))));
         }
@@ -71,7 +71,7 @@ impl Remedies {
 
     /// Runs a test with five inserts and a clean-up of 30 tables, in different ways. The servers keep running between
     /// the turns.
-    pub(crate) fn of_tests(
+    pub(crate) fn try_on_typical_test(
         fixture: &Fixture<'_>,
         roots: &Roots,
         progress: &dyn Progress,
@@ -87,19 +87,20 @@ impl Remedies {
         if !fixture.is_ram() && fixture.why_no_ram().is_none() {
             ways.push(("TRUNCATE, nothing flushed, in RAM", Setup::FastInRam, CleanUp::Truncate));
         }
-        let servers = fixture.start_each(ways.iter().map(|(_, setup, _)| *setup), &[&tables()], progress)?;
-        let mut tries: Vec<Try<'_>> = Vec::new();
+        let servers =
+            fixture.start_each(ways.iter().map(|(_, setup, _)| *setup), &[&create_tables()], progress)?;
+        let mut tries: Vec<RemedyTrial<'_>> = Vec::new();
         for (name, setup, clean_up) in ways {
             let Some((_, server)) = servers.iter().find(|(other, _)| *other == setup) else { continue };
             let mut session = server.session("postgres")?;
-            tries.push((name, Box::new(move || Ok(test(&mut session, clean_up)?))));
+            tries.push((name, Box::new(move || Ok(run_test(&mut session, clean_up)?))));
         }
         Self::take_turns("a test", tries, roots, progress)
     }
 
     fn take_turns(
         what: &'static str,
-        tries: Vec<Try<'_>>,
+        tries: Vec<RemedyTrial<'_>>,
         roots: &Roots,
         progress: &dyn Progress,
     ) -> Result<Self, ProvisionError> {
@@ -141,18 +142,19 @@ impl Remedies {
     pub(crate) fn finding(&self) -> Option<Finding> {
         let gains = self.tried.iter().skip(1).filter_map(|(name, sample)| Some((*name, self.gain(sample)?)));
         let gains: Vec<_> = gains.collect();
-        let proof = |gain: &Gain| Proof::of(gain.factor, NOTICEABLE, &self.shortage);
+        let proof = |gain: &Gain| Proof::of(gain.factor, MIN_WORTHWHILE_GAIN, &self.shortage);
         let helps = |gain: &Gain| proof(gain).gain().is_some();
         let greatest = |gains: &[(&'static str, Gain)]| {
             gains.iter().map(|(_, gain)| gain.factor.point()).fold(0.0, f64::max)
         };
         let proven: Vec<_> = gains.iter().filter(|(_, gain)| helps(gain)).cloned().collect();
         let best = greatest(&proven);
-        let Some((name, gain)) = proven.into_iter().find(|(_, gain)| gain.factor.point() >= NEARLY * best)
+        let Some((name, gain)) =
+            proven.into_iter().find(|(_, gain)| gain.factor.point() >= EQUALLY_GOOD * best)
         else {
             let best = greatest(&gains);
             let (name, gain) = gains.iter().find(|(_, gain)| gain.factor.point() >= best)?;
-            return Some(none_helps(name, gain, gains.iter().map(|(_, gain)| proof(gain))));
+            return Some(no_remedy_helps(name, gain, gains.iter().map(|(_, gain)| proof(gain))));
         };
         Some(Finding {
             name: format!("Of all remedies tried, this gained most: {name}"),
@@ -173,7 +175,7 @@ impl Remedies {
 }
 
 /// Returns the finding if no remedy has a proven gain. `name` is the best of them.
-fn none_helps(name: &str, gain: &Gain, mut proofs: impl Iterator<Item = Proof>) -> Finding {
+fn no_remedy_helps(name: &str, gain: &Gain, mut proofs: impl Iterator<Item = Proof>) -> Finding {
     let why = proofs.find_map(|proof| match proof {
         Proof::Unknown(_, why) => Some(why),
         Proof::Gain(_) | Proof::NoGain(_) => None,
@@ -194,25 +196,25 @@ fn none_helps(name: &str, gain: &Gain, mut proofs: impl Iterator<Item = Proof>) 
 }
 
 /// Returns SQL that creates the tables for the test.
-fn tables() -> String {
+fn create_tables() -> String {
     let table = |n| {
         format!("CREATE TABLE t{n} (id serial PRIMARY KEY, a integer, b text); CREATE INDEX ON t{n} (a);")
     };
-    (1..=TABLES).map(table).collect()
+    (1..=TABLE_COUNT).map(table).collect()
 }
 
 /// Repeats the test for one turn, and returns the mean duration.
-fn test(session: &mut AdminConnection, clean_up: CleanUp) -> Result<PhaseTimes, SessionError> {
+fn run_test(session: &mut AdminConnection, clean_up: CleanUp) -> Result<PhaseTimes, SessionError> {
     let insert = |n| format!("INSERT INTO t{n} (a, b) SELECT g, 'x' || g FROM generate_series(1, 10) g");
     let inserts: Vec<String> = (1..=5).map(insert).collect();
-    let each = |word: &str| (1..=TABLES).map(|n| format!("{word} t{n}")).collect::<Vec<_>>().join("; ");
-    let all = (1..=TABLES).map(|n| format!("t{n}")).collect::<Vec<_>>().join(", ");
+    let each = |word: &str| (1..=TABLE_COUNT).map(|n| format!("{word} t{n}")).collect::<Vec<_>>().join("; ");
+    let all = (1..=TABLE_COUNT).map(|n| format!("t{n}")).collect::<Vec<_>>().join(", ");
     let (begin, end) = match clean_up {
         CleanUp::Truncate => (None, format!("TRUNCATE {all} RESTART IDENTITY CASCADE")),
         CleanUp::Delete => (None, each("DELETE FROM")),
         CleanUp::Rollback => (Some("BEGIN"), "ROLLBACK".to_owned()),
     };
-    mean_cycle("a test", TURN, || {
+    mean_cycle("a test", TURN_DURATION, || {
         for statement in begin.into_iter().chain(inserts.iter().map(String::as_str)).chain([end.as_str()]) {
             session.query(statement)?;
         }
@@ -227,9 +229,9 @@ mod tests {
     use super::*;
 
     /// An observer that records each remedy as one letter, and cancels after the seventh turn.
-    struct Seven(RefCell<String>);
+    struct CancelAfterSeven(RefCell<String>);
 
-    impl Progress for Seven {
+    impl Progress for CancelAfterSeven {
         fn is_cancelled(&self) -> bool {
             self.0.borrow().len() == 7
         }
@@ -240,8 +242,8 @@ mod tests {
         Roots { procfs: "/nowhere".into(), ..Roots::default() }
     }
 
-    fn tries<'a>(order: &'a RefCell<String>) -> Vec<Try<'a>> {
-        let one = |name: &'static str, seconds| -> Try<'a> {
+    fn tries<'a>(order: &'a RefCell<String>) -> Vec<RemedyTrial<'a>> {
+        let one = |name: &'static str, seconds| -> RemedyTrial<'a> {
             let turn = move || {
                 order.borrow_mut().push_str(name);
                 Ok(vec![("all", Duration::from_secs(seconds))])
@@ -265,8 +267,8 @@ mod tests {
     }
 
     #[test]
-    fn a_round_counts_when_it_is_finished() {
-        let progress = Seven(RefCell::default());
+    fn only_finished_rounds_count() {
+        let progress = CancelAfterSeven(RefCell::default());
         let remedies = Remedies::take_turns("a test", tries(&progress.0), &idle(), &progress).unwrap();
         assert!(remedies.samples().all(|sample| sample.len() == 2), "{remedies:?}");
         assert!(remedies.table().to_string().contains("about 5.00 ×"));

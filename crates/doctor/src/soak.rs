@@ -11,31 +11,31 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use report::{Basis, Course, Factor, Finding, Gain, Layer, Plot, Progress, Quantity, Unit, as_f64};
+use report::{Basis, Factor, Finding, Gain, Layer, Plot, Progress, Quantity, TimeSeries, Unit, as_f64};
 use sys::{Heat, Readings, Sensors};
 
-use crate::change::{Change, changes, quantile};
+use crate::change_points::{Change, changes, quantile};
 use crate::device::Device;
-use crate::sync::{Target, judge};
-use crate::trial::Latencies;
+use crate::latencies::Latencies;
+use crate::sync::{TestFile, assess_flushes};
 
 /// Minimum number of steps. In a soak of fewer seconds, steps are shorter than a second.
-const STEPS: u32 = 30;
+const MIN_STEPS: u32 = 30;
 /// Minimum ratio of the rates before and after a fall that counts as a cliff.
-const CLIFF: f64 = 2.0;
+const MIN_CLIFF_RATIO: f64 = 2.0;
 /// Minimum rise of the temperature for blaming it for a cliff, in degrees. This doesn't apply if the disk itself
 /// reports throttling.
-const WARMER: f64 = 5.0;
+const MIN_TEMPERATURE_RISE: f64 = 5.0;
 /// Maximum distance between a cliff and a report of the disk that counts as its cause, in seconds. The disk's counters
 /// have a resolution of a second, and the position of a cliff is accurate to about one step.
-const NEAR: f64 = 2.0;
+const MAX_REPORT_DISTANCE: f64 = 2.0;
 /// Minimum ratio of the rates at the 90th and 10th percentile for calling a disk noisy.
-const NOISY: f64 = 1.5;
+const MIN_NOISE_RATIO: f64 = 1.5;
 /// Minimum share of the time with waiting tasks for blaming other programs for a disturbed soak.
-const BUSY: f64 = 0.5;
+const MIN_BUSY_SHARE: f64 = 0.5;
 /// Minimum 99th percentile for calling a disk capped, in seconds and as a multiple of the median. Caps work in time
 /// slices of 100 ms.
-const CAPPED: (f64, f64) = (0.02, 50.0);
+const MIN_CAPPED_TAIL: (f64, f64) = (0.02, 50.0);
 
 /// The measurements of a soak.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ pub(crate) struct Soak {
 
 /// The conclusion from a soak.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Story {
+pub(crate) enum SoakResult {
     /// The rate fell permanently, and the temperature rose.
     Throttles(Change),
     /// The rate fell permanently, but the temperature didn't rise.
@@ -74,17 +74,17 @@ pub(crate) enum Story {
 impl Soak {
     /// Syncs for `length`, or until the user cancels. Performs at least one step.
     pub(crate) fn measure(
-        target: &Target,
+        target: &TestFile,
         sensors: &Sensors,
         length: Duration,
         progress: &dyn Progress,
     ) -> io::Result<Self> {
-        let step = Duration::from_secs(1).min(length / STEPS);
+        let step = Duration::from_secs(1).min(length / MIN_STEPS);
         let file = target.open()?;
         let mut soak = Self {
             step: 0.0,
             steps: Vec::new(),
-            cold: sensors.look(),
+            cold: sensors.read(),
             limit: sensors.limit,
             latencies: Latencies::new("fdatasync, soak"),
         };
@@ -96,7 +96,7 @@ impl Soak {
             for seconds in latencies.sample().values() {
                 soak.latencies.add(*seconds);
             }
-            soak.steps.push((rate, sensors.look()));
+            soak.steps.push((rate, sensors.read()));
         }
         soak.step = begun.elapsed().as_secs_f64() / as_f64(soak.steps.len());
         Ok(soak)
@@ -115,44 +115,46 @@ impl Soak {
     }
 
     /// Classifies the soak.
-    pub(crate) fn story(&self) -> Story {
+    pub(crate) fn classify(&self) -> SoakResult {
         let rates = self.rates();
         let changes = changes(&rates);
-        let falls = || changes.iter().filter(|change| change.before >= CLIFF * change.after);
+        let falls = || changes.iter().filter(|change| change.before >= MIN_CLIFF_RATIO * change.after);
         let rises = changes.iter().filter(|change| change.after > change.before).count();
         if let Some(fall) = falls().next().filter(|_| rises <= changes.len() / 2) {
             let hot = self.temperature(fall.at);
             return match (self.cold.temperature, hot) {
-                _ if self.complaint(fall.at).is_some() => Story::Throttles(*fall),
-                (Some(cold), Some(hot)) if hot - cold >= WARMER => Story::Throttles(*fall),
-                _ if self.is_busy(fall.at) => Story::Disturbed,
-                (Some(_), Some(_)) => Story::Fills(*fall),
-                _ => Story::Slows(*fall),
+                _ if self.heat_report(fall.at).is_some() => SoakResult::Throttles(*fall),
+                (Some(cold), Some(hot)) if hot - cold >= MIN_TEMPERATURE_RISE => SoakResult::Throttles(*fall),
+                _ if self.is_busy(fall.at) => SoakResult::Disturbed,
+                (Some(_), Some(_)) => SoakResult::Fills(*fall),
+                _ => SoakResult::Slows(*fall),
             };
         }
         let (p50, p99) = (self.latencies.p50(), self.latencies.p99());
-        let capped =
-            p50.zip(p99).is_some_and(|(p50, p99)| p99.value >= CAPPED.0 && p99.value >= CAPPED.1 * p50.value);
+        let capped = p50.zip(p99).is_some_and(|(p50, p99)| {
+            p99.value >= MIN_CAPPED_TAIL.0 && p99.value >= MIN_CAPPED_TAIL.1 * p50.value
+        });
         match quantile(&rates, 0.9) / quantile(&rates, 0.1) {
             // The kernel assigns processor time in slices, too, so a busy machine can look like a cap.
-            spread if (capped || spread >= NOISY) && self.is_busy(0) => Story::Disturbed,
-            _ if capped => Story::Capped,
-            spread if spread < NOISY => Story::Steady,
-            _ => Story::Noisy,
+            spread if (capped || spread >= MIN_NOISE_RATIO) && self.is_busy(0) => SoakResult::Disturbed,
+            _ if capped => SoakResult::Capped,
+            spread if spread < MIN_NOISE_RATIO => SoakResult::Steady,
+            _ => SoakResult::Noisy,
         }
     }
 
     /// Yields all sensor readings. The first reading is from the cold disk.
-    fn looks(&self) -> impl Iterator<Item = &Readings> {
+    fn readings(&self) -> impl Iterator<Item = &Readings> {
         std::iter::once(&self.cold).chain(self.steps.iter().map(|(_, readings)| readings))
     }
 
     /// Returns the disk's own report about heat, if the report is within [`NEAR`] seconds of the beginning of `step`.
-    fn complaint(&self, step: usize) -> Option<String> {
-        let near = |look: usize| self.step * as_f64(look.abs_diff(step)) <= NEAR;
-        let looks = || self.looks().enumerate().filter(|(look, _)| near(*look)).map(|(_, readings)| readings);
-        if throttled(looks()).is_some() {
-            return throttled(self.looks())
+    fn heat_report(&self, step: usize) -> Option<String> {
+        let near = |look: usize| self.step * as_f64(look.abs_diff(step)) <= MAX_REPORT_DISTANCE;
+        let looks =
+            || self.readings().enumerate().filter(|(look, _)| near(*look)).map(|(_, readings)| readings);
+        if throttling_report(looks()).is_some() {
+            return throttling_report(self.readings())
                 .map(|in_all| format!("by its own count it throttled itself {in_all}"));
         }
         let alarm = looks().any(|readings| readings.alarm == Some(true));
@@ -160,7 +162,7 @@ impl Soak {
     }
 
     /// Returns the share of the time in which tasks waited, based on a counter of seconds.
-    fn waited(&self, gauge: impl Fn(&Readings) -> Option<f64>) -> Option<f64> {
+    fn waiting_share(&self, gauge: impl Fn(&Readings) -> Option<f64>) -> Option<f64> {
         let last = &self.steps.last()?.1;
         let seconds = self.step * as_f64(self.steps.len());
         Some((gauge(last)? - gauge(&self.cold)?) / seconds)
@@ -168,15 +170,15 @@ impl Soak {
 
     /// Returns true if tasks waited for processors during most of the time after the beginning of `step`.
     fn is_busy(&self, step: usize) -> bool {
-        let (before, last) = (self.looks().nth(step), self.steps.last());
+        let (before, last) = (self.readings().nth(step), self.steps.last());
         let seconds = self.step * as_f64(self.steps.len() - step);
         let waited =
             last.zip(before).and_then(|((_, last), before)| Some(last.cpu_pressure? - before.cpu_pressure?));
-        waited.is_some_and(|waited| waited / seconds > BUSY)
+        waited.is_some_and(|waited| waited / seconds > MIN_BUSY_SHARE)
     }
 
     /// Returns when a step begins.
-    fn moment(&self, step: usize) -> Quantity {
+    fn step_start(&self, step: usize) -> Quantity {
         Quantity::new(self.step * as_f64(step), Unit::Seconds)
     }
 
@@ -184,53 +186,57 @@ impl Soak {
         let rate = |value| Quantity::new(value, Unit::PerSecond);
         let from_to = |change: &Change| {
             let [before, after] = [change.before, change.after].map(rate);
-            format!("fdatasync at {before} for {}, then at {after}", self.moment(change.at))
+            format!("fdatasync at {before} for {}, then at {after}", self.step_start(change.at))
         };
         let degrees = |step| {
             self.temperature(step).map_or(String::new(), |degrees| format!(", from {degrees:.0} °C on"))
         };
-        let verdict = match self.story() {
-            Story::Throttles(fall) => {
+        let verdict = match self.classify() {
+            SoakResult::Throttles(fall) => {
                 format!("throttles with temperature: {}{}", from_to(&fall), degrees(fall.at))
             }
-            Story::Fills(fall) => {
+            SoakResult::Fills(fall) => {
                 format!("write cache fills: {}, no hotter than before", from_to(&fall))
             }
-            Story::Slows(fall) => {
+            SoakResult::Slows(fall) => {
                 format!(
                     "slows down: {}; no thermometer tells whether for heat or for a full cache",
                     from_to(&fall)
                 )
             }
-            Story::Capped => {
+            SoakResult::Capped => {
                 "capped: most syncs are quick, and some wait for the next slice of time".to_owned()
             }
-            Story::Noisy => format!("shared disk, noisy: {}", self.extremes()),
-            Story::Disturbed => {
-                format!("disturbed by other programs, which kept the processors busy: {}", self.extremes())
+            SoakResult::Noisy => format!("shared disk, noisy: {}", self.rate_range()),
+            SoakResult::Disturbed => {
+                format!("disturbed by other programs, which kept the processors busy: {}", self.rate_range())
             }
-            Story::Steady => format!("steady: {}", self.extremes()),
+            SoakResult::Steady => format!("steady: {}", self.rate_range()),
         };
-        let judgement = self.latencies.least().map(|least| judge(device, least, None));
+        let judgement = self.latencies.least().map(|least| assess_flushes(device, least, None));
         let lies = judgement.filter(|judgement| judgement.starts_with("lies"));
         let lies = lies.map_or_else(String::new, |judgement| format!("; {judgement}"));
         let mut layer = Layer::new("Soak", format!("{verdict}{lies}."));
-        layer.add_fact("length", self.moment(self.steps.len()));
+        layer.add_fact("length", self.step_start(self.steps.len()));
         layer.add_fact("p50", self.latencies.p50());
         layer.add_fact("p99", self.latencies.p99());
         layer.add_fact("longest", self.latencies.sample().max());
         layer.add_fact("throttles from", self.limit.map(|limit| Quantity::new(limit, Unit::Celsius)));
-        layer.add_fact("drive throttled itself", throttled(self.looks()));
-        let overheated = added(self.looks()).map(|heat| heat.overheated).filter(|minutes| *minutes > 0);
+        layer.add_fact("drive throttled itself", throttling_report(self.readings()));
+        let overheated =
+            counter_increase(self.readings()).map(|heat| heat.overheated).filter(|minutes| *minutes > 0);
         layer.add_fact("drive too hot", overheated.map(|minutes| format!("{minutes} min")));
         let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
-        let alarms = self.looks().filter(|readings| readings.alarm == Some(true)).count();
-        let alarms = as_f64(alarms) / as_f64(self.looks().count());
+        let alarms = self.readings().filter(|readings| readings.alarm == Some(true)).count();
+        let alarms = as_f64(alarms) / as_f64(self.readings().count());
         layer.add_fact("alarm for temperature", Some(alarms).filter(|share| *share > 0.0).map(percent));
-        layer.add_fact("some task waited for I/O", self.waited(|readings| readings.io_pressure).map(percent));
+        layer.add_fact(
+            "some task waited for I/O",
+            self.waiting_share(|readings| readings.io_pressure).map(percent),
+        );
         layer.add_fact(
             "some task waited for a processor",
-            self.waited(|readings| readings.cpu_pressure).map(percent),
+            self.waiting_share(|readings| readings.cpu_pressure).map(percent),
         );
         let throttles = self.steps.last().and_then(|(_, last)| last.throttles).zip(self.cold.throttles);
         let throttles =
@@ -239,7 +245,7 @@ impl Soak {
         layer
     }
 
-    fn extremes(&self) -> String {
+    fn rate_range(&self) -> String {
         let rates = self.rates();
         let [low, high] = [0.05, 0.95].map(|share| Quantity::new(quantile(&rates, share), Unit::PerSecond));
         format!("{low} to {high} in 9 of 10 steps")
@@ -247,11 +253,11 @@ impl Soak {
 
     /// Plots the rate, with the sensors below.
     pub(crate) fn plot(&self) -> Plot {
-        let course = |name: &str, unit, values| Course { name: name.to_owned(), unit, values };
+        let course = |name: &str, unit, values| TimeSeries { name: name.to_owned(), unit, values };
         let readings = |value: fn(&Readings) -> Option<f64>| {
             self.steps.iter().map(|(_, readings)| value(readings)).collect()
         };
-        let pressure: Vec<_> = self.looks().map(|readings| readings.io_pressure).collect();
+        let pressure: Vec<_> = self.readings().map(|readings| readings.io_pressure).collect();
         let waits = pressure.windows(2).map(|both| Some((both[1]? - both[0]?) / self.step)).collect();
         let courses = vec![
             course("fdatasyncs", Unit::PerSecond, self.steps.iter().map(|(rate, _)| Some(*rate)).collect()),
@@ -277,21 +283,21 @@ impl Soak {
             }),
             remedy: remedy.to_owned(),
         };
-        match self.story() {
-            Story::Throttles(fall) => {
+        match self.classify() {
+            SoakResult::Throttles(fall) => {
                 let degrees = self.temperature(fall.at).map(|degrees| format!(", at {degrees:.0} °C"));
-                let complaint = self.complaint(fall.at).map(|complaint| format!("; {complaint}"));
+                let complaint = self.heat_report(fall.at).map(|complaint| format!("; {complaint}"));
                 let [degrees, complaint] = [degrees, complaint].map(Option::unwrap_or_default);
-                let evidence = format!("It fell after {}{degrees}{complaint}.", self.moment(fall.at));
+                let evidence = format!("It fell after {}{degrees}{complaint}.", self.step_start(fall.at));
                 let remedy = "Cool it (a heatsink, moving air), or flush nothing: then it stays cool.";
                 Some(make("The disk throttles when it is hot", fall, evidence, remedy))
             }
-            Story::Fills(fall) | Story::Slows(fall) => {
-                let evidence = format!("It fell after {}.", self.moment(fall.at));
+            SoakResult::Fills(fall) | SoakResult::Slows(fall) => {
+                let evidence = format!("It fell after {}.", self.step_start(fall.at));
                 let remedy = "Short benchmarks flatter this disk: believe the later rate, or flush nothing.";
                 Some(make("The disk is quick for a short while only", fall, evidence, remedy))
             }
-            Story::Capped => Some(Finding {
+            SoakResult::Capped => Some(Finding {
                 name: "Something caps this disk".to_owned(),
                 evidence: "Most syncs are quick and some take the rest of a slice of time, as under a limit of operations \
                            a second."
@@ -299,21 +305,21 @@ impl Soak {
                 gain: None,
                 remedy: "Ask for a larger volume or a higher limit, or flush nothing.".to_owned(),
             }),
-            Story::Noisy | Story::Disturbed | Story::Steady => None,
+            SoakResult::Noisy | SoakResult::Disturbed | SoakResult::Steady => None,
         }
     }
 }
 
 /// Returns by how much a drive's counters increased between the first and the last reading. Returns `None` if the drive
 /// has no counters.
-fn added<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<Heat> {
+fn counter_increase<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<Heat> {
     let heats: Vec<Heat> = looks.filter_map(|readings| readings.heat).collect();
     Some(heats.last()?.since(*heats.first()?))
 }
 
 /// Returns how often and for how long a drive throttled itself during these readings. Returns `None` if it didn't.
-fn throttled<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<String> {
-    let heat = added(looks).filter(|heat| heat.throttles + heat.throttled > 0)?;
+fn throttling_report<'a>(looks: impl Iterator<Item = &'a Readings>) -> Option<String> {
+    let heat = counter_increase(looks).filter(|heat| heat.throttles + heat.throttled > 0)?;
     let times = if heat.throttles == 1 { "once".to_owned() } else { format!("{} times", heat.throttles) };
     Some(format!("{times}, {} s", heat.throttled))
 }
@@ -352,7 +358,7 @@ mod tests {
     #[test]
     fn soak_times_at_least_one_step_correctly() {
         let folder = tempfile::tempdir().unwrap();
-        let target = Target::create(folder.path()).unwrap();
+        let target = TestFile::create(folder.path()).unwrap();
         let sensors = Sensors::of(&sys::Roots::default(), None);
         for cancelled in [false, true] {
             let length = Duration::from_millis(30);
@@ -373,10 +379,10 @@ mod tests {
     fn cliff_cause_follows_from_temperature_readings() {
         let cliff = levels(&[(988.0, 10), (299.0, 20)]);
         assert!(
-            matches!(soak(cliff.clone(), Some((40.0, 80.0))).story(), Story::Throttles(fall) if fall.at == 10)
+            matches!(soak(cliff.clone(), Some((40.0, 80.0))).classify(), SoakResult::Throttles(fall) if fall.at == 10)
         );
-        assert!(matches!(soak(cliff.clone(), Some((40.0, 41.0))).story(), Story::Fills(_)));
-        assert!(matches!(soak(cliff.clone(), None).story(), Story::Slows(_)));
+        assert!(matches!(soak(cliff.clone(), Some((40.0, 41.0))).classify(), SoakResult::Fills(_)));
+        assert!(matches!(soak(cliff.clone(), None).classify(), SoakResult::Slows(_)));
         let finding = soak(cliff, Some((40.0, 80.0))).finding().unwrap();
         assert!((finding.gain.unwrap().factor.point() - 3.3).abs() < 0.2);
         assert!(finding.evidence.contains("at 80 °C"), "{}", finding.evidence);
@@ -403,19 +409,19 @@ mod tests {
         for temperature in [None, Some((80.0, 81.0))] {
             for from in [8, 10, 11] {
                 let soak = cliff(temperature, counted(from));
-                assert!(matches!(soak.story(), Story::Throttles(fall) if fall.at == 10), "{from}");
+                assert!(matches!(soak.classify(), SoakResult::Throttles(fall) if fall.at == 10), "{from}");
             }
             // Throttling that starts after the cliff isn't its cause.
-            assert!(!matches!(cliff(temperature, counted(15)).story(), Story::Throttles(_)));
+            assert!(!matches!(cliff(temperature, counted(15)).classify(), SoakResult::Throttles(_)));
             let idle = cliff(temperature, |_, readings| {
                 readings.heat = Some(Heat { throttles: 70, ..Heat::default() });
             });
-            assert!(!matches!(idle.story(), Story::Throttles(_)));
+            assert!(!matches!(idle.classify(), SoakResult::Throttles(_)));
             let alarm = cliff(temperature, |steps, readings| readings.alarm = Some(steps > 10));
-            assert!(matches!(alarm.story(), Story::Throttles(_)));
+            assert!(matches!(alarm.classify(), SoakResult::Throttles(_)));
         }
         // The drive was already throttled at the beginning.
-        assert!(matches!(cliff(None, counted(0)).story(), Story::Throttles(_)));
+        assert!(matches!(cliff(None, counted(0)).classify(), SoakResult::Throttles(_)));
     }
 
     #[test]
@@ -454,23 +460,23 @@ mod tests {
 
     #[test]
     fn soak_without_cliff_is_steady_noisy_or_disturbed() {
-        assert_eq!(soak(levels(&[(7000.0, 30)]), Some((40.0, 80.0))).story(), Story::Steady);
+        assert_eq!(soak(levels(&[(7000.0, 30)]), Some((40.0, 80.0))).classify(), SoakResult::Steady);
         let noise = (0..40).map(|i| if i % 2 == 0 { 150.0 } else { 300.0 + 30.0 * f64::from(i % 7) });
-        assert_eq!(soak(noise.clone(), None).story(), Story::Noisy);
+        assert_eq!(soak(noise.clone(), None).classify(), SoakResult::Noisy);
         let mut busy = soak(noise, None);
         busy.cold.cpu_pressure = Some(0.0);
         busy.steps.last_mut().unwrap().1.cpu_pressure = Some(30.0);
-        assert_eq!(busy.story(), Story::Disturbed);
+        assert_eq!(busy.classify(), SoakResult::Disturbed);
         let waves = levels(&[(900.0, 8), (300.0, 8), (900.0, 8), (300.0, 8), (900.0, 8)]);
-        assert!(matches!(soak(waves, None).story(), Story::Noisy | Story::Slows(_)));
+        assert!(matches!(soak(waves, None).classify(), SoakResult::Noisy | SoakResult::Slows(_)));
     }
 
     #[test]
-    fn a_cap_shows_in_the_tail() {
+    fn capped_disk_is_recognized_by_tail() {
         let mut capped = soak(levels(&[(1000.0, 30)]), None);
         capped.latencies = Latencies::new("");
         (0..1000).for_each(|i| capped.latencies.add(if i % 50 == 0 { 0.09 } else { 60e-6 }));
-        assert_eq!(capped.story(), Story::Capped);
+        assert_eq!(capped.classify(), SoakResult::Capped);
         assert_eq!(capped.finding().unwrap().name, "Something caps this disk");
     }
 
@@ -483,22 +489,25 @@ mod tests {
             }
         };
         for from in [0, 9, 10, 14] {
-            assert_eq!(cliff(None, busy(from)).story(), Story::Disturbed, "{from}");
-            assert_eq!(cliff(Some((40.0, 41.0)), busy(from)).story(), Story::Disturbed, "{from}");
+            assert_eq!(cliff(None, busy(from)).classify(), SoakResult::Disturbed, "{from}");
+            assert_eq!(cliff(Some((40.0, 41.0)), busy(from)).classify(), SoakResult::Disturbed, "{from}");
             assert!(cliff(None, busy(from)).finding().is_none());
             // A rising temperature takes precedence.
-            assert!(matches!(cliff(Some((40.0, 80.0)), busy(from)).story(), Story::Throttles(_)), "{from}");
+            assert!(
+                matches!(cliff(Some((40.0, 80.0)), busy(from)).classify(), SoakResult::Throttles(_)),
+                "{from}"
+            );
         }
         // Busy before the cliff, but hardly busy after it.
         assert!(matches!(
-            cliff(None, |steps, readings| readings.cpu_pressure = Some(as_f64(steps.min(10)))).story(),
-            Story::Slows(_)
+            cliff(None, |steps, readings| readings.cpu_pressure = Some(as_f64(steps.min(10)))).classify(),
+            SoakResult::Slows(_)
         ));
         let mut capped = soak(levels(&[(1000.0, 30)]), None);
         capped.latencies = Latencies::new("");
         (0..1000).for_each(|i| capped.latencies.add(if i % 50 == 0 { 0.09 } else { 60e-6 }));
         capped.cold.cpu_pressure = Some(0.0);
         capped.steps.last_mut().unwrap().1.cpu_pressure = Some(29.0);
-        assert_eq!((capped.story(), capped.finding().is_none()), (Story::Disturbed, true));
+        assert_eq!((capped.classify(), capped.finding().is_none()), (SoakResult::Disturbed, true));
     }
 }

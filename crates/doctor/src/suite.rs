@@ -19,11 +19,11 @@ use template::ProvisionError;
 use crate::fixture::{Fixture, Setup};
 
 /// The exit codes with which a shell reports that it can't run or find a program. Source: POSIX, 2.8.2.
-const NOT_RUN: [i32; 2] = [126, 127];
+const COMMAND_FAILED_CODES: [i32; 2] = [126, 127];
 /// Maximum number of runs to observe.
-const MOST_RUNS: usize = 5;
+const MAX_RUNS: usize = 5;
 /// If the runs so far took this long, the suite isn't run again.
-const LONG_ENOUGH: Duration = Duration::from_secs(8);
+const MIN_TOTAL_DURATION: Duration = Duration::from_secs(8);
 
 /// The user's command, and the servers for it.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ pub(crate) struct Suite<'a> {
 
 /// The result of the observed runs.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct ObservedSuite {
     pub(crate) profile: Profile,
     status: ExitStatus,
     /// The last line that the suite printed.
@@ -46,11 +46,11 @@ impl Suite<'_> {
     ///
     /// A few samples aren't very informative, so a short suite runs several times. The runs end after a failure, or
     /// when `cancelled` returns true. For `waiting_cost`, see [`Circumstances`].
-    pub(crate) fn watch(
+    pub(crate) fn observe(
         &self,
         waiting_cost: Option<f64>,
         cancelled: impl Fn() -> bool,
-    ) -> Result<Watched, Box<dyn Error>> {
+    ) -> Result<ObservedSuite, Box<dyn Error>> {
         let begun = Instant::now();
         let mut runs = Vec::new();
         let (status, last_line) = loop {
@@ -58,7 +58,7 @@ impl Suite<'_> {
             let recorder = Recorder::start(&Target::of(&server), Pace::Dense, None)?;
             let (_, status) = self.run(&server)?;
             runs.push(recorder.stop()?);
-            let done = runs.len() == MOST_RUNS || begun.elapsed() >= LONG_ENOUGH;
+            let done = runs.len() == MAX_RUNS || begun.elapsed() >= MIN_TOTAL_DURATION;
             if done || !status.success() || cancelled() {
                 break (status, last_line(&server.run().path().join("output")));
             }
@@ -66,7 +66,7 @@ impl Suite<'_> {
         let command = Some(self.command.to_owned());
         let circumstances = Circumstances { command, waiting_cost, ..Circumstances::default() };
         let recording = Recording::mean(runs).unwrap_or_default();
-        Ok(Watched { profile: Profile::new(recording, circumstances), status, last_line })
+        Ok(ObservedSuite { profile: Profile::new(recording, circumstances), status, last_line })
     }
 
     /// Runs the suite once, on a new server with this setup.
@@ -82,8 +82,8 @@ impl Suite<'_> {
         command.stdin(Stdio::null()).stdout(Stdio::from(output)).stderr(Stdio::from(second));
         server.address(self.fixture.database()).describe_to(&mut command);
         sys::die_with_parent(&mut command);
-        sys::leave_usual_files(&mut command);
-        sys::leave_usual_mask(&mut command);
+        sys::restore_open_file_limit(&mut command);
+        sys::restore_mask(&mut command);
         let begun = Instant::now();
         let status = command.status().attempt("run", Path::new("sh"))?;
         Ok((begun.elapsed(), status))
@@ -96,10 +96,10 @@ fn last_line(path: &Path) -> Option<String> {
     text.lines().rfind(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned())
 }
 
-impl Watched {
+impl ObservedSuite {
     /// Returns why the shell couldn't run the suite, or `None` if it ran.
     pub(crate) fn why_not_run(&self) -> Option<String> {
-        let is_missing = self.status.code().is_some_and(|code| NOT_RUN.contains(&code));
+        let is_missing = self.status.code().is_some_and(|code| COMMAND_FAILED_CODES.contains(&code));
         is_missing.then(|| self.last_line.clone().unwrap_or_else(|| "its program is not there".to_owned()))
     }
 

@@ -25,25 +25,25 @@ use report::{Cell, Column, Contender, Layer, Progress, Quantity, Rounds, Table, 
 use storage::{Attempt, FileError};
 use sys::{Roots, Waiting, open_for_writes, page_aligned};
 
-use crate::device::{Device, Keeping};
-use crate::trial::Latencies;
+use crate::device::{Device, FlushDurability};
+use crate::latencies::Latencies;
 
 /// Size of the file, in bytes.
-const FILE: usize = 16 << 20;
+const FILE_SIZE: usize = 16 << 20;
 /// Size of a WAL page, in bytes.
-const PAGE: usize = 8192;
+const PAGE_SIZE: usize = 8192;
 /// The turns of each method.
 const ROUNDS: Rounds = Rounds::new(0, 3);
 /// The number of unsynced writes for each reading of the clock.
 const BATCH: u32 = 16;
 /// Minimum plausible duration of a flush by a drive without power-loss protection, in seconds. See [`judge`].
-const SUSPICIOUS: f64 = 100e-6;
+const MIN_UNPROTECTED_FLUSH: f64 = 100e-6;
 /// Maximum expected duration of a flush by a drive with power-loss protection, in seconds. Such a drive doesn't have to
 /// empty its cache.
-const PROTECTED: f64 = 1e-3;
+const MAX_PROTECTED_FLUSH: f64 = 1e-3;
 /// Minimum duration of a flush by a rotating disk, in seconds. The disk has to wait until it reaches the right
 /// position.
-const HALF_A_TURN: f64 = 2e-3;
+const MIN_ROTATING_FLUSH: f64 = 2e-3;
 
 /// The operation that a method repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,16 +75,16 @@ pub(crate) const METHODS: usize = 18;
 
 /// All methods in the order of `pg_test_fsync`.
 const ACTIONS: [(&str, &str, Action); METHODS] = [
-    (ONE, "open_datasync", Action::Waiting(Waiting::ForData, 1, PAGE)),
+    (ONE, "open_datasync", Action::Waiting(Waiting::ForData, 1, PAGE_SIZE)),
     (ONE, "fdatasync", Action::Data(1)),
     (ONE, "fsync", Action::All(1)),
     (ONE, "fsync_writethrough", Action::Absent),
-    (ONE, "open_sync", Action::Waiting(Waiting::ForAll, 1, PAGE)),
-    (TWO, "open_datasync", Action::Waiting(Waiting::ForData, 2, PAGE)),
+    (ONE, "open_sync", Action::Waiting(Waiting::ForAll, 1, PAGE_SIZE)),
+    (TWO, "open_datasync", Action::Waiting(Waiting::ForData, 2, PAGE_SIZE)),
     (TWO, "fdatasync", Action::Data(2)),
     (TWO, "fsync", Action::All(2)),
     (TWO, "fsync_writethrough", Action::Absent),
-    (TWO, "open_sync", Action::Waiting(Waiting::ForAll, 2, PAGE)),
+    (TWO, "open_sync", Action::Waiting(Waiting::ForAll, 2, PAGE_SIZE)),
     (SIZES, "1 × 16 kB", Action::Waiting(Waiting::ForAll, 1, 16384)),
     (SIZES, "2 × 8 kB", Action::Waiting(Waiting::ForAll, 2, 8192)),
     (SIZES, "4 × 4 kB", Action::Waiting(Waiting::ForAll, 4, 4096)),
@@ -97,7 +97,7 @@ const ACTIONS: [(&str, &str, Action); METHODS] = [
 
 /// A method and its measurements.
 #[derive(Debug, Clone)]
-pub(crate) struct Trial {
+pub(crate) struct MethodResult {
     group: &'static str,
     name: &'static str,
     action: Action,
@@ -108,18 +108,18 @@ pub(crate) struct Trial {
 
 /// The file to write to. It's removed together with its directory.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct TestFile {
     path: PathBuf,
     buffer: Vec<u8>,
 }
 
-impl Target {
+impl TestFile {
     /// Creates and syncs the file in `folder`. Its bytes can't be compressed.
     pub(crate) fn create(folder: &Path) -> Result<Self, FileError> {
         let path = folder.join("sync");
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut buffer = Vec::with_capacity(FILE + 4096);
-        while buffer.len() < FILE + 4096 {
+        let mut buffer = Vec::with_capacity(FILE_SIZE + 4096);
+        while buffer.len() < FILE_SIZE + 4096 {
             // Xorshift64, Marsaglia 2003.
             state ^= state << 13;
             state ^= state >> 7;
@@ -133,7 +133,7 @@ impl Target {
     }
 
     fn bytes(&self) -> &[u8] {
-        &page_aligned(&self.buffer)[..FILE]
+        &page_aligned(&self.buffer)[..FILE_SIZE]
     }
 
     /// Opens the file for writes to the page cache.
@@ -143,7 +143,7 @@ impl Target {
 
     /// Overwrites the first page through `file` and waits for the disk.
     pub(crate) fn commit(&self, file: &File) -> io::Result<()> {
-        self.write(file, 1, PAGE)?;
+        self.write(file, 1, PAGE_SIZE)?;
         file.sync_data()
     }
 
@@ -163,16 +163,18 @@ impl Target {
             }
             Action::Data(count) => {
                 let file = self.open()?;
-                latencies.measure(length, || self.write(&file, count, PAGE).and_then(|()| file.sync_data()))
+                latencies
+                    .measure(length, || self.write(&file, count, PAGE_SIZE).and_then(|()| file.sync_data()))
             }
             Action::All(count) => {
                 let file = self.open()?;
-                latencies.measure(length, || self.write(&file, count, PAGE).and_then(|()| file.sync_all()))
+                latencies
+                    .measure(length, || self.write(&file, count, PAGE_SIZE).and_then(|()| file.sync_all()))
             }
             Action::Absent => Err(io::Error::other("not on this system")),
             Action::SameDescriptor => latencies.measure(length, || {
                 let file = self.open()?;
-                self.write(&file, 1, PAGE)?;
+                self.write(&file, 1, PAGE_SIZE)?;
                 file.sync_all()?;
                 drop(file);
                 // This method must open and close files as often as the other one.
@@ -180,14 +182,14 @@ impl Target {
             }),
             Action::OtherDescriptor => latencies.measure(length, || {
                 let file = self.open()?;
-                self.write(&file, 1, PAGE)?;
+                self.write(&file, 1, PAGE_SIZE)?;
                 drop(file);
                 self.open()?.sync_all()
             }),
             Action::Unsynced => {
                 let file = self.open()?;
                 // An unsynced write takes about a microsecond. Reading the clock each time would add a tenth to that.
-                latencies.measure_by(BATCH, length, || self.write(&file, 1, PAGE))
+                latencies.measure_by(BATCH, length, || self.write(&file, 1, PAGE_SIZE))
             }
         }
     }
@@ -196,7 +198,7 @@ impl Target {
 /// The measurements of all methods.
 #[derive(Debug, Clone)]
 pub(crate) struct Syncs {
-    trials: [Trial; METHODS],
+    trials: [MethodResult; METHODS],
     /// The number of flushes that the disk receives for each fdatasync of one page. `None` if the kernel doesn't count
     /// them.
     pub(crate) flushes: Option<f64>,
@@ -205,7 +207,7 @@ pub(crate) struct Syncs {
 impl Syncs {
     /// Measures all methods for `length`, or until the user cancels. Methods that had no turn have no values.
     pub(crate) fn measure(
-        target: &Target,
+        target: &TestFile,
         device: &Device,
         roots: &Roots,
         length: Duration,
@@ -214,7 +216,7 @@ impl Syncs {
         let flushes = || device.disks().iter().filter_map(|disk| disk.flushes(roots)).max();
         let new = |(group, name, action)| {
             let latencies = Latencies::new(format!("{group}: {name}"));
-            Trial { group, name, action, latencies, refusal: None }
+            MethodResult { group, name, action, latencies, refusal: None }
         };
         let mut trials = ACTIONS.map(new);
         let turn = ROUNDS.turn_within(length, METHODS);
@@ -227,7 +229,7 @@ impl Syncs {
                 }
                 let (before, count) = (flushes(), trial.latencies.sample().len());
                 let tried = target.repeat(trial.action, turn, &mut trial.latencies);
-                trial.refusal = tried.err().map(|error| plain(&error));
+                trial.refusal = tried.err().map(|error| message_without_number(&error));
                 if trial.action == Action::Data(1) {
                     let more = before.zip(flushes()).map(|(before, after)| after.saturating_sub(before));
                     sent.set(more.map(|more| more + sent.get().unwrap_or(0)));
@@ -255,7 +257,7 @@ impl Syncs {
 
     /// Yields the operations per second of each method, or `None` if the system refused the method.
     pub(crate) fn rates(&self) -> impl Iterator<Item = Option<f64>> {
-        let rate = |trial: &Trial| trial.latencies.rate().filter(|_| trial.refusal.is_none());
+        let rate = |trial: &MethodResult| trial.latencies.rate().filter(|_| trial.refusal.is_none());
         self.trials.iter().map(move |trial| rate(trial).map(|rate| rate.value))
     }
 
@@ -279,7 +281,7 @@ impl Syncs {
                 refusal.map_or_else(|| "not measured.".to_owned(), |why| format!("{why}.")),
             );
         };
-        let judgement = judge(device, least, self.flushes);
+        let judgement = assess_flushes(device, least, self.flushes);
         let mut layer = Layer::new("Sync", format!("{p50} for 8 kB and fdatasync (p99 {p99}): {judgement}."));
         layer.add_fact("fdatasync", rate);
         let fsync = self.of(Action::All(1));
@@ -297,10 +299,10 @@ impl Syncs {
         let numbers = ["rate", "p50", "p99", "longest"].map(Column::right);
         let mut table =
             Table::new("Sync methods", columns.into_iter().chain(numbers).chain([Column::left("refusal")]));
-        let shown = |trial: &&Trial| {
+        let shown = |trial: &&MethodResult| {
             all || (trial.action != Action::Absent && (trial.group == ONE || trial.refusal.is_some()))
         };
-        for Trial { group, name, latencies, refusal, .. } in self.trials.iter().filter(shown) {
+        for MethodResult { group, name, latencies, refusal, .. } in self.trials.iter().filter(shown) {
             let max = latencies.sample().max();
             let numbers = [latencies.rate(), latencies.p50(), latencies.p99(), max].map(Cell::from);
             let names = [Cell::from(*group), Cell::from(*name)];
@@ -312,7 +314,7 @@ impl Syncs {
 }
 
 /// Formats an error without its error number.
-fn plain(error: &io::Error) -> String {
+fn message_without_number(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
@@ -326,37 +328,39 @@ fn plain(error: &io::Error) -> String {
 /// A disk lies if it has a volatile cache but receives no flush. A rotating disk that flushes within 2 ms isn't
 /// plausible. Neither is a flush within 100 µs, unless the drive has power-loss protection, because no consumer drive
 /// is that fast. The text never calls a disk safe.
-pub(crate) fn judge(device: &Device, time: Quantity, flushes: Option<f64>) -> String {
-    let (keeping, seconds) = (device.keeping(), time.value);
+pub(crate) fn assess_flushes(device: &Device, time: Quantity, flushes: Option<f64>) -> String {
+    let (keeping, seconds) = (device.flush_durability(), time.value);
     let unsent = flushes.is_some_and(|flushes| flushes < 0.5);
     match keeping {
-        Keeping::Memory => "memory, nothing is flushed".to_owned(),
-        Keeping::Lies => "lies about flush, for none is sent to a volatile cache".to_owned(),
-        Keeping::Volatile if unsent => {
+        FlushDurability::Memory => "memory, nothing is flushed".to_owned(),
+        FlushDurability::FlushesDisabled => {
+            "lies about flush, for none is sent to a volatile cache".to_owned()
+        }
+        FlushDurability::Volatile if unsent => {
             "lies about flush, for the disk has a volatile cache and gets none".to_owned()
         }
-        _ if device.claims_to_turn() && seconds < HALF_A_TURN => {
+        _ if device.reports_rotation() && seconds < MIN_ROTATING_FLUSH => {
             format!("virtual or unproven, for a disk that turns cannot flush within {time}")
         }
-        Keeping::Elsewhere(_) => "virtual or unproven, whatever it takes".to_owned(),
-        Keeping::Unknown(_) if seconds < SUSPICIOUS => {
+        FlushDurability::HostDecides(_) => "virtual or unproven, whatever it takes".to_owned(),
+        FlushDurability::Unknown(_) if seconds < MIN_UNPROTECTED_FLUSH => {
             format!("virtual or unproven, for nothing explains {time}")
         }
-        Keeping::Volatile if seconds < SUSPICIOUS => {
+        FlushDurability::Volatile if seconds < MIN_UNPROTECTED_FLUSH => {
             format!(
                 "virtual or unproven, for a drive without power-loss protection cannot flush within {time}"
             )
         }
-        Keeping::Protected if seconds > PROTECTED => {
+        FlushDurability::Protected if seconds > MAX_PROTECTED_FLUSH => {
             format!("slower than its maker's power-loss protection lets expect, {time} at best")
         }
-        Keeping::Protected => "as its maker's power-loss protection lets expect".to_owned(),
-        Keeping::WriteThrough if seconds < SUSPICIOUS => {
+        FlushDurability::Protected => "as its maker's power-loss protection lets expect".to_owned(),
+        FlushDurability::WriteThrough if seconds < MIN_UNPROTECTED_FLUSH => {
             "the drive's own word that nothing is lost, unproven".to_owned()
         }
-        Keeping::WriteThrough | Keeping::Unknown(_) => "the disk is waited for".to_owned(),
-        Keeping::Volatile if device.claims_to_turn() => "honest for a disk that turns".to_owned(),
-        Keeping::Volatile => "honest for a drive without power-loss protection".to_owned(),
+        FlushDurability::WriteThrough | FlushDurability::Unknown(_) => "the disk is waited for".to_owned(),
+        FlushDurability::Volatile if device.reports_rotation() => "honest for a disk that turns".to_owned(),
+        FlushDurability::Volatile => "honest for a drive without power-loss protection".to_owned(),
     }
 }
 
@@ -401,7 +405,7 @@ mod tests {
             (&micron, 24e-6, Some(0.0), "as its maker"),
             (&micron, 5e-3, Some(0.0), "slower than its maker's"),
         ] {
-            let text = judge(device, Quantity::new(seconds, Unit::Seconds), flushes);
+            let text = assess_flushes(device, Quantity::new(seconds, Unit::Seconds), flushes);
             assert!(text.starts_with(begin), "{text}");
             assert!(!text.contains("safe"), "{text}");
         }
@@ -410,7 +414,7 @@ mod tests {
     #[test]
     fn every_sync_method_and_refusal_has_a_row() {
         let folder = tempfile::tempdir().unwrap();
-        let target = Target::create(folder.path()).unwrap();
+        let target = TestFile::create(folder.path()).unwrap();
         let device = device("vda", None, false);
         let measure = |progress: &dyn Progress| {
             Syncs::measure(&target, &device, &Roots::default(), Duration::ZERO, progress)

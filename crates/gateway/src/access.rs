@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_secret_is_admitted_and_never_shown() {
+    fn only_the_secret_is_accepted_and_hidden() {
         let secret = Access::random_secret().unwrap();
         assert_eq!(secret.len(), 2 * SECRET_BYTES);
         assert_ne!(secret, Access::random_secret().unwrap());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_has_what_it_takes() {
+    fn every_address_has_required_parts() {
         let access = access("se/cret");
         assert_eq!(access.address_of("a b").url(), "postgresql://postgres:se%2Fcret@127.0.0.1:5433/a%20b");
         let url = access.socket_address_of("ü").unwrap().url();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_what_is_advertised() {
+    fn addresses_name_the_advertised_host() {
         for (text, told) in [
             ("db.example", "db.example:5433"),
             ("db.example:6000", "db.example:6000"),

@@ -137,7 +137,7 @@ mod tests {
 
     /// The expected digests are those that libpq 15 computed with OpenSSL 3.0, for a real certificate of each type.
     #[test]
-    fn the_digest_is_the_one_that_libpq_computes() {
+    fn binding_digest_equals_that_of_libpq() {
         assert_eq!(length("1.2.840.10045.4.1", None), Some(32), "ECDSA with SHA-1");
         assert_eq!(length("1.3.101.112", None), None, "Ed25519");
         for (number, digest) in [
@@ -180,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_can_be_read_as_a_certificate(bytes: Vec<u8>, place: prop::sample::Index) {
+        fn arbitrary_certificate_bytes_cause_no_panic(bytes: Vec<u8>, place: prop::sample::Index) {
             let _ = end_point(&bytes);
             let key = KeyPair::generate().unwrap();
             let certificate = CertificateParams::default().self_signed(&key).unwrap();

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_there_once_the_last_has_left() {
+    fn idle_time_begins_after_last_connection() {
         let count = ConnectionCount::new();
         let (one, other) = (count.enter(), count.enter());
         drop(one);

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_is_one_entry() {
+    fn batch_is_merged_into_one_event() {
         let (log, statement) = (EventLog::default(), Arc::<str>::from("INSERT"));
         let entry = |session, rests| SessionEvent {
             session,

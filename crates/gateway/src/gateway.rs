@@ -72,7 +72,7 @@ impl GatewayError {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 Some("Another program listens there; port 0 is any that is free.".to_owned())
             }
-            Self::Threads(source) => sys::remedy(source).map(str::to_owned),
+            Self::Threads(source) => sys::limit_hint(source).map(str::to_owned),
             Self::Listen { .. } | Self::Random(_) => None,
         }
     }
@@ -147,7 +147,7 @@ impl Gateway {
     /// listener remains open after an error.
     pub fn bind(options: GatewayOptions) -> Result<BoundGateway, GatewayError> {
         let GatewayOptions { listen, advertised, certificate, socket, secret, history, budget } = options;
-        sys::raise_files();
+        sys::raise_open_file_limit();
         let cannot = |address: String| |source| GatewayError::Listen { address, source };
         let tcp = TcpListener::bind(listen).map_err(cannot(listen.to_string()))?;
         sys::keep_alive(&tcp).map_err(cannot(listen.to_string()))?;

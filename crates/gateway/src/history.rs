@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_statements_of_this_lease_are_known() {
+    fn history_returns_last_statements_of_lease() {
         let history = StatementHistory::default();
         let (before, since) = (Instant::now(), Instant::now() + Duration::from_micros(1));
         let ring = history.ring("orders");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_ran_nothing_for_long_are_forgotten() {
+    fn history_forgets_least_recently_active_leases() {
         let history = StatementHistory::default();
         let now = Instant::now();
         let open = history.ring("open");

@@ -25,7 +25,7 @@ impl LoopbackEncryption for SetupEncryption {
         self.0.root()
     }
 
-    fn lead(&self, client: TcpStream, server: UnixStream) -> io::Result<()> {
+    fn forward(&self, client: TcpStream, server: UnixStream) -> io::Result<()> {
         let runtime = Builder::new_current_thread().enable_io().build()?;
         runtime.block_on(async {
             let client = Stream::new(Socket::tcp(client)?, Vec::new())?;

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_database_error_keeps_its_words() {
+    fn database_error_keeps_its_message() {
         let error = LeaseError::UnknownTemplate { name: "shop".to_owned(), known: vec!["main".to_owned()] };
         let bytes = response(&error).to_bytes();
         let text = String::from_utf8_lossy(&bytes);

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_an_option_is_read() {
+    fn every_spelling_of_option_is_parsed() {
         let wanted = SessionSettings {
             template: Some("a b".to_owned()),
             linger: Some(Duration::from_secs(5)),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn others_options_are_the_servers() {
+    fn foreign_options_are_left_to_server() {
         for options in ["", "-c", "-d 5", "--", "-c pgfresh", "-c pgfresh.template", "\\", "-c a=\u{fc}"] {
             assert_eq!(settings(options), Ok(SessionSettings::default()), "{options}");
         }

@@ -333,7 +333,7 @@ impl Departure {
     pub async fn end(&self) {
         let mut pause = FIRST_LOOK;
         while !sys::is_hung_up(&self.connection)
-            && self.ends.is_none_or(|(local, remote)| sys::is_open_here(remote, local))
+            && self.ends.is_none_or(|(local, remote)| sys::is_open_on_this_machine(remote, local))
         {
             sleep(pause).await;
             pause = (pause * 2).min(LATER_LOOKS);

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn session_is_tapped_only_with_a_consumer() {
+    fn session_is_observed_only_with_a_subscriber() {
         let now = Instant::now();
         assert!(Taps::default().tap("d", None, now, None).is_none());
         assert!(Taps::default().tap("d", None, now, Some(SharedRecord::default())).is_some());

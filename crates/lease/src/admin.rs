@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::{AdminConnection, Rows, SessionError, Setting, own_params, set_own};
+use server::{AdminConnection, Rows, SessionError, Setting, own_params, set_admin_settings};
 use sys::lock;
 
 use crate::LeaseError;
@@ -285,7 +285,7 @@ impl AdminPool {
     pub(crate) fn adopt(&self, session: AdminConnection) -> Result<(), LeaseError> {
         let adopt = || {
             let mut session = AdminConnection::adopt(session.release()?, STATEMENT_TIMEOUT)?;
-            session.query(&set_own(self.major, &FOR_EVERY_LEASE))?;
+            session.query(&set_admin_settings(self.major, &FOR_EVERY_LEASE))?;
             Ok(PreparedConnection { session, prepared: Vec::new() })
         };
         let connection = adopt().map_err(|source| LeaseError::Sql { verb: "open a session", source })?;

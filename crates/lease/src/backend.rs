@@ -154,7 +154,7 @@ pub(crate) struct WaitingBackend {
 impl WaitingBackend {
     /// Whether the backend still runs. Some tests terminate "all other sessions".
     pub(crate) fn is_alive(&self) -> bool {
-        sys::is_silent(&self.backend.stream)
+        sys::is_idle_socket(&self.backend.stream)
     }
 
     /// Whether the backend can serve the next client. This may wait for an answer of the backend.
@@ -181,7 +181,7 @@ impl WaitingBackend {
 pub(crate) fn will_serve(stream: &UnixStream, greeting: &[u8]) -> bool {
     let is_asleep = process_of(greeting).is_some_and(sys::is_asleep);
     // The order matters because a backend that ends sends its last message before it sleeps again.
-    sys::is_silent(stream) && (is_asleep || answers(stream))
+    sys::is_idle_socket(stream) && (is_asleep || answers(stream))
 }
 
 /// Returns the process id from a startup response.

@@ -338,7 +338,7 @@ impl LeaseError {
             Self::Emptied(_) | Self::Changed(_) => Some("Run the command again, on a new server.".to_owned()),
             Self::Lost { .. } => Some("Reset it for a fresh one, or release it.".to_owned()),
             Self::Server { source, .. } => source.hint(),
-            Self::Threads(source) => sys::remedy(source).map(str::to_owned),
+            Self::Threads(source) => sys::limit_hint(source).map(str::to_owned),
             Self::Replication => Some("Use isolation \"clone\".".to_owned()),
             Self::NotCopied { .. } => Some("Use isolation \"clone\" to make a template.".to_owned()),
             Self::Hidden(_) => Some("Use isolation \"clone\" for what is to be examined.".to_owned()),

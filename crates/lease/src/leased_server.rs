@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ::template::{Provisioner, Started, end_sessions};
 use pgwire::StartupParams;
-use server::{AdminConnection, Guard, NotStarted, Server, identifier, own_params};
+use server::{AdminConnection, Guard, RestartFailure, Server, identifier, own_params};
 use storage::Place;
 use sys::lock;
 
@@ -75,7 +75,7 @@ impl Power {
         }
     }
 
-    fn not_started(NotStarted { error, guard }: NotStarted) -> Self {
+    fn not_started(RestartFailure { error, guard }: RestartFailure) -> Self {
         let why = cause(&error, error.detail());
         match guard {
             Some(guard) => Self::Off { guard, failed: Some(why) },
@@ -182,7 +182,7 @@ impl LeasedServer {
         let name = self.name.clone();
         Err(match &self.power {
             Power::On(server) if server.is_alive() => return Ok(()),
-            Power::On(server) => LeaseError::Ended { name, why: server.why_gone() },
+            Power::On(server) => LeaseError::Ended { name, why: server.end_reason() },
             Power::Off { failed: None, .. } => LeaseError::Stopped(name),
             Power::Off { guard, failed: Some(why) } => {
                 LeaseError::NotStarted { name, why: why.clone(), data: guard.run().data() }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 pub(crate) use ::template::PREFIX;
 use ::template::{complete_copy, create_copy};
-use server::{literal, set_own};
+use server::{literal, set_admin_settings};
 use storage::Entry;
 use sys::lock;
 
@@ -361,7 +361,8 @@ fn oid_of(name: &str) -> String {
 
 /// Returns the subject of a note. It identifies the files of the entry, and the way in which this version of pgfresh reads them.
 fn subject(entry: &Entry, major: u32) -> String {
-    [&entry.identity(), env!("CARGO_PKG_VERSION"), &set_own(major, &[]), &queries(major)].join("\n")
+    [&entry.identity(), env!("CARGO_PKG_VERSION"), &set_admin_settings(major, &[]), &queries(major)]
+        .join("\n")
 }
 
 /// Renames a database, and allows connections to it, which [`HIDE`] may have forbidden. `$3` are the names that the database may

@@ -30,8 +30,8 @@ pub(crate) fn open(address: &str) -> bool {
 }
 
 fn succeeds(command: &mut Command) -> bool {
-    sys::leave_usual_files(command);
-    sys::leave_usual_mask(command);
+    sys::restore_open_file_limit(command);
+    sys::restore_mask(command);
     // The control URL contains a secret that the browser doesn't need.
     command.env_remove(crate::control::VARIABLE);
     command.status().is_ok_and(|status| status.success())

@@ -74,7 +74,7 @@ impl Events {
     pub(crate) fn watch_server(&self, server: &Server) -> Result<(), Failure> {
         let sender = self.sender.clone();
         // The receiver may already be gone.
-        Ok(server.when_gone(move || drop(sender.send(Event::ServerGone)))?)
+        Ok(server.on_end(move || drop(sender.send(Event::ServerGone)))?)
     }
 
     /// Sends an event when standard input ends.
@@ -137,8 +137,8 @@ fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result
 pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, Failure> {
     let mut events = Events::listen()?;
     sys::die_with_parent(&mut command);
-    sys::leave_usual_files(&mut command);
-    sys::leave_usual_mask(&mut command);
+    sys::restore_open_file_limit(&mut command);
+    sys::restore_mask(&mut command);
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let handle = ProcessHandle::of(&child).map_err(|error| cannot_run(command.get_program(), &error))?;
     // The handlers run in this thread, so it knows about signals that arrived before the command started.
@@ -157,7 +157,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
             _ => !server.is_alive(),
         };
         if !said && let Some(server) = server.filter(is_gone) {
-            aside!("pgfresh: the server went away while the command was running: {}", server.why_gone());
+            aside!("pgfresh: the server went away while the command was running: {}", server.end_reason());
             said = true;
         }
         match event {
@@ -208,7 +208,7 @@ fn exit_code(status: ExitStatus) -> u8 {
 fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let failure = Failure::new(format!("could not run \"{}\": {error}", program.display())).exit_with(code);
-    let remedy = sys::remedy(error)
+    let remedy = sys::limit_hint(error)
         .unwrap_or("Give a program and its arguments after \"--\"; for shell syntax: -- sh -c '…'.");
     failure.hint(remedy.to_owned())
 }

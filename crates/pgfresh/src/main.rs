@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     }
     // This must happen before the process creates, opens or starts anything.
     sys::make_private();
-    sys::raise_files();
+    sys::raise_open_file_limit();
     settings::take_signing_key();
     let cli = match cli::parse() {
         Ok(cli) => cli,

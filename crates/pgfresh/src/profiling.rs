@@ -39,7 +39,7 @@ impl Watch {
         let [few, many] = TRIALS;
         let trials = if recording.seconds < LONG.as_secs_f64() { few } else { many };
         let circumstances = Circumstances {
-            ours: true,
+            is_own_server: true,
             command: Some(user_command::words(command)),
             boot: Some(service.times.boot.as_secs_f64()),
             template: Some(service.times.template.as_secs_f64()),
@@ -62,11 +62,11 @@ fn feed(log: EventLog) -> Feed {
         for SessionEvent { session, database, at, kind } in &entries {
             match kind {
                 SessionEventKind::Began { waited, backend } => {
-                    exact.began(*session, *waited, database, *backend);
+                    exact.session_started(*session, *waited, database, *backend);
                 }
-                SessionEventKind::Requested => exact.asked(*session, *at),
-                SessionEventKind::Ended => exact.left(*session, *at, statements),
-                SessionEventKind::TestEnded { name } => exact.ended(database, name.as_deref()),
+                SessionEventKind::Requested => exact.request_sent(*session, *at),
+                SessionEventKind::Ended => exact.session_ended(*session, *at, statements),
+                SessionEventKind::TestEnded { name } => exact.test_ended(database, name.as_deref()),
                 SessionEventKind::Completed { statement, runs, values, rows, rests } => {
                     let (runs, values, rows, rests) = (*runs, *values, *rows, *rests);
                     let done = CompletedStatement {
@@ -76,15 +76,15 @@ fn feed(log: EventLog) -> Feed {
                         runs,
                         values,
                         rows,
-                        rests,
+                        idle_in_transaction: rests,
                         at: *at,
                     };
-                    exact.done(done, statements);
+                    exact.statement_completed(done, statements);
                 }
             }
         }
         if lost > 0 {
-            exact.miss();
+            exact.mark_incomplete();
         }
     })
 }
@@ -94,7 +94,7 @@ fn feed(log: EventLog) -> Feed {
 fn fresh_database(service: &Service, trials: u32) -> Option<f64> {
     let times = (0..trials).map(|trial| {
         let name = format!("profile_{}_{trial}", std::process::id());
-        Target::at(&service.address(&name).url()).ok()?.time_of_a_session()
+        Target::from_url(&service.address(&name).url()).ok()?.measure_session_start()
     });
     let times = times.collect::<Option<Vec<_>>>()?;
     let later = trials / 2;

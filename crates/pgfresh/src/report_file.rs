@@ -79,7 +79,7 @@ impl ReportFile {
             let mut new = path.clone().into_os_string();
             new.push(".new");
             fs::write(&new, text)
-                .and_then(|()| sys::leave_usual_mode(&fs::File::open(&new)?))
+                .and_then(|()| sys::apply_original_mask(&fs::File::open(&new)?))
                 .and_then(|()| fs::rename(&new, &path))
         } else {
             // The path is a device or a pipe.

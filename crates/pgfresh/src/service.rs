@@ -199,7 +199,7 @@ impl Service {
             provisioner: (!is_persistent).then(|| provisioner.clone()),
         };
         let leases = Leases::open(options, session)?;
-        server.when_gone({
+        server.on_end({
             let leases = leases.clone();
             move || leases.server_gone()
         })?;
@@ -227,7 +227,7 @@ impl Service {
             bound.events(),
             Arc::clone(&recorder),
         );
-        server.lead_inward_to(&inward, &provisioner.account)?;
+        server.redirect_internal_connections(&inward, &provisioner.account)?;
         let gateway = bound.serve(leases.clone(), Some(Arc::new(api)))?;
         Ok(Self { gateway, history, recorder, leases, server, database, root_certificate, times })
     }

@@ -25,7 +25,7 @@ pub(crate) fn command(
     command.args(rest);
     address.describe_to(&mut command);
     service.describe_to(&mut command);
-    installation.offer_to(&mut command);
+    installation.append_to_path(&mut command);
     for variable in env {
         command.env(variable.name(), variable.value(&address));
     }

@@ -20,19 +20,19 @@ use pgwire::StatementKind;
 
 /// Minimum share of the time in the database. A number of sessions counts as usual if at least that many are at work
 /// for this share of the time.
-const RARE: f64 = 0.05;
+const MIN_USUAL_SHARE: f64 = 0.05;
 /// Wait event of a backend that flushes a file immediately after creating it. Source: the manual's table of I/O wait
 /// events, 13 to 18.
 const NEW_FILE: &str = "IO DataFileImmediateSync";
 /// Number of seconds before or after a moment that determine its usual number of sessions at work. One second contains
 /// enough samples.
-const AROUND: f64 = 1.0;
+const WIDTH_WINDOW: f64 = 1.0;
 /// Number of standard errors on either side of the mean for a confidence interval of 95 %.
-const SURE: f64 = 1.96;
+const STANDARD_ERRORS: f64 = 1.96;
 
 /// Time and runs of one statement, with any parameter values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Spent {
+pub struct TimeAndRuns {
     /// Total time of all runs.
     pub time: Time,
     /// Number of runs that appear in samples, over all recordings.
@@ -45,7 +45,7 @@ pub struct Spent {
     pub runs: f64,
 }
 
-impl Spent {
+impl TimeAndRuns {
     /// Returns the mean duration of a run, in seconds.
     #[must_use]
     pub fn each(&self) -> f64 {
@@ -67,21 +67,21 @@ pub struct Attribution {
     /// Usual number of sessions at work at the same time, ignoring the time without any.
     pub width: f64,
     /// Maximum number of sessions at work at the same time.
-    pub most: usize,
+    pub max_sessions: usize,
     /// Time by kind of statement.
     pub kinds: BTreeMap<StatementKind, Time>,
     /// Time by cause of waiting.
     pub causes: BTreeMap<Cause, Time>,
     /// Time by kind of statement and cause of waiting.
-    pub both: BTreeMap<(StatementKind, Cause), Time>,
+    pub kinds_and_causes: BTreeMap<(StatementKind, Cause), Time>,
     /// Time by statement, given as its index in the recording. The longest time comes first.
-    pub statements: Vec<(u32, Spent)>,
+    pub statements: Vec<(u32, TimeAndRuns)>,
     /// Time by database. The longest time comes first.
     pub databases: Vec<(String, Time)>,
     /// Statements that empty tables, including the commits of their transactions.
-    pub clean_up: Spent,
+    pub clean_up: TimeAndRuns,
     /// Session time, in seconds, of sampled sessions that did not come through the gateway. 0 without exact reports.
-    pub(crate) strangers: f64,
+    pub(crate) outside_gateway: f64,
     /// Time spent waiting for syncs. Includes syncs by a different session if that one holds the lock.
     pub syncing: Time,
     /// Standard error of the saved syncing time in seconds, times 1.96. It exists because syncs between two samples
@@ -97,60 +97,60 @@ impl Attribution {
     pub(crate) fn sampled(recording: &Recording) -> Self {
         let mut attribution = Self { wall: recording.seconds, ..Self::default() };
         let mut runs = Runs::default();
-        for (look, width) in recording.looks.iter().zip(widths(&recording.looks)) {
-            attribution.add(look, width, recording, &mut runs);
+        for (sample, width) in recording.samples.iter().zip(widths(&recording.samples)) {
+            attribution.add(sample, width, recording, &mut runs);
         }
         attribution.finish(recording, runs)
     }
 
-    fn add(&mut self, look: &Snapshot, width: f64, recording: &Recording, runs: &mut Runs) {
-        let active = || look.seen.iter().filter(|seen| seen.state == State::Active);
-        let count = look.at_work();
+    fn add(&mut self, sample: &Snapshot, width: f64, recording: &Recording, runs: &mut Runs) {
+        let active = || sample.seen.iter().filter(|seen| seen.state == State::Active);
+        let count = sample.at_work();
         let before = self.syncing.saved;
         if count == 0 {
-            if !look.seen.is_empty() {
-                self.in_transaction += look.seconds;
+            if !sample.seen.is_empty() {
+                self.in_transaction += sample.seconds;
             }
-            return runs.note(0.0);
+            return runs.add_syncing(0.0);
         }
-        self.most = self.most.max(count);
-        *runs.at_once.entry(count).or_default() += look.seconds;
+        self.max_sessions = self.max_sessions.max(count);
+        *runs.at_once.entry(count).or_default() += sample.seconds;
         let among = report::as_f64(count);
-        let somebody_syncs = active().any(|seen| seen.cause.is_sync());
+        let any_syncing = active().any(|seen| seen.cause.is_sync());
         for seen in active() {
             let statement = recording.statements.get(seen.statement);
             let kind = statement.kind;
-            self.database.add(look.seconds, among, width);
-            self.kinds.entry(kind).or_default().add(look.seconds, among, width);
-            self.causes.entry(seen.cause).or_default().add(look.seconds, among, width);
-            self.both.entry((kind, seen.cause)).or_default().add(look.seconds, among, width);
-            if seen.cause.is_sync() || (seen.cause == Cause::Lock && somebody_syncs) {
-                self.syncing.add(look.seconds, among, width);
+            self.database.add(sample.seconds, among, width);
+            self.kinds.entry(kind).or_default().add(sample.seconds, among, width);
+            self.causes.entry(seen.cause).or_default().add(sample.seconds, among, width);
+            self.kinds_and_causes.entry((kind, seen.cause)).or_default().add(sample.seconds, among, width);
+            if seen.cause.is_sync() || (seen.cause == Cause::Lock && any_syncing) {
+                self.syncing.add(sample.seconds, among, width);
             }
             let event = seen.event.map(|event| recording.events.get(event));
             if event.is_some_and(|event| event.eq_ignore_ascii_case(NEW_FILE)) {
-                self.new_files.add(look.seconds, among, width);
+                self.new_files.add(sample.seconds, among, width);
             }
-            runs.statements.entry(seen.statement).or_default().add(look.seconds, among, width, seen);
+            runs.statements.entry(seen.statement).or_default().add(sample.seconds, among, width, seen);
             let SessionName { pid, database, .. } = recording.sessions.get(seen.session);
-            if recording.exact.as_ref().is_some_and(|exact| !exact.knows(*pid)) {
-                self.strangers += look.seconds;
+            if recording.exact.as_ref().is_some_and(|exact| !exact.has_backend(*pid)) {
+                self.outside_gateway += sample.seconds;
             }
-            runs.databases.entry(database.clone()).or_default().add(look.seconds, among, width);
+            runs.databases.entry(database.clone()).or_default().add(sample.seconds, among, width);
             let transaction = (seen.session, seen.transaction.to_bits());
             if statement.clears {
                 runs.clearing.insert(transaction);
             }
             if statement.clears || (kind == StatementKind::Commit && runs.clearing.contains(&transaction)) {
-                self.clean_up.time.add(look.seconds, among, width);
+                self.clean_up.time.add(sample.seconds, among, width);
             }
         }
-        runs.note(self.syncing.saved - before);
+        runs.add_syncing(self.syncing.saved - before);
     }
 
     fn finish(mut self, recording: &Recording, runs: Runs) -> Self {
         self.width = Self::usual(&runs.at_once, self.database.wall);
-        self.syncing_error = SURE * (runs.steps / 2.0).sqrt();
+        self.syncing_error = STANDARD_ERRORS * (runs.steps / 2.0).sqrt();
         let of = recording.mean_of.max(1);
         for (_, run) in
             runs.statements.iter().filter(|(statement, _)| recording.statements.get(**statement).clears)
@@ -173,14 +173,14 @@ impl Attribution {
         let mut seconds = 0.0;
         let usual = at_once.iter().rev().find(|(_, time)| {
             seconds += **time;
-            seconds >= RARE * all
+            seconds >= MIN_USUAL_SHARE * all
         });
         usual.map_or(1.0, |(count, _)| report::as_f64(*count))
     }
 
     /// Returns the number of seconds in which the server was not at work.
     #[must_use]
-    pub fn outside(&self) -> f64 {
+    pub fn idle_seconds(&self) -> f64 {
         self.wall - self.database.wall
     }
 
@@ -209,23 +209,23 @@ impl Snapshot {
 ///
 /// It is the smaller of two values: that of the second before the sample, and that of the second after it. When the
 /// number changes, each sample thus counts for its own side of the change.
-fn widths(looks: &[Snapshot]) -> Vec<f64> {
+fn widths(samples: &[Snapshot]) -> Vec<f64> {
     let (mut at_once, mut from) = (BTreeMap::<usize, f64>::new(), 0);
-    let mut until = |look: &Snapshot| {
-        *at_once.entry(look.at_work()).or_default() += look.seconds;
-        for past in looks[from..].iter().take_while(|past| past.at < look.at - AROUND) {
+    let mut until = |sample: &Snapshot| {
+        *at_once.entry(sample.at_work()).or_default() += sample.seconds;
+        for past in samples[from..].iter().take_while(|past| past.at < sample.at - WIDTH_WINDOW) {
             *at_once.entry(past.at_work()).or_default() -= past.seconds;
             from += 1;
         }
         let busy = at_once.iter().filter(|(count, _)| **count > 0).map(|(_, seconds)| seconds).sum();
         Attribution::usual(&at_once, busy)
     };
-    let until: Vec<f64> = looks.iter().map(&mut until).collect();
+    let until: Vec<f64> = samples.iter().map(&mut until).collect();
     // Index of the last sample within one second after `at`. The second before that sample is the second after `at`.
-    let later = |at: f64| looks.partition_point(|look| look.at <= at + AROUND).saturating_sub(1);
-    let whole = looks.first().map_or(0, |first| later(first.at));
-    let around = |(place, look): (usize, &Snapshot)| until[place.max(whole)].min(until[later(look.at)]);
-    looks.iter().enumerate().map(around).collect()
+    let later = |at: f64| samples.partition_point(|sample| sample.at <= at + WIDTH_WINDOW).saturating_sub(1);
+    let whole = samples.first().map_or(0, |first| later(first.at));
+    let around = |(place, sample): (usize, &Snapshot)| until[place.max(whole)].min(until[later(sample.at)]);
+    samples.iter().enumerate().map(around).collect()
 }
 
 /// Intermediate results, until all samples have been processed.
@@ -245,7 +245,7 @@ struct Runs {
 }
 
 impl Runs {
-    fn note(&mut self, syncing: f64) {
+    fn add_syncing(&mut self, syncing: f64) {
         self.steps += (syncing - std::mem::replace(&mut self.before, syncing)).powi(2);
     }
 }
@@ -267,11 +267,11 @@ impl Run {
     }
 
     /// Returns the mean over `of` recordings.
-    fn spent(&self, of: u32) -> Spent {
+    fn spent(&self, of: u32) -> TimeAndRuns {
         let (time, seen) = (self.time, self.seen.len());
         let length = 2.0 * self.elapsed / time.sessions;
         let runs = if length > 0.0 { time.sessions / length } else { 0.0 };
-        Spent { time, seen, runs: runs.max(report::as_f64(seen) / f64::from(of)) }
+        TimeAndRuns { time, seen, runs: runs.max(report::as_f64(seen) / f64::from(of)) }
     }
 }
 
@@ -285,22 +285,22 @@ pub(crate) mod tests {
     /// Each sample lists the sessions that are not idle as `SESSION:SQL:WAIT`, where WAIT is `cpu`, `sync`,
     /// `checkpoint`, `lock` or `open` (idle in a transaction). A statement lasts as long as consecutive samples contain
     /// it.
-    pub(crate) fn recording(looks: &[&[&str]]) -> Recording {
+    pub(crate) fn recording(samples: &[&[&str]]) -> Recording {
         let mut recording = Recording { major: 15, ..Recording::default() };
         let mut running: HashMap<u32, (u32, f64)> = HashMap::new();
-        for look in looks {
+        for sample in samples {
             let at = recording.seconds + 0.01;
             let mut seen = Vec::new();
-            for word in *look {
+            for word in *sample {
                 let parts: Vec<&str> = word.split(':').collect();
                 let [name, sql, wait] = parts[..] else { panic!("{word}") };
-                let session = recording.sessions.put(SessionName {
+                let session = recording.sessions.intern(SessionName {
                     pid: name.bytes().map(i32::from).sum(),
                     began: 0,
                     database: format!("of_{name}"),
                     application: String::new(),
                 });
-                let statement = recording.statements.put(NormalizedStatement::read(sql));
+                let statement = recording.statements.intern(NormalizedStatement::read(sql));
                 let since = match running.get(&session) {
                     Some((same, since)) if *same == statement => *since,
                     _ => at,
@@ -325,7 +325,7 @@ pub(crate) mod tests {
                 });
             }
             running.retain(|session, _| seen.iter().any(|seen| seen.session == *session));
-            recording.looks.push(Snapshot { at, seconds: 0.01, seen });
+            recording.samples.push(Snapshot { at, seconds: 0.01, seen });
             recording.seconds = at;
         }
         recording
@@ -336,7 +336,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn all_parts_add_up_to_the_whole() {
+    fn attributed_times_add_up_to_recording() {
         let recording = recording(&[
             &["a:TRUNCATE t:sync", "b:SELECT 1:cpu"],
             &["a:TRUNCATE t:sync"],
@@ -347,11 +347,11 @@ pub(crate) mod tests {
         let attribution = Attribution::of(&recording);
         assert!(near(attribution.wall, 0.05) && near(attribution.database.wall, 0.03));
         assert!(near(attribution.database.sessions, 0.04) && near(attribution.in_transaction, 0.01));
-        assert!(near(attribution.outside(), 0.02));
+        assert!(near(attribution.idle_seconds(), 0.02));
         for parts in [
             attribution.kinds.values().copied().collect::<Vec<_>>(),
             attribution.causes.values().copied().collect(),
-            attribution.both.values().copied().collect(),
+            attribution.kinds_and_causes.values().copied().collect(),
             attribution.statements.iter().map(|(_, spent)| spent.time).collect(),
             attribution.databases.iter().map(|(_, time)| *time).collect(),
         ] {
@@ -376,7 +376,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn runs_are_told_apart_by_their_begin() {
+    fn runs_are_distinguished_by_start_time() {
         let recording = recording(&[
             &["a:SELECT 1:cpu"],
             &["a:SELECT 1:cpu"],
@@ -389,7 +389,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn runs_that_no_look_met_are_counted_in() {
+    fn run_estimate_includes_unsampled_runs() {
         // 1000 runs of 2 ms, one after another, with a sample every 15.1 ms.
         let mut recording = recording(&[]);
         let template = super::tests::recording(&[&["a:TRUNCATE t:cpu"]]);
@@ -398,8 +398,8 @@ pub(crate) mod tests {
         while at + 0.0151 < 2.0 {
             at += 0.0151;
             let since = (at / 0.002).floor() * 0.002;
-            let seen = Observation { since, elapsed: at - since, ..template.looks[0].seen[0] };
-            recording.looks.push(Snapshot { at, seconds: 0.0151, seen: vec![seen] });
+            let seen = Observation { since, elapsed: at - since, ..template.samples[0].seen[0] };
+            recording.samples.push(Snapshot { at, seconds: 0.0151, seen: vec![seen] });
         }
         recording.seconds = at;
         let Attribution { clean_up, .. } = Attribution::of(&recording);
@@ -408,14 +408,16 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn rare_crowds_are_not_the_rule() {
+    fn rare_concurrency_is_not_usual_width() {
         let alone: &[&str] = &["a:SELECT 1:cpu"];
         let crowd: &[&str] = &["a:SELECT 1:cpu", "b:SELECT 1:cpu", "c:SELECT 1:lock"];
-        let looks: Vec<&[&str]> = (0..100).map(|look| if look % 25 == 0 { crowd } else { alone }).collect();
-        let attribution = Attribution::of(&recording(&looks));
-        assert!(near(attribution.width, 1.0) && attribution.most == 3, "{}", attribution.width);
-        let looks: Vec<&[&str]> = (0..100).map(|look| if look % 10 == 0 { crowd } else { alone }).collect();
-        assert!(near(Attribution::of(&recording(&looks)).width, 3.0));
+        let samples: Vec<&[&str]> =
+            (0..100).map(|sample| if sample % 25 == 0 { crowd } else { alone }).collect();
+        let attribution = Attribution::of(&recording(&samples));
+        assert!(near(attribution.width, 1.0) && attribution.max_sessions == 3, "{}", attribution.width);
+        let samples: Vec<&[&str]> =
+            (0..100).map(|sample| if sample % 10 == 0 { crowd } else { alone }).collect();
+        assert!(near(Attribution::of(&recording(&samples)).width, 3.0));
         assert!(near(Attribution::of(&Recording::default()).width, 1.0));
     }
 
@@ -423,11 +425,11 @@ pub(crate) mod tests {
     fn syncing_time_of_lone_session_is_saved_whole() {
         let [alone, many]: [&[&str]; 2] =
             [&["a:COPY t:sync"], &["a:COMMIT:sync", "b:SELECT 1:cpu", "c:SELECT 1:cpu"]];
-        let looks = |first: usize, second: usize| {
+        let samples = |first: usize, second: usize| {
             [vec![alone; first], vec![many; second], vec![alone; first]].concat()
         };
         for (first, second) in [(150, 300), (150, 50), (0, 90)] {
-            let attribution = Attribution::of(&recording(&looks(first, second)));
+            let attribution = Attribution::of(&recording(&samples(first, second)));
             let expected = 0.01 * report::as_f64(2 * first) + 0.01 / 3.0 * report::as_f64(second);
             assert!(
                 (attribution.syncing.saved - expected).abs() < 0.04,
@@ -440,10 +442,10 @@ pub(crate) mod tests {
     #[test]
     fn syncing_error_bounds_sampling_deviation() {
         // A sync takes 30 % of every 13 ms. There is a sample every 10 ms.
-        let seen = |look: u32| f64::from(look * 10 % 13) < 0.3 * 13.0;
-        let looks: Vec<&[&str]> =
-            (0..500).map(|look| if seen(look) { &["a:COMMIT:sync"] as &[&str] } else { &[] }).collect();
-        let attribution = Attribution::of(&recording(&looks));
+        let seen = |sample: u32| f64::from(sample * 10 % 13) < 0.3 * 13.0;
+        let samples: Vec<&[&str]> =
+            (0..500).map(|sample| if seen(sample) { &["a:COMMIT:sync"] as &[&str] } else { &[] }).collect();
+        let attribution = Attribution::of(&recording(&samples));
         let off = (attribution.syncing.saved - 0.3 * attribution.wall).abs();
         assert!(off < attribution.syncing_error && attribution.syncing_error < 0.3, "{off} {attribution:?}");
         // A state that never changes between two samples has no error.

@@ -6,7 +6,7 @@ use report::{Quantity, Unit};
 #[derive(Debug, Clone, Default)]
 pub struct Circumstances {
     /// Whether pgfresh started the server.
-    pub ours: bool,
+    pub is_own_server: bool,
     /// The suite's command line. `None` if pgfresh only observed a server.
     pub command: Option<String>,
     /// Time from the start of pgfresh to the server's first response, without the time for the template.

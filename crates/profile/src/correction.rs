@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::attribution::{Attribution, Spent};
-use crate::exact::Exact;
+use crate::attribution::{Attribution, TimeAndRuns};
+use crate::gateway_times::GatewayTimes;
 use crate::recording::Recording;
 use crate::time::Time;
 use pgwire::StatementKind;
 use report::as_f64;
 
 /// Maximum share of the time that counts as negligible.
-const SLIGHT: f64 = 0.1;
+const NEGLIGIBLE_SHARE: f64 = 0.1;
 
 impl Attribution {
     /// Divides the time of `recording`.
@@ -25,55 +25,55 @@ impl Attribution {
 }
 
 /// Whether the exact reports cover nearly all sessions that appear in the samples.
-fn covers(exact: &Exact, sampled: &Attribution) -> bool {
-    !exact.incomplete && sampled.strangers <= SLIGHT * sampled.database.sessions
+fn covers(exact: &GatewayTimes, sampled: &Attribution) -> bool {
+    !exact.incomplete && sampled.outside_gateway <= NEGLIGIBLE_SHARE * sampled.database.sessions
 }
 
 /// Replaces the times in `sampled` with exact ones.
 ///
 /// Only the samples show what a statement waits for. Each kind of statement therefore keeps the proportions of its
 /// sampled waits. Returns `sampled` unchanged if the exact reports are incomplete.
-fn correct(exact: &Exact, mut sampled: Attribution, recording: &Recording) -> Attribution {
+fn correct(exact: &GatewayTimes, mut sampled: Attribution, recording: &Recording) -> Attribution {
     if !covers(exact, &sampled) {
         return sampled;
     }
     let (mut kinds, mut statements) = (BTreeMap::<StatementKind, Time>::new(), Vec::new());
     let width = Attribution::usual(&exact.at_once, exact.database.wall);
     for (place, (time, runs)) in &exact.statements {
-        kinds.entry(recording.statements.get(*place).kind).or_default().join(*time);
+        kinds.entry(recording.statements.get(*place).kind).or_default().add_time(*time);
         statements.push((*place, spent(*time, *runs)));
     }
     statements.sort_by(|(_, one), (_, other)| other.time.sessions.total_cmp(&one.time.sessions));
     for (kind, time) in &mut kinds {
-        *time = time.saving_like(sampled.kinds.get(kind).copied().unwrap_or_default(), width);
+        *time = time.with_savings_of(sampled.kinds.get(kind).copied().unwrap_or_default(), width);
     }
-    let database = exact.database.saving_like(sampled.database, width);
-    for ((kind, _), time) in &mut sampled.both {
-        *time = time.scaled(sampled.kinds[kind], kinds.get(kind).copied().unwrap_or_default());
+    let database = exact.database.with_savings_of(sampled.database, width);
+    for ((kind, _), time) in &mut sampled.kinds_and_causes {
+        *time = time.scale(sampled.kinds[kind], kinds.get(kind).copied().unwrap_or_default());
     }
     sampled.causes.clear();
-    for ((_, cause), time) in &sampled.both {
-        sampled.causes.entry(*cause).or_default().join(*time);
+    for ((_, cause), time) in &sampled.kinds_and_causes {
+        sampled.causes.entry(*cause).or_default().add_time(*time);
     }
     let databases = exact.databases.iter().map(|(name, time)| (name.to_string(), *time));
     let mut databases: Vec<_> = databases.collect();
     databases.sort_by(|(_, one), (_, other)| other.sessions.total_cmp(&one.sessions));
     Attribution {
         exact: true,
-        syncing: sampled.syncing.scaled(sampled.database, database),
-        new_files: sampled.new_files.scaled(sampled.database, database),
+        syncing: sampled.syncing.scale(sampled.database, database),
+        new_files: sampled.new_files.scale(sampled.database, database),
         database,
         in_transaction: exact.in_transaction,
         width,
-        most: exact.at_once.keys().next_back().copied().unwrap_or(0),
+        max_sessions: exact.at_once.keys().next_back().copied().unwrap_or(0),
         kinds,
         statements,
         databases,
-        clean_up: spent(exact.clean_up.0.saving_like(sampled.clean_up.time, width), exact.clean_up.1),
+        clean_up: spent(exact.clean_up.0.with_savings_of(sampled.clean_up.time, width), exact.clean_up.1),
         ..sampled
     }
 }
 
-fn spent(time: Time, runs: u64) -> Spent {
-    Spent { time, seen: usize::try_from(runs).unwrap_or(usize::MAX), runs: as_f64(runs) }
+fn spent(time: Time, runs: u64) -> TimeAndRuns {
+    TimeAndRuns { time, seen: usize::try_from(runs).unwrap_or(usize::MAX), runs: as_f64(runs) }
 }

@@ -29,7 +29,7 @@ pub struct Counters {
 
 /// Returns the queries for a major version, each of which returns one number. Source: the manual's "Cumulative
 /// Statistics System", 13 to 18.
-fn questions(major: u32) -> [Option<&'static str>; 8] {
+fn queries(major: u32) -> [Option<&'static str>; 8] {
     let by = |from: u32, new, old| if major >= from { new } else { old };
     [
         Some("SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_current_wal_insert_lsn() - '0/0' END"),
@@ -69,7 +69,7 @@ impl Counters {
     /// Reads the current values.
     pub(crate) fn read(client: &mut Client, major: u32) -> Result<Self, ProfileError> {
         let mut values = [None; 8];
-        for (value, question) in values.iter_mut().zip(questions(major)) {
+        for (value, question) in values.iter_mut().zip(queries(major)) {
             let Some(question) = question else { continue };
             let ask = |source| ProfileError::Ask { what: "the server's counters", source };
             let question = format!("/* pgfresh */ {question}");
@@ -94,21 +94,21 @@ impl Counters {
     /// Returns the increase since `before`. A value that has decreased becomes `None`, because this means that another session
     /// reset the statistics or dropped databases.
     pub(crate) fn since(self, before: Self) -> Self {
-        self.with(before, |now, before| Some(now - before).filter(|added| *added >= 0.0))
+        self.combine(before, |now, before| Some(now - before).filter(|added| *added >= 0.0))
     }
 
     /// Adds the values of both.
     pub(crate) fn plus(self, other: Self) -> Self {
-        self.with(other, |one, other| Some(one + other))
+        self.combine(other, |one, other| Some(one + other))
     }
 
     /// Multiplies each value by `factor`.
     pub(crate) fn times(self, factor: f64) -> Self {
-        self.with(self, |count, _| Some(count * factor))
+        self.combine(self, |count, _| Some(count * factor))
     }
 
     /// Combines each value with its counterpart. `None` if either is missing.
-    fn with(self, other: Self, make: impl Fn(f64, f64) -> Option<f64>) -> Self {
+    fn combine(self, other: Self, make: impl Fn(f64, f64) -> Option<f64>) -> Self {
         let both = |one: Option<f64>, other: Option<f64>| make(one?, other?);
         Self {
             wal_bytes: both(self.wal_bytes, other.wal_bytes),

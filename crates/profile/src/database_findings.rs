@@ -3,17 +3,17 @@
 use report::{Finding, as_f64};
 
 use crate::circumstances::seconds;
-use crate::findings::{Case, WORTH};
+use crate::findings::{Analysis, MIN_SHARE};
 use crate::ranking::DATABASES;
 use crate::time::Time;
 use pgwire::StatementKind;
 
 /// Making databases is also worth a finding if it takes these shares: `MOST` of the time in the database, and `LEAST`
 /// of the whole time.
-const MOST: f64 = 0.5;
-const LEAST: f64 = 0.03;
+const MIN_SHARE_OF_DATABASE_TIME: f64 = 0.5;
+const MIN_SHARE_OF_WHOLE_TIME: f64 = 0.03;
 
-impl Case<'_> {
+impl Analysis<'_> {
     /// Returns the time of CREATE and DROP DATABASE, and the time of the sessions that exist only for these. `None`
     /// unless their sum is worth a finding, i.e. reaches [`WORTH`], or both [`MOST`] and [`LEAST`].
     fn made_databases(&self) -> Option<[Time; 2]> {
@@ -22,8 +22,8 @@ impl Case<'_> {
         let all = self.waiting_for_sessions(self.connecting().map_or(0.0, |(_, spent)| spent));
         let together = statements.saved + sessions.saved;
         let share = self.attribution.share(together);
-        let is_most = together >= MOST * (self.attribution.database.saved + all.saved);
-        (share >= WORTH || is_most && share >= LEAST).then_some([statements, sessions])
+        let is_most = together >= MIN_SHARE_OF_DATABASE_TIME * (self.attribution.database.saved + all.saved);
+        (share >= MIN_SHARE || is_most && share >= MIN_SHARE_OF_WHOLE_TIME).then_some([statements, sessions])
     }
 
     pub(crate) fn has_made_databases(&self) -> bool {
@@ -72,26 +72,34 @@ mod tests {
     use super::*;
     use crate::attribution::tests::recording;
     use crate::circumstances::Circumstances;
-    use crate::exact::Exact;
-    use crate::findings::tests::{after, found, looks};
+    use crate::findings::tests::{after, found, samples};
+    use crate::gateway_times::GatewayTimes;
     use crate::ranking::SESSIONS;
 
     /// CREATE and DROP DATABASE are below the threshold, and so are the sessions for them. Together they are most of
     /// the time in the database.
     #[test]
     fn databases_per_test_are_one_finding_before_pool() {
-        let of_database = looks(&["a:CREATE DATABASE d:cpu"], 6, &[], 100);
+        let of_database = samples(&["a:CREATE DATABASE d:cpu"], 6, &[], 100);
         let mut recording = recording(&of_database);
-        let mut exact = Exact::new(Instant::now());
-        let wait = |exact: &mut Exact, session, milliseconds, database: &str| {
-            exact.began(session, Duration::from_millis(milliseconds), &database.into(), 7);
+        let mut exact = GatewayTimes::new(Instant::now());
+        let wait = |exact: &mut GatewayTimes, session, milliseconds, database: &str| {
+            exact.session_started(session, Duration::from_millis(milliseconds), &database.into(), 7);
         };
         for test in 0..10 {
             wait(&mut exact, 3 * test, 2, "postgres");
-            exact.made.ran(3 * test, &format!("CREATE DATABASE d{test}"), StatementKind::Database);
+            exact.made.statement_completed(
+                3 * test,
+                &format!("CREATE DATABASE d{test}"),
+                StatementKind::Database,
+            );
             wait(&mut exact, 3 * test + 1, 3, &format!("d{test}"));
             wait(&mut exact, 3 * test + 2, 0, "postgres");
-            exact.made.ran(3 * test + 2, &format!("DROP DATABASE d{test}"), StatementKind::Database);
+            exact.made.statement_completed(
+                3 * test + 2,
+                &format!("DROP DATABASE d{test}"),
+                StatementKind::Database,
+            );
         }
         // Only the samples show the statements.
         exact.incomplete = true;

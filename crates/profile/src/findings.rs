@@ -18,16 +18,16 @@ use pgwire::StatementKind;
 use server::Major;
 
 /// Minimum share of the whole time for a finding.
-pub(crate) const WORTH: f64 = 0.1;
+pub(crate) const MIN_SHARE: f64 = 0.1;
 /// Minimum share of the whole time for which the database may be the problem at all.
-const SLIGHT: f64 = 0.25;
+const MIN_DATABASE_SHARE: f64 = 0.25;
 
 /// Share by which work becomes shorter if a suite that waited for disks nearly all the time no longer waits. The reason
 /// is that the processor's caches stay warm.
 ///
 /// This gain comes on top of the one that the time of a single-row commit shows. It was measured with six suites on
 /// three disks (docs/results.md).
-const WARMER: f64 = 0.16;
+const WARM_CACHE_GAIN: f64 = 0.16;
 /// Shares by which the time without flushes can be longer, and shorter, than predicted. Sampling errors come on top.
 ///
 /// The reason is that the same work does not take the same time on a different server. Measured with the suites of
@@ -35,13 +35,13 @@ const WARMER: f64 = 0.16;
 const MODEL_ERROR: [f64; 2] = [0.3, 0.25];
 
 /// Everything from which findings are derived.
-pub(crate) struct Case<'a> {
+pub(crate) struct Analysis<'a> {
     pub(crate) recording: &'a Recording,
     pub(crate) attribution: &'a Attribution,
     pub(crate) circumstances: &'a Circumstances,
 }
 
-impl Case<'_> {
+impl Analysis<'_> {
     /// Returns all findings. The largest gain comes first.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = [
@@ -62,7 +62,7 @@ impl Case<'_> {
         }
         if let Some(shortage) = self.shortage().filter(Shortage::is_severe) {
             for finding in &mut findings {
-                call_uncertain(finding, &shortage);
+                mark_uncertain(finding, &shortage);
             }
         }
         rank(&mut findings);
@@ -80,7 +80,7 @@ impl Case<'_> {
     ///
     /// Both the suite and simultaneous sessions need processors. If there is only a single session at a time, its
     /// processor time is part of its waits, and is saved with them.
-    fn without(&self, saved: f64) -> f64 {
+    fn duration_without(&self, saved: f64) -> f64 {
         let Attribution { wall, width, .. } = *self.attribution;
         let busy = self.recording.machine.map_or(0.0, |machine| {
             let sessions = if width > 1.0 { machine.backend_cpu } else { 0.0 };
@@ -91,7 +91,7 @@ impl Case<'_> {
 
     /// Returns the gain of a remedy that saves this many seconds.
     pub(crate) fn gain(&self, saved: f64) -> Gain {
-        let (wall, after) = (self.attribution.wall, self.without(saved));
+        let (wall, after) = (self.attribution.wall, self.duration_without(saved));
         let quantity = |value| Quantity::new(value, Unit::Seconds);
         Gain {
             of: "the suite".to_owned(),
@@ -107,8 +107,8 @@ impl Case<'_> {
         Quantity::new(wall / after.max(wall / 1000.0), Unit::Ratio)
     }
 
-    fn is_worth(&self, time: Time) -> bool {
-        self.attribution.share(time.saved) >= WORTH
+    fn is_significant(&self, time: Time) -> bool {
+        self.attribution.share(time.saved) >= MIN_SHARE
     }
 
     pub(crate) fn share(&self, time: Time) -> String {
@@ -124,11 +124,11 @@ impl Case<'_> {
         let cost = self.circumstances.waiting_cost.unwrap_or(1.0).max(1.0);
         let most = self.attribution.database.saved.max(flushing + checkpoints);
         let saved = (flushing * cost + checkpoints).min(most);
-        saved + WARMER * self.attribution.share(flushing) * (self.attribution.wall - saved)
+        saved + WARM_CACHE_GAIN * self.attribution.share(flushing) * (self.attribution.wall - saved)
     }
 
     pub(crate) fn has_clean_up(&self) -> bool {
-        self.is_worth(self.attribution.clean_up.time)
+        self.is_significant(self.attribution.clean_up.time)
     }
 
     fn clean_up(&self) -> Option<Finding> {
@@ -152,7 +152,7 @@ impl Case<'_> {
         }
         // Just as many sessions would create new databases at once.
         let instead = Time { sessions: fresh.unwrap_or(0.0) * spent.runs, ..Time::default() };
-        let saved = spent.time.saved - instead.saving_like(spent.time, self.attribution.width).saved;
+        let saved = spent.time.saved - instead.with_savings_of(spent.time, self.attribution.width).saved;
         let what = if truncates { "TRUNCATE" } else { "DELETE" };
         let remedy = if saved > 0.0 {
             "Take a fresh database for each test instead of emptying one: under \"pgfresh run\", connect to a name of \
@@ -170,7 +170,7 @@ impl Case<'_> {
 
     fn syncs(&self) -> Option<Finding> {
         let time = self.attribution.syncing;
-        if !self.is_worth(time) {
+        if !self.is_significant(time) {
             return None;
         }
         let causes = Attribution::ranked(&self.attribution.causes);
@@ -179,7 +179,7 @@ impl Case<'_> {
             .filter(|(cause, time)| cause.is_sync() && self.attribution.share(time.saved) >= 0.01)
             .map(|(cause, time)| format!("{cause} {}", self.share(time)))
             .collect();
-        let remedy = if self.circumstances.ours {
+        let remedy = if self.circumstances.is_own_server {
             "Let the server flush nothing: \"--preset fast\", which is the default."
         } else {
             "Run the suite on a server that flushes nothing: \"pgfresh run -- COMMAND\"."
@@ -188,7 +188,7 @@ impl Case<'_> {
         // it.
         let checkpoints = self.attribution.causes.get(&Cause::Checkpoint).map_or(0.0, |time| time.saved);
         let saved = self.saved_with_waits((time.saved - checkpoints).max(0.0), checkpoints);
-        let after = self.without(saved);
+        let after = self.duration_without(saved);
         let [longer, shorter] = MODEL_ERROR.map(|error| self.attribution.syncing_error.hypot(error * after));
         let ends = [after + longer, after, (after - shorter).max(after / 2.0)];
         let [low, point, high] = ends.map(|after| self.times_as_fast(after));
@@ -203,7 +203,7 @@ impl Case<'_> {
 
     fn new_files(&self) -> Option<Finding> {
         let time = self.attribution.new_files;
-        (self.is_worth(time) && Major(self.recording.major).flushes_new_files()).then(|| Finding {
+        (self.is_significant(time) && Major(self.recording.major).flushes_new_files()).then(|| Finding {
             name: "TRUNCATE and CREATE INDEX flush each new file at once".to_owned(),
             evidence: format!(
                 "{} of the time goes into that; PostgreSQL 17 leaves it to the checkpoint.",
@@ -217,7 +217,7 @@ impl Case<'_> {
 
     fn migrations(&self) -> Option<Finding> {
         let time = self.attribution.kinds.get(&StatementKind::Ddl).copied()?;
-        self.is_worth(time).then(|| Finding {
+        self.is_significant(time).then(|| Finding {
             name: "The schema is made during the tests".to_owned(),
             evidence: format!("{} of the time goes into CREATE, ALTER and DROP.", self.share(time)),
             gain: Some(self.gain(time.saved)),
@@ -228,7 +228,7 @@ impl Case<'_> {
 
     pub(crate) fn waiting_for_sessions(&self, spent: f64) -> Time {
         let time = Time { wall: spent, sessions: spent, ..Time::default() };
-        time.saving_like(Time::default(), self.attribution.width)
+        time.with_savings_of(Time::default(), self.attribution.width)
     }
 
     /// Returns a finding about the cost of new sessions. `None` if their number is unknown.
@@ -240,7 +240,7 @@ impl Case<'_> {
             (count, spent) = (count - made, (spent - waited).max(0.0));
         }
         let time = self.waiting_for_sessions(spent);
-        self.is_worth(time).then(|| Finding {
+        self.is_significant(time).then(|| Finding {
             name: SESSIONS.to_owned(),
             evidence: format!(
                 "{count} sessions at {} each are {} of the time.",
@@ -266,7 +266,7 @@ impl Case<'_> {
 
     fn locks(&self) -> Option<Finding> {
         let time = self.attribution.causes.get(&Cause::Lock).copied()?;
-        self.is_worth(time).then(|| Finding {
+        self.is_significant(time).then(|| Finding {
             name: "Sessions wait for each other's locks".to_owned(),
             evidence: format!("{} of the time goes into waiting for locks.", self.share(time)),
             gain: None,
@@ -276,7 +276,7 @@ impl Case<'_> {
 
     fn clients(&self) -> Option<Finding> {
         let time = self.attribution.causes.get(&Cause::Client).copied()?;
-        self.is_worth(time).then(|| Finding {
+        self.is_significant(time).then(|| Finding {
             name: "The server waits for its clients in the midst of statements".to_owned(),
             evidence: format!(
                 "{} of the time goes into that: COPY, or results that are read slowly.",
@@ -291,7 +291,7 @@ impl Case<'_> {
     fn no_problem(&self) -> Finding {
         let Attribution { wall, database, .. } = self.attribution;
         let share = self.attribution.share(database.wall);
-        let slight = share < SLIGHT;
+        let slight = share < MIN_DATABASE_SHARE;
         let cpu = self.recording.machine.map(|machine| machine.suite_cpu).filter(|cpu| *cpu > 0.0);
         let cpu = cpu.map_or_else(String::new, |cpu| {
             format!(" The suite itself used processors for {}.", seconds(cpu))
@@ -300,7 +300,7 @@ impl Case<'_> {
             let evidence = format!("The server had nothing to do.{cpu}");
             return Finding { name: name.to_owned(), evidence, gain: None, remedy: remedy.to_owned() };
         }
-        let [now, after] = [*wall, self.without(database.saved)].map(seconds);
+        let [now, after] = [*wall, self.duration_without(database.saved)].map(seconds);
         let gain = if now == after {
             String::new()
         } else {
@@ -324,7 +324,7 @@ impl Case<'_> {
     /// Returns the name and the remedy of a finding if no client seems to have connected. Samples can miss short
     /// sessions, but most major versions also count them.
     fn no_client(&self) -> Option<(&'static str, &'static str)> {
-        let Circumstances { ours, ref command, .. } = *self.circumstances;
+        let Circumstances { is_own_server: ours, ref command, .. } = *self.circumstances;
         let remedy = match command {
             _ if ours => "If tests should have: DATABASE_URL and the PG variables tell them where it is.",
             Some(_) => {
@@ -347,7 +347,7 @@ impl Case<'_> {
 
 /// Removes the interval of a prediction. If there are too few processors, an unknown part of the apparent work is
 /// really waiting for a processor.
-fn call_uncertain(finding: &mut Finding, shortage: &Shortage) {
+fn mark_uncertain(finding: &mut Finding, shortage: &Shortage) {
     if let Some(gain) = &mut finding.gain {
         gain.factor = Factor::Point(Quantity::new(gain.factor.point(), Unit::Ratio));
         finding.evidence +=
@@ -364,7 +364,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::attribution::tests::recording;
-    use crate::exact::Exact;
+    use crate::gateway_times::GatewayTimes;
     use crate::machine::MachineUsage;
 
     /// Samples with one session each.
@@ -379,17 +379,17 @@ pub(crate) mod tests {
 
     pub(crate) fn found(recording: &Recording, circumstances: &Circumstances) -> Vec<Finding> {
         let attribution = Attribution::of(recording);
-        Case { recording, attribution: &attribution, circumstances }.findings()
+        Analysis { recording, attribution: &attribution, circumstances }.findings()
     }
 
     /// Returns `of` samples. The first `count` are `first`, and the rest are `second`.
-    pub(crate) fn looks<'a>(
+    pub(crate) fn samples<'a>(
         first: &'a [&'a str],
         count: usize,
         second: &'a [&'a str],
         of: usize,
     ) -> Vec<&'a [&'a str]> {
-        (0..of).map(|look| if look < count { first } else { second }).collect()
+        (0..of).map(|sample| if sample < count { first } else { second }).collect()
     }
 
     pub(crate) fn after(finding: &Finding) -> f64 {
@@ -399,18 +399,18 @@ pub(crate) mod tests {
     /// Returns what remains of `wall` without `waited`, if the cost of a commit makes the remaining work shorter by
     /// `cost`.
     fn remaining(wall: f64, waited: f64, cost: f64) -> f64 {
-        (wall - waited - cost) * (1.0 - WARMER * waited / wall)
+        (wall - waited - cost) * (1.0 - WARM_CACHE_GAIN * waited / wall)
     }
 
     #[test]
     fn saved_time_is_divided_among_concurrent_sessions() {
-        let serial = recording(&looks(&["a:COMMIT:sync"], 50, &[], 100));
+        let serial = recording(&samples(&["a:COMMIT:sync"], 50, &[], 100));
         let findings = found(&serial, &Circumstances::default());
         assert_eq!(findings[0].name, "The server waits for the disk");
         assert!((after(&findings[0]) - remaining(1.0, 0.5, 0.0)).abs() < 1e-9, "{findings:?}");
         // Two sessions are at work, and one waits for half of the time. Without the wait, everything would be done a
         // quarter sooner.
-        let parallel = recording(&looks(
+        let parallel = recording(&samples(
             &["a:COMMIT:sync", "b:SELECT 1:cpu"],
             50,
             &["a:SELECT 1:cpu", "b:SELECT 1:cpu"],
@@ -421,8 +421,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn waits_make_the_work_between_them_longer() {
-        let waiting = recording(&looks(&["a:COMMIT:sync"], 50, &["a:SELECT 1:cpu"], 60));
+    fn waits_also_slow_the_following_work() {
+        let waiting = recording(&samples(&["a:COMMIT:sync"], 50, &["a:SELECT 1:cpu"], 60));
         let after_at = |cost| {
             let circumstances = Circumstances { waiting_cost: cost, ..Circumstances::default() };
             after(&found(&waiting, &circumstances)[0])
@@ -434,7 +434,8 @@ pub(crate) mod tests {
         // A remedy can't save more time than there is.
         assert!(after_at(Some(100.0)).abs() < 1e-9);
         // A checkpoint counts as one wait, however many files the server flushes during it.
-        let checkpoint = recording(&looks(&["a:CREATE DATABASE d:checkpoint"], 50, &["a:SELECT 1:cpu"], 60));
+        let checkpoint =
+            recording(&samples(&["a:CREATE DATABASE d:checkpoint"], 50, &["a:SELECT 1:cpu"], 60));
         let circumstances = Circumstances { waiting_cost: Some(1.1), ..Circumstances::default() };
         let findings = found(&checkpoint, &circumstances);
         let finding = findings.iter().find(|one| one.name == "The server waits for the disk").unwrap();
@@ -443,7 +444,7 @@ pub(crate) mod tests {
 
     #[test]
     fn gain_is_uncertain_under_high_cpu_pressure() {
-        let mut waiting = recording(&looks(&["a:COMMIT:sync"], 50, &[], 100));
+        let mut waiting = recording(&samples(&["a:COMMIT:sync"], 50, &[], 100));
         for (waited, uncertain) in [(0.1, false), (0.9, true)] {
             let cpu_pressure = Some(waited * waiting.seconds);
             waiting.machine = Some(MachineUsage { processors: 2.0, cpu_pressure, ..MachineUsage::default() });
@@ -456,7 +457,7 @@ pub(crate) mod tests {
 
     #[test]
     fn processors_bound_every_prediction() {
-        let mut busy = recording(&looks(&["a:COMMIT:sync", "b:COMMIT:sync"], 50, &[], 100));
+        let mut busy = recording(&samples(&["a:COMMIT:sync", "b:COMMIT:sync"], 50, &[], 100));
         busy.machine = Some(MachineUsage {
             processors: 2.0,
             suite_cpu: 1.2,
@@ -467,8 +468,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn cleaning_up_costs_what_fresh_databases_would() {
-        let cleaning = recording(&looks(&["a:TRUNCATE t:cpu"], 60, &[], 100));
+    fn clean_up_gain_subtracts_fresh_database_cost() {
+        let cleaning = recording(&samples(&["a:TRUNCATE t:cpu"], 60, &[], 100));
         let whole = found(&cleaning, &Circumstances::default());
         assert!((after(&whole[0]) - 0.4).abs() < 1e-9, "{whole:?}");
         // The only run lasts 0.6 s. A fresh database takes 0.1 s instead.
@@ -483,7 +484,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_kind_of_trouble_has_its_name() {
+    fn each_problem_has_its_own_finding() {
         for (word, expected) in [
             ("a:CREATE TABLE t ():cpu", "The schema is made during the tests"),
             ("a:CREATE DATABASE d:cpu", "Databases are made and dropped by SQL"),
@@ -491,11 +492,12 @@ pub(crate) mod tests {
             ("a:SELECT 1:lock", "Sessions wait for each other's locks"),
             ("a:SELECT 1:cpu", "The database is at work, and waits for nothing"),
         ] {
-            let names = found(&recording(&looks(&[word], 30, &[], 100)), &Circumstances::default());
+            let names = found(&recording(&samples(&[word], 30, &[], 100)), &Circumstances::default());
             assert_eq!(names.first().map(|finding| finding.name.as_str()), Some(expected), "{word}");
         }
-        let (mut exact, mut idle) = (Exact::new(Instant::now()), recording(&looks(&[], 0, &[], 100)));
-        (0..100).for_each(|_| exact.began(7, Duration::from_millis(5), &"d".into(), 7));
+        let (mut exact, mut idle) =
+            (GatewayTimes::new(Instant::now()), recording(&samples(&[], 0, &[], 100)));
+        (0..100).for_each(|_| exact.session_started(7, Duration::from_millis(5), &"d".into(), 7));
         idle.exact = Some(exact);
         assert_eq!(found(&idle, &Circumstances::default())[0].name, "Sessions are begun again and again");
     }
@@ -503,7 +505,7 @@ pub(crate) mod tests {
     #[test]
     fn small_shares_report_database_is_not_the_problem() {
         for word in ["a:TRUNCATE t:cpu", "a:COMMIT:sync", "a:CREATE TABLE t ():cpu", "a:SELECT 1:lock"] {
-            let findings = found(&recording(&looks(&[word], 9, &[], 100)), &Circumstances::default());
+            let findings = found(&recording(&samples(&[word], 9, &[], 100)), &Circumstances::default());
             assert_eq!(findings.len(), 1, "{word}");
             assert_eq!(findings[0].name, "The database is not the problem", "{word}");
         }
@@ -511,12 +513,12 @@ pub(crate) mod tests {
 
     #[test]
     fn unused_server_yields_no_client_finding() {
-        let mut idle = recording(&looks(&[], 0, &[], 100));
+        let mut idle = recording(&samples(&[], 0, &[], 100));
         let name = |recording: &Recording| found(recording, &Circumstances::default())[0].name.clone();
         assert_eq!(name(&idle), "No client was seen on this server");
         (idle.counters.sessions, idle.session_cost) = (Some(2.0), Some(0.001));
-        assert_eq!(name(&idle), "The database is not the problem", "looks do not see all");
-        idle.exact = Some(Exact::new(Instant::now()));
+        assert_eq!(name(&idle), "The database is not the problem", "samples do not show everything");
+        idle.exact = Some(GatewayTimes::new(Instant::now()));
         assert_eq!(name(&idle), "No client came to the database");
         let text = format!("{:?}", found(&idle, &Circumstances::default()));
         assert!(!text.contains("would become"), "{text}");
@@ -531,7 +533,7 @@ pub(crate) mod tests {
             suite_cpu in prop::option::of(0.0..0.3),
         ) {
             let words: Vec<&str> = kinds.iter().map(|kind| WORDS[*kind]).collect();
-            let mut recording = recording(&looks(&words, count, &[], 20));
+            let mut recording = recording(&samples(&words, count, &[], 20));
             recording.machine = suite_cpu.map(|suite_cpu| {
                 MachineUsage { processors: 2.0, suite_cpu, ..MachineUsage::default() }
             });

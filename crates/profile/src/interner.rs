@@ -18,7 +18,7 @@ impl<T> Default for Interner<T> {
 
 impl<T: Clone + Eq + Hash> Interner<T> {
     /// Returns the index of `item`. Adds the value first if it is new.
-    pub(crate) fn put(&mut self, item: T) -> u32 {
+    pub(crate) fn intern(&mut self, item: T) -> u32 {
         if let Some(place) = self.places.get(&item) {
             return *place;
         }

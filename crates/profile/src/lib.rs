@@ -5,25 +5,25 @@
 //! and changes nothing there. It prints nothing, and does not depend on the command line.
 
 mod attribution;
-mod by_test;
 mod circumstances;
-mod completed;
+mod completed_statement;
 mod correction;
-mod counted;
 mod counters;
+mod created_databases;
 mod database_findings;
 mod error;
-mod exact;
 mod findings;
+mod gateway_times;
 mod interner;
 mod machine;
-mod made_databases;
 mod profile;
 mod ranking;
 mod recorder;
 mod recording;
+mod statement_counts;
 mod summary;
 mod target;
+mod test_records;
 mod test_report;
 mod time;
 mod timeline;
@@ -31,14 +31,14 @@ mod wait;
 
 pub use attribution::Attribution;
 pub use circumstances::Circumstances;
-pub use completed::CompletedStatement;
-pub use counted::{Counted, Line};
+pub use completed_statement::CompletedStatement;
 pub use error::ProfileError;
-pub use exact::Exact;
+pub use gateway_times::GatewayTimes;
 pub use interner::Interner;
 pub use pgwire::NormalizedStatement;
 pub use profile::Profile;
 pub use recorder::{Feed, Pace, Recorder};
 pub use recording::Recording;
+pub use statement_counts::{Counted, CountedStatement};
 pub use target::Target;
 pub use time::Time;

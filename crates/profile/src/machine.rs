@@ -91,7 +91,7 @@ impl ProcfsSampler {
     }
 
     /// Records the current usage of a process. `new` means that the process started after the recording did.
-    pub(crate) fn note(&mut self, pid: i32, began: i64, new: bool) {
+    pub(crate) fn record(&mut self, pid: i32, began: i64, new: bool) {
         let Some(now) = self.usage_of(pid) else { return };
         let first = if new { Usage::default() } else { now };
         self.usage.entry((pid, began)).or_insert((first, now)).1 = now;
@@ -148,31 +148,31 @@ impl ProcfsSampler {
 mod tests {
     use super::*;
 
-    fn put(root: &std::path::Path, path: &str, text: &str) {
+    fn write_file(root: &std::path::Path, path: &str, text: &str) {
         let path = root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
     #[test]
-    fn differences_are_of_what_was_used_meanwhile() {
+    fn usage_covers_only_the_recording() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        put(root, "self/stat", "1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 7 7 100 50 20 0");
-        put(root, "pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n");
-        put(root, "7/schedstat", "1000000000 500000000 9\n");
-        put(root, "7/io", "rchar: 1\nwrite_bytes: 4096\n");
-        put(root, "8/schedstat", "2000000000 0 9\n");
-        put(root, "8/stat", "8 (postgres) D 1");
+        write_file(root, "self/stat", "1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 7 7 100 50 20 0");
+        write_file(root, "pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n");
+        write_file(root, "7/schedstat", "1000000000 500000000 9\n");
+        write_file(root, "7/io", "rchar: 1\nwrite_bytes: 4096\n");
+        write_file(root, "8/schedstat", "2000000000 0 9\n");
+        write_file(root, "8/stat", "8 (postgres) D 1");
         let mut observer = ProcfsSampler::new(root.to_owned());
-        observer.note(7, 1, false);
-        observer.note(8, 1, true);
-        observer.note(9, 1, true);
-        put(root, "7/schedstat", "1500000000 700000000 9\n");
-        put(root, "7/io", "rchar: 1\nwrite_bytes: 8192\n");
-        observer.note(7, 1, false);
-        put(root, "self/stat", "1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 7 7 200 150 20 0");
-        put(root, "pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=3500000\n");
+        observer.record(7, 1, false);
+        observer.record(8, 1, true);
+        observer.record(9, 1, true);
+        write_file(root, "7/schedstat", "1500000000 700000000 9\n");
+        write_file(root, "7/io", "rchar: 1\nwrite_bytes: 8192\n");
+        observer.record(7, 1, false);
+        write_file(root, "self/stat", "1 (a) b) S 1 1 1 0 -1 0 0 0 0 0 7 7 200 150 20 0");
+        write_file(root, "pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=3500000\n");
         assert!(observer.waits_for_disk(8) && !observer.waits_for_disk(7));
         let machine = observer.finish();
         let ticks = as_f64(sys::clock_ticks());

@@ -3,12 +3,12 @@
 use report::{Cell, Column, Finding, Layer, Quantity, Report, Table, Unit, as_f64};
 
 use crate::attribution::Attribution;
-use crate::by_test::TestRecord;
 use crate::circumstances::{Circumstances, percent, seconds};
-use crate::counted::{Counted, Line};
-use crate::findings::Case;
+use crate::findings::Analysis;
 use crate::ranking::rank;
 use crate::recording::Recording;
+use crate::statement_counts::{Counted, CountedStatement};
+use crate::test_records::TestRecord;
 use crate::test_report::Tests;
 use crate::time::Time;
 
@@ -31,7 +31,8 @@ impl Profile {
     #[must_use]
     pub fn new(recording: Recording, circumstances: Circumstances) -> Self {
         let attribution = Attribution::of(&recording);
-        let case = Case { recording: &recording, attribution: &attribution, circumstances: &circumstances };
+        let case =
+            Analysis { recording: &recording, attribution: &attribution, circumstances: &circumstances };
         let findings = case.findings();
         let records = recording.exact.as_ref().map_or_else(Vec::new, |exact| exact.tests.records());
         let mut profile = Self { recording, attribution, circumstances, findings, records };
@@ -46,7 +47,7 @@ impl Profile {
     #[must_use]
     pub fn has_replaceable_databases(&self) -> bool {
         let Self { recording, attribution, circumstances, .. } = self;
-        let case = Case { recording, attribution, circumstances };
+        let case = Analysis { recording, attribution, circumstances };
         case.has_clean_up() || case.has_made_databases()
     }
 
@@ -82,7 +83,7 @@ impl Profile {
         report.add_table(self.causes());
         report.add_table(self.statements());
         report.add_table(self.databases());
-        if let Some(Counted::Lines(lines)) = &self.recording.counted {
+        if let Some(Counted::Statements(lines)) = &self.recording.counted {
             report.add_table(counted(lines));
         }
         report.add_notes(self.notes());
@@ -108,20 +109,20 @@ impl Profile {
     }
 
     fn suite(&self) -> Layer {
-        let Attribution { wall, database, in_transaction, width, most, .. } = &self.attribution;
+        let Attribution { wall, database, in_transaction, width, max_sessions: most, .. } = &self.attribution;
         let share = |seconds| percent(self.attribution.share(seconds));
         let verdict = format!(
             "{}: {} in the database, {} outside.",
             seconds(*wall),
             share(database.wall),
-            share(self.attribution.outside())
+            share(self.attribution.idle_seconds())
         );
         let mut layer = Layer::new("Suite", verdict);
         let time = |value| Quantity::new(value, Unit::Seconds);
         let count = |value| Quantity::new(value, Unit::Count);
         layer.add_fact("wall", time(*wall));
         layer.add_fact("in the database", time(database.wall));
-        layer.add_fact("outside", time(self.attribution.outside()));
+        layer.add_fact("outside", time(self.attribution.idle_seconds()));
         layer.add_fact("outside, within a transaction", time(*in_transaction));
         layer.add_fact("session time in the database", time(database.sessions));
         layer.add_fact("boot", self.circumstances.boot.map(time));
@@ -136,7 +137,7 @@ impl Profile {
 
     pub(crate) fn connecting(&self) -> Option<(f64, f64)> {
         let Self { recording, attribution, circumstances, .. } = self;
-        Case { recording, attribution, circumstances }.connecting()
+        Analysis { recording, attribution, circumstances }.connecting()
     }
 
     fn server(&self) -> Layer {
@@ -192,7 +193,7 @@ impl Profile {
         let columns = [Column::left("kind")].into_iter().chain(numbers).chain([Column::left("waits for")]);
         let mut table = Table::new("Kinds of statements", columns);
         for (kind, time) in Attribution::ranked(&self.attribution.kinds) {
-            let of_kind = self.attribution.both.iter().filter(|((this, _), _)| *this == kind);
+            let of_kind = self.attribution.kinds_and_causes.iter().filter(|((this, _), _)| *this == kind);
             let mut waits: Vec<_> = of_kind.map(|((_, cause), time)| (cause, time.sessions)).collect();
             waits.sort_by(|(_, one), (_, other)| other.total_cmp(one));
             let waits = waits
@@ -243,36 +244,36 @@ impl Profile {
     }
 
     fn notes(&self) -> Vec<String> {
-        let Recording { looks, looking, seconds: length, cut_short, exact, .. } = &self.recording;
-        let each = looking / as_f64(looks.len().max(1));
+        let Recording { samples, sampling_time, seconds: length, cut_short, exact, .. } = &self.recording;
+        let each = sampling_time / as_f64(samples.len().max(1));
         let mut notes = Vec::new();
         if self.attribution.exact {
             notes.push(
                 "Times and runs of statements are exact: from when each came to the gateway until its answer did. \
-                 What they waited for is out of looks."
+                 What they waited for is out of samples."
                     .to_owned(),
             );
         } else if exact.is_some() {
             notes.push(
-                "All is out of looks: sessions were at work that did not come through the gateway, or more was \
+                "All is out of samples: sessions were at work that did not come through the gateway, or more was \
                  run than could be taken down."
                     .to_owned(),
             );
         }
         notes.push(format!(
             "Out of {} looks in {}, each of {}: a share of the time is known to about {} points.",
-            looks.len(),
+            samples.len(),
             seconds(*length),
             seconds(each),
             // Two standard errors, for a share of one half.
-            (100.0 / as_f64(looks.len().max(1)).sqrt()).round()
+            (100.0 / as_f64(samples.len().max(1)).sqrt()).round()
         ));
         notes.extend(self.tests().advice().map(str::to_owned));
         notes.push(
             "\"wall\" divides each moment among the sessions at work in it, \"sessions\" counts it for each of them."
                 .to_owned(),
         );
-        if let Some(Counted::Nothing(why)) = &self.recording.counted {
+        if let Some(Counted::Unavailable(why)) = &self.recording.counted {
             notes.push(format!("The server did not count statements: {why}."));
         }
         if let Some(why) = cut_short {
@@ -283,11 +284,11 @@ impl Profile {
 }
 
 /// Returns a table with the server's own counts.
-fn counted(lines: &[Line]) -> Table {
+fn counted(lines: &[CountedStatement]) -> Table {
     let numbers = ["time", "runs", "each", "rows"].map(Column::right);
     let words = ["database", "statement"].map(Column::left);
     let mut table = Table::new("Counted by pg_stat_statements", numbers.into_iter().chain(words));
-    for Line { statement, database, runs, seconds, rows } in lines.iter().take(LINES) {
+    for CountedStatement { statement, database, runs, seconds, rows } in lines.iter().take(LINES) {
         let [time, each] = [*seconds, seconds / runs].map(|time| Quantity::new(time, Unit::Seconds).into());
         let [runs, rows] = [*runs, *rows].map(|count| Quantity::new(count, Unit::Count).into());
         table.add_row([time, runs, each, rows, database.as_str().into(), statement.text.as_str().into()]);

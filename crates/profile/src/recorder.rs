@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use postgres::{Client, Row, Statement as Prepared};
 
 use crate::ProfileError;
-use crate::counted::{Counted, Counts};
 use crate::counters::Counters;
 use crate::error::explain;
-use crate::exact::Exact;
+use crate::gateway_times::GatewayTimes;
 use crate::interner::Interner;
 use crate::machine::ProcfsSampler;
 use crate::recording::{Observation, Recording, SessionName, Snapshot, State};
-use crate::target::{OURSELVES, Target, is_visible};
+use crate::statement_counts::{Counted, Counts};
+use crate::target::{APPLICATION_NAME, Target, is_visible};
 use crate::wait::Cause;
 use pgwire::NormalizedStatement;
 use server::MAJORS;
@@ -32,7 +32,7 @@ const TRIALS: usize = 5;
 
 /// Query for a sample. It calls the function instead of the view, because the view looks up names that aren't needed.
 /// It excludes pgfresh's own sessions and databases.
-const LOOK: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesce(a.application_name, ''), a.state, a.wait_event_type, \
+const SAMPLE_QUERY: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesce(a.application_name, ''), a.state, a.wait_event_type, \
     a.wait_event, coalesce(a.query, ''), coalesce(extract(epoch FROM a.query_start), 0)::float8, \
     coalesce(extract(epoch FROM a.xact_start), 0)::float8, (extract(epoch FROM a.backend_start) * 1000000)::int8, \
     coalesce(extract(epoch FROM clock_timestamp() - a.query_start), 0)::float8 \
@@ -42,7 +42,7 @@ const LOOK: &str = "SELECT /* pgfresh */ a.pid, coalesce(d.datname, ''), coalesc
 
 /// Function that supplies reports about sessions since its last call: see [`Exact`]. The recorder calls it after each
 /// sample.
-pub type Feed = Box<dyn FnMut(&mut Exact, &mut Interner<NormalizedStatement>) + Send>;
+pub type Feed = Box<dyn FnMut(&mut GatewayTimes, &mut Interner<NormalizedStatement>) + Send>;
 
 /// How often to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Recorder {
 
 struct Sampler {
     client: Client,
-    look: Prepared,
+    sample_query: Prepared,
     target: Target,
     pace: Pace,
     /// Whether the server runs with `fsync=on`.
@@ -145,17 +145,17 @@ impl Sampler {
         if major < *MAJORS.start() {
             return Err(ProfileError::TooOld(version));
         }
-        let look = client.prepare(LOOK).map_err(ask("what sessions do"))?;
+        let sample = client.prepare(SAMPLE_QUERY).map_err(ask("what sessions do"))?;
         let before = Counters::read(&mut client, major)?;
         let counts = (!target.is_ours()).then(|| Counts::read(&mut client));
         let observer = is_visible(row.get(2)).then(|| ProcfsSampler::new(PathBuf::from("/proc")));
         let (target, begun) = (target.clone(), Instant::now());
-        let exact = feed.is_some().then(|| Exact::new(begun));
+        let exact = feed.is_some().then(|| GatewayTimes::new(begun));
         let recording = Recording { version, major, exact, ..Recording::default() };
         let flushes = row.get(4);
         Ok(Self {
             client,
-            look,
+            sample_query: sample,
             target,
             pace,
             flushes,
@@ -176,13 +176,13 @@ impl Sampler {
         let mut rhythm = (0..).map(|step| period.mul_f64(0.5 + (f64::from(step) * 0.618_034).fract()));
         loop {
             let begun = Instant::now();
-            if let Err(error) = self.look() {
+            if let Err(error) = self.take_sample() {
                 self.recording.cut_short = Some(explain(&error));
                 break;
             }
             let took = begun.elapsed();
-            self.hear();
-            self.recording.looking += took.as_secs_f64();
+            self.read_feed();
+            self.recording.sampling_time += took.as_secs_f64();
             let rest = rhythm.next().unwrap_or(period).saturating_sub(took).max(took * times);
             if stopped.recv_timeout(rest) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
                 break;
@@ -191,21 +191,21 @@ impl Sampler {
         self.finish()
     }
 
-    fn look(&mut self) -> Result<(), postgres::Error> {
-        let rows = self.client.query(&self.look, &[&OURSELVES])?;
+    fn take_sample(&mut self) -> Result<(), postgres::Error> {
+        let rows = self.client.query(&self.sample_query, &[&APPLICATION_NAME])?;
         let at = self.begun.elapsed().as_secs_f64();
-        let seen = rows.iter().map(|row| self.see(row)).collect::<Result<_, _>>()?;
-        self.recording.looks.push(Snapshot { at, seconds: 0.0, seen });
+        let seen = rows.iter().map(|row| self.read_observation(row)).collect::<Result<_, _>>()?;
+        self.recording.samples.push(Snapshot { at, seconds: 0.0, seen });
         Ok(())
     }
 
-    fn hear(&mut self) {
+    fn read_feed(&mut self) {
         if let (Some(feed), Some(exact)) = (&mut self.feed, &mut self.recording.exact) {
             feed(exact, &mut self.recording.statements);
         }
     }
 
-    fn see(&mut self, row: &Row) -> Result<Observation, postgres::Error> {
+    fn read_observation(&mut self, row: &Row) -> Result<Observation, postgres::Error> {
         let (pid, began): (i32, i64) =
             (row.try_get(0)?, row.try_get::<_, Option<i64>>(9)?.unwrap_or_default());
         let name = SessionName { pid, began, database: row.try_get(1)?, application: row.try_get(2)? };
@@ -216,7 +216,7 @@ impl Sampler {
         let (kind, event): (Option<&str>, Option<&str>) = (row.try_get(4)?, row.try_get(5)?);
         let mut cause = Cause::of(kind, event);
         if let Some(observer) = &mut self.observer {
-            observer.note(pid, began, began > self.begun_there);
+            observer.record(pid, began, began > self.begun_there);
             if !in_transaction && cause.may_wait_for_others(event) && observer.waits_for_disk(pid) {
                 cause = if self.flushes { Cause::FileSystem } else { Cause::DataIo };
             }
@@ -229,10 +229,10 @@ impl Sampler {
         let event = kind.map(|kind| format!("{kind} {}", event.unwrap_or_default()));
         let Recording { sessions, statements, events, .. } = &mut self.recording;
         Ok(Observation {
-            session: sessions.put(name),
+            session: sessions.intern(name),
             state: if in_transaction { State::InTransaction } else { State::Active },
-            statement: statements.put(statement),
-            event: event.map(|event| events.put(event)),
+            statement: statements.intern(statement),
+            event: event.map(|event| events.intern(event)),
             cause,
             since: row.try_get(7)?,
             elapsed: row.try_get(10)?,
@@ -241,17 +241,17 @@ impl Sampler {
     }
 
     fn finish(mut self) -> Recording {
-        self.hear();
+        self.read_feed();
         if let Some(exact) = &mut self.recording.exact {
             exact.advance(Instant::now());
         }
         let Self { mut client, target, before, counts, observer, begun, mut recording, .. } = self;
         recording.seconds = begun.elapsed().as_secs_f64();
-        weigh(&mut recording.looks, recording.seconds);
+        set_weights(&mut recording.samples, recording.seconds);
         recording.machine = observer.map(ProcfsSampler::finish);
         recording.counted = counts.map(|counts| match counts {
             Ok(counts) => counts.since(&mut client),
-            Err(why) => Counted::Nothing(why),
+            Err(why) => Counted::Unavailable(why),
         });
         match Counters::read(&mut client, recording.major) {
             Ok(now) => recording.counters = now.since(before),
@@ -269,18 +269,18 @@ impl Sampler {
 
 /// Returns the median time to open a session, in seconds.
 fn session_cost(target: &Target) -> Option<f64> {
-    let mut costs: Vec<f64> = (0..TRIALS).filter_map(|_| target.time_of_a_session()).collect();
+    let mut costs: Vec<f64> = (0..TRIALS).filter_map(|_| target.measure_session_start()).collect();
     costs.sort_by(f64::total_cmp);
     costs.get(costs.len() / 2).copied()
 }
 
 /// Sets the time that each sample represents: half of the time to each of its neighbours. The first and the last sample
 /// also represent the time up to the recording's start and end.
-fn weigh(looks: &mut [Snapshot], end: f64) {
+fn set_weights(samples: &mut [Snapshot], end: f64) {
     let mut begin = 0.0;
-    for place in 0..looks.len() {
-        let next = looks.get(place + 1).map_or(end, |next| f64::midpoint(looks[place].at, next.at));
-        looks[place].seconds = next - begin;
+    for place in 0..samples.len() {
+        let next = samples.get(place + 1).map_or(end, |next| f64::midpoint(samples[place].at, next.at));
+        samples[place].seconds = next - begin;
         begin = next;
     }
 }
@@ -290,13 +290,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_stand_for_all_of_the_time() {
-        let look = |at| Snapshot { at, seconds: 0.0, seen: Vec::new() };
-        let mut looks = [look(0.1), look(0.2), look(0.6)];
-        weigh(&mut looks, 1.0);
-        for (look, expected) in looks.iter().zip([0.15, 0.25, 0.6]) {
-            assert!((look.seconds - expected).abs() < 1e-9, "{looks:?}");
+    fn samples_represent_the_whole_recording() {
+        let sample = |at| Snapshot { at, seconds: 0.0, seen: Vec::new() };
+        let mut samples = [sample(0.1), sample(0.2), sample(0.6)];
+        set_weights(&mut samples, 1.0);
+        for (sample, expected) in samples.iter().zip([0.15, 0.25, 0.6]) {
+            assert!((sample.seconds - expected).abs() < 1e-9, "{samples:?}");
         }
-        weigh(&mut [], 1.0);
+        set_weights(&mut [], 1.0);
     }
 }

@@ -1,10 +1,10 @@
 //! A recording: a series of samples of a server's activity.
 
-use crate::counted::Counted;
 use crate::counters::Counters;
-use crate::exact::Exact;
+use crate::gateway_times::GatewayTimes;
 use crate::interner::Interner;
 use crate::machine::MachineUsage;
+use crate::statement_counts::Counted;
 use crate::wait::Cause;
 use pgwire::NormalizedStatement;
 
@@ -74,7 +74,7 @@ pub struct Recording {
     /// Duration in seconds.
     pub seconds: f64,
     /// Samples in chronological order.
-    pub looks: Vec<Snapshot>,
+    pub samples: Vec<Snapshot>,
     /// Backends that appear in the samples.
     pub sessions: Interner<SessionName>,
     /// Statements that appear in the samples, without values.
@@ -88,9 +88,9 @@ pub struct Recording {
     /// Resource usage on this machine. `None` if the server runs elsewhere.
     pub machine: Option<MachineUsage>,
     /// The gateway's exact reports. `None` without a gateway.
-    pub exact: Option<Exact>,
+    pub exact: Option<GatewayTimes>,
     /// Number of seconds spent on sampling.
-    pub looking: f64,
+    pub sampling_time: f64,
     /// Cost of a new session in seconds. `None` if the gateway reports the cost of each session.
     pub session_cost: Option<f64>,
     /// Reason why the recording ended early, if it did.
@@ -113,25 +113,25 @@ impl Recording {
         }
         let mut end = mean.seconds;
         for run in runs {
-            for look in &run.looks {
-                let seen = look.seen.iter().map(|seen| Observation {
-                    session: mean.sessions.put(run.sessions.get(seen.session).clone()),
-                    statement: mean.statements.put(run.statements.get(seen.statement).clone()),
-                    event: seen.event.map(|event| mean.events.put(run.events.get(event).clone())),
+            for sample in &run.samples {
+                let seen = sample.seen.iter().map(|seen| Observation {
+                    session: mean.sessions.intern(run.sessions.get(seen.session).clone()),
+                    statement: mean.statements.intern(run.statements.get(seen.statement).clone()),
+                    event: seen.event.map(|event| mean.events.intern(run.events.get(event).clone())),
                     ..*seen
                 });
                 let seen = seen.collect();
-                mean.looks.push(Snapshot { at: end + look.at, seconds: look.seconds, seen });
+                mean.samples.push(Snapshot { at: end + sample.at, seconds: sample.seconds, seen });
             }
             end += run.seconds;
             mean.counters = mean.counters.plus(run.counters);
             mean.machine = mean.machine.zip(run.machine).map(|(one, other)| one.plus(other));
-            mean.looking += run.looking;
+            mean.sampling_time += run.sampling_time;
             mean.cut_short = mean.cut_short.or(run.cut_short);
         }
         mean.seconds = end * part;
-        mean.looks.iter_mut().for_each(|look| look.seconds *= part);
-        mean.looking *= part;
+        mean.samples.iter_mut().for_each(|sample| sample.seconds *= part);
+        mean.sampling_time *= part;
         mean.counters = mean.counters.times(part);
         mean.machine = mean.machine.map(|machine| machine.times(part));
         Some(Self { mean_of: count, ..mean })
@@ -157,16 +157,16 @@ mod tests {
             "d:INSERT INTO t VALUES (1):lock",
             "e:SELECT 2:open",
         ]);
-        let look = prop::collection::btree_set(seen, 0..4).prop_map(|seen| seen.into_iter().collect());
-        prop::collection::vec(prop::collection::vec(look, 1..40), 1..5)
+        let sample = prop::collection::btree_set(seen, 0..4).prop_map(|seen| seen.into_iter().collect());
+        prop::collection::vec(prop::collection::vec(sample, 1..40), 1..5)
     }
 
     proptest! {
         #[test]
-        fn a_mean_has_the_mean_of_each_time(runs in runs()) {
+        fn mean_recording_averages_each_time(runs in runs()) {
             let runs: Vec<Recording> = runs
                 .iter()
-                .map(|looks| recording(&looks.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+                .map(|samples| recording(&samples.iter().map(Vec::as_slice).collect::<Vec<_>>()))
                 .collect();
             let count = f64::from(u32::try_from(runs.len()).unwrap());
             let each: Vec<Attribution> = runs.iter().map(Attribution::of).collect();
@@ -189,12 +189,12 @@ mod tests {
         }
 
         #[test]
-        fn mean_of_equal_runs_equals_one_run(looks in runs(), times in 1_usize..5) {
-            let looks: Vec<_> = looks[0].iter().map(Vec::as_slice).collect();
-            let once = Attribution::of(&recording(&looks));
+        fn mean_of_equal_runs_equals_one_run(samples in runs(), times in 1_usize..5) {
+            let samples: Vec<_> = samples[0].iter().map(Vec::as_slice).collect();
+            let once = Attribution::of(&recording(&samples));
             let later = |run: usize| {
-                let mut recording = recording(&looks);
-                let seen = recording.looks.iter_mut().flat_map(|look| &mut look.seen);
+                let mut recording = recording(&samples);
+                let seen = recording.samples.iter_mut().flat_map(|sample| &mut sample.seen);
                 seen.for_each(|seen| seen.since += 1000.0 * report::as_f64(run));
                 recording
             };
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_mean_of_nothing() {
+    fn mean_of_no_recordings_is_none() {
         assert!(Recording::mean(Vec::new()).is_none());
     }
 }

@@ -6,11 +6,11 @@ use report::Finding;
 
 use crate::attribution::Attribution;
 use crate::circumstances::{percent, seconds};
-use crate::counted::{Counted, Line};
 use crate::profile::Profile;
+use crate::statement_counts::{Counted, CountedStatement};
 
 /// Maximum number of findings, and of statements.
-const MOST: usize = 3;
+const MAX_LINES: usize = 3;
 /// Maximum width of a statement or a test, in characters.
 const WIDTH: usize = 110;
 
@@ -25,7 +25,7 @@ impl fmt::Display for Profile {
             seconds(*wall),
             seconds(database.wall),
             share(database.wall),
-            seconds(self.attribution.outside())
+            seconds(self.attribution.idle_seconds())
         );
         if self.attribution.share(*in_transaction) >= 0.01 {
             time = format!("{time}, {} of it within transactions", seconds(*in_transaction));
@@ -39,23 +39,23 @@ impl fmt::Display for Profile {
         let causes = Attribution::ranked(&self.attribution.causes);
         line(f, "waits", &self.list(causes.iter().map(|(cause, time)| (cause.name(), time.sessions))))?;
         line(f, "sessions", &self.sessions())?;
-        for (place, (statement, spent)) in self.attribution.statements.iter().take(MOST).enumerate() {
+        for (place, (statement, spent)) in self.attribution.statements.iter().take(MAX_LINES).enumerate() {
             let text = &self.recording.statements.get(*statement).text;
             let text = format!("{} {text}", seconds(spent.time.sessions));
             line(f, if place == 0 { "longest" } else { "" }, &cut(&text))?;
         }
         let tests = self.tests();
-        for (place, test) in tests.slowest(MOST).enumerate() {
+        for (place, test) in tests.slowest(MAX_LINES).enumerate() {
             line(f, if place == 0 { "tests" } else { "" }, &cut(&test))?;
         }
         if let Some(advice) = tests.advice().filter(|_| tests.slowest(1).next().is_none()) {
             line(f, "tests", advice)?;
         }
         if let Some(counted) = &self.recording.counted {
-            line(f, "counted", &cut(&sum_up(counted)))?;
+            line(f, "counted", &cut(&summarize_counts(counted)))?;
         }
-        for finding in self.findings.iter().take(MOST) {
-            line(f, "finding", &say(finding))?;
+        for finding in self.findings.iter().take(MAX_LINES) {
+            line(f, "finding", &summarize_finding(finding))?;
             line(f, "", &finding.remedy)?;
         }
         Ok(())
@@ -81,7 +81,7 @@ impl Profile {
     }
 
     fn sessions(&self) -> String {
-        let Attribution { width, most, .. } = self.attribution;
+        let Attribution { width, max_sessions: most, .. } = self.attribution;
         let at_once = match most {
             0 => "none was seen at work".to_owned(),
             _ => format!("{width:.0} at work at once, {most} at most"),
@@ -96,11 +96,11 @@ impl Profile {
     }
 }
 
-fn sum_up(counted: &Counted) -> String {
+fn summarize_counts(counted: &Counted) -> String {
     match counted {
-        Counted::Nothing(why) => format!("nothing by the server: {why}"),
-        Counted::Lines(lines) => {
-            let [time, runs] = [|line: &Line| line.seconds, |line: &Line| line.runs]
+        Counted::Unavailable(why) => format!("nothing by the server: {why}"),
+        Counted::Statements(lines) => {
+            let [time, runs] = [|line: &CountedStatement| line.seconds, |line: &CountedStatement| line.runs]
                 .map(|of| lines.iter().map(of).sum::<f64>());
             let longest = lines.first().map_or_else(String::new, |first| {
                 format!("; {} in {:.0} of {}", seconds(first.seconds), first.runs, first.statement.text)
@@ -110,7 +110,7 @@ fn sum_up(counted: &Counted) -> String {
     }
 }
 
-fn say(finding: &Finding) -> String {
+fn summarize_finding(finding: &Finding) -> String {
     match &finding.gain {
         Some(gain) => format!("{}: {gain}", finding.name),
         None => format!("{}. {}", finding.name, finding.evidence),

@@ -12,18 +12,18 @@ use crate::ProfileError;
 /// Timeout for connecting, unless the URL sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Statement timeout for pgfresh's own sessions. A sample takes only about a millisecond.
-const ANSWER: &str = "-c statement_timeout=10s";
+const STATEMENT_TIMEOUT: &str = "-c statement_timeout=10s";
 /// Time without TCP acknowledgements after which pgfresh considers the server gone.
 const GONE_TIMEOUT: Duration = Duration::from_secs(30);
 /// `application_name` of all of pgfresh's own sessions.
-pub(crate) const OURSELVES: &str = "pgfresh";
+pub(crate) const APPLICATION_NAME: &str = "pgfresh";
 
 /// The server to observe, and the options for connecting to it.
 #[derive(Debug, Clone)]
 pub struct Target {
     config: Config,
     /// Whether pgfresh started the server.
-    ours: bool,
+    is_own_server: bool,
 }
 
 impl Target {
@@ -32,7 +32,7 @@ impl Target {
     pub fn of(server: &Server) -> Self {
         let mut config = Config::new();
         config.host_path(server.run().socket_directory()).user(SUPERUSER).dbname("postgres");
-        Self { config: config.clone(), ours: true }.prepared()
+        Self { config: config.clone(), is_own_server: true }.with_defaults()
     }
 
     /// Returns the target for a server that pgfresh did not start.
@@ -40,7 +40,7 @@ impl Target {
     /// # Errors
     ///
     /// Returns an error if the text is not a valid URL, or if it demands encryption.
-    pub fn at(url: &str) -> Result<Self, ProfileError> {
+    pub fn from_url(url: &str) -> Result<Self, ProfileError> {
         let mut config = Config::from_str(url).map_err(ProfileError::Url)?;
         if config.get_ssl_mode() == SslMode::Require {
             return Err(ProfileError::Encryption);
@@ -52,14 +52,14 @@ impl Target {
         if config.get_user().is_none() {
             config.user(SUPERUSER);
         }
-        Ok(Self { config, ours: false }.prepared())
+        Ok(Self { config, is_own_server: false }.with_defaults())
     }
 
-    fn prepared(mut self) -> Self {
+    fn with_defaults(mut self) -> Self {
         // If an option occurs twice, the last one wins.
         let theirs = self.config.get_options().map(|theirs| format!("{theirs} "));
-        let options = theirs.unwrap_or_default() + ANSWER;
-        self.config.application_name(OURSELVES).options(&options);
+        let options = theirs.unwrap_or_default() + STATEMENT_TIMEOUT;
+        self.config.application_name(APPLICATION_NAME).options(&options);
         if self.config.get_connect_timeout().is_none() {
             self.config.connect_timeout(CONNECT_TIMEOUT);
         }
@@ -72,12 +72,12 @@ impl Target {
     /// Whether pgfresh started the server.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        self.ours
+        self.is_own_server
     }
 
     /// Returns the host and the port, or the directory of the unix socket.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub fn location(&self) -> String {
         let port = self.config.get_ports().first().copied().unwrap_or(5432);
         match self.config.get_hosts().first() {
             Some(Host::Tcp(host)) => format!("{host}:{port}"),
@@ -92,7 +92,7 @@ impl Target {
 
     /// Opens and closes a session. Returns the time in seconds until it was ready, or `None` if it failed.
     #[must_use]
-    pub fn time_of_a_session(&self) -> Option<f64> {
+    pub fn measure_session_start(&self) -> Option<f64> {
         let begun = Instant::now();
         let session = self.connect().ok()?;
         let took = begun.elapsed();
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_of_the_url_stay() {
-        let of = |url: &str| Target::at(url).unwrap().config.get_options().unwrap().to_owned();
+    fn target_keeps_options_of_url() {
+        let of = |url: &str| Target::from_url(url).unwrap().config.get_options().unwrap().to_owned();
         assert_eq!(of("postgresql://localhost/x"), "-c statement_timeout=10s");
         let url = "postgresql://localhost/x?options=-c%20role%3Dreader";
         assert_eq!(of(url), "-c role=reader -c statement_timeout=10s");

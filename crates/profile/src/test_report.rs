@@ -3,17 +3,17 @@
 use report::{Cell, Column, Finding, MeasuredTest, MeasuredTests, Quantity, Table, Unit, as_f64};
 use serde_json::{Value, json};
 
-use crate::by_test::{Repetition, RepetitionKind, TestRecord};
 use crate::circumstances::{percent, seconds};
 use crate::interner::Interner;
+use crate::test_records::{Repetition, RepetitionKind, TestRecord};
 use pgwire::NormalizedStatement;
 
 /// Maximum number of lines in the table.
 const LINES: usize = 20;
 /// Minimum number of runs of a query in one test for a finding.
-const FINDING: u64 = 10;
+const MIN_RUNS_FOR_FINDING: u64 = 10;
 /// Maximum number of tests that a finding names.
-const NAMED: usize = 3;
+const MAX_NAMED_TESTS: usize = 3;
 
 /// The records of all tests, and the statements to which they refer.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ pub(crate) struct Tests<'a> {
 
 impl<'a> Tests<'a> {
     /// Yields the records that belong to exactly one test.
-    fn proven(self) -> impl Iterator<Item = &'a TestRecord> {
+    fn single_tests(self) -> impl Iterator<Item = &'a TestRecord> {
         self.records.iter().filter(|record| record.is_test)
     }
 
@@ -43,20 +43,20 @@ impl<'a> Tests<'a> {
         let words = ["test", "over and over"].map(Column::left);
         let [test, repeated] = words;
         let mut table = Table::new("Tests", [test].into_iter().chain(columns).chain([repeated]));
-        for record in self.proven().take(LINES) {
+        for record in self.single_tests().take(LINES) {
             let counts = [record.statements, record.rows, record.sessions, record.commits];
             let counts = counts.map(|count| Cell::from(Quantity::new(as_f64(count), Unit::Count)));
             let time = |time| Cell::from(Quantity::new(time, Unit::Seconds));
             let longest = record.longest.map_or(Cell::Missing, |(_, longest)| time(longest));
             let share = percent(if wall > 0.0 { record.time.wall / wall } else { 0.0 });
-            let repeated: Vec<String> = record.repetitions.iter().map(|one| self.sum_up(one)).collect();
+            let repeated: Vec<String> = record.repetitions.iter().map(|one| self.summarize(one)).collect();
             let first = [Cell::from(record.name.as_str()), time(record.time.sessions), share.into()];
             table.add_row(first.into_iter().chain(counts).chain([longest, repeated.join("; ").into()]));
         }
         table
     }
 
-    fn sum_up(&self, repetition: &Repetition) -> String {
+    fn summarize(&self, repetition: &Repetition) -> String {
         let kind = match repetition.kind {
             RepetitionKind::NPlusOne { .. } => "N+1",
             RepetitionKind::Identical => "identical",
@@ -72,7 +72,7 @@ impl<'a> Tests<'a> {
     /// Returns the measurements of each test for CI systems. `suite` is the suite's name there.
     pub(crate) fn measured(&self, suite: &str, wall: f64) -> MeasuredTests {
         let is_n_plus_one = |one: &&Repetition| matches!(one.kind, RepetitionKind::NPlusOne { .. });
-        let tests = self.proven().map(|record| {
+        let tests = self.single_tests().map(|record| {
             let most = record.repetitions.iter().filter(is_n_plus_one).map(|one| one.count).max();
             let counts = [
                 ("statements", record.statements),
@@ -87,7 +87,7 @@ impl<'a> Tests<'a> {
                 name: record.name.clone(),
                 seconds: record.time.wall,
                 properties: std::iter::once(seconds).chain(counts).collect(),
-                notes: record.repetitions.iter().map(|one| self.sum_up(one)).collect(),
+                notes: record.repetitions.iter().map(|one| self.summarize(one)).collect(),
             }
         });
         MeasuredTests { name: suite.to_owned(), seconds: wall, tests: tests.collect() }
@@ -134,11 +134,11 @@ impl<'a> Tests<'a> {
 
     /// Yields a short line for each of the slowest tests.
     pub(crate) fn slowest(self, count: usize) -> impl Iterator<Item = String> + use<'a> {
-        self.proven().take(count).map(move |record| {
+        self.single_tests().take(count).map(move |record| {
             let n_plus_one =
                 record.repetitions.iter().find(|one| matches!(one.kind, RepetitionKind::NPlusOne { .. }));
             let n_plus_one =
-                n_plus_one.map_or_else(String::new, |one| format!(", N+1: {}", self.sum_up(one)));
+                n_plus_one.map_or_else(String::new, |one| format!(", N+1: {}", self.summarize(one)));
             let time = seconds(record.time.sessions);
             format!("{time} {}: {} statements{n_plus_one}", record.name, record.statements)
         })
@@ -148,13 +148,13 @@ impl<'a> Tests<'a> {
     pub(crate) fn finding(&self) -> Option<Finding> {
         let of = |record: &TestRecord| {
             let many = |one: &&Repetition| {
-                one.count >= FINDING && matches!(one.kind, RepetitionKind::NPlusOne { .. })
+                one.count >= MIN_RUNS_FOR_FINDING && matches!(one.kind, RepetitionKind::NPlusOne { .. })
             };
             let found = record.repetitions.iter().find(many);
             found.map(|repetition| (record.name.clone(), repetition.clone()))
         };
-        let found: Vec<(String, Repetition)> = self.proven().filter_map(of).collect();
-        let named = found.iter().take(NAMED).map(|(test, repetition)| {
+        let found: Vec<(String, Repetition)> = self.single_tests().filter_map(of).collect();
+        let named = found.iter().take(MAX_NAMED_TESTS).map(|(test, repetition)| {
             let after = match repetition.kind {
                 RepetitionKind::NPlusOne { after: Some(after) } => format!(", after {}", self.text(after)),
                 _ => String::new(),
@@ -165,7 +165,7 @@ impl<'a> Tests<'a> {
                 seconds(repetition.seconds)
             )
         });
-        let others = found.len().saturating_sub(NAMED);
+        let others = found.len().saturating_sub(MAX_NAMED_TESTS);
         let others = if others > 0 { format!("; so do {others} tests more") } else { String::new() };
         (!found.is_empty()).then(|| Finding {
             name: "One query for each row (N+1)".to_owned(),
@@ -186,7 +186,7 @@ mod tests {
     fn test_report_lists_tests_and_n_plus_one() {
         let mut statements = Interner::default();
         let [all, each] = ["SELECT * FROM authors", "SELECT * FROM books WHERE author = 1"]
-            .map(|sql| statements.put(NormalizedStatement::read(sql)));
+            .map(|sql| statements.intern(NormalizedStatement::read(sql)));
         let repetition = |kind| Repetition { statement: each, count: 50, seconds: 0.5, kind };
         let record = |name: &str, kinds: &[RepetitionKind]| TestRecord {
             name: name.to_owned(),

@@ -19,14 +19,14 @@ impl Time {
         self.saved += seconds / among.max(width);
     }
 
-    pub(crate) fn join(&mut self, other: Self) {
+    pub(crate) fn add_time(&mut self, other: Self) {
         self.wall += other.wall;
         self.sessions += other.sessions;
         self.saved += other.saved;
     }
 
     /// Multiplies the time by the ratio of `is` to `was`.
-    pub(crate) fn scaled(self, was: Self, is: Self) -> Self {
+    pub(crate) fn scale(self, was: Self, is: Self) -> Self {
         let part = |of: f64, was: f64, is: f64| if was > 0.0 { of / was * is } else { 0.0 };
         Self {
             wall: part(self.wall, was.wall, is.wall),
@@ -37,7 +37,7 @@ impl Time {
 
     /// Sets the saved time in the same proportion as in `seen`. If `seen` is empty, divides the session time by
     /// `width`.
-    pub(crate) fn saving_like(self, seen: Self, width: f64) -> Self {
+    pub(crate) fn with_savings_of(self, seen: Self, width: f64) -> Self {
         let each = if seen.sessions > 0.0 { seen.saved / seen.sessions } else { 1.0 / width };
         Self { saved: self.sessions * each, ..self }
     }

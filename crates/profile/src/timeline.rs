@@ -16,15 +16,15 @@ use crate::recording::{Observation, Recording, Snapshot, State};
 use crate::wait::Cause;
 
 /// Number of time slices in a picture.
-const SLICES: usize = 600;
+const TIME_SLICES: usize = 600;
 /// Maximum number of lanes. Further sessions appear only in the sums.
-const MOST_LANES: usize = 40;
+const MAX_LANES: usize = 40;
 /// Tolerance in seconds. It is shorter than the time between two samples.
-const MOMENT: f64 = 1e-6;
+const TIME_TOLERANCE: f64 = 1e-6;
 /// Sizes in SVG units.
 const WIDTH: f64 = 1200.0;
-const SUMS: f64 = 120.0;
-const LANE: f64 = 14.0;
+const SUMS_HEIGHT: f64 = 120.0;
+const LANE_HEIGHT: f64 = 14.0;
 const GAP: f64 = 28.0;
 
 /// A session's mark in one slice.
@@ -41,7 +41,7 @@ pub(crate) fn draw(recording: &Recording) -> String {
     if lanes.is_empty() || recording.seconds <= 0.0 {
         return String::new();
     }
-    let height = SUMS + GAP + LANE * as_size(lanes.len());
+    let height = SUMS_HEIGHT + GAP + LANE_HEIGHT * as_size(lanes.len());
     let mut svg = format!(
         "<h2>Sessions over time</h2>\n<p>{}</p>\n<div class=\"scroll\">\n<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"sessions over time\">\n",
         legend(),
@@ -49,7 +49,7 @@ pub(crate) fn draw(recording: &Recording) -> String {
     );
     draw_sums(recording, &mut svg);
     for (place, lane) in lanes.iter().enumerate() {
-        draw_lane(recording, lane, SUMS + GAP + LANE * as_size(place), &mut svg);
+        draw_lane(recording, lane, SUMS_HEIGHT + GAP + LANE_HEIGHT * as_size(place), &mut svg);
     }
     for tenth in 0..=10 {
         let x = WIDTH * f64::from(tenth) / 10.0;
@@ -97,40 +97,40 @@ fn legend() -> String {
 /// previous one ends.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn slices(recording: &Recording) -> impl Iterator<Item = (&Snapshot, RangeInclusive<usize>, f64)> {
-    let slice = |at: f64| ((at / recording.seconds * as_size(SLICES)) as usize).min(SLICES - 1);
-    recording.looks.iter().scan(0.0, move |begin, look| {
-        let (first, last) = (slice(*begin), slice((*begin + look.seconds - MOMENT).max(*begin)));
-        *begin += look.seconds;
-        Some((look, first..=last, look.seconds / as_size(last + 1 - first)))
+    let slice = |at: f64| ((at / recording.seconds * as_size(TIME_SLICES)) as usize).min(TIME_SLICES - 1);
+    recording.samples.iter().scan(0.0, move |begin, sample| {
+        let (first, last) = (slice(*begin), slice((*begin + sample.seconds - TIME_TOLERANCE).max(*begin)));
+        *begin += sample.seconds;
+        Some((sample, first..=last, sample.seconds / as_size(last + 1 - first)))
     })
 }
 
 /// Draws the number of sessions at work in each slice, by colour.
 fn draw_sums(recording: &Recording, svg: &mut String) {
-    let mut sums: Vec<BTreeMap<&str, f64>> = vec![BTreeMap::new(); SLICES];
-    let mut lengths = vec![0.0; SLICES];
-    for (look, slices, seconds) in slices(recording) {
+    let mut sums: Vec<BTreeMap<&str, f64>> = vec![BTreeMap::new(); TIME_SLICES];
+    let mut lengths = vec![0.0; TIME_SLICES];
+    for (sample, slices, seconds) in slices(recording) {
         for slice in slices {
             lengths[slice] += seconds;
-            for seen in look.seen.iter().filter(|seen| seen.state == State::Active) {
+            for seen in sample.seen.iter().filter(|seen| seen.state == State::Active) {
                 *sums[slice].entry(colour(seen)).or_default() += seconds;
             }
         }
     }
     let all = |slice: usize| sums[slice].values().sum::<f64>() / f64::max(lengths[slice], f64::MIN_POSITIVE);
-    let most = (0..SLICES).map(all).fold(1.0, f64::max);
-    let width = WIDTH / as_size(SLICES);
+    let most = (0..TIME_SLICES).map(all).fold(1.0, f64::max);
+    let width = WIDTH / as_size(TIME_SLICES);
     for (place, (parts, length)) in sums.iter().zip(&lengths).enumerate() {
-        let mut y = SUMS;
+        let mut y = SUMS_HEIGHT;
         for (colour, spent) in parts {
-            let height = spent / length / most * SUMS;
+            let height = spent / length / most * SUMS_HEIGHT;
             y -= height;
             rectangle(svg, [as_size(place) * width, y, width, height], colour, "");
         }
     }
     svg.push_str(&format!(
         "<text x=\"0\" y=\"11\" font-size=\"11\" fill=\"currentColor\">{most:.0} at work</text>\
-         <line x1=\"0\" y1=\"{SUMS}\" x2=\"{WIDTH}\" y2=\"{SUMS}\" stroke=\"currentColor\" stroke-width=\"0.5\"/>\n"
+         <line x1=\"0\" y1=\"{SUMS_HEIGHT}\" x2=\"{WIDTH}\" y2=\"{SUMS_HEIGHT}\" stroke=\"currentColor\" stroke-width=\"0.5\"/>\n"
     ));
 }
 
@@ -138,25 +138,25 @@ fn draw_sums(recording: &Recording, svg: &mut String) {
 /// longest time.
 fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
     let mut spans: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
-    for look in &recording.looks {
-        for seen in &look.seen {
-            spans.entry(seen.session).or_insert((look.at - look.seconds, look.at)).1 = look.at;
+    for sample in &recording.samples {
+        for seen in &sample.seen {
+            spans.entry(seen.session).or_insert((sample.at - sample.seconds, sample.at)).1 = sample.at;
         }
     }
     let mut in_order: Vec<(u32, (f64, f64))> = spans.into_iter().collect();
     in_order.sort_by(|(_, one), (_, other)| one.0.total_cmp(&other.0));
     let (mut lane_of, mut ends) = (BTreeMap::new(), Vec::<f64>::new());
     for (session, (begin, end)) in in_order {
-        let place = ends.iter().position(|free| *free <= begin + MOMENT).unwrap_or(ends.len());
+        let place = ends.iter().position(|free| *free <= begin + TIME_TOLERANCE).unwrap_or(ends.len());
         if place == ends.len() {
             ends.push(end);
         }
         ends[place] = end;
         lane_of.insert(session, place);
     }
-    let mut lanes = vec![vec![None; SLICES]; ends.len().min(MOST_LANES)];
-    for (look, slices, seconds) in slices(recording) {
-        for (slice, seen) in slices.flat_map(|slice| look.seen.iter().map(move |seen| (slice, seen))) {
+    let mut lanes = vec![vec![None; TIME_SLICES]; ends.len().min(MAX_LANES)];
+    for (sample, slices, seconds) in slices(recording) {
+        for (slice, seen) in slices.flat_map(|slice| sample.seen.iter().map(move |seen| (slice, seen))) {
             let Some(lane) = lanes.get_mut(lane_of[&seen.session]) else { continue };
             let mark: &mut Option<Mark> = &mut lane[slice];
             if mark.is_none_or(|mark| mark.seconds < seconds || mark.seen.state == State::InTransaction) {
@@ -169,7 +169,7 @@ fn lanes(recording: &Recording) -> Vec<Vec<Option<Mark>>> {
 
 /// Draws a lane. Equal neighbours are merged into one rectangle.
 fn draw_lane(recording: &Recording, lane: &[Option<Mark>], y: f64, svg: &mut String) {
-    let width = WIDTH / as_size(SLICES);
+    let width = WIDTH / as_size(TIME_SLICES);
     let same = |one: &Option<Mark>, other: &Option<Mark>| match (one, other) {
         (Some(one), Some(other)) => {
             let what = |mark: &Mark| (mark.seen.session, mark.seen.statement, colour(&mark.seen));
@@ -186,7 +186,7 @@ fn draw_lane(recording: &Recording, lane: &[Option<Mark>], y: f64, svg: &mut Str
             let title = format!("{} ({}), {}: {what}{statement}", session.database, session.pid, seen.cause);
             rectangle(
                 svg,
-                [as_size(place) * width, y, as_size(run.len()) * width, LANE - 2.0],
+                [as_size(place) * width, y, as_size(run.len()) * width, LANE_HEIGHT - 2.0],
                 colour(&seen),
                 &title,
             );
@@ -214,7 +214,7 @@ mod tests {
     use crate::attribution::tests::recording;
 
     #[test]
-    fn sessions_that_overlap_have_lanes_of_their_own() {
+    fn overlapping_sessions_have_separate_lanes() {
         let serial = recording(&[&["a:SELECT 1:cpu"], &["b:SELECT 1:cpu"], &["c:SELECT 1:sync"]]);
         assert_eq!(lanes(&serial).len(), 1);
         let parallel =
@@ -223,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn looks_of_unequal_length_leave_no_gap() {
+    fn unequal_samples_leave_no_gap() {
         let mut unequal = recording(&[&["a:SELECT 1:cpu"] as &[_]; 3]);
-        for (look, [at, seconds]) in
-            unequal.looks.iter_mut().zip([[0.01, 0.05], [0.09, 0.055], [0.12, 0.045]])
+        for (sample, [at, seconds]) in
+            unequal.samples.iter_mut().zip([[0.01, 0.05], [0.09, 0.055], [0.12, 0.045]])
         {
-            (look.at, look.seconds) = (at, seconds);
+            (sample.at, sample.seconds) = (at, seconds);
         }
         unequal.seconds = 0.15;
         assert!(lanes(&unequal)[0].iter().all(Option::is_some));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use storage::{Announced, Receiving, TrustedHead, TrustedKey};
+use storage::{EntryDownload, SignedManifest, TrustedHead, TrustedKey};
 use sys::lock;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A template that a remote offers. The manifest is signed; the tree isn't, because it only says where the bytes are.
 #[derive(Debug)]
 pub(crate) struct FoundTemplate {
-    pub(crate) announced: Announced,
+    pub(crate) announced: SignedManifest,
     pub(crate) tree: FrameTree,
     /// When the template was signed, in seconds since 1970.
     pub(crate) signed: u64,
@@ -70,7 +70,7 @@ pub(crate) async fn find(
     let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
     let TreeDocument { tree, manifest, about } = TreeDocument::parse(&bytes).map_err(damaged)?;
     let signed = head.signed().time;
-    let announced = head.describes(&manifest, about).map_err(untrusted)?;
+    let announced = head.into_manifest(&manifest, about).map_err(untrusted)?;
     let files = announced.files();
     if !tree.makes(files.iter().map(|file| file.size)) {
         return Err(damaged("it does not make the files that were signed"));
@@ -101,7 +101,7 @@ struct FilePart {
 struct Download<'a> {
     store: &'a TemplateStore,
     tree: &'a FrameTree,
-    receiving: &'a Receiving<'a>,
+    receiving: &'a EntryDownload<'a>,
     /// For each frame, its positions in the files.
     parts: Vec<Vec<FilePart>>,
     /// For each file, the number of its parts that haven't arrived yet.
@@ -133,7 +133,7 @@ impl<E: Into<RemoteError>> From<E> for Interruption {
 pub(crate) fn download(
     runtime: &Handle,
     store: &TemplateStore,
-    (tree, receiving): (&FrameTree, &Receiving<'_>),
+    (tree, receiving): (&FrameTree, &EntryDownload<'_>),
     (patience, took): (Patience, Duration),
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), RemoteError> {

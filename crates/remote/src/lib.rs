@@ -42,7 +42,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use storage::{Building, Cache, Entry, SigningKey, TrustedKey};
 use sys::lock;
-use template::{About, SeekStep, Sought, TemplateSource};
+use template::{EntryDescription, FetchProgress, FetchResult, TemplateSource};
 use tokio::runtime::Handle;
 
 pub use address::RemoteAddress;
@@ -186,7 +186,7 @@ impl RemoteCache {
                 Presence::Useless => true,
             };
             let mut related = Vec::new();
-            for other in About::parse(&about).iter().flat_map(About::built_on) {
+            for other in EntryDescription::parse(&about).iter().flat_map(EntryDescription::ancestors) {
                 let found = runtime.block_on(fetch::find(store, &other, &trusted, patience));
                 related.extend(found.ok().flatten().map(|found| found.tree));
             }
@@ -273,7 +273,7 @@ async fn is_there(
 
 /// Returns how long the build took, according to the template's description `about`.
 fn build_time(about: &str) -> Duration {
-    let took = About::parse(about).map_or(0.0, |about| about.took);
+    let took = EntryDescription::parse(about).map_or(0.0, |about| about.took);
     Duration::try_from_secs_f64(took).unwrap_or_default()
 }
 
@@ -283,10 +283,10 @@ impl TemplateSource for RemoteCache {
         fingerprint: &str,
         building: &Building,
         limit: u64,
-        progress: &dyn Fn(SeekStep),
-    ) -> Result<Sought, String> {
+        progress: &dyn Fn(FetchProgress),
+    ) -> Result<FetchResult, String> {
         if self.has_failed() || self.trusted.is_empty() {
-            return Ok(Sought::Missing(None));
+            return Ok(FetchResult::Missing(None));
         }
         self.seek(fingerprint, (building, limit), progress).map_err(|error| self.explain(&error))
     }

@@ -78,7 +78,7 @@ impl Notice {
     fn parse(text: &str, fingerprint: &str, trusted: &[TrustedKey]) -> Option<Self> {
         let (said, _) = text.split_once("\nuntrusted comment")?;
         let (said, signature) = text.split_at(said.len() + 1);
-        storage::signer(said.as_bytes(), signature, trusted).ok()?;
+        storage::trusted_signer(said.as_bytes(), signature, trusted).ok()?;
         let rest = said.strip_prefix(HEADER)?.strip_prefix("\nfingerprint ")?;
         let (of, rest) = rest.split_once("\nbuilder ")?;
         let (builder, rest) = rest.split_once("\nbeat ")?;

@@ -108,7 +108,7 @@ impl Packer {
                 packed(count as u64);
             }
             if (size, *hasher.finalize().as_bytes()) != (file.size, file.digest) {
-                return Err(Some(CacheError::Unfit { path, what: "it is not as its manifest says" }));
+                return Err(Some(CacheError::Invalid { path, what: "it is not as its manifest says" }));
             }
             self.tree.files.push(numbers);
         }
@@ -132,7 +132,7 @@ impl Packer {
             self.tree.frames.push(PackedFrame { pack, ..*frame });
         } else {
             let packed = zstd::bulk::compress(raw, LEVEL)
-                .map_err(|_| CacheError::Unfit { path: "frame".into(), what: "it cannot be compressed" })?;
+                .map_err(|_| CacheError::Invalid { path: "frame".into(), what: "it cannot be compressed" })?;
             let offset = self.pack.len() as u64;
             // The index of the pack is set once the pack is complete.
             self.tree.frames.push(PackedFrame {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use storage::Building;
-use template::{SeekStep, Sought};
+use template::{FetchProgress, FetchResult};
 use tokio::time::timeout;
 
 use crate::error::{RemoteError, StoreError};
@@ -47,9 +47,9 @@ impl RemoteCache {
         &self,
         fingerprint: &str,
         into: (&Building, u64),
-        progress: &dyn Fn(SeekStep),
-    ) -> Result<Sought, RemoteError> {
-        let bytes = |done, total| progress(SeekStep::Receiving { done, total });
+        progress: &dyn Fn(FetchProgress),
+    ) -> Result<FetchResult, RemoteError> {
+        let bytes = |done, total| progress(FetchProgress::Receiving { done, total });
         with_store(self.address(), |runtime, store| {
             let fetch = || {
                 let from = (runtime, store);
@@ -58,14 +58,14 @@ impl RemoteCache {
             let (mut watch, mut waits, mut hesitates) = (BeatWatch::default(), false, true);
             loop {
                 if let Some(entry) = fetch()? {
-                    return Ok(Sought::Fetched(entry));
+                    return Ok(FetchResult::Fetched(entry));
                 }
                 match runtime.block_on(self.look_for_builder(store, fingerprint, &mut watch)) {
                     OtherBuilder::AtWork => {}
                     // Either the template appeared between the two reads, or the build on the other machine failed.
                     // After a wait, this machine builds without a notice.
                     OtherBuilder::Absent if waits => {
-                        return Ok(fetch()?.map_or(Sought::Missing(None), Sought::Fetched));
+                        return Ok(fetch()?.map_or(FetchResult::Missing(None), FetchResult::Fetched));
                     }
                     // Several machines detect a dead builder at the same moment. Each waits for a random time, so that
                     // one posts a notice first and the others see it.
@@ -74,13 +74,13 @@ impl RemoteCache {
                         continue;
                     }
                     other => match runtime.block_on(self.post_notice(store, fingerprint, &other)) {
-                        Posted::Notice(notice) => return Ok(Sought::Missing(Some(Box::new(notice)))),
+                        Posted::Notice(notice) => return Ok(FetchResult::Missing(Some(Box::new(notice)))),
                         Posted::TooLate => {}
-                        Posted::Nothing => return Ok(Sought::Missing(None)),
+                        Posted::Nothing => return Ok(FetchResult::Missing(None)),
                     },
                 }
                 if !std::mem::replace(&mut waits, true) {
-                    progress(SeekStep::Waiting);
+                    progress(FetchProgress::Waiting);
                 }
                 thread::sleep(POLL);
             }

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn six_coins() {
+    fn six_coins_have_binomial_probabilities() {
         let expected = [1.0, 7.0, 22.0, 42.0, 57.0, 63.0, 64.0];
         for (got, expected) in cumulative(6).zip(expected) {
             assert!((got - expected / 64.0).abs() < 1e-14, "{got} is not {expected}/64");

@@ -113,9 +113,9 @@ impl Distribution {
         let mut lines = String::new();
         for sample in &self.samples {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 8")]
-            let hill = |share: &f64| EIGHTHS[(share * 8.0).ceil() as usize];
-            let hill: String = axis.shares(sample).iter().map(hill).collect();
-            lines.push_str(&format!("{}\n│{}\n", caption(sample), hill.trim_end()));
+            let bar = |share: &f64| EIGHTHS[(share * 8.0).ceil() as usize];
+            let bars: String = axis.shares(sample).iter().map(bar).collect();
+            lines.push_str(&format!("{}\n│{}\n", caption(sample), bars.trim_end()));
         }
         let (low, high) = axis.ends();
         let (low, high) = (low.to_string(), format!("{high}, logarithmic"));
@@ -151,9 +151,9 @@ mod tests {
     fn bimodal_distribution_shows_peaks_at_their_ratio() {
         let distribution = of([0.001].repeat(900).into_iter().chain([0.1].repeat(100)));
         let text = distribution.to_string();
-        let hill = text.lines().nth(3).unwrap();
-        assert_eq!((hill.chars().nth(1), hill.chars().last()), (Some('█'), Some('▁')), "{text}");
-        assert_eq!(text::width(hill), BINS + 1);
+        let histogram = text.lines().nth(3).unwrap();
+        assert_eq!((histogram.chars().nth(1), histogram.chars().last()), (Some('█'), Some('▁')), "{text}");
+        assert_eq!(text::width(histogram), BINS + 1);
         assert!(text.contains("test: p50 1.00 ms, p99 100 ms, most 100 ms"), "{text}");
         let axis = distribution.axis().unwrap();
         assert!((axis.place(0.01) - 0.5).abs() < 1e-9);
@@ -167,13 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_picture() {
+    fn empty_samples_draw_no_histogram() {
         assert_eq!(of([]).to_html(), "");
         assert!(of([]).to_string().contains("nothing was measured"));
     }
 
     #[test]
-    fn programs_get_percentiles() {
+    fn json_and_csv_have_percentiles() {
         let json = of((1..=100).map(f64::from)).to_json().next().unwrap();
         assert_eq!((&json["percentiles"]["99"], &json["count"]), (&99.0.into(), &100.into()));
         assert_eq!(of([1.0]).cells().count(), PERCENTILES.len());

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_gets_all_of_it() {
+    fn terminal_report_contains_all_parts() {
         let expected = format!(
             "Settings\n════════\n\n{}\nNotes\n\n- fsync_off loses *data*.\n\n\
              Environment\n\nprocessor  AMD \"EPYC\"\ndisk       md0 [2J\n",
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn markdown_has_all_of_it() {
+    fn markdown_report_contains_all_parts() {
         let expected = format!(
             "# Settings\n\n{}\n## Notes\n\n- fsync\\_off loses \\*data\\*.\n\n\
              ## Environment\n\n- processor: AMD \"EPYC\"\n- disk: md0 \\[2J\n",
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_is_one_rectangle() {
+    fn csv_lines_have_equal_field_counts() {
         let lines = read_csv(&report().to_csv());
         assert_eq!(lines.len(), 1 + 2 * 4 + 1 + 2);
         assert!(lines.iter().all(|line| line.len() == 5));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_all_of_it() {
+    fn json_report_contains_all_parts() {
         let expected = json!({
             "title": "Settings",
             "environment": {"processor": "AMD \"EPYC\"", "disk": "md0\u{1b}[2J"},
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_and_findings_are_in_every_rendering() {
+    fn every_format_has_layers_and_findings() {
         let mut report = Report::new("Doctor");
         report.add_layer(disk());
         report.add_findings([finding("commits wait", Some(4.0)), finding("all is well", None)]);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_and_distributions_are_for_programs_too() {
+    fn csv_and_json_have_samples_and_distributions() {
         let mut report = report();
         let latency = sample([0.25, 0.5]);
         report.add_distribution(Distribution::new("Latency", [latency.clone()]));

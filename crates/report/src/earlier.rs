@@ -47,7 +47,7 @@ mod tests {
     use crate::{Factor, Interval, Quantity, Report, Unit};
 
     #[test]
-    fn verdicts_and_findings_come_back_as_they_were() {
+    fn verdicts_and_findings_are_read_back() {
         let mut certain = finding("commits wait", Some(4.0));
         let ratio = |value| Quantity::new(value, Unit::Ratio);
         let interval = Interval { low: ratio(3.0), point: ratio(4.0), high: ratio(5.0) };

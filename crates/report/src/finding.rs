@@ -142,7 +142,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_greatest_gain_comes_first_and_none_last() {
+    fn findings_are_ranked_by_gain() {
         let mut findings = [
             finding("none", None),
             finding("small", Some(1.1)),
@@ -154,7 +154,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn people_read_gain_evidence_and_remedy() {
+    fn text_shows_gain_evidence_and_remedy() {
         let ratio = |value| Quantity::new(value, Unit::Ratio);
         let mut finding = finding("commits wait for the disk", Some(4.0));
         let gain = finding.gain.as_mut().unwrap();

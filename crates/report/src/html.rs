@@ -64,7 +64,7 @@ impl Report {
 
 impl Layer {
     fn to_html(&self) -> String {
-        let [name, verdict, facts] = [self.name(), self.verdict(), &self.known()].map(html);
+        let [name, verdict, facts] = [self.name(), self.verdict(), &self.known_facts()].map(html);
         format!("<dt>{name}</dt><dd>{verdict} <span class=\"facts\">{facts}</span></dd>\n")
     }
 }
@@ -93,7 +93,7 @@ impl Table {
         };
         let head = line("th", self.columns.iter().map(|column| column.title.clone()).collect());
         let rows: String =
-            self.rows.iter().map(|row| line("td", row.iter().map(Cell::read).collect())).collect();
+            self.rows.iter().map(|row| line("td", row.iter().map(Cell::to_human_text).collect())).collect();
         format!("<h2>{}</h2>\n<div class=\"scroll\"><table>\n{head}{rows}</table></div>\n", html(&self.title))
     }
 }

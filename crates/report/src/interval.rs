@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ranks_are_those_of_the_published_tables() {
+    fn interval_ranks_match_published_tables() {
         assert!((0..6).all(|n| ranks(n).is_none()));
         for (n, low, high) in [
             (6, 1.0, 6.0),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn many_values_agree_with_the_normal_approximation() {
+    fn interval_of_many_values_matches_normal_approximation() {
         // n/2 - 0.98 √n, Le Boudec's approximation for large n.
         let (low, high) = ranks(1_000_000).unwrap();
         assert!((low - (500_000.0 - 980.0)).abs() < 2.0, "{low}");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_a_gain() {
+    fn interval_of_ratios_encloses_gain() {
         let before = sample([10.0, 11.0, 12.0, 13.0, 14.0, 15.0]);
         let after = sample([5.0, 5.5, 6.0, 6.5, 7.0, 5.0]);
         let gain = Interval::of_median(&before.ratio_to(&after).unwrap()).unwrap();
@@ -131,13 +131,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_median_lies_within(values in prop::collection::vec(finite(), 6..80)) {
+        fn interval_encloses_the_median(values in prop::collection::vec(finite(), 6..80)) {
             let Interval { low, point, high } = Interval::of_median(&sample(values)).unwrap();
             prop_assert!(low.value <= point.value && point.value <= high.value);
         }
 
         #[test]
-        fn the_order_of_measurement_does_not_matter(mut values in prop::collection::vec(finite(), 6..30)) {
+        fn interval_does_not_depend_on_order(mut values in prop::collection::vec(finite(), 6..30)) {
             let before = Interval::of_median(&sample(values.clone()));
             values.reverse();
             prop_assert_eq!(before, Interval::of_median(&sample(values)));

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn each_test_is_a_testcase_with_its_properties() {
+    fn each_test_becomes_testcase_with_properties() {
         let noted = MeasuredTest {
             notes: vec!["N+1: 50 × SELECT 1 < 2".into(), "more".into()],
             ..test("b > \"c\"")
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tests_it_is_empty() {
+    fn junit_document_without_tests_is_empty() {
         let text = Report::new("x").to_junit();
         let document = Document::parse(&text).unwrap();
         assert_eq!(document.descendants().filter(|node| node.has_tag_name("testcase")).count(), 0);

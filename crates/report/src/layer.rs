@@ -40,12 +40,12 @@ impl Layer {
         &self.verdict
     }
 
-    pub(crate) fn known(&self) -> String {
+    pub(crate) fn known_facts(&self) -> String {
         let known = self.facts.iter().filter(|(_, value)| *value != Cell::Missing);
         // A no-break space keeps a number on the same line as its unit.
         let read = |value: &Cell| match value {
-            Cell::Quantity(_) => value.read().replace(' ', text::NO_BREAK),
-            _ => value.read(),
+            Cell::Quantity(_) => value.to_human_text().replace(' ', text::NO_BREAK),
+            _ => value.to_human_text(),
         };
         known.map(|(name, value)| format!("{name}: {}", read(value))).collect::<Vec<_>>().join("; ")
     }
@@ -55,7 +55,7 @@ impl Layer {
     pub(crate) fn to_text(&self, margin: usize, width: usize) -> String {
         let lead = text::pad(&self.name, margin, text::Alignment::Left) + "  ";
         let mut lines = text::hang(&lead, &self.verdict, width);
-        let known = self.known();
+        let known = self.known_facts();
         if !known.is_empty() {
             lines += &text::hang(&" ".repeat(margin + 2), &known, width);
         }
@@ -63,7 +63,7 @@ impl Layer {
     }
 
     pub(crate) fn to_markdown(&self) -> String {
-        let [name, verdict, known] = [&self.name, &self.verdict, &self.known()]
+        let [name, verdict, known] = [&self.name, &self.verdict, &self.known_facts()]
             .map(|part| text::markdown(&part.replace(text::NO_BREAK, " ")));
         let known = if known.is_empty() { known } else { format!(" ({known})") };
         format!("- **{name}**: {verdict}{known}\n")
@@ -98,14 +98,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn people_read_what_is_known() {
+    fn text_shows_known_facts_only() {
         assert_eq!(disk().to_text(8, 40), "Device    It flushes.\n          disk: vda; size: 2.00 TB\n");
         assert_eq!(disk().to_markdown(), "- **Device**: It flushes. (disk: vda; size: 2.00 TB)\n");
         assert_eq!(Layer::new("Commit", "None.").to_text(8, 40), "Commit    None.\n");
     }
 
     #[test]
-    fn programs_read_all() {
+    fn json_layer_has_missing_facts() {
         let expected = json!({"name": "Device", "verdict": "It flushes.",
             "facts": {"disk": "vda", "size": {"value": 2e12, "unit": "bytes"}, "model": null}});
         assert_eq!(disk().to_json(), expected);

@@ -58,7 +58,7 @@ pub use finding::{Basis, Factor, Finding, Gain};
 pub use interval::Interval;
 pub use junit::{MeasuredTest, MeasuredTests};
 pub use layer::Layer;
-pub use plot::{Course, Plot};
+pub use plot::{Plot, TimeSeries};
 pub use progress::Progress;
 pub use quantity::{Quantity, Unit};
 pub use runner::{Contender, PhaseTimes, Rounds, Timed, ToReport, cycles, mean_cycle};

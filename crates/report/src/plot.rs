@@ -19,7 +19,7 @@ const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇'
 /// A time series: one value per step, where all steps have equal lengths. `None` means that nothing was measured in a
 /// step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Course {
+pub struct TimeSeries {
     /// The name of the measured quantity.
     pub name: String,
     /// The unit of all values.
@@ -36,16 +36,16 @@ pub struct Course {
 pub struct Plot {
     pub(crate) title: String,
     pub(crate) end: Quantity,
-    pub(crate) courses: Vec<Course>,
+    pub(crate) courses: Vec<TimeSeries>,
 }
 
-impl Course {
-    pub(crate) fn known(&self) -> impl Iterator<Item = f64> {
+impl TimeSeries {
+    pub(crate) fn finite_values(&self) -> impl Iterator<Item = f64> {
         self.values.iter().copied().flatten()
     }
 
     pub(crate) fn range(&self) -> Option<(f64, f64)> {
-        self.known().fold(None, |range, value| {
+        self.finite_values().fold(None, |range, value| {
             let (low, high) = range.unwrap_or((value, value));
             Some((value.min(low), value.max(high)))
         })
@@ -75,7 +75,7 @@ impl Plot {
     /// Creates a plot of `courses`, which must have the same number of values. The horizontal axis goes from 0 to
     /// `end`, which is a time or a count.
     #[must_use]
-    pub fn new(title: impl Into<String>, end: Quantity, courses: Vec<Course>) -> Self {
+    pub fn new(title: impl Into<String>, end: Quantity, courses: Vec<TimeSeries>) -> Self {
         Self { title: title.into(), end, courses }
     }
 
@@ -86,10 +86,10 @@ impl Plot {
 
     /// Yields the title, the step (counted from 1), the name of the time series, the value and the unit for each value.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
-        self.courses.iter().flat_map(move |course| {
-            (1..).zip(&course.values).filter_map(move |(step, value)| {
-                let (value, unit) = ((*value)?.to_string(), course.unit.name().to_owned());
-                Some([self.title.clone(), step.to_string(), course.name.clone(), value, unit])
+        self.courses.iter().flat_map(move |series| {
+            (1..).zip(&series.values).filter_map(move |(step, value)| {
+                let (value, unit) = ((*value)?.to_string(), series.unit.name().to_owned());
+                Some([self.title.clone(), step.to_string(), series.name.clone(), value, unit])
             })
         })
     }
@@ -98,7 +98,7 @@ impl Plot {
         let Some((first, others)) = self.courses.split_first() else { return String::new() };
         let Some((_, top)) = first.range() else { return format!("{}: nothing was measured\n", first.name) };
         let read = |value: f64, unit| Quantity::new(value, unit).to_string();
-        let names = others.iter().map(|course| text::width(&course.name));
+        let names = others.iter().map(|series| text::width(&series.name));
         let marks = [read(top, first.unit), read(0.0, first.unit)];
         let margin = names.chain(marks.iter().map(|mark| text::width(mark))).max().unwrap_or(0);
         let label = |label: &str| text::pad(label, margin, text::Alignment::Right);
@@ -118,14 +118,14 @@ impl Plot {
         let end = self.end.to_string();
         let gap = columns.len().saturating_sub(text::width(&end) + 1);
         lines.push(format!("{}  0{}{end}", label(""), " ".repeat(gap)));
-        for course in others {
-            let Some((low, high)) = course.range() else { continue };
+        for series in others {
+            let Some((low, high)) = series.range() else { continue };
             let spread = (high - low).max(f64::MIN_POSITIVE);
             let draw =
                 |value: Option<f64>| value.map_or(' ', |value| EIGHTHS[eighths((value - low) / spread, 1)]);
-            let row: String = course.columns().into_iter().map(draw).collect();
-            let range = format!("{} to {}", read(low, course.unit), read(high, course.unit));
-            lines.push(format!("{}  {row}  {range}", label(&course.name)));
+            let row: String = series.columns().into_iter().map(draw).collect();
+            let range = format!("{} to {}", read(low, series.unit), read(high, series.unit));
+            lines.push(format!("{}  {row}  {range}", label(&series.name)));
         }
         lines.join("\n") + "\n"
     }
@@ -144,18 +144,18 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn cliff() -> Plot {
-        let course = |name: &str, unit, values: &[f64]| Course {
+        let series = |name: &str, unit, values: &[f64]| TimeSeries {
             name: name.to_owned(),
             unit,
             values: values.iter().map(|value| Some(*value)).collect(),
         };
-        let rates = course("syncs", Unit::PerSecond, &[960.0, 960.0, 960.0, 320.0, 320.0, 320.0]);
-        let degrees = course("temperature", Unit::Celsius, &[40.0, 60.0, 80.0, 80.0, 80.0, 80.0]);
+        let rates = series("syncs", Unit::PerSecond, &[960.0, 960.0, 960.0, 320.0, 320.0, 320.0]);
+        let degrees = series("temperature", Unit::Celsius, &[40.0, 60.0, 80.0, 80.0, 80.0, 80.0]);
         Plot::new("Syncs over time", Quantity::new(6.0, Unit::Seconds), vec![rates, degrees])
     }
 
     #[test]
-    fn a_cliff_is_seen_with_the_temperature_below() {
+    fn plot_shows_cliff_above_temperature() {
         assert_eq!(
             cliff().to_string(),
             "Syncs over time\n\n     \
@@ -181,9 +181,9 @@ pub(crate) mod tests {
             values in prop::collection::vec(prop::option::of(0.0..1e9), 0..300),
             seconds in 0.0..1e5,
         ) {
-            let course = Course { name: "x".to_owned(), unit: Unit::Count, values };
+            let series = TimeSeries { name: "x".to_owned(), unit: Unit::Count, values };
             let end = Quantity::new(seconds, Unit::Seconds);
-            let plot = Plot::new("t", end, vec![course.clone(), course]);
+            let plot = Plot::new("t", end, vec![series.clone(), series]);
             for line in plot.to_string().lines() {
                 prop_assert!(text::width(line) <= 120, "{}", line);
             }

@@ -156,7 +156,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn three_digits_and_a_unit_chosen_by_size() {
+    fn quantity_has_three_digits_and_suitable_unit() {
         for (value, unit, text) in [
             (0.001_234, Unit::Seconds, "1.23 ms"),
             (45.6e-6, Unit::Seconds, "45.6 µs"),
@@ -199,7 +199,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_width_is_respected() {
+    fn quantity_is_padded_to_width() {
         assert_eq!(format!("{:>8}", Quantity::new(1.2, Unit::Seconds)), "  1.20 s");
     }
 
@@ -217,7 +217,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn anything_can_be_displayed(value in any::<f64>(), unit in unit()) {
+        fn arbitrary_quantities_can_be_displayed(value in any::<f64>(), unit in unit()) {
             prop_assert!(!read(value, unit).is_empty());
         }
 

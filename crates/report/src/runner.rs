@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_comes_with_the_rounds_before_it() {
+    fn failed_measurement_returns_earlier_rounds() {
         let contender = |fails_after: u32| {
             let mut left = fails_after;
             Contender::new("A", move || {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_after_it_was_cancelled_is_none() {
+    fn failure_after_cancellation_is_ignored() {
         let log = Log { patience: Some(1), ..Log::default() };
         let mut contenders = [Contender::new("A", || {
             log.turns.borrow_mut().push('A');
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn without_contenders_it_can_be_cancelled_as_well() {
+    fn measurement_without_contenders_can_be_cancelled() {
         let log = Log { patience: Some(0), ..Log::default() };
         let mut contenders: [Contender<'_, ()>; 0] = [];
         assert_eq!(Rounds::new(0, 12).run(&mut contenders, &log, drop), Ok(()));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn all_turns_together_take_the_length() {
+    fn all_turns_fit_requested_length() {
         assert_eq!(Rounds::new(1, 3).turn_within(ms(120), 3), ms(10));
         assert_eq!(Rounds::new(1, 3).turn_within(ms(120), 0), ms(120));
     }

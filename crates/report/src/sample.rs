@@ -240,7 +240,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_statistics_of_five_values() {
+    fn five_values_have_expected_statistics() {
         let sample = sample([15.0, 20.0, 35.0, 40.0, 50.0]);
         assert_eq!(sample.median(), Some(Quantity::new(35.0, Unit::Seconds)));
         assert!((value(sample.mean()) - 32.0).abs() < 1e-12);
@@ -258,7 +258,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_no_values() {
+    fn empty_sample_has_no_statistics() {
         let sample = sample([]);
         assert!(sample.is_empty());
         let all = [sample.median(), sample.mean(), sample.min(), sample.max(), sample.percentile(50.0)];
@@ -277,7 +277,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn ratios_are_pairwise_or_refused() {
+    fn ratios_require_samples_that_match() {
         let (slow, fast) = (sample([6.0, 9.0]), sample([2.0, 1.0]));
         let ratios = slow.ratio_to(&fast).unwrap();
         assert_eq!((ratios.values(), ratios.unit()), ([3.0, 9.0].as_slice(), Unit::Ratio));
@@ -300,7 +300,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn the_middle_lies_within_the_extremes(values in prop::collection::vec(finite(), 1..50)) {
+        fn median_lies_between_minimum_and_maximum(values in prop::collection::vec(finite(), 1..50)) {
             let sample = sample(values);
             let (min, max) = (value(sample.min()), value(sample.max()));
             let slack = 1e-12 * min.abs().max(max.abs());

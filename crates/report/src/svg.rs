@@ -6,7 +6,7 @@
 use crate::distribution::{BINS, caption};
 use crate::sample::as_f64;
 use crate::text::html;
-use crate::{Course, Distribution, Plot, Quantity, Unit};
+use crate::{Distribution, Plot, Quantity, TimeSeries, Unit};
 
 /// The width of a picture, and the left margin for its labels, in SVG units.
 const WIDTH: f64 = 760.0;
@@ -16,7 +16,7 @@ const FIRST: f64 = 200.0;
 const OTHERS: f64 = 80.0;
 const GAP: f64 = 26.0;
 /// The height of a histogram.
-const HILL: f64 = 44.0;
+const HISTOGRAM_HEIGHT: f64 = 44.0;
 /// The colour variables in the page's style sheet.
 const COLOURS: [&str; 4] = ["var(--one)", "var(--two)", "var(--three)", "var(--four)"];
 /// The colours for light and dark backgrounds. Readers with colour blindness can tell them apart. Source: Okabe and
@@ -28,15 +28,15 @@ pub(crate) const PALETTE: &str = "\
 /// Time series with the same unit, which share a picture.
 struct Panel<'a> {
     unit: Unit,
-    courses: Vec<&'a Course>,
+    courses: Vec<&'a TimeSeries>,
 }
 
 fn panels(plot: &Plot) -> Vec<Panel<'_>> {
     let mut panels: Vec<Panel<'_>> = Vec::new();
-    for course in plot.courses.iter().filter(|course| course.range().is_some()) {
-        match panels.iter_mut().find(|panel| panel.unit == course.unit) {
-            Some(panel) => panel.courses.push(course),
-            None => panels.push(Panel { unit: course.unit, courses: vec![course] }),
+    for series in plot.courses.iter().filter(|series| series.range().is_some()) {
+        match panels.iter_mut().find(|panel| panel.unit == series.unit) {
+            Some(panel) => panel.courses.push(series),
+            None => panels.push(Panel { unit: series.unit, courses: vec![series] }),
         }
     }
     panels
@@ -46,7 +46,7 @@ impl Panel<'_> {
     /// Returns the range of the vertical axis. The range of the first panel includes zero. The other panels start at
     /// their minimum, because e.g. the distance between 60 °C and 0 °C tells the reader nothing.
     fn range(&self, first: bool) -> (f64, f64) {
-        let ranges = self.courses.iter().filter_map(|course| course.range());
+        let ranges = self.courses.iter().filter_map(|series| series.range());
         let (low, high) = ranges.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (least, most)| {
             (low.min(least), high.max(most))
         });
@@ -60,15 +60,15 @@ impl Panel<'_> {
         label(svg, MARGIN - 6.0, top + 10.0, "end", &Quantity::new(high, self.unit).to_string());
         label(svg, MARGIN - 6.0, top + height, "end", &Quantity::new(low, self.unit).to_string());
         let mut x = MARGIN;
-        for (course, colour) in self.courses.iter().zip(COLOURS.iter().cycle()) {
+        for (series, colour) in self.courses.iter().zip(COLOURS.iter().cycle()) {
             svg.push_str(&format!(
                 "<text x=\"{x:.0}\" y=\"{:.1}\" font-size=\"12\" style=\"fill:{colour}\">{}</text>\n",
                 top - 5.0,
-                html(&course.name)
+                html(&series.name)
             ));
-            x += 8.0 * as_f64(crate::text::width(&course.name)) + 16.0;
-            let step = (WIDTH - MARGIN) / as_f64(course.values.len()).max(1.0);
-            for line in runs(&course.values) {
+            x += 8.0 * as_f64(crate::text::width(&series.name)) + 16.0;
+            let step = (WIDTH - MARGIN) / as_f64(series.values.len()).max(1.0);
+            for line in runs(&series.values) {
                 let points = line.iter().map(|(index, value)| {
                     let x = MARGIN + (as_f64(*index) + 0.5) * step;
                     format!("{x:.1},{:.1}", top + height - (value - low) / spread * height)
@@ -148,10 +148,10 @@ impl Distribution {
         let step = (WIDTH - MARGIN) / as_f64(BINS);
         for (sample, colour) in self.samples.iter().zip(COLOURS.iter().cycle()) {
             let heights = axis.shares(sample);
-            let bottom = top + 16.0 + HILL;
+            let bottom = top + 16.0 + HISTOGRAM_HEIGHT;
             let mut path = format!("M{MARGIN} {bottom:.1}");
             for (index, height) in heights.iter().enumerate() {
-                let (x, y) = (MARGIN + as_f64(index) * step, bottom - height * HILL);
+                let (x, y) = (MARGIN + as_f64(index) * step, bottom - height * HISTOGRAM_HEIGHT);
                 path.push_str(&format!("L{x:.1} {y:.1}L{:.1} {y:.1}", x + step));
             }
             svg.push_str(&format!(
@@ -163,7 +163,7 @@ impl Distribution {
                 let x = MARGIN + axis.place(value.value) * (WIDTH - MARGIN);
                 svg.push_str(&format!(
                     "<path d=\"M{x:.1} {bottom:.1}v{:.1}\" stroke=\"currentColor\"><title>{name} {}</title></path>\n",
-                    -HILL,
+                    -HISTOGRAM_HEIGHT,
                     html(&value.to_string())
                 ));
             }
@@ -182,16 +182,16 @@ mod tests {
     use crate::plot::tests::cliff;
 
     #[test]
-    fn courses_of_one_unit_share_a_picture() {
-        let course = |name: &str, unit| Course {
+    fn series_with_same_unit_share_picture() {
+        let series = |name: &str, unit| TimeSeries {
             name: name.to_owned(),
             unit,
             values: vec![Some(1.0), None, Some(2.0)],
         };
         let courses = vec![
-            course("<each>", Unit::Seconds),
-            course("mean", Unit::Seconds),
-            course("heat", Unit::Celsius),
+            series("<each>", Unit::Seconds),
+            series("mean", Unit::Seconds),
+            series("heat", Unit::Celsius),
         ];
         let picture = Plot::new("a & b", Quantity::new(3000.0, Unit::Count), courses).to_html();
         assert_eq!(picture.matches("<path").count(), 2, "{picture}");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_go_where_the_values_are() {
+    fn plot_lines_follow_the_values() {
         let picture = cliff().to_html();
         // 960 of 960 is at the top of the first panel, and a third of it is two thirds down.
         assert!(picture.contains("145.8,18.0"), "{picture}");

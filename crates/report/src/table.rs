@@ -66,7 +66,7 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
 
 impl Cell {
     /// Formats the cell for humans.
-    pub(crate) fn read(&self) -> String {
+    pub(crate) fn to_human_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
             Self::Quantity(quantity) => quantity.to_string(),
@@ -143,8 +143,10 @@ impl Table {
         };
         let head = line(self.columns.iter().map(|column| text::markdown(&column.title)).collect());
         let rule = line(self.columns.iter().map(rule).collect());
-        let rows =
-            self.rows.iter().map(|row| line(row.iter().map(|cell| text::markdown(&cell.read())).collect()));
+        let rows = self
+            .rows
+            .iter()
+            .map(|row| line(row.iter().map(|cell| text::markdown(&cell.to_human_text())).collect()));
         format!("## {}\n\n{head}{rule}{}", text::markdown(&self.title), rows.collect::<String>())
     }
 
@@ -173,7 +175,8 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head: Vec<String> = self.columns.iter().map(|column| text::plain(&column.title)).collect();
-        let body = self.rows.iter().map(|row| row.iter().map(|cell| text::plain(&cell.read())).collect());
+        let body =
+            self.rows.iter().map(|row| row.iter().map(|cell| text::plain(&cell.to_human_text())).collect());
         let mut lines: Vec<Vec<String>> = std::iter::once(head).chain(body).collect();
         let widest = |index: usize| lines.iter().map(|line| text::width(&line[index])).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.columns.len()).map(widest).collect();
@@ -249,7 +252,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_terminal_gets_aligned_columns() {
+    fn terminal_table_has_aligned_columns() {
         let expected = "\
 Commit
 
@@ -262,7 +265,7 @@ default     11.8 ms       –  fsync, and wait
     }
 
     #[test]
-    fn markdown_keeps_the_alignment_and_escapes_bars() {
+    fn markdown_table_keeps_alignment_and_escapes_bars() {
         let expected = "\
 ## Commit
 
@@ -285,7 +288,7 @@ default,0.0118,,\"fsync, and wait\"
     }
 
     #[test]
-    fn csv_puts_differing_units_beside_numbers() {
+    fn csv_puts_differing_units_after_numbers() {
         let mut table = Table::new("Disk", [Column::left("what"), Column::right("value")]);
         table.add_row(["flush".into(), Quantity::new(0.002, Unit::Seconds).into()]);
         table.add_row(["cache".into(), Quantity::new(4096.0, Unit::Bytes).into()]);
@@ -305,7 +308,7 @@ default,0.0118,,\"fsync, and wait\"
     }
 
     #[test]
-    fn a_table_without_rows_still_has_its_head() {
+    fn table_without_rows_has_a_header() {
         let table = Table::new("Empty", [Column::left("a"), Column::left("b")]);
         assert_eq!(table.to_string(), "Empty\n\na  b\n─  ─\n");
         assert_eq!(table.to_csv(), "a,b\n");
@@ -333,7 +336,7 @@ default,0.0118,,\"fsync, and wait\"
 
     proptest! {
         #[test]
-        fn anything_renders_with_its_shape_kept(rows in prop::collection::vec([cell(), cell()], 0..8)) {
+        fn arbitrary_tables_keep_their_shape(rows in prop::collection::vec([cell(), cell()], 0..8)) {
             let mut table = Table::new("t", [Column::left("a,\"b\""), Column::right("c")]);
             for row in &rows {
                 table.add_row(row.clone());
@@ -347,7 +350,7 @@ default,0.0118,,\"fsync, and wait\"
         }
 
         #[test]
-        fn programs_get_every_digit(value in prop::num::f64::NORMAL) {
+        fn json_and_csv_keep_every_digit(value in prop::num::f64::NORMAL) {
             let mut table = Table::new("t", [Column::right("x")]);
             table.add_row([Quantity::new(value, Unit::Ratio).into()]);
             prop_assert_eq!(read_csv(&table.to_csv())[1][0].parse::<f64>().unwrap().to_bits(), value.to_bits());

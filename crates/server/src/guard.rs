@@ -29,7 +29,7 @@ pub(crate) const PID_FILE: &str = "postmaster.pid";
 /// Maximum size of a pid file, in bytes.
 pub(crate) const PID_FILE_SIZE: u64 = 64 << 10;
 /// Timeout for an immediate shutdown. The guard then kills the server.
-const GRACE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
 /// How long pgfresh waits for the guard to remove a run directory. If the directory is large, the guard
 /// continues after pgfresh has ended.
 const REMOVAL_TIMEOUT: Duration = Duration::from_millis(50);
@@ -41,12 +41,12 @@ const COMPLETE_REMOVAL_TIMEOUT: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub struct Guard {
     run: RunDirectory,
-    process: Process,
+    process: GuardProcess,
 }
 
 /// The guard process of a run directory.
 #[derive(Debug)]
-struct Process {
+struct GuardProcess {
     /// The guard's process. `None` once a thread waits for it to end.
     child: Option<Child>,
     lifeline: Option<OwnedFd>,
@@ -59,7 +59,7 @@ impl Guard {
     /// Creates a run directory in `place` for `account`. It is guarded from the start. `program` is a pgfresh
     /// executable whose `main` calls [`guard_main`] first.
     pub fn over(place: &Place, account: &Account, program: &Path) -> Result<Self, FileError> {
-        let (run, process) = RunDirectory::create(place, account, |path| Process::start(program, path))?;
+        let (run, process) = RunDirectory::create(place, account, |path| GuardProcess::start(program, path))?;
         Ok(Self { run, process })
     }
 
@@ -93,11 +93,11 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.run.let_go();
+        self.run.release();
         if self.process.end() {
             // A signal might have killed the guard before it was finished.
             if let Ok(Some(abandoned)) = Abandoned::at(self.run.path())
-                && let Err(error) = clear_away(abandoned)
+                && let Err(error) = clean_up(abandoned)
             {
                 let path = self.run.path().display();
                 tracing::warn!(%error, %path, "could not remove a run directory");
@@ -106,7 +106,7 @@ impl Drop for Guard {
     }
 }
 
-impl Process {
+impl GuardProcess {
     fn start(program: &Path, path: &Path) -> Result<Self, FileError> {
         let mut command = Command::new(program);
         command.arg0("pgfresh").arg(ARGUMENT).arg(path).current_dir("/").env_clear();
@@ -134,7 +134,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for GuardProcess {
     fn drop(&mut self) {
         self.end();
     }
@@ -191,7 +191,7 @@ pub fn guard_main() -> bool {
         return false;
     }
     if let Some(path) = arguments.next().map(PathBuf::from) {
-        outlive_owner(&path);
+        run_guard(&path);
     }
     true
 }
@@ -201,30 +201,30 @@ pub fn guard_main() -> bool {
     clippy::let_underscore_must_use,
     reason = "no process is left to tell; the next sweep removes what stays"
 )]
-fn outlive_owner(path: &Path) {
+fn run_guard(path: &Path) {
     // The owner has ended when the lifeline closes, or when reading from it returns an error.
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-    if let Ok(Some(abandoned)) = Abandoned::after_its_owner(path) {
-        let _ = clear_away(abandoned);
+    if let Ok(Some(abandoned)) = Abandoned::wait_for_owner(path) {
+        let _ = clean_up(abandoned);
     }
 }
 
 /// Stops the processes of a run directory, and removes the directory. Also removes the files that its server
 /// has in other locations. If a process can't be stopped, the directory stays, so that a later sweep finds
 /// the server's files.
-fn clear_away(abandoned: Abandoned) -> Result<(), FileError> {
+fn clean_up(abandoned: Abandoned) -> Result<(), FileError> {
     let Ok(path) = abandoned.path().canonicalize() else { return abandoned.remove() };
     let account = account_of(&path);
     for lock in abandoned.locks() {
         if sys::Lock::is_held(&lock).unwrap_or(false) {
             let lock = lock.canonicalize().attempt("resolve", &lock)?;
-            let ended = sys::end_holders(&lock, account, GRACE).and_then(|free| {
+            let ended = sys::end_holders(&lock, account, SHUTDOWN_TIMEOUT).and_then(|free| {
                 if free { Ok(()) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it does not end")) }
             });
             ended.attempt("stop what is alive in", &path)?;
         }
     }
-    if let Some(postmaster) = postmaster(&RunDirectory::data_at(&path)) {
+    if let Some(postmaster) = pid_of_postmaster(&RunDirectory::data_at(&path)) {
         sys::remove_segments(postmaster, account).attempt("remove the shared memory of", &path)?;
     }
     abandoned.remove()
@@ -239,7 +239,7 @@ pub(crate) fn account_of(path: &Path) -> u32 {
 
 /// Returns the process that has written the pid file in the data directory. A clean shutdown would have
 /// removed this file. The result could be any process, because SQL can write to the file.
-fn postmaster(data: &Path) -> Option<Pid> {
+fn pid_of_postmaster(data: &Path) -> Option<Pid> {
     let text = Directory::open(data).and_then(|data| data.read(PID_FILE, PID_FILE_SIZE)).ok()?;
     let line = text.split(|&byte| byte == b'\n').next()?;
     // A leading minus sign means that the process has no children. An example is a process that initdb runs.
@@ -256,7 +256,7 @@ pub fn sweep(roots: &[PathBuf]) -> (Vec<PathBuf>, Vec<FileError>) {
             Ok(found) => {
                 for abandoned in found {
                     let path = abandoned.path().to_owned();
-                    match clear_away(abandoned) {
+                    match clean_up(abandoned) {
                         Ok(()) => removed.push(path),
                         Err(error) => failures.push(error),
                     }

@@ -8,12 +8,12 @@ use storage::{Account, Attempt};
 use crate::address::SUPERUSER;
 use crate::error::InitdbError;
 use crate::major::Major;
-use crate::trim::TRIMMED;
+use crate::trim::CHANGES_NAME;
 use crate::{Guard, Installation, log};
 
 /// initdb's error message for a user without a name. The server and its clients don't need a name. Source:
 /// `get_user_name` in `src/common/username.c`.
-const NAMELESS: &str = "could not look up effective user";
+const NO_USER_NAME: &str = "could not look up effective user";
 
 /// Arguments for initdb.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,8 +46,8 @@ impl Initdb {
 
     /// Returns everything that determines the cluster, for use in its fingerprint. This includes the name of
     /// the changes made after initdb.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
-        self.words.iter().chain(self.locales.iter().copied().flatten()).copied().chain([TRIMMED])
+    pub fn fingerprint_parts(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().chain(self.locales.iter().copied().flatten()).copied().chain([CHANGES_NAME])
     }
 
     /// Creates a cluster in the data directory of `guard`.
@@ -60,7 +60,7 @@ impl Initdb {
         let mut result = Ok(());
         for locale in self.locales {
             result = self.attempt(locale, None, installation, account, guard);
-            if let (true, Some(alias)) = (is_nameless(&result), Account::named_alias()) {
+            if let (true, Some(alias)) = (lacks_user_name(&result), Account::named_alias()) {
                 // If the machine forbids user namespaces, the first error contains the better advice.
                 match self.attempt(locale, Some(alias), installation, account, guard) {
                     Err(InitdbError::File(_)) => {}
@@ -69,11 +69,11 @@ impl Initdb {
             }
             // initdb has removed its files. A retry only makes sense with a different locale.
             match &result {
-                Err(InitdbError::Failed { last_words, .. }) if last_words.contains("locale") => {}
+                Err(InitdbError::Failed { last_line, .. }) if last_line.contains("locale") => {}
                 _ => break,
             }
         }
-        if is_nameless(&result) {
+        if lacks_user_name(&result) {
             return Err(InitdbError::Nameless { uid: account.uid });
         }
         result
@@ -94,10 +94,10 @@ impl Initdb {
         let guarded = guard.guarded_command()?;
         let mut command = guarded.command(installation, "initdb", account)?;
         if let Some((uid, gid)) = alias {
-            sys::call_ourselves(&mut command, uid, gid);
+            sys::run_in_user_namespace(&mut command, uid, gid);
         }
         command.args(&self.words).args(locale).arg("--pgdata").arg(run.data());
-        keep_segments_inside(installation, &mut command);
+        avoid_posix_segments(installation, &mut command);
         let second = output.try_clone().attempt("duplicate", &run.log())?;
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
         let child = command.spawn().attempt("run", &program);
@@ -113,15 +113,15 @@ impl Initdb {
 /// in the data directory instead. Earlier versions fall back to System V segments if POSIX segments don't
 /// work. pgfresh can find and remove the System V segments of a dead process. This has no effect on the
 /// resulting cluster, because pgfresh replaces the configuration at each boot.
-fn keep_segments_inside(installation: &Installation, command: &mut Command) {
+fn avoid_posix_segments(installation: &Installation, command: &mut Command) {
     if Major(installation.version().major).has_initdb_settings() {
         command.args(["-c", "dynamic_shared_memory_type=mmap"]);
     }
     sys::refuse_posix_segments(command);
 }
 
-fn is_nameless(result: &Result<(), InitdbError>) -> bool {
-    matches!(result, Err(InitdbError::Failed { last_words, .. }) if last_words.contains(NAMELESS))
+fn lacks_user_name(result: &Result<(), InitdbError>) -> bool {
+    matches!(result, Err(InitdbError::Failed { last_line, .. }) if last_line.contains(NO_USER_NAME))
 }
 
 #[cfg(test)]

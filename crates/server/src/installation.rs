@@ -22,9 +22,9 @@ use crate::shim::is_own_program;
 use crate::version::Version;
 
 /// The text that precedes the name in a server's error about an unknown setting.
-pub(crate) const UNKNOWN: &str = "unrecognized configuration parameter";
+pub(crate) const UNKNOWN_SETTING: &str = "unrecognized configuration parameter";
 /// Timeout for a program to report its version or settings.
-const ANSWER: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A directory with binaries, together with their version and settings.
 #[derive(Debug, Clone)]
@@ -45,18 +45,18 @@ impl Installation {
         let initdb = bin.join("initdb");
         fs::metadata(&initdb).attempt("examine", &initdb)?;
         if !is_own_program(&postgres) {
-            return Self::ask(bin, &postgres);
+            return Self::query_binaries(bin, &postgres);
         }
-        let note = note("installation-1", &postgres, &meta, &presets_in_words());
+        let note = note_name("installation-1", &postgres, &meta, &presets_text());
         if let Some(installation) = cache.recall(&note).and_then(|text| Self::from_note(bin, &text)) {
             return Ok(installation);
         }
-        let installation = Self::ask(bin, &postgres)?;
+        let installation = Self::query_binaries(bin, &postgres)?;
         cache.remember(&note, &installation.to_note())?;
         Ok(installation)
     }
 
-    fn ask(bin: &Path, postgres: &Path) -> Result<Self, InstallationError> {
+    fn query_binaries(bin: &Path, postgres: &Path) -> Result<Self, InstallationError> {
         let answer = run(postgres, "--version")?;
         let version = parse_version(&answer).ok_or_else(|| InstallationError::NotPostgres {
             path: postgres.to_owned(),
@@ -75,7 +75,7 @@ impl Installation {
             });
         }
         if version.major > *MAJORS.end() {
-            drop_refused(postgres, &mut settings)?;
+            remove_refused(postgres, &mut settings)?;
         }
         let mut digest = blake3::Hasher::new();
         digest.update(&fs::read(postgres).attempt("read", postgres)?);
@@ -109,7 +109,7 @@ impl Installation {
     /// Appends the binaries' directory to the `PATH` of `command`, so that the user's own programs take
     /// precedence. Does nothing if the directory's name contains a colon, because `PATH` can't contain such a
     /// name.
-    pub fn offer_to(&self, command: &mut Command) {
+    pub fn append_to_path(&self, command: &mut Command) {
         let path = env::var_os("PATH").filter(|path| !path.is_empty());
         if let Some(mut path) = path.filter(|_| !self.bin.as_os_str().as_bytes().contains(&b':')) {
             path.push(":");
@@ -149,7 +149,7 @@ impl Installation {
             let mut command = Command::new(&postgres);
             command.args(["-C", name, "-D", "/", "-c", "config_file=/dev/null"]).env("LC_ALL", "C");
             let said = output_of(&mut command).attempt("run", &postgres)?.map(|output| output.stderr);
-            if String::from_utf8_lossy(&said.unwrap_or_default()).contains(UNKNOWN) {
+            if String::from_utf8_lossy(&said.unwrap_or_default()).contains(UNKNOWN_SETTING) {
                 return Err(self.unknown_setting(name));
             }
         }
@@ -198,7 +198,7 @@ impl Installation {
             use std::os::unix::process::CommandExt;
             command.uid(account.uid).gid(account.gid);
         } else if let Some((uid, gid)) = account.alias() {
-            sys::call_ourselves(&mut command, uid, gid);
+            sys::run_in_user_namespace(&mut command, uid, gid);
         }
         command
     }
@@ -207,14 +207,14 @@ impl Installation {
     /// value if the user has set it.
     pub(crate) fn postmaster(&self, account: &Account) -> Command {
         let mut command = self.command("postgres", account);
-        command.envs(preset::MEMORY.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
+        command.envs(preset::ENVIRONMENT.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
         command
     }
 }
 
 /// Returns the key under which the cache stores a response of `program`. The key depends on `more`, and
 /// changes when the file's metadata changes.
-pub(crate) fn note(kind: &str, program: &Path, meta: &fs::Metadata, more: &str) -> String {
+pub(crate) fn note_name(kind: &str, program: &Path, meta: &fs::Metadata, more: &str) -> String {
     let (program, size, inode) = (program.display(), meta.size(), meta.ino());
     let identity = format!("{program}\0{size}\0{}\0{}\0{inode}\0{more}", meta.mtime(), meta.mtime_nsec());
     format!("{kind}-{}", &blake3::hash(identity.as_bytes()).to_hex()[..24])
@@ -222,13 +222,13 @@ pub(crate) fn note(kind: &str, program: &Path, meta: &fs::Metadata, more: &str) 
 
 /// Returns the presets as text. The response of a newer server depends on the presets and on the server's
 /// binary.
-fn presets_in_words() -> String {
+fn presets_text() -> String {
     preset::presets().flat_map(|(name, value)| [name, "=", value, "\0"]).collect()
 }
 
 /// Removes those of pgfresh's settings whose values the server rejects. This can happen if the server is
 /// newer than this program. Only tests each setting separately if the server rejects all of them together.
-fn drop_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<(), InstallationError> {
+fn remove_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<(), InstallationError> {
     let ours: Vec<_> = preset::presets().filter(|(name, _)| settings.contains(*name)).collect();
     // If a binary fails without any settings, it reports its error when it is started.
     if accepts(postgres, &ours)? || !accepts(postgres, &[])? {
@@ -266,7 +266,7 @@ pub(crate) fn run_in(folder: &Path, postgres: &Path, argument: &str) -> Result<S
     let output = output_of(command.arg(argument)).attempt("run", postgres)?;
     let Some(output) = output else {
         let (path, argument) = (postgres.to_owned(), argument.to_owned());
-        return Err(InstallationError::Silent { path, argument, after: ANSWER });
+        return Err(InstallationError::Silent { path, argument, after: RESPONSE_TIMEOUT });
     };
     if !output.status.success() {
         return Err(InstallationError::Refused {
@@ -281,7 +281,7 @@ pub(crate) fn run_in(folder: &Path, postgres: &Path, argument: &str) -> Result<S
 
 /// Returns the output of a program. Returns `None` if the program had to be ended after [`ANSWER`].
 pub(crate) fn output_of(command: &mut Command) -> io::Result<Option<Output>> {
-    output_within(command, ANSWER)
+    output_within(command, RESPONSE_TIMEOUT)
 }
 
 /// Returns the output of a program. Returns `None` if the program had to be ended after `patience`.
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_of_all_builders_are_read() {
+    fn version_parser_accepts_all_vendors() {
         for (answer, expected) in [
             ("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n", Some((15, 18))),
             ("postgres (PostgreSQL) 18.4", Some((18, 4))),

@@ -9,9 +9,9 @@ use std::process::Command;
 use storage::{Account, Attempt, Cache};
 
 use crate::error::InstallationError;
-use crate::fetch::fetched;
-use crate::installation::{Installation, note, output_of, run_in};
-use crate::shim::{is_own_program, server_behind};
+use crate::fetch::downloaded_directories;
+use crate::installation::{Installation, note_name, output_of, run_in};
+use crate::shim::{is_own_program, resolve_server};
 use crate::version::VersionRequest;
 
 /// An installation and where it was found.
@@ -24,7 +24,7 @@ pub struct Found {
 }
 
 /// Directories where packagers install several major versions side by side. `*` matches any text.
-const USUAL: [&str; 8] = [
+const USUAL_DIRECTORIES: [&str; 8] = [
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
     "/opt/homebrew/opt/postgresql@*/bin",
@@ -53,13 +53,13 @@ pub fn find(
             // The programs are run in a different directory, so the path has to be absolute.
             let bin = std::path::absolute(bin).attempt("resolve", bin)?;
             let postgres = bin.join("postgres");
-            let starts = |folder| server_behind(&postgres, Path::new(folder));
+            let starts = |folder| resolve_server(&postgres, Path::new(folder));
             // Keep a script that always starts the same server, because it might prepare something that the
             // server needs.
             if is_own_program(&postgres) || starts(".") == starts("/") {
                 Installation::probe(&bin, cache)?
             } else {
-                probe_here(&bin, cache)?
+                probe_in_current_directory(&bin, cache)?
             }
         }
         VersionRequest::Any | VersionRequest::Major(_) => search(wanted, cache)?,
@@ -74,12 +74,12 @@ pub fn find(
 /// Examines the installation whose server is started by `postgres` in `bin` when it runs in the current
 /// directory. Version managers put scripts on PATH that start a different version in each directory, but
 /// pgfresh starts servers in `/`.
-fn probe_here(bin: &Path, cache: &Cache) -> Result<Installation, InstallationError> {
+fn probe_in_current_directory(bin: &Path, cache: &Cache) -> Result<Installation, InstallationError> {
     let postgres = bin.join("postgres");
     if is_own_program(&postgres) {
         return Installation::probe(bin, cache);
     }
-    let Some(server) = server_behind(&postgres, Path::new(".")) else {
+    let Some(server) = resolve_server(&postgres, Path::new(".")) else {
         run_in(Path::new("."), &postgres, "--version")?;
         return Installation::probe(bin, cache);
     };
@@ -94,7 +94,7 @@ fn search(wanted: &VersionRequest, cache: &Cache) -> Result<Installation, Instal
     let mut failure = None;
     let mut best: Option<Installation> = None;
     for (bin, source) in candidates(cache) {
-        match probe_here(&bin, cache) {
+        match probe_in_current_directory(&bin, cache) {
             Ok(installation) => {
                 let major = installation.version().major;
                 if matches!(wanted, VersionRequest::Major(wanted) if *wanted != major) {
@@ -115,7 +115,7 @@ fn search(wanted: &VersionRequest, cache: &Cache) -> Result<Installation, Instal
         (None, Some(error)) if matches!(wanted, VersionRequest::Any) => Err(error),
         (None, _) => Err(InstallationError::NotFound {
             wanted: wanted.clone(),
-            looked_at: looked_at(),
+            searched: searched_locations(),
             others: majors(cache),
         }),
     }
@@ -124,9 +124,9 @@ fn search(wanted: &VersionRequest, cache: &Cache) -> Result<Installation, Instal
 /// Returns all working installations in the order of `candidates`, each of them once.
 #[must_use]
 pub fn list(cache: &Cache) -> Vec<Found> {
-    let found = candidates(cache)
-        .into_iter()
-        .filter_map(|(bin, source)| Some(Found { installation: probe_here(&bin, cache).ok()?, source }));
+    let found = candidates(cache).into_iter().filter_map(|(bin, source)| {
+        Some(Found { installation: probe_in_current_directory(&bin, cache).ok()?, source })
+    });
     // A version manager can lead to one of the usual directories.
     let mut seen = HashSet::new();
     found.filter(|found| seen.insert(found.installation.bin().to_owned())).collect()
@@ -140,8 +140,8 @@ fn majors(cache: &Cache) -> Vec<u32> {
 }
 
 /// Returns the locations that [`candidates`] searches, as text.
-fn looked_at() -> String {
-    format!("PATH, \"pg_config --bindir\", {}", USUAL.join(", "))
+fn searched_locations() -> String {
+    format!("PATH, \"pg_config --bindir\", {}", USUAL_DIRECTORIES.join(", "))
 }
 
 /// Returns the directories that contain a `postgres` and an `initdb`, each of them once, together with how
@@ -151,7 +151,7 @@ fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     let on_path: Vec<_> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
     let mut all: Vec<(PathBuf, String)> =
         on_path.iter().map(|folder| (folder.clone(), "PATH".to_owned())).collect();
-    let usual: Vec<_> = USUAL
+    let usual: Vec<_> = USUAL_DIRECTORIES
         .iter()
         .flat_map(|pattern| expand(pattern).into_iter().map(|bin| (bin, (*pattern).to_owned())))
         .collect();
@@ -160,7 +160,9 @@ fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
         all.extend(bin.map(|bin| (bin, "pg_config".to_owned())));
     }
     all.extend(usual);
-    all.extend(fetched(cache).into_iter().map(|bin| (bin, "pgfresh postgres install".to_owned())));
+    all.extend(
+        downloaded_directories(cache).into_iter().map(|bin| (bin, "pgfresh postgres install".to_owned())),
+    );
     let mut seen = HashSet::new();
     all.retain_mut(|(bin, _)| {
         let complete = ["postgres", "initdb"].iter().all(|program| bin.join(program).is_file());
@@ -186,7 +188,7 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     // directories.
     let others = usual.iter().map(|(bin, _)| bin.join("pg_config")).filter(|path| path.exists());
     let others: Vec<_> = others.map(|path| path.display().to_string()).collect();
-    let note = note("pg_config-1", program, &fs::metadata(program).ok()?, &others.join("\0"));
+    let note = note_name("pg_config-1", program, &fs::metadata(program).ok()?, &others.join("\0"));
     let constant = is_own_program(program) || program.starts_with("/usr/bin");
     if let Some(bin) = cache.recall(&note).filter(|_| constant) {
         return Some(bin.into());
@@ -226,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_a_major_or_path() {
+    fn version_request_parses_major_or_path() {
         assert_eq!("17".parse(), Ok(VersionRequest::Major(17)));
         assert_eq!("/opt/pg/bin".parse(), Ok(VersionRequest::Bin("/opt/pg/bin".into())));
         assert_eq!("19".parse(), Ok(VersionRequest::Major(19)));
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_finds_what_lies_in_its_place() {
+    fn pattern_expands_to_matching_directories() {
         let folder = tempfile::tempdir().unwrap();
         for major in ["pg-15", "pg-16", "other"] {
             fs::create_dir_all(folder.path().join(major).join("bin")).unwrap();

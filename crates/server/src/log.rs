@@ -12,14 +12,14 @@ use sys::ProcessHandle;
 use crate::error::InitdbError;
 
 /// Number of bytes at the end of the log that are searched.
-const TAIL: i64 = 16 * 1024;
+const SEARCHED_BYTES: i64 = 16 * 1024;
 
 /// Returns the log line that explains why the server ended. This is the last line with the most severe level
 /// (PANIC, FATAL, ERROR or LOG), or else the last line of the log. Ignores lines that report consequences.
 /// Also ignores the first `before` bytes, which earlier servers have written.
-pub(crate) fn last_words(log: &Path, before: u64) -> Option<String> {
+pub(crate) fn reason_line(log: &Path, before: u64) -> Option<String> {
     let new = i64::try_from(length(log).saturating_sub(before)).ok()?;
-    pick(&end_of_log(log, TAIL.min(new)).ok()?)
+    most_severe_line(&end_of_log(log, SEARCHED_BYTES.min(new)).ok()?)
 }
 
 /// Returns the size of a log in bytes, or 0 if the log doesn't exist.
@@ -30,7 +30,7 @@ pub(crate) fn length(log: &Path) -> u64 {
 /// Returns the line about a crash. This is the message from the process itself, or else the line about the
 /// signal that ended it.
 pub(crate) fn last_crash(log: &Path) -> Option<String> {
-    let log = end_of_log(log, TAIL).ok()?;
+    let log = end_of_log(log, SEARCHED_BYTES).ok()?;
     let last = |words: &str| log.lines().rfind(|line| line.contains(words)).map(without_prefix);
     last("PANIC:  ").or_else(|| last("was terminated by signal"))
 }
@@ -47,7 +47,7 @@ pub fn end_of_log(log: &Path, most: i64) -> io::Result<String> {
 /// Substrings of lines that only report a consequence. After a crash, each process reports the shutdown.
 /// After a bad setting, the server reports the name of the file. The reason itself is on an earlier line in
 /// both cases.
-const CONSEQUENCES: [&str; 4] =
+const CONSEQUENCE_TEXTS: [&str; 4] =
     ["terminating connection", "the database system is", "contains errors", "database system is shut down"];
 
 /// Timeout for initdb and the programs that run after it. They take half a minute on a slow disk.
@@ -63,18 +63,18 @@ pub(crate) fn wait(program: &'static str, mut child: Child, run: &RunDirectory) 
         handle.kill();
     }
     let status = child.wait().attempt("wait for", path)?;
-    let last_words = last_words(&run.log(), 0).unwrap_or_else(|| "(nothing)".to_owned());
+    let last_line = reason_line(&run.log(), 0).unwrap_or_else(|| "(nothing)".to_owned());
     fs::remove_file(run.log()).attempt("remove", &run.log())?;
     match in_time {
-        false => Err(InitdbError::TooLate { program, after: INITDB_TIMEOUT, last_words }),
+        false => Err(InitdbError::TooLate { program, after: INITDB_TIMEOUT, last_line }),
         true if status.success() => Ok(()),
-        true => Err(InitdbError::Failed { program, status, last_words }),
+        true => Err(InitdbError::Failed { program, status, last_line }),
     }
 }
 
-fn pick(log: &str) -> Option<String> {
+fn most_severe_line(log: &str) -> Option<String> {
     let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
-    let consequence = |line: &str| CONSEQUENCES.iter().any(|words| line.contains(words));
+    let consequence = |line: &str| CONSEQUENCE_TEXTS.iter().any(|words| line.contains(words));
     let says = |word: &'static str| lines().rfind(move |line| line.contains(word) && !consequence(line));
     let line = says("PANIC:  ")
         .or_else(|| says("FATAL:  "))
@@ -96,38 +96,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_are_preferred_to_consequences() {
+    fn log_reason_is_preferred_to_consequences() {
         let log = "2026-01-01 00:00:00.000 UTC [7] LOG:  starting\n\
                    2026-01-01 00:00:00.000 UTC [7] FATAL:  could not create shared memory segment: No space left on device\n\
                    2026-01-01 00:00:00.000 UTC [8] FATAL:  the database system is starting up\n\
                    2026-01-01 00:00:00.000 UTC [7] LOG:  database system is shut down\n";
         assert_eq!(
-            pick(log).unwrap(),
+            most_severe_line(log).unwrap(),
             "FATAL:  could not create shared memory segment: No space left on device"
         );
         let log = "2026-01-01 00:00:00.000 UTC [7] LOG:  invalid value for parameter \"work_mem\": \"1XB\"\n\
                    2026-01-01 00:00:00.000 UTC [7] HINT:  Valid units for this parameter are \"B\" and \"kB\".\n\
                    2026-01-01 00:00:00.000 UTC [7] FATAL:  configuration file \"x\" contains errors\n";
-        assert_eq!(pick(log).unwrap(), "LOG:  invalid value for parameter \"work_mem\": \"1XB\"");
+        assert_eq!(most_severe_line(log).unwrap(), "LOG:  invalid value for parameter \"work_mem\": \"1XB\"");
         let log = "2026-01-01 00:00:00.000 UTC [7] LOG:  could not create file \"postmaster.opts\": No space left on device\n\
                    2026-01-01 00:00:00.000 UTC [7] LOG:  database system is shut down\n";
-        assert!(pick(log).unwrap().ends_with("No space left on device"));
-        assert_eq!(pick("only this\n\n").unwrap(), "only this");
-        assert_eq!(pick(""), None);
+        assert!(most_severe_line(log).unwrap().ends_with("No space left on device"));
+        assert_eq!(most_severe_line("only this\n\n").unwrap(), "only this");
+        assert_eq!(most_severe_line(""), None);
     }
 
     #[test]
-    fn earlier_servers_lines_are_ignored() {
+    fn log_lines_of_earlier_servers_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        assert_eq!((length(&log), last_words(&log, 0)), (0, None));
+        assert_eq!((length(&log), reason_line(&log, 0)), (0, None));
         fs::write(&log, "x PANIC:  of the first\n").unwrap();
         let before = length(&log);
-        assert_eq!(last_words(&log, 0).unwrap(), "PANIC:  of the first");
-        assert_eq!(last_words(&log, before), None);
+        assert_eq!(reason_line(&log, 0).unwrap(), "PANIC:  of the first");
+        assert_eq!(reason_line(&log, before), None);
         fs::write(&log, "x PANIC:  of the first\npostgres: of the second\n").unwrap();
-        assert_eq!(last_words(&log, before).unwrap(), "postgres: of the second");
+        assert_eq!(reason_line(&log, before).unwrap(), "postgres: of the second");
         fs::write(&log, "cut\n").unwrap();
-        assert_eq!(last_words(&log, before), None);
+        assert_eq!(reason_line(&log, before), None);
     }
 }

@@ -16,7 +16,7 @@ use crate::address::{Address, SOCKET};
 
 /// Maximum length of the queue of new connections. It is long enough that other users' connections don't fill
 /// it. The kernel can reduce it further.
-const WAITING: i32 = 4096;
+const QUEUE_LENGTH: i32 = 4096;
 /// Pause after an error in `accept`, e.g. because pgfresh has too many open files.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -31,7 +31,7 @@ pub trait LoopbackEncryption: fmt::Debug + Send + Sync {
 
     /// Forwards all bytes between `client` and `server` until both have ended. Uses TLS if `client` asks for
     /// it.
-    fn lead(&self, client: TcpStream, server: UnixStream) -> io::Result<()>;
+    fn forward(&self, client: TcpStream, server: UnixStream) -> io::Result<()>;
 }
 
 /// An open listener. Dropping it closes the port to new connections.
@@ -49,7 +49,7 @@ pub struct LoopbackListener {
 
 /// The server's socket, and the encryption that the listener offers.
 #[derive(Clone)]
-struct Way {
+struct Forwarding {
     socket: PathBuf,
     encryption: Option<Arc<dyn LoopbackEncryption>>,
     /// Number of connections whose most recent request was for TLS and was rejected by the server.
@@ -64,7 +64,7 @@ impl LoopbackListener {
         encryption: Option<Arc<dyn LoopbackEncryption>>,
     ) -> io::Result<Option<Self>> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        sys::bound_waiting(&listener, WAITING)?;
+        sys::limit_backlog(&listener, QUEUE_LENGTH)?;
         let address = listener.local_addr()?;
         let ourselves = TcpStream::connect(address)?;
         let remote = ourselves.local_addr()?;
@@ -75,13 +75,13 @@ impl LoopbackListener {
                 break met;
             }
         };
-        if !sys::is_our_neighbour(remote, address) {
+        if !sys::is_own_loopback_peer(remote, address) {
             return Ok(None);
         }
         let closing = Arc::new(AtomicBool::new(false));
         let refused = Arc::<AtomicUsize>::default();
         let socket = server.run().socket_directory().join(SOCKET);
-        let way = Way { socket, encryption, refused: Arc::clone(&refused) };
+        let way = Forwarding { socket, encryption, refused: Arc::clone(&refused) };
         let listening = thread::Builder::new().spawn({
             let closing = Arc::clone(&closing);
             move || listen(&listener, address, &way, &closing)
@@ -91,7 +91,7 @@ impl LoopbackListener {
 
     /// Whether a program has asked for TLS, was rejected, and has sent nothing since.
     #[must_use]
-    pub fn has_refused_tls(&self) -> bool {
+    pub fn has_rejected_tls(&self) -> bool {
         self.refused.load(Ordering::Relaxed) > 0
     }
 
@@ -115,7 +115,7 @@ impl Drop for LoopbackListener {
     }
 }
 
-fn listen(listener: &TcpListener, address: SocketAddr, way: &Way, closing: &AtomicBool) {
+fn listen(listener: &TcpListener, address: SocketAddr, way: &Forwarding, closing: &AtomicBool) {
     loop {
         let accepted = listener.accept();
         if closing.load(Ordering::Relaxed) {
@@ -126,12 +126,12 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Way, closing: &Atom
             continue;
         };
         let begun = Instant::now();
-        if sys::is_our_neighbour(remote, address) {
+        if sys::is_own_loopback_peer(remote, address) {
             let way = way.clone();
             // After any error, both peers see that the connection has ended. This includes the case that no
             // thread can be started.
             let led = thread::Builder::new().spawn(move || {
-                if let Err(error) = way.lead(client) {
+                if let Err(error) = way.forward(client) {
                     tracing::debug!(%error, "a connection over loopback has failed");
                 }
             });
@@ -139,7 +139,7 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Way, closing: &Atom
                 tracing::warn!(%error, "could not start a thread for a connection over loopback");
             }
         } else {
-            turn_away(client, begun.elapsed());
+            reject(client, begun.elapsed());
         }
     }
 }
@@ -147,8 +147,8 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Way, closing: &Atom
 /// Resets a connection that a different user has opened, so that it doesn't stay in the kernel's socket
 /// table. The check took `cost`. If the kernel had to list all sockets for the check, the listener pauses for
 /// three times as long.
-fn turn_away(client: TcpStream, cost: Duration) {
-    if let Err(error) = sys::reset_at_end(&client) {
+fn reject(client: TcpStream, cost: Duration) {
+    if let Err(error) = sys::reset_on_close(&client) {
         tracing::debug!(%error, "could not reset a stranger's connection");
     }
     drop(client);
@@ -157,14 +157,14 @@ fn turn_away(client: TcpStream, cost: Duration) {
     }
 }
 
-impl Way {
+impl Forwarding {
     /// Forwards all bytes in both directions until both peers have ended.
-    fn lead(&self, client: TcpStream) -> io::Result<()> {
+    fn forward(&self, client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
         let server = UnixStream::connect(&self.socket)?;
         match &self.encryption {
-            Some(encryption) => encryption.lead(client, server),
-            None => self.lead_in_clear(&client, &server),
+            Some(encryption) => encryption.forward(client, server),
+            None => self.forward_unencrypted(&client, &server),
         }
     }
 
@@ -172,10 +172,10 @@ impl Way {
         clippy::let_underscore_must_use,
         reason = "a direction that fails ends the connection, which both ends see"
     )]
-    fn lead_in_clear(&self, client: &TcpStream, mut server: &UnixStream) -> io::Result<()> {
+    fn forward_unencrypted(&self, client: &TcpStream, mut server: &UnixStream) -> io::Result<()> {
         thread::scope(|scope| {
             scope.spawn(move || {
-                let mut heard = Heard { client, refused: &self.refused, is_request: false };
+                let mut heard = ClientReader { client, refused: &self.refused, is_request: false };
                 let _ = io::copy(&mut heard, &mut server);
                 let _ = server.shutdown(Shutdown::Write);
             });
@@ -189,13 +189,13 @@ impl Way {
 
 /// A reader for a client's bytes. While a rejected TLS request is the last thing that the client has sent,
 /// the client counts as refused.
-struct Heard<'a> {
+struct ClientReader<'a> {
     client: &'a TcpStream,
     refused: &'a AtomicUsize,
     is_request: bool,
 }
 
-impl Read for Heard<'_> {
+impl Read for ClientReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.client.read(buffer)?;
         if count > 0 && self.is_request {

@@ -15,7 +15,7 @@ use sys::ProcessHandle;
 /// How long backends have to notice by themselves that their postmaster has ended.
 const GRACE: Duration = Duration::from_millis(100);
 /// Maximum duration of a single sleep of the thread.
-const LONGEST_SLEEP: Duration = Duration::from_hours(24);
+const MAX_SLEEP: Duration = Duration::from_hours(24);
 
 /// Ends all processes of a server shortly after its postmaster has ended. `postmaster` is the postmaster's
 /// handle. The processes hold `lock` and run as `account`, and `alive` becomes readable once they have ended.
@@ -23,7 +23,7 @@ const LONGEST_SLEEP: Duration = Duration::from_hours(24);
 ///
 /// Wait for this thread before starting another server with the same lock. Otherwise the thread would end
 /// that server.
-pub(crate) fn end_with(
+pub(crate) fn end_after_postmaster(
     postmaster: &ProcessHandle,
     alive: &OwnedFd,
     lock: &Path,
@@ -43,7 +43,7 @@ pub(crate) fn end_with(
 }
 
 /// Calls `then` when the other end of `alive` is closed.
-pub(crate) fn tell_of_end(alive: &OwnedFd, then: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub(crate) fn notify_at_end(alive: &OwnedFd, then: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let alive = alive.try_clone()?;
     thread::Builder::new().name("end of server".to_owned()).spawn(move || {
         wait_for_end(&alive);
@@ -53,5 +53,5 @@ pub(crate) fn tell_of_end(alive: &OwnedFd, then: impl FnOnce() + Send + 'static)
 }
 
 fn wait_for_end(descriptor: impl AsFd) {
-    while !sys::wait_readable(&descriptor, LONGEST_SLEEP).unwrap_or(true) {}
+    while !sys::wait_readable(&descriptor, MAX_SLEEP).unwrap_or(true) {}
 }

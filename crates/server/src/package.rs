@@ -17,7 +17,7 @@ const TABLE: &str = include_str!("packages.json");
 /// A package tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Client {
+pub enum PackageTool {
     /// The package tool of Python. Its packages contain psql and all other programs.
     Pip,
     /// The package tool of Node.js. It has packages for all major versions, but they only contain the
@@ -25,7 +25,7 @@ pub enum Client {
     Npm,
 }
 
-impl Client {
+impl PackageTool {
     /// Returns the name of the tool.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -50,7 +50,7 @@ impl Client {
 #[serde(deny_unknown_fields)]
 pub struct Package {
     /// The package tool that downloads it.
-    pub client: Client,
+    pub client: PackageTool,
     /// Processor architecture in Rust's notation, e.g. `x86_64` or `aarch64`.
     architecture: String,
     /// Name in the registry.
@@ -145,7 +145,7 @@ mod tests {
             );
             assert!(package.bytes > 1 << 20, "{package:?}");
             assert!(package.version.starts_with(|first: char| first.is_ascii_digit()), "{package:?}");
-            assert_eq!(package.wheel.is_some(), package.client == Client::Pip, "{package:?}");
+            assert_eq!(package.wheel.is_some(), package.client == PackageTool::Pip, "{package:?}");
             assert!(!package.servers.is_empty(), "{package:?}");
             for server in &package.servers {
                 assert!(Path::new(&server.bin).is_relative() && !server.bin.contains(".."), "{package:?}");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn both_architectures_have_what_their_registries_have() {
+    fn both_architectures_have_every_published_package() {
         let majors = |architecture: &str| {
             let has = |major: &u32| {
                 let ours = |package: &Package| package.architecture == architecture;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_that_of_the_whole_file() {
+    fn digest_covers_whole_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "abc").unwrap();
         let digest = sha512(file.path()).unwrap();

@@ -39,7 +39,7 @@ pub(crate) const LOCALE: [(&str, &str); 8] = [
 
 /// Settings in both presets that shorten the boot or avoid wake-ups, and that have no drawback for tests.
 /// Figures: docs/results.md.
-pub(crate) const LEAN: [(&str, &str); 16] = [
+pub(crate) const COMMON: [(&str, &str); 16] = [
     // Less memory to allocate at boot and to scan in each DROP and TRUNCATE. The page cache keeps the other
     // pages.
     ("shared_buffers", "16MB"),
@@ -74,7 +74,7 @@ pub(crate) const LEAN: [(&str, &str); 16] = [
 /// memory to the kernel as soon as 128 KiB are free, and requests it again in the next statement. With the
 /// first variable, a process keeps up to 8 MiB of free memory. Without the second variable, glibc would
 /// return each piece of 128 KiB or more separately. Source: mallopt(3).
-pub(crate) const MEMORY: [(&str, &str); 2] =
+pub(crate) const ENVIRONMENT: [(&str, &str); 2] =
     [("MALLOC_TRIM_THRESHOLD_", "8388608"), ("MALLOC_MMAP_THRESHOLD_", "4194304")];
 
 /// Settings that are only for servers with disposable data.
@@ -93,5 +93,5 @@ pub(crate) const PERSISTENT: [(&str, &str); 2] =
 
 /// Returns all settings that any preset can set.
 pub(crate) fn presets() -> impl Iterator<Item = (&'static str, &'static str)> {
-    LOCALE.iter().chain(&LEAN).chain(&FAST).copied()
+    LOCALE.iter().chain(&COMMON).chain(&FAST).copied()
 }

@@ -6,7 +6,7 @@
 pub fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for sign in text.chars() {
-        if is_printed(sign) {
+        if is_safe_character(sign) {
             line.push(sign);
         } else {
             line.extend(sign.escape_debug());
@@ -15,7 +15,7 @@ pub fn printable(text: &str) -> String {
     line
 }
 
-fn is_printed(sign: char) -> bool {
+fn is_safe_character(sign: char) -> bool {
     // The standard library only escapes a combining character at the start of a string.
     matches!(sign, ' '..='~') || format!("x{sign}").escape_debug().nth(1) == Some(sign)
 }

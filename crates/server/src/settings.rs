@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::Installation;
 use crate::error::SettingError;
-use crate::preset::{FAST, LEAN, LOCALE, PERSISTENT, Preset};
+use crate::preset::{COMMON, FAST, LOCALE, PERSISTENT, Preset};
 
 /// Settings that keep a server private. Users can't change them.
 const PRIVATE: [&str; 14] = [
@@ -41,7 +41,7 @@ impl Settings {
     pub fn preset(preset: Preset, installation: &Installation, budget: u64) -> Self {
         let fast: &[_] = if preset == Preset::Fast { &FAST } else { &[] };
         let mut settings = Self::default();
-        for (name, value) in LOCALE.iter().chain(&LEAN).chain(fast) {
+        for (name, value) in LOCALE.iter().chain(&COMMON).chain(fast) {
             if installation.has_setting(name) {
                 settings.0.insert((*name).to_owned(), (*value).to_owned());
             }

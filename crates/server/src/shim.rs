@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Timeout for a script to start its server.
-const START: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whether the file is the program that its name suggests, and not a script or a link to a program with a
 /// different name.
@@ -24,21 +24,21 @@ pub(crate) fn is_own_program(path: &Path) -> bool {
 
 /// Returns the executable of the server that `postgres` starts in `folder`. Returns `None` if no server is
 /// started in time.
-pub(crate) fn server_behind(postgres: &Path, folder: &Path) -> Option<PathBuf> {
-    let seen = see_server(postgres, folder);
+pub(crate) fn resolve_server(postgres: &Path, folder: &Path) -> Option<PathBuf> {
+    let seen = observe_server(postgres, folder);
     seen.inspect_err(|error| tracing::debug!(%error, ?postgres, "could not see what a script starts")).ok()?
 }
 
 /// Makes the server write more than its pipe can hold. The server then blocks, which gives us time to examine
 /// its process.
-fn see_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
+fn observe_server(postgres: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     let (output, writer) = sys::narrow_pipe()?;
     let mut command = Command::new(postgres);
     command.arg("--describe-config").current_dir(folder);
     let mut child = command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).spawn()?;
     // Close pgfresh's copy of the write end.
     drop(command);
-    let server = match sys::wait_readable(&output, START) {
+    let server = match sys::wait_readable(&output, START_TIMEOUT) {
         Ok(true) => find_server(child.id()),
         _ => None,
     };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use storage::{Attempt, FileError, Removing};
+use storage::{Attempt, BackgroundRemoval, FileError};
 use sys::{ProcessHandle, Signal};
 
 use crate::error::StopError;
@@ -13,7 +13,7 @@ use crate::guard::account_of;
 use crate::{Guard, Server, log};
 
 /// How long pgfresh itself removes files. The guard removes the rest.
-const TIDYING: Duration = Duration::from_millis(30);
+const OWN_REMOVAL_TIME: Duration = Duration::from_millis(30);
 
 impl Server {
     /// Stops the server immediately and removes everything. Returns how long each of the two steps took. If
@@ -30,10 +30,10 @@ impl Server {
         }
         self.signal(Signal::QUIT);
         // Remove most of the files while the processes are ending.
-        let removing = Removing::begin(&self.run().data(), "base");
+        let removing = BackgroundRemoval::begin(&self.run().data(), "base");
         self.wait_for_end(self.timeouts.immediate_stop)?;
         let stopped = begun.elapsed();
-        removing.finish(TIDYING);
+        removing.finish(OWN_REMOVAL_TIME);
         drop(self.guard.take());
         Ok((stopped, begun.elapsed().saturating_sub(stopped)))
     }
@@ -57,7 +57,7 @@ impl Server {
         match self.end(Signal::INT, self.timeouts.clean_stop)? {
             Some(status) if status.success() => Ok(self.guard.take().expect("held until dropped")),
             Some(status) => {
-                Err(StopError::Unclean { status, last_words: log::last_words(&log, self.log_before) })
+                Err(StopError::Unclean { status, log_line: log::reason_line(&log, self.log_before) })
             }
             None => Err(StopError::TooLate { after: self.timeouts.clean_stop }),
         }

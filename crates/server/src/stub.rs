@@ -16,7 +16,7 @@ use storage::{Account, Cache, Place, PlaceRequest, RunDirectory};
 use sys::ProcessHandle;
 
 use crate::boot::Timeouts;
-use crate::{Data, Guard, Installation, NotStarted, Order, SOCKET, Server, Settings, StartError};
+use crate::{Data, Guard, Installation, RestartFailure, SOCKET, Server, Settings, StartError, StartOptions};
 
 /// Environment variable with the run directory of a guard. The guard is a process of this test program, see
 /// [`crate::guard`].
@@ -148,8 +148,8 @@ impl Stub {
     /// Starts a server in the run directory of `guard`.
     pub(crate) fn start_in(&self, guard: Guard, timeouts: &Timeouts) -> Result<Server, StartError> {
         let Self { account, place, installation, program, settings, .. } = self;
-        let order = Order { installation, account, place, settings, program };
-        Server::start_within(timeouts, &order, Data::Made(guard), &|_, _| ()).map(|(server, _)| server)
+        let order = StartOptions { installation, account, place, settings, program };
+        Server::start_within(timeouts, &order, Data::Prepared(guard), &|_, _| ()).map(|(server, _)| server)
     }
 
     /// Starts a server again on the data of a server that has ended.
@@ -157,9 +157,9 @@ impl Stub {
         &self,
         guard: Guard,
         timeouts: &Timeouts,
-    ) -> Result<Server, Box<NotStarted>> {
+    ) -> Result<Server, Box<RestartFailure>> {
         let Self { account, place, installation, program, settings, .. } = self;
-        let order = Order { installation, account, place, settings, program };
+        let order = StartOptions { installation, account, place, settings, program };
         Server::start_again_within(timeouts, &order, guard)
     }
 

@@ -15,7 +15,7 @@ use crate::error::InitdbError;
 use crate::{Guard, Installation, log};
 
 /// Name of the changes made to a cluster, for use in its fingerprint.
-pub(crate) const TRIMMED: &str = "with relation caches, without WAL, maps and statistics";
+pub(crate) const CHANGES_NAME: &str = "with relation caches, without WAL, maps and statistics";
 
 /// Directory where a server stores its statistics when it is shut down.
 const STATISTICS: &str = "pg_stat";

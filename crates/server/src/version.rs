@@ -22,7 +22,7 @@ impl fmt::Display for Version {
 }
 
 /// Numbers from here on can't be a major version. They could be a version without its dot (1810), or a year.
-const NO_MAJOR: u32 = 100;
+const MAX_MAJOR: u32 = 100;
 
 /// The version that the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -42,7 +42,7 @@ impl FromStr for VersionRequest {
     fn from_str(text: &str) -> Result<Self, String> {
         let major = |text: &str| {
             let major = text.parse::<u32>().ok();
-            major.filter(|major| (*MAJORS.start()..NO_MAJOR).contains(major))
+            major.filter(|major| (*MAJORS.start()..MAX_MAJOR).contains(major))
         };
         if let Some(major) = major(text) {
             return Ok(Self::Major(major));

@@ -72,14 +72,14 @@ impl Account {
             return Ok(Self::ours());
         }
         let passwd = passwd();
-        let known: Vec<_> = ACCOUNTS.iter().filter_map(|name| named(&passwd, name)).collect();
+        let known: Vec<_> = ACCOUNTS.iter().filter_map(|name| find_account(&passwd, name)).collect();
         let first = known.first().cloned().ok_or(AccountError::Absent)?;
         if let Some(account) = known.into_iter().find(|account| sys::may_become(account.uid, account.gid)) {
             return Ok(account);
         }
         let mut trial = Command::new(sys::this_program());
         trial.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        sys::call_ourselves(&mut trial, first.uid, first.gid);
+        sys::run_in_user_namespace(&mut trial, first.uid, first.gid);
         trial.status().map_err(AccountError::Alone)?;
         Ok(Self::ours())
     }
@@ -97,7 +97,7 @@ impl Account {
     #[must_use]
     pub fn named_alias() -> Option<(u32, u32)> {
         let passwd = passwd();
-        ACCOUNTS.iter().find_map(|name| named(&passwd, name)).map(|account| (account.uid, account.gid))
+        ACCOUNTS.iter().find_map(|name| find_account(&passwd, name)).map(|account| (account.uid, account.gid))
     }
 
     /// Whether `/etc/passwd` has a name for this account's uid.
@@ -129,7 +129,7 @@ impl Account {
     }
 
     /// Makes this account the owner of `file`. Does nothing if it is our own account.
-    pub(crate) fn give(&self, file: impl AsFd) -> io::Result<()> {
+    pub(crate) fn change_owner(&self, file: impl AsFd) -> io::Result<()> {
         if self.foreign {
             fchown(file, Some(self.uid), Some(self.gid))?;
         }
@@ -141,7 +141,7 @@ fn passwd() -> String {
     fs::read_to_string("/etc/passwd").unwrap_or_default()
 }
 
-fn named(passwd: &str, name: &str) -> Option<Account> {
+fn find_account(passwd: &str, name: &str) -> Option<Account> {
     let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut ids = line.split(':').skip(2);
     let uid = ids.next()?.parse().ok()?;
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn account_lookup_needs_full_name_and_excludes_root() {
         let passwd = "root:x:0:0::/root:/bin/sh\npostgres2:x:7:7:::\npostgres:x:101:104::/x:/bin/sh\nnobody:x:0:0:::\n";
-        assert_eq!(named(passwd, "postgres"), Some(Account { uid: 101, gid: 104, foreign: true }));
-        assert_eq!(named(passwd, "nobody"), None);
-        assert_eq!(named(passwd, "absent"), None);
+        assert_eq!(find_account(passwd, "postgres"), Some(Account { uid: 101, gid: 104, foreign: true }));
+        assert_eq!(find_account(passwd, "nobody"), None);
+        assert_eq!(find_account(passwd, "absent"), None);
     }
 
     #[test]
-    fn a_private_ancestor_keeps_others_out() {
+    fn private_parent_directory_is_unreachable() {
         use std::os::unix::fs::PermissionsExt;
         let outer = tempfile::tempdir().unwrap();
         let inner = outer.path().join("inner");

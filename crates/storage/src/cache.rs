@@ -9,21 +9,21 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::attempt::{Attempt, FileError};
 use crate::entry::Entry;
 use crate::error::CacheError;
+use crate::file_error::{Attempt, FileError};
 use crate::manifest::Manifest;
 use crate::private;
 use crate::publish::Building;
 use crate::removal::remove_tree;
-use crate::replace::{replace, unless_read_only};
+use crate::replace::{ignore_read_only, replace_file};
 
 /// Content of the file that tells backup programs to skip the cache directory. Source: bford.info/cachedir.
-const TAG: &str =
+const CACHE_TAG: &str =
     "Signature: 8a477f597d28d172789f06886806bc55\n# Made by pgfresh; may be deleted at any time.\n";
 
 /// Age at which a saved log is removed.
-const OLD_LOG: Duration = Duration::from_hours(7 * 24);
+const MAX_LOG_AGE: Duration = Duration::from_hours(7 * 24);
 
 /// The current user's cache directory.
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ impl Cache {
             return Ok(cache);
         }
         let fallback = fallback();
-        private::ensure(&fallback, private::passable())?;
+        private::ensure(&fallback, private::parent_mode())?;
         Ok(Self::open(&fallback.join("cache"))?)
     }
 
@@ -65,7 +65,7 @@ impl Cache {
         if let Some(parent) = root.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).attempt("create", parent)?;
         }
-        private::ensure(root, private::passable())?;
+        private::ensure(root, private::parent_mode())?;
         let root = root.canonicalize().attempt("resolve", root)?;
         let cache = Self { root, is_chosen: false };
         let images = cache.images();
@@ -73,7 +73,7 @@ impl Cache {
         let tag = cache.root.join("CACHEDIR.TAG");
         // A read-only cache either has entries already or is useless, so it needs no tag.
         if !tag.exists() && cache.expect_writable().is_ok() {
-            fs::write(&tag, TAG).attempt("write", &tag)?;
+            fs::write(&tag, CACHE_TAG).attempt("write", &tag)?;
         }
         Ok(cache)
     }
@@ -90,7 +90,7 @@ impl Cache {
             return Ok(self.root.clone());
         }
         let ours = fallback();
-        private::ensure(&ours, private::passable())?;
+        private::ensure(&ours, private::parent_mode())?;
         let name = blake3::hash(self.root.as_os_str().as_encoded_bytes()).to_hex();
         let state = ours.join(format!("state-{}", &name[..16]));
         private::ensure(&state, 0o700)?;
@@ -139,7 +139,7 @@ impl Cache {
         };
         if use_it {
             // A read-only cache evicts nothing, so the time of the last use is irrelevant.
-            unless_read_only(file.set_modified(SystemTime::now()).attempt("touch", &path))?;
+            ignore_read_only(file.set_modified(SystemTime::now()).attempt("touch", &path))?;
         }
         // If a process holds the exclusive lock, it is about to remove the entry.
         let in_use = sys::Lock::share(file, &path).attempt("lock", &path)?;
@@ -205,16 +205,16 @@ impl Cache {
         waiting();
         let lock = self.lock(fingerprint);
         let held = sys::Lock::take(&lock).attempt("lock", &lock)?;
-        self.begin(fingerprint, held)
+        self.start_build(fingerprint, held)
     }
 
     fn try_building(&self, fingerprint: &str) -> Result<Option<Building>, FileError> {
         let lock = self.lock(fingerprint);
         let held = sys::Lock::try_take(&lock).attempt("lock", &lock)?;
-        held.map(|held| self.begin(fingerprint, held)).transpose()
+        held.map(|held| self.start_build(fingerprint, held)).transpose()
     }
 
-    fn begin(&self, fingerprint: &str, held: sys::Lock) -> Result<Building, FileError> {
+    fn start_build(&self, fingerprint: &str, held: sys::Lock) -> Result<Building, FileError> {
         let entry = self.images().join(fingerprint);
         let building = Building { entry, lock: self.lock(fingerprint), _held: held };
         remove_tree(&building.staging())?;
@@ -239,7 +239,7 @@ impl Cache {
         for entry in fs::read_dir(&folder).attempt("read", &folder)?.flatten() {
             let age =
                 entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
-            if age.is_some_and(|age| age > OLD_LOG)
+            if age.is_some_and(|age| age > MAX_LOG_AGE)
                 && let Err(error) = fs::remove_file(entry.path())
             {
                 tracing::debug!(%error, path = %entry.path().display(), "could not remove an old log");
@@ -252,13 +252,13 @@ impl Cache {
 
     /// Saves `text` under `name`, which must be a valid file name. Does nothing if the cache is read-only.
     pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
-        unless_read_only(self.write_note(name, text))
+        ignore_read_only(self.write_note(name, text))
     }
 
     fn write_note(&self, name: &str, text: &str) -> Result<(), FileError> {
         let folder = self.root.join("notes");
         private::ensure(&folder, 0o700)?;
-        replace(&folder.join(name), text)
+        replace_file(&folder.join(name), text)
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
-    use crate::{Account, CopyError, Copying, Deferred, Method};
+    use crate::{Account, BackgroundCopy, CopyError, Deferred, Method};
 
     struct Fixture {
         _directory: tempfile::TempDir,
@@ -312,8 +312,10 @@ mod tests {
         publish(&fixture);
         let entry = fixture.cache.look_up("abc").unwrap().unwrap();
         assert_eq!((entry.files(), entry.bytes()), (3, (1 << 20) + 9));
-        let copied =
-            Copying::begin(&entry, &fixture.out, &Account::ours(), BASE).unwrap().finish(&|_, _| ()).unwrap();
+        let copied = BackgroundCopy::begin(&entry, &fixture.out, &Account::ours(), BASE)
+            .unwrap()
+            .finish(&|_, _| ())
+            .unwrap();
         assert_eq!(fs::read(fixture.out.join("base/1/rows")).unwrap(), b"some rows");
         assert_eq!(fs::read(fixture.out.join("log")).unwrap(), fs::read(fixture.tree.join("log")).unwrap());
         assert!(fixture.out.join("empty").is_dir());
@@ -335,7 +337,7 @@ mod tests {
         }
         let entry = publish(&fixture);
         let deferred = Deferred { below: "base/", last: Some("last") };
-        let copying = Copying::begin(&entry, &fixture.out, &Account::ours(), deferred).unwrap();
+        let copying = BackgroundCopy::begin(&entry, &fixture.out, &Account::ours(), deferred).unwrap();
         assert!(fixture.out.join("log").exists() && !fixture.out.join("last").exists());
         fs::write(fixture.out.join("last"), "new").unwrap();
         copying.finish(&|_, _| ()).unwrap();
@@ -348,7 +350,8 @@ mod tests {
         let fixture = fixture();
         let entry = publish(&fixture);
         let rows = entry.data().join("base/1/rows");
-        let begin = |name: &str| Copying::begin(&entry, &fixture.out.join(name), &Account::ours(), BASE);
+        let begin =
+            |name: &str| BackgroundCopy::begin(&entry, &fixture.out.join(name), &Account::ours(), BASE);
         fs::create_dir(&fixture.out).unwrap();
 
         fs::write(&rows, "SOME ROWS").unwrap();
@@ -385,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_missing_occupies_nothing() {
+    fn missing_file_occupies_no_space() {
         let fixture = fixture();
         let entry = publish(&fixture);
         let all = entry.occupied().unwrap();
@@ -396,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_may_remember_the_same_note_at_once() {
+    fn threads_can_save_same_note_concurrently() {
         let fixture = fixture();
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -423,7 +426,7 @@ mod tests {
 
         std::os::unix::fs::symlink("/etc", fixture.tree.join("link")).unwrap();
         let building = fixture.cache.building("def", || ()).unwrap();
-        assert!(matches!(building.publish(&fixture.tree, &[], ""), Err(CacheError::Unfit { .. })));
+        assert!(matches!(building.publish(&fixture.tree, &[], ""), Err(CacheError::Invalid { .. })));
         assert!(!fixture.cache.images().join("def.staging").exists());
     }
 
@@ -453,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_use_counts_as_one() {
+    fn examination_does_not_change_last_use() {
         let fixture = fixture();
         let entry = publish(&fixture);
         let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Returns an error if `cancelled` is set.
-pub(crate) fn go_on(cancelled: &AtomicBool) -> io::Result<()> {
+pub(crate) fn check_cancelled(cancelled: &AtomicBool) -> io::Result<()> {
     if cancelled.load(Ordering::Relaxed) { Err(io::Error::other("cancelled")) } else { Ok(()) }
 }
 
@@ -17,7 +17,7 @@ pub(crate) struct Cancellable<'a, R> {
 
 impl<R: Read> Read for Cancellable<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        go_on(self.cancelled)?;
+        check_cancelled(self.cancelled)?;
         self.source.read(buffer)
     }
 }

@@ -22,7 +22,7 @@ use crate::manifest::Manifest;
 use crate::tree::{self, Tree};
 
 /// Minimum interval between two progress reports.
-const BEAT: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Selects the files that [`Copying::begin`] leaves to background threads or to [`Copying::finish`].
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ pub struct Deferred<'a> {
 
 /// A copy in progress. Dropping it cancels the copy and waits for its threads.
 #[derive(Debug)]
-pub struct Copying {
+pub struct BackgroundCopy {
     job: Arc<Job>,
     /// Indexes (in the manifest) of the files that are copied last.
     last: Vec<usize>,
@@ -57,7 +57,7 @@ struct Job {
     next: AtomicUsize,
 }
 
-impl Copying {
+impl BackgroundCopy {
     /// Creates `to`, all its directories, and all files that aren't deferred. Starts background threads for
     /// the remaining files.
     ///
@@ -70,7 +70,7 @@ impl Copying {
     ) -> Result<Self, CopyError> {
         let manifest = entry.manifest();
         let data = entry.data();
-        let top = tree::reach(Directory::open(&data), &data)?;
+        let top = tree::with_path(Directory::open(&data), &data)?;
         let from = Tree::open(&data, top, &manifest)?;
         let to = Tree::make(to, &manifest, account)?;
         let path = |&index: &usize| manifest.files[index].path.as_str();
@@ -86,8 +86,8 @@ impl Copying {
             copier: FileCopier::new(entry, account),
             next: AtomicUsize::new(0),
         };
-        job.prove_method()?;
-        job.work(&|| ())?;
+        job.choose_method()?;
+        job.copy_files(&|| ())?;
         job.files = behind;
         job.next = AtomicUsize::new(0);
         job.copier.done = AtomicU64::new(0);
@@ -99,7 +99,7 @@ impl Copying {
                 let (job, running) = (Arc::clone(&job), running.clone());
                 let work = move || {
                     let _running = running;
-                    job.work(&|| ())
+                    job.copy_files(&|| ())
                 };
                 // `finish` also copies files, so a thread that fails to start only costs time.
                 std::thread::Builder::new().spawn(work).ok()
@@ -116,13 +116,13 @@ impl Copying {
         let report = || watch(self.job.copier.done.load(Ordering::Relaxed), total);
         let last = Cell::new(Instant::now());
         let beat = || {
-            if last.get().elapsed() >= BEAT {
+            if last.get().elapsed() >= PROGRESS_INTERVAL {
                 last.set(Instant::now());
                 report();
             }
         };
-        let mut result = self.job.work(&beat);
-        while self.ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+        let mut result = self.job.copy_files(&beat);
+        while self.ended.recv_timeout(PROGRESS_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             report();
         }
         for thread in self.threads.drain(..) {
@@ -135,12 +135,12 @@ impl Copying {
                 copied => drop(copied?),
             }
         }
-        self.job.copier.note_comparison();
+        self.job.copier.record_comparison();
         Ok(self.job.copier.copied(self.job.manifest.files.len()))
     }
 }
 
-impl Drop for Copying {
+impl Drop for BackgroundCopy {
     fn drop(&mut self) {
         self.job.copier.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -154,7 +154,7 @@ impl Drop for Copying {
 impl Job {
     /// Copies the first file that has any bytes, to find out whether the source and the target can share
     /// blocks.
-    fn prove_method(&mut self) -> Result<(), CopyError> {
+    fn choose_method(&mut self) -> Result<(), CopyError> {
         let with_bytes = |&index: &usize| self.manifest.files[index].size > 0;
         let Some(at) = self.files.iter().position(with_bytes) else { return Ok(()) };
         let index = self.files.swap_remove(at);
@@ -163,7 +163,7 @@ impl Job {
     }
 
     /// Copies files until none is left. Calls `beat` after each chunk.
-    fn work(&self, beat: &dyn Fn()) -> Result<(), CopyError> {
+    fn copy_files(&self, beat: &dyn Fn()) -> Result<(), CopyError> {
         while !self.copier.stop.load(Ordering::Relaxed) {
             let Some(&index) = self.files.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
             if let Err(error) = self.copy_file(index, beat) {
@@ -176,7 +176,7 @@ impl Job {
 
     fn copy_file(&self, index: usize, beat: &dyn Fn()) -> Result<Method, CopyError> {
         let file = &self.manifest.files[index];
-        let Some((folder, name)) = self.manifest.folder_of(&file.path) else {
+        let Some((folder, name)) = self.manifest.parent_of(&file.path) else {
             let path = self.from.root.join(&file.path);
             return Err(CopyError::Damaged { path, what: "lies in no directory of the entry" });
         };

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use sys::Directory;
 
 use crate::Account;
-use crate::attempt::Attempt;
 use crate::copy_file::{FileCopier, Location};
 use crate::entry::Entry;
 use crate::error::CopyError;
+use crate::file_error::Attempt;
 use crate::tree;
 
 /// Copies a single directory of an entry into a data directory, which itself is a copy of the entry.
@@ -56,7 +56,7 @@ impl DirectoryCopier<'_> {
         (target, path): Location<'_>,
         go_on: &dyn Fn() -> bool,
     ) -> Result<bool, CopyError> {
-        self.account.give(target).attempt("change the owner of", &path)?;
+        self.account.change_owner(target).attempt("change the owner of", &path)?;
         let mut copier = FileCopier::new(self.entry, self.account);
         for (file, name) in self.entry.files_in(&format!("{}/{from}", self.parent)) {
             let beat = || copier.stop.store(!go_on(), Ordering::Relaxed);
@@ -87,10 +87,10 @@ impl DirectoryCopier<'_> {
 /// Opens a directory below `root` without following links.
 fn descend(root: &Path, names: &[&str]) -> Result<(Directory, PathBuf), CopyError> {
     let mut path = root.to_owned();
-    let mut directory = tree::reach(Directory::open(root), root)?;
+    let mut directory = tree::with_path(Directory::open(root), root)?;
     for name in names {
         path.push(name);
-        directory = tree::reach(directory.directory(name), &path)?;
+        directory = tree::with_path(directory.directory(name), &path)?;
     }
     Ok((directory, path))
 }
@@ -102,7 +102,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
-    use crate::{Cache, Copying, Deferred};
+    use crate::{BackgroundCopy, Cache, Deferred};
 
     struct Fixture {
         _directory: tempfile::TempDir,
@@ -130,7 +130,7 @@ mod tests {
             let entry = building.publish(&tree, &[], "").unwrap();
             let data = directory.path().join("data");
             let all = Deferred { below: "", last: None };
-            Copying::begin(&entry, &data, &Account::ours(), all).unwrap().finish(&|_, _| ()).unwrap();
+            BackgroundCopy::begin(&entry, &data, &Account::ours(), all).unwrap().finish(&|_, _| ()).unwrap();
             Self { _directory: directory, entry, data }
         }
 

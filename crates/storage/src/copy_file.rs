@@ -10,9 +10,9 @@ use std::{fs, io};
 use sys::Directory;
 
 use crate::Account;
-use crate::attempt::Attempt;
 use crate::entry::Entry;
 use crate::error::CopyError;
+use crate::file_error::Attempt;
 use crate::manifest::{self, File};
 use crate::tree;
 use crate::verified::Verified;
@@ -84,12 +84,12 @@ impl FileCopier {
         (target, path): Location<'_>,
         beat: &dyn Fn(),
     ) -> Result<Method, CopyError> {
-        let from = tree::reach(source.file(name), &source_path)?;
+        let from = tree::with_path(source.file(name), &source_path)?;
         let (stored, compared) = check(file, &from, source_path, &self.verified)?;
         self.compared.fetch_or(compared, Ordering::Relaxed);
 
         let to = target.create_file(name).attempt("create", &path)?;
-        self.account.give(&to).attempt("change the owner of", &path)?;
+        self.account.change_owner(&to).attempt("change the owner of", &path)?;
         if file.size == 0 {
             return Ok(self.method);
         }
@@ -106,9 +106,9 @@ impl FileCopier {
     }
 
     /// Records that the whole entry is undamaged. Must only be called after all files have been copied.
-    pub(crate) fn note_comparison(&self) {
+    pub(crate) fn record_comparison(&self) {
         if self.compared.load(Ordering::Relaxed) {
-            self.verified.renew();
+            self.verified.record_now();
         }
     }
 
@@ -161,7 +161,8 @@ fn check(file: &File, from: &fs::File, path: PathBuf, verified: &Verified) -> Re
     if meta.len() != file.size {
         return Err(CopyError::Damaged { path, what: "has another size than when it was published" });
     }
-    let compare = file.size > 0 && (manifest::modified(&meta) != file.modified || !verified.covers(&meta));
+    let compare =
+        file.size > 0 && (manifest::modified(&meta) != file.modified || !verified.is_verified(&meta));
     if compare {
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(from).attempt("read", &path)?;

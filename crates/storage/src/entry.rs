@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::attempt::{Attempt, FileError};
+use crate::file_error::{Attempt, FileError};
 use crate::manifest::{File, Manifest};
-use crate::replace::{replace, unless_read_only};
+use crate::replace::{ignore_read_only, replace_file};
 
 /// Maximum size of a saved text, in bytes. A longer file is ignored.
-const LONGEST_NOTE: u64 = 64 << 20;
+const MAX_TEXT_SIZE: u64 = 64 << 20;
 
 /// A complete, immutable directory in the cache. While any process holds a value of this type, the cache
 /// doesn't evict the entry.
@@ -90,14 +90,14 @@ impl Entry {
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<String> {
         let path = self.directory.join(name);
-        let is_one = path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= LONGEST_NOTE);
+        let is_one = path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_TEXT_SIZE);
         if is_one { fs::read_to_string(path).ok() } else { None }
     }
 
     /// Saves `text` for the next process that uses the entry. Does nothing if the cache is read-only. `name`
     /// must be a valid file name other than `data`, `about`, `manifest` and `verified`.
     pub fn remember(&self, name: &str, text: &str) -> Result<(), FileError> {
-        unless_read_only(replace(&self.directory.join(name), text))
+        ignore_read_only(replace_file(&self.directory.join(name), text))
     }
 
     /// Returns the time of the last [`crate::Cache::look_up`].

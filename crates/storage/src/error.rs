@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::attempt::FileError;
+use crate::file_error::FileError;
 
 /// An error that occurred while opening the cache or adding an entry.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +12,7 @@ pub enum CacheError {
     File(#[from] FileError),
     /// The tree contains a file that can't be part of an entry, or the tree differs from its manifest.
     #[error("cannot cache \"{}\": {what}", path.display())]
-    Unfit {
+    Invalid {
         /// Path of the file.
         path: PathBuf,
         /// The reason, worded as the end of a sentence.

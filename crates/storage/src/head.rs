@@ -66,7 +66,7 @@ impl Head {
     }
 
     /// Returns the name of the text that differs from the signed one, if there is one.
-    pub(crate) fn differs(&self, manifest: &str, about: &str) -> Option<&'static str> {
+    pub(crate) fn changed_text(&self, manifest: &str, about: &str) -> Option<&'static str> {
         let other = |text: &str, digest| blake3::hash(text.as_bytes()) != digest;
         if other(manifest, self.manifest) {
             return Some("manifest");
@@ -82,7 +82,7 @@ pub(crate) fn verify(
     (text, signature): (&str, &str),
     trusted: &[TrustedKey],
 ) -> Result<(Head, Signed), String> {
-    let key = signing::signer(text.as_bytes(), signature, trusted)?;
+    let key = signing::trusted_signer(text.as_bytes(), signature, trusted)?;
     let head = Head::parse(text).ok_or("a newer pgfresh has signed it")?;
     if head.fingerprint != fingerprint {
         return Err(format!("its signature is that of template {}", head.fingerprint));
@@ -100,9 +100,9 @@ mod tests {
         let head = Head::new("abc", "a manifest", "about it");
         let text = head.to_text();
         assert_eq!(Head::parse(&text), Some(head.clone()));
-        assert_eq!(head.differs("a manifest", "about it"), None);
-        assert_eq!(head.differs("another", "about it"), Some("manifest"));
-        assert_eq!(head.differs("a manifest", ""), Some("about"));
+        assert_eq!(head.changed_text("a manifest", "about it"), None);
+        assert_eq!(head.changed_text("another", "about it"), Some("manifest"));
+        assert_eq!(head.changed_text("a manifest", ""), Some("about"));
         for at in 0..text.len() {
             assert_eq!(Head::parse(&text[..at]), None, "{at}");
         }

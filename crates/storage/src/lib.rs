@@ -23,46 +23,46 @@
 //! ```
 
 mod account;
-mod arrival;
-mod attempt;
 mod cache;
 mod cancel;
-mod carry;
 mod copy;
 mod copy_directory;
 mod copy_file;
+mod download;
 mod entry;
 mod error;
+mod export;
+mod file_error;
 mod head;
 mod manifest;
 mod persistent;
 mod place;
 mod private;
 mod publish;
-mod received;
 mod removal;
 mod replace;
 mod run;
 mod signing;
 mod tree;
+mod unchecked_entry;
 mod verified;
 
 pub use account::{Account, AccountError};
-pub use attempt::{Attempt, FileError};
 pub use cache::Cache;
-pub use carry::{carried, sign, verify};
-pub use copy::{Copying, Deferred};
+pub use copy::{BackgroundCopy, Deferred};
 pub use copy_directory::DirectoryCopier;
 pub use copy_file::{Copied, Method};
+pub use download::{Description, EntryDownload, FileDescription, SignedManifest, TrustedHead};
 pub use entry::Entry;
 pub use error::{CacheError, CopyError};
+pub use export::{exported_entries, sign, verify};
+pub use file_error::{Attempt, FileError};
 pub use persistent::PersistentData;
 pub use place::{Place, PlaceError, PlaceRequest};
 pub use publish::Building;
-pub use received::{Announced, Description, FileDescription, Receiving, TrustedHead};
-pub use removal::Removing;
+pub use removal::BackgroundRemoval;
 pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};
-pub use signing::{KeyError, Signed, SigningKey, TrustedKey, signer};
+pub use signing::{KeyError, Signed, SigningKey, TrustedKey, trusted_signer};
 
 /// Formats a number of bytes with two or three digits and a decimal unit, e.g. "1.5 GB".
 #[must_use]
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn byte_sizes_parse_with_common_units() {
         assert_eq!(parse_bytes(" 1.5 GB"), Some(1_500_000_000));
         assert_eq!(parse_bytes("10kib"), Some(10_240));
         assert_eq!(parse_bytes("4096B"), Some(4096));

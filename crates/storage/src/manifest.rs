@@ -47,11 +47,11 @@ impl Manifest {
 
     /// Whether no path occurs twice and every parent is a directory. A manifest from elsewhere might violate
     /// this.
-    pub(crate) fn names_each_path_once(&self) -> bool {
+    pub(crate) fn has_consistent_paths(&self) -> bool {
         let mut seen = HashSet::new();
         let paths = self.directories.iter().chain(self.files.iter().map(|file| &file.path));
         paths.into_iter().all(|path| seen.insert(path))
-            && self.directories.iter().all(|path| self.folder_of(path).is_some())
+            && self.directories.iter().all(|path| self.parent_of(path).is_some())
     }
 
     pub(crate) fn to_text(&self) -> String {
@@ -77,26 +77,26 @@ impl Manifest {
         let mut manifest = Self::default();
         for line in lines.strip_prefix(HEADER)?.lines() {
             match line.split_once(' ')? {
-                ("d", path) => manifest.directories.push(safe(path)?.to_owned()),
+                ("d", path) => manifest.directories.push(path_inside_entry(path)?.to_owned()),
                 ("f", rest) => {
                     let mut fields = rest.splitn(4, ' ');
                     let size = fields.next()?.parse().ok()?;
                     let modified = fields.next()?.parse().ok()?;
                     let digest = blake3::Hash::from_hex(fields.next()?).ok()?;
-                    let path = safe(fields.next()?)?.to_owned();
+                    let path = path_inside_entry(fields.next()?)?.to_owned();
                     manifest.files.push(File { path, size, modified, digest });
                 }
                 _ => return None,
             }
         }
         let sorted = manifest.directories.is_sorted();
-        (sorted && manifest.files.iter().all(|file| manifest.folder_of(&file.path).is_some()))
+        (sorted && manifest.files.iter().all(|file| manifest.parent_of(&file.path).is_some()))
             .then_some(manifest)
     }
 
     /// Returns the index of the directory that contains `path`, and the name inside that directory. The index
     /// of the root is one past the last directory. Returns `None` if the manifest has no such directory.
-    pub(crate) fn folder_of<'a>(&self, path: &'a str) -> Option<(usize, &'a str)> {
+    pub(crate) fn parent_of<'a>(&self, path: &'a str) -> Option<(usize, &'a str)> {
         let Some((folder, name)) = path.rsplit_once('/') else { return Some((self.directories.len(), path)) };
         let at = self.directories.binary_search_by(|other| other.as_str().cmp(folder)).ok()?;
         Some((at, name))
@@ -104,7 +104,7 @@ impl Manifest {
 }
 
 /// Returns `path` if it stays inside the entry.
-pub(crate) fn safe(path: &str) -> Option<&str> {
+pub(crate) fn path_inside_entry(path: &str) -> Option<&str> {
     let inside = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
     (inside && !path.contains('\n')).then_some(path)
 }
@@ -147,7 +147,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_or_shortened_text_is_refused(manifest in manifests(), at in any::<prop::sample::Index>(), cut in any::<bool>()) {
+        fn changed_or_truncated_manifest_is_refused(manifest in manifests(), at in any::<prop::sample::Index>(), cut in any::<bool>()) {
             let mut bytes = manifest.to_text().into_bytes();
             let at = at.index(bytes.len());
             if cut { bytes.truncate(at) } else { bytes[at] ^= 1 }
@@ -158,9 +158,9 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_leaves_the_entry_is_refused() {
+    fn path_outside_entry_is_refused() {
         for path in ["../x", "a/../b", "/etc/passwd", "a//b", "", "a\nb"] {
-            assert_eq!(safe(path), None, "{path:?}");
+            assert_eq!(path_inside_entry(path), None, "{path:?}");
         }
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use sys::Lock;
 
-use crate::attempt::{Attempt, FileError};
+use crate::file_error::{Attempt, FileError};
 use crate::removal::remove_tree;
 use crate::{Account, private};
 
@@ -59,11 +59,11 @@ impl PersistentData {
         if !parent.exists() {
             let above = parent.parent().unwrap_or(parent);
             DirBuilder::new().recursive(true).mode(0o700).create(above).attempt("create", above)?;
-            private::ensure(parent, private::passable())?;
+            private::ensure(parent, private::parent_mode())?;
         }
-        private::ensure(root, private::passable())?;
+        private::ensure(root, private::parent_mode())?;
         let path = root.join(name);
-        private::ensure(&path, private::passable())?;
+        private::ensure(&path, private::parent_mode())?;
         if !account.can_reach(&path) {
             let why = format!("the server's account (uid {}) may not enter it", account.uid);
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why)).attempt("use", &path);

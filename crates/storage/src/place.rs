@@ -8,11 +8,11 @@ use std::str::FromStr;
 
 use sys::{Filesystem, FilesystemKind};
 
-use crate::attempt::{Attempt, FileError};
+use crate::file_error::{Attempt, FileError};
 use crate::{Account, human_bytes, private};
 
 /// Number of bytes reserved for the server's own files, e.g. WAL, temporary files and a few databases.
-const HEADROOM: u64 = 256 << 20;
+const RESERVED_BYTES: u64 = 256 << 20;
 
 /// Number of bytes to budget for each file that the file system has room for. For comparison, a new cluster
 /// has 740 files with 26 MB, and a copy of its database has 300 files with 7 MB.
@@ -21,9 +21,9 @@ const BYTES_PER_FILE: u64 = 16 << 10;
 /// Maximum length of the path of a server's file, in bytes. This is `MAXPGPATH` without the terminating zero.
 /// PostgreSQL truncates a longer path, and then opens the wrong file. Source:
 /// `src/include/pg_config_manual.h`.
-const LONGEST: usize = 1023;
+const MAX_PATH_LENGTH: usize = 1023;
 /// The longest path of a server's file, relative to our directory. The eight digits stand for a random name.
-const DEEPEST: &str = "/01234567/data/postgresql.auto.conf";
+const LONGEST_SERVER_PATH: &str = "/01234567/data/postgresql.auto.conf";
 
 /// The user's choice of a place.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -93,7 +93,7 @@ pub enum PlaceError {
     },
     /// The directory that the user has chosen is not suitable.
     #[error("cannot place {} in \"{}\": {why}", human_bytes(*.need), path.display())]
-    Unfit {
+    Unsuitable {
         /// Number of bytes needed.
         need: u64,
         /// The directory.
@@ -115,7 +115,7 @@ impl PlaceError {
                 "Let place = \"auto\" choose; a container gets a larger /dev/shm with --shm-size, or a --tmpfs /tmp."
                     .to_owned(),
             ),
-            Self::NoDisk { .. } | Self::Unfit { .. } => {
+            Self::NoDisk { .. } | Self::Unsuitable { .. } => {
                 Some("Name a directory with room and rights: --place PATH, or place = \"PATH\".".to_owned())
             }
             Self::File(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -139,15 +139,17 @@ impl Place {
         disk: &Path,
         account: &Account,
     ) -> Result<Self, PlaceError> {
-        let need = bytes.saturating_mul(2).saturating_add(HEADROOM);
+        let need = bytes.saturating_mul(2).saturating_add(RESERVED_BYTES);
         match request {
-            PlaceRequest::Ram => in_ram(need, account).map_err(|why| PlaceError::NoRam { need, why }),
-            PlaceRequest::Disk => on_disk(bytes, disk, account, String::new()),
-            PlaceRequest::Auto => in_ram(need, account).or_else(|why| on_disk(bytes, disk, account, why)),
+            PlaceRequest::Ram => find_in_ram(need, account).map_err(|why| PlaceError::NoRam { need, why }),
+            PlaceRequest::Disk => find_on_disk(bytes, disk, account, String::new()),
+            PlaceRequest::Auto => {
+                find_in_ram(need, account).or_else(|why| find_on_disk(bytes, disk, account, why))
+            }
             PlaceRequest::At(path) => {
                 let path = path.canonicalize().attempt("use", path)?;
-                let unfit = |why| PlaceError::Unfit { need: bytes, path: path.clone(), why };
-                let room = Room::in_directory(&path, account).map_err(unfit)?;
+                let unfit = |why| PlaceError::Unsuitable { need: bytes, path: path.clone(), why };
+                let room = FreeSpace::in_directory(&path, account).map_err(unfit)?;
                 if room.bytes < bytes {
                     return Err(unfit(format!("it has {} left", human_bytes(room.bytes))));
                 }
@@ -205,10 +207,10 @@ pub(crate) fn candidates(disk: &Path) -> Vec<PathBuf> {
     all
 }
 
-fn in_ram(need: u64, account: &Account) -> Result<Place, String> {
+fn find_in_ram(need: u64, account: &Account) -> Result<Place, String> {
     let mut reasons = Vec::new();
     for root in ram_candidates() {
-        let room = Room::in_directory(&root, account);
+        let room = FreeSpace::in_directory(&root, account);
         let room = room.map_err(|why| format!("\"{}\": {why}", root.display())).and_then(|room| {
             if room.kind == FilesystemKind::Disk {
                 return Err(format!("\"{}\" is no tmpfs", root.display()));
@@ -227,12 +229,12 @@ fn in_ram(need: u64, account: &Account) -> Result<Place, String> {
     Err(reasons.join("; "))
 }
 
-fn on_disk(need: u64, disk: &Path, account: &Account, why_not_ram: String) -> Result<Place, PlaceError> {
+fn find_on_disk(need: u64, disk: &Path, account: &Account, why_not_ram: String) -> Result<Place, PlaceError> {
     let mut reasons = Vec::new();
     for root in [disk, Path::new("/var/tmp"), Path::new("/tmp")] {
-        let room = Room::in_directory(root, account);
+        let room = FreeSpace::in_directory(root, account);
         let room = room.map_err(|why| format!("\"{}\": {why}", root.display())).and_then(|room| {
-            let shortage = room.shortage(need.saturating_add(HEADROOM / 4));
+            let shortage = room.shortage(need.saturating_add(RESERVED_BYTES / 4));
             shortage.map_or(Ok(room), |left| Err(format!("\"{}\" has {left}", root.display())))
         });
         match room {
@@ -248,7 +250,7 @@ fn on_disk(need: u64, disk: &Path, account: &Account, why_not_ram: String) -> Re
 
 /// The free space in a directory.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+struct FreeSpace {
     kind: FilesystemKind,
     /// Number of bytes that can be written to the directory.
     bytes: u64,
@@ -256,7 +258,7 @@ struct Room {
     files: u64,
 }
 
-impl Room {
+impl FreeSpace {
     /// Examines `root`. Returns the reason if the directory can't be used.
     fn in_directory(root: &Path, account: &Account) -> Result<Self, String> {
         // The path has to be UTF-8, because it appears in PostgreSQL's settings and in the clients' URLs.
@@ -271,7 +273,7 @@ impl Room {
         }
         let ours = root.join(format!("pgfresh-{}", sys::user()));
         let length = |path: &Path| path.as_os_str().len();
-        let most = LONGEST - DEEPEST.len() - (length(&ours) - length(root));
+        let most = MAX_PATH_LENGTH - LONGEST_SERVER_PATH.len() - (length(&ours) - length(root));
         if length(root) > most {
             return Err(format!("its path has {} bytes, and PostgreSQL takes at most {most}", length(root)));
         }
@@ -332,7 +334,7 @@ mod tests {
         let error = Place::choose(&PlaceRequest::At(file), 1000, Path::new("/nowhere"), &Account::ours());
         assert!(error.unwrap_err().to_string().ends_with("/file\": it is a file, not a directory"));
         let mut deep = directory.path().to_owned();
-        while deep.as_os_str().len() < LONGEST {
+        while deep.as_os_str().len() < MAX_PATH_LENGTH {
             deep.push("x".repeat(100));
         }
         std::fs::create_dir_all(&deep).unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use sys::Directory;
 
-use crate::attempt::{Attempt, FileError};
+use crate::file_error::{Attempt, FileError};
 
 /// Creates `path` with `mode` if it doesn't exist. Returns an error if the directory isn't ours, or if other
 /// users can write to it. In a shared directory such as `/tmp`, another user could have created it first.
@@ -47,7 +47,7 @@ fn check(path: &Path, meta: &Metadata) -> Result<(), FileError> {
 
 /// Returns the mode for a directory that contains run directories. If we are root, the server's account must
 /// be able to pass through this directory.
-pub(crate) fn passable() -> u32 {
+pub(crate) fn parent_mode() -> u32 {
     if sys::is_root() { 0o711 } else { 0o700 }
 }
 

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 use sys::{Directory, FileKind};
 
-use crate::attempt::{Attempt, FileError};
 use crate::entry::Entry;
 use crate::error::CacheError;
+use crate::file_error::{Attempt, FileError};
 use crate::manifest::{self, Manifest};
 use crate::removal::remove_tree;
 
 /// Size in bytes of the blocks that are checked for zeros. A block of zeros becomes a hole.
-const CHUNK: u64 = 64 << 10;
+const ZERO_BLOCK: u64 = 64 << 10;
 
 /// The exclusive right to build one entry. It is held until this value is dropped.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ pub(crate) fn make_directories(
     make(&data)?;
     if manifest.bytes() > sys::Filesystem::of(staging).attempt("examine", staging)?.free {
         let what = "it is larger than what the cache's file system has left";
-        return Err(CacheError::Unfit { path: entry.to_owned(), what });
+        return Err(CacheError::Invalid { path: entry.to_owned(), what });
     }
     for path in &manifest.directories {
         make(&data.join(path))?;
@@ -159,8 +159,8 @@ fn add_folder(
     let Source { folder, path, relative } = *from;
     for (name, kind) in folder.entries().attempt("read", path)? {
         let path = path.join(&name);
-        let unfit = |what| CacheError::Unfit { path: path.clone(), what };
-        let name = name.to_str().filter(|name| manifest::safe(name).is_some());
+        let unfit = |what| CacheError::Invalid { path: path.clone(), what };
+        let name = name.to_str().filter(|name| manifest::path_inside_entry(name).is_some());
         let name = name.ok_or_else(|| unfit("its name is no plain text"))?;
         if relative.is_empty() && without.contains(&name) {
             continue;
@@ -177,7 +177,7 @@ fn add_folder(
             }
             FileKind::File => {
                 let mut source = folder.file(name).attempt("open", &path)?;
-                manifest.files.push(take_in(&mut source, &path, below, to)?);
+                manifest.files.push(copy_and_digest(&mut source, &path, below, to)?);
             }
             FileKind::Link => {
                 return Err(unfit(
@@ -192,7 +192,7 @@ fn add_folder(
 
 /// Copies the bytes of `source`, whose path is `from`, and computes the digest in the same pass. Zeros become
 /// holes.
-pub(crate) fn take_in(
+pub(crate) fn copy_and_digest(
     source: &mut impl Read,
     from: &Path,
     relative: String,
@@ -204,7 +204,7 @@ pub(crate) fn take_in(
     let mut hasher = blake3::Hasher::new();
     let mut chunk = Vec::new();
     let mut size = 0;
-    while source.by_ref().take(CHUNK).read_to_end(&mut chunk).attempt("read", from)? > 0 {
+    while source.by_ref().take(ZERO_BLOCK).read_to_end(&mut chunk).attempt("read", from)? > 0 {
         hasher.update(&chunk);
         size += chunk.len() as u64;
         if chunk.iter().all(|&byte| byte == 0) {

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use sys::{Directory, FileKind};
 
-use crate::attempt::{Attempt, FileError};
+use crate::file_error::{Attempt, FileError};
 
 /// A removal in progress of the files in each subdirectory of a directory. It only speeds up the removal of
 /// the whole tree, which comes later, so its errors can be ignored.
 ///
 /// The threads leave one core to the caller. Dropping the value stops the threads and waits for them.
 #[derive(Debug)]
-pub struct Removing {
+pub struct BackgroundRemoval {
     job: Arc<Job>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -32,7 +32,7 @@ struct Job {
     stop: AtomicBool,
 }
 
-impl Removing {
+impl BackgroundRemoval {
     /// Starts to remove the files in each subdirectory of `root`/`name`. Doesn't follow links below `root`.
     #[must_use]
     pub fn begin(root: &Path, name: &str) -> Self {
@@ -42,7 +42,7 @@ impl Removing {
             .filter_map(|_| {
                 let job = Arc::clone(&job);
                 // `finish` also removes files, so a thread that fails to start only costs time.
-                std::thread::Builder::new().spawn(move || job.work(None)).ok()
+                std::thread::Builder::new().spawn(move || job.remove_files(None)).ok()
             })
             .collect();
         Self { job, threads }
@@ -50,11 +50,11 @@ impl Removing {
 
     /// Helps the threads to remove files, until all files are gone or `patience` has passed.
     pub fn finish(self, patience: Duration) {
-        self.job.work(Some(Instant::now() + patience));
+        self.job.remove_files(Some(Instant::now() + patience));
     }
 }
 
-impl Drop for Removing {
+impl Drop for BackgroundRemoval {
     fn drop(&mut self) {
         self.job.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -89,7 +89,7 @@ impl Job {
         clippy::let_underscore_must_use,
         reason = "what is left, such as a directory, is for the process that removes the tree"
     )]
-    fn work(&self, end: Option<Instant>) {
+    fn remove_files(&self, end: Option<Instant>) {
         while !self.stop.load(Ordering::Relaxed) && end.is_none_or(|end| Instant::now() < end) {
             let Some((folder, name)) = self.files.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
                 break;
@@ -128,22 +128,22 @@ mod tests {
             }
         }
         fs::write(root.join("top"), "x").unwrap();
-        Removing::begin(directory.path(), "root").finish(Duration::from_mins(1));
+        BackgroundRemoval::begin(directory.path(), "root").finish(Duration::from_mins(1));
         let count = |folder: &str| fs::read_dir(root.join(folder)).unwrap().count();
         assert_eq!((count("1"), count("2"), count("2/deep")), (0, 1, 50));
         assert!(root.join("top").exists());
-        Removing::begin(root, "missing").finish(Duration::from_mins(1));
+        BackgroundRemoval::begin(root, "missing").finish(Duration::from_mins(1));
     }
 
     #[test]
-    fn it_ends_when_patience_does() {
+    fn removal_ends_at_its_timeout() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("root/1")).unwrap();
         for name in 0..2000 {
             fs::write(directory.path().join("root/1").join(name.to_string()), "").unwrap();
         }
         let begun = Instant::now();
-        Removing::begin(directory.path(), "root").finish(Duration::ZERO);
+        BackgroundRemoval::begin(directory.path(), "root").finish(Duration::ZERO);
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::attempt::{Attempt, FileError};
+use crate::file_error::{Attempt, FileError};
 
 /// Writes `text` to a file with a random name, and renames that file to `path`.
-pub(crate) fn replace(path: &Path, text: &str) -> Result<(), FileError> {
+pub(crate) fn replace_file(path: &Path, text: &str) -> Result<(), FileError> {
     let staging = path.with_added_extension(random_name()?);
     let written = fs::write(&staging, text).attempt("write", &staging);
     let replaced = written.and_then(|()| fs::rename(&staging, path).attempt("rename", path));
@@ -26,7 +26,7 @@ pub(crate) fn random_name() -> Result<String, FileError> {
 }
 
 /// Ignores errors that are due to a read-only cache.
-pub(crate) fn unless_read_only(tried: Result<(), FileError>) -> Result<(), FileError> {
+pub(crate) fn ignore_read_only(tried: Result<(), FileError>) -> Result<(), FileError> {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match tried {
         Err(error) if matches!(error.kind(), ReadOnlyFilesystem | PermissionDenied) => Ok(()),

@@ -19,14 +19,14 @@ use std::time::Duration;
 
 use sys::{Directory, Lock};
 
-use crate::attempt::{Attempt, FileError};
+use crate::file_error::{Attempt, FileError};
 use crate::removal::remove_tree;
 use crate::replace::random_name;
 use crate::{Account, PersistentData, Place, place, private};
 
 /// Maximum length of a run directory's path, in bytes. The path of a socket is limited to 107 bytes, and it
 /// ends with `/socket` and a name of up to 14 bytes. Source: unix(7).
-const LONGEST: usize = 107 - "/socket".len() - 14;
+const MAX_PATH_LENGTH: usize = 107 - "/socket".len() - 14;
 
 /// The directory with the server's files.
 const DATA: &str = "data";
@@ -47,9 +47,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10
 const PERSISTENT: &str = "persistent";
 
 /// Name prefix of a directory that pgfresh keeps for the user to inspect.
-const KEPT: &str = "kept-";
+const KEPT_PREFIX: &str = "kept-";
 /// Name extension of a directory that is being removed.
-const DEAD: &str = "dead";
+const REMOVAL_EXTENSION: &str = "dead";
 
 /// The directory of a single server, locked by its owner.
 ///
@@ -76,7 +76,7 @@ impl RunDirectory {
         loop {
             let path = root.join(random_name()?);
             let announced = announce(&path)?;
-            private::ensure(&root, private::passable())?;
+            private::ensure(&root, private::parent_mode())?;
             match DirBuilder::new().mode(0o700).create(&path) {
                 // A sweep has removed the empty root between the two calls, or another process has chosen
                 // this name.
@@ -91,10 +91,10 @@ impl RunDirectory {
             match Lock::try_take(&lock) {
                 Ok(Some(owner)) => {
                     let mut run = Self { address: path.clone(), path, owner: Some(owner), persistent: None };
-                    let mode = fs::Permissions::from_mode(private::passable());
+                    let mode = fs::Permissions::from_mode(private::parent_mode());
                     fs::set_permissions(&run.path, mode).attempt("change the mode of", &run.path)?;
                     run.create_directory(SOCKET, account)?;
-                    run.shorten_address()?;
+                    run.link_short_address()?;
                     return Ok((run, announced));
                 }
                 // A sweep locked the new directory before we did, and will remove it.
@@ -110,15 +110,15 @@ impl RunDirectory {
 
     /// Creates a short link to the directory if the path is unsuitable for a socket. The path can be too
     /// long, or it can contain a comma. libpq treats a comma as a separator between hosts.
-    fn shorten_address(&mut self) -> Result<(), FileError> {
+    fn link_short_address(&mut self) -> Result<(), FileError> {
         let path = self.path.as_os_str();
-        if path.len() <= LONGEST && !path.as_encoded_bytes().contains(&b',') {
+        if path.len() <= MAX_PATH_LENGTH && !path.as_encoded_bytes().contains(&b',') {
             return Ok(());
         }
         let root = run_root(Path::new("/tmp"));
         let short = root.join(self.path.file_name().unwrap_or_default());
         loop {
-            private::ensure(&root, private::passable())?;
+            private::ensure(&root, private::parent_mode())?;
             match symlink(&self.path, &short) {
                 // A sweep has removed the empty root between the two calls.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -192,7 +192,7 @@ impl RunDirectory {
         let path = self.path.join(name);
         let run = Directory::open(&self.path).attempt("open", &self.path)?;
         let directory = run.create_directory(name).attempt("create", &path)?;
-        account.give(&directory).attempt("change the owner of", &path)
+        account.change_owner(&directory).attempt("change the owner of", &path)
     }
 
     /// Writes a new file in the data directory and makes `account` its owner. An existing file or link is
@@ -202,7 +202,7 @@ impl RunDirectory {
         let data = Directory::open(&self.data()).attempt("open", &self.data())?;
         data.remove_file(name).attempt("remove", &path)?;
         let mut file = data.create_file(name).attempt("create", &path)?;
-        account.give(&file).attempt("change the owner of", &path)?;
+        account.change_owner(&file).attempt("change the owner of", &path)?;
         file.write_all(text.as_bytes()).attempt("write", &path)
     }
 
@@ -215,14 +215,14 @@ impl RunDirectory {
     /// Renames the directory so that sweeps leave it alone and the user can inspect it. Returns the new path.
     pub fn keep(&self) -> Result<PathBuf, FileError> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let kept = self.path.with_file_name(format!("{KEPT}{name}"));
+        let kept = self.path.with_file_name(format!("{KEPT_PREFIX}{name}"));
         fs::rename(&self.path, &kept).attempt("rename", &self.path)?;
         Ok(kept)
     }
 
     /// Releases the owner's lock and the persistent data. After this call, any process can remove the
     /// directory.
-    pub fn let_go(&mut self) {
+    pub fn release(&mut self) {
         self.owner = None;
         self.persistent = None;
     }
@@ -256,7 +256,7 @@ impl RunDirectory {
         let path = self.path.join(name);
         let file =
             File::options().append(true).create(true).mode(0o600).open(&path).attempt("create", &path)?;
-        account.give(&file).attempt("change the owner of", &path)?;
+        account.change_owner(&file).attempt("change the owner of", &path)?;
         Ok(file)
     }
 }
@@ -313,13 +313,13 @@ impl Abandoned {
     }
 
     /// Waits until the directory at `path` has no owner, and locks it. Returns `None` if it doesn't exist.
-    pub fn after_its_owner(path: &Path) -> Result<Option<Self>, FileError> {
+    pub fn wait_for_owner(path: &Path) -> Result<Option<Self>, FileError> {
         Self::of(path, |lock| Lock::take(lock).map(Some))
     }
 
     fn of(path: &Path, take: impl Fn(&Path) -> io::Result<Option<Lock>>) -> Result<Option<Self>, FileError> {
         // The process that was removing the directory might have died after the rename.
-        let dead = path.with_extension(DEAD);
+        let dead = path.with_extension(REMOVAL_EXTENSION);
         for path in [path, &dead] {
             let lock = path.join(OWNER_LOCK);
             match take(&lock) {
@@ -351,7 +351,7 @@ impl Abandoned {
         let (Some(root), Some(name)) = (self.path.parent(), self.path.file_stem()) else { return Ok(()) };
         // After the rename, a process that chooses this name or waits for its lock will create a new
         // directory.
-        let dead = self.path.with_extension(DEAD);
+        let dead = self.path.with_extension(REMOVAL_EXTENSION);
         match fs::rename(&self.path, &dead) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => other.attempt("rename", &self.path)?,
@@ -372,7 +372,7 @@ impl Abandoned {
 pub fn remove_kept(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut removed = Vec::new();
     for entry in entries(root)? {
-        if entry.file_name().to_string_lossy().starts_with(KEPT) {
+        if entry.file_name().to_string_lossy().starts_with(KEPT_PREFIX) {
             remove_tree(&entry.path())?;
             removed.push(entry.path());
         }
@@ -409,7 +409,7 @@ fn is_run_name(path: &Path) -> bool {
     let extension = path.extension();
     stem.len() == 8
         && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
-        && extension.is_none_or(|extension| extension == DEAD)
+        && extension.is_none_or(|extension| extension == REMOVAL_EXTENSION)
 }
 
 #[cfg(test)]
@@ -417,7 +417,7 @@ mod tests {
     use super::*;
     use crate::PlaceRequest;
 
-    fn setting() -> (tempfile::TempDir, Place, Account) {
+    fn fixture() -> (tempfile::TempDir, Place, Account) {
         let directory = tempfile::tempdir().unwrap();
         let account = Account::ours();
         let place =
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn run_directory_announced_before_creation_removed_after_owner() {
-        let (directory, place, account) = setting();
+        let (directory, place, account) = fixture();
         let empty = || fs::read_dir(directory.path()).unwrap().count() == 0;
         let (mut run, announced) = RunDirectory::create(&place, &account, |path| {
             assert!(empty(), "nothing may be there yet");
@@ -442,18 +442,18 @@ mod tests {
         assert_eq!(run.path(), announced);
         assert!(Abandoned::at(&announced).unwrap().is_none(), "it has an owner");
         let path = announced.clone();
-        let waiter = std::thread::spawn(move || Abandoned::after_its_owner(&path).unwrap().unwrap().remove());
-        run.let_go();
+        let waiter = std::thread::spawn(move || Abandoned::wait_for_owner(&path).unwrap().unwrap().remove());
+        run.release();
         waiter.join().unwrap().unwrap();
         assert!(empty());
         fs::create_dir(run_root(place.root())).unwrap();
-        assert!(Abandoned::after_its_owner(&announced).unwrap().is_none());
+        assert!(Abandoned::wait_for_owner(&announced).unwrap().is_none());
         assert!(empty(), "a root without a directory is left by who dies in between");
     }
 
     #[test]
     fn sweep_keeps_held_and_removes_abandoned_run_directory() {
-        let (directory, place, account) = setting();
+        let (directory, place, account) = fixture();
         let root = run_root(place.root());
         let held = create(&place, &account);
         let dead = create(&place, &account).path().to_owned();
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn server_lock_wait_ends_at_release_or_timeout() {
-        let (_directory, place, account) = setting();
+        let (_directory, place, account) = fixture();
         let run = create(&place, &account);
         let lock = run.server_lock().unwrap();
         assert_eq!(run.server_lock().unwrap_err().kind(), io::ErrorKind::TimedOut);
@@ -484,13 +484,13 @@ mod tests {
 
     #[test]
     fn long_path_gets_short_alias_removed_with_it() {
-        let (directory, ..) = setting();
+        let (directory, ..) = fixture();
         let deep = directory.path().join("d".repeat(90));
         fs::create_dir(&deep).unwrap();
-        let account = setting().2;
+        let account = fixture().2;
         let place = Place::choose(&PlaceRequest::At(deep), 0, Path::new("/nowhere"), &account).unwrap();
         let run = create(&place, &account);
-        assert!(run.address().as_os_str().len() <= LONGEST);
+        assert!(run.address().as_os_str().len() <= MAX_PATH_LENGTH);
         let (short, path) = (run.address().to_owned(), run.path().to_owned());
         assert_eq!(short.canonicalize().unwrap(), path.canonicalize().unwrap());
         drop(run);
@@ -501,8 +501,8 @@ mod tests {
     }
 
     #[test]
-    fn makers_and_sweepers_do_not_disturb_each_other() {
-        let (_directory, place, account) = setting();
+    fn concurrent_creation_and_sweep_both_succeed() {
+        let (_directory, place, account) = fixture();
         let root = run_root(place.root());
         std::thread::scope(|scope| {
             for _ in 0..4 {

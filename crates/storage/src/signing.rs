@@ -23,9 +23,9 @@ const ED25519: [u8; 2] = *b"Ed";
 /// The first bytes of a signature over a digest.
 const PREHASHED: [u8; 2] = *b"ED";
 /// The next bytes of a secret key that has no password but a `BLAKE2b` checksum.
-const PLAIN: [u8; 4] = [0, 0, b'B', b'2'];
+const NO_PASSWORD: [u8; 4] = [0, 0, b'B', b'2'];
 /// Offsets in a secret key: password parameters, key id, key pair, checksum, end.
-const PARTS: [usize; 5] = [6, 54, 62, 126, 158];
+const KEY_OFFSETS: [usize; 5] = [6, 54, 62, 126, 158];
 
 /// A public key whose signatures are trusted.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ impl TrustedKey {
     /// Returns the contents of a minisign public key file.
     #[must_use]
     pub fn to_text(&self) -> String {
-        format!("untrusted comment: minisign public key {}\n{self}\n", name(self.id))
+        format!("untrusted comment: minisign public key {}\n{self}\n", format_key_id(self.id))
     }
 }
 
@@ -130,11 +130,11 @@ impl SigningKey {
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let line = text.trim().lines().next_back().unwrap_or_default();
         let bytes = BASE64_STANDARD.decode(line.trim()).map_err(|_| KeyError::Foreign)?;
-        let [_, number, key, sum, end] = PARTS;
-        if bytes.len() != end || bytes[..2] != ED25519 || bytes[4..6] != PLAIN[2..] {
+        let [_, number, key, sum, end] = KEY_OFFSETS;
+        if bytes.len() != end || bytes[..2] != ED25519 || bytes[4..6] != NO_PASSWORD[2..] {
             return Err(KeyError::Foreign);
         }
-        if bytes[2..4] != PLAIN[..2] {
+        if bytes[2..4] != NO_PASSWORD[..2] {
             return Err(KeyError::Locked);
         }
         let foreign = |_| KeyError::Foreign;
@@ -152,13 +152,13 @@ impl SigningKey {
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut bytes = ED25519.to_vec();
-        bytes.extend(PLAIN);
-        bytes.resize(PARTS[1], 0);
+        bytes.extend(NO_PASSWORD);
+        bytes.resize(KEY_OFFSETS[1], 0);
         bytes.extend(self.id);
         bytes.extend(self.key.to_keypair_bytes());
         bytes.extend(checksum(self.id, &self.key));
         let base64 = BASE64_STANDARD.encode(bytes);
-        format!("untrusted comment: secret key of pgfresh templates {}\n{base64}\n", name(self.id))
+        format!("untrusted comment: secret key of pgfresh templates {}\n{base64}\n", format_key_id(self.id))
     }
 
     /// Returns the public key.
@@ -185,7 +185,7 @@ impl SigningKey {
 
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SigningKey({})", name(self.id))
+        write!(f, "SigningKey({})", format_key_id(self.id))
     }
 }
 
@@ -195,31 +195,32 @@ fn checksum(id: [u8; 8], pair: &ed25519_dalek::SigningKey) -> [u8; 32] {
 }
 
 /// Formats a key id as minisign does.
-fn name(id: [u8; 8]) -> String {
+fn format_key_id(id: [u8; 8]) -> String {
     format!("{:016X}", u64::from_le_bytes(id))
 }
 
 /// Returns the id of the trusted key that has signed `data`, or the reason why the signature can't be
 /// trusted.
-pub fn signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<String, String> {
+pub fn trusted_signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<String, String> {
     let wrong = || "its signature is damaged".to_owned();
-    let parsed = Signature::decode(signature).ok().filter(|_| is_as_written(signature)).ok_or_else(wrong)?;
+    let parsed =
+        Signature::decode(signature).ok().filter(|_| has_exact_format(signature)).ok_or_else(wrong)?;
     let bytes =
         signature.lines().nth(1).and_then(|line| BASE64_STANDARD.decode(line).ok()).unwrap_or_default();
     let id: [u8; 8] = bytes.get(2..10).and_then(|id| id.try_into().ok()).ok_or_else(wrong)?;
     let mut known = trusted.iter().filter(|key| key.id == id).peekable();
     if known.peek().is_none() {
-        return Err(format!("it is signed with key {}, which is not trusted", name(id)));
+        return Err(format!("it is signed with key {}, which is not trusted", format_key_id(id)));
     }
     if known.any(|key| key.key.verify(data, &parsed, false).is_ok()) {
-        return Ok(name(id));
+        return Ok(format_key_id(id));
     }
     Err("its signature is not that of what is there".to_owned())
 }
 
 /// Whether the text has exactly the format that pgfresh writes. This check also rejects changes to bytes that
 /// the signature doesn't cover.
-fn is_as_written(text: &str) -> bool {
+fn has_exact_format(text: &str) -> bool {
     let lines: Vec<_> = text.split('\n').collect();
     let decodes = |line: &str| BASE64_STANDARD.decode(line).is_ok();
     matches!(lines[..], [COMMENT, one, comment, two, ""] if decodes(one) && decodes(two) && !comment.contains('\r'))
@@ -282,7 +283,7 @@ mod tests {
         assert_eq!(key.public(), public);
         let [one, two] = SIGNATURE;
         let text = format!("{COMMENT}\n{one}\ntrusted comment: a comment\n{two}\n");
-        assert_eq!(signer(b"data\n", &text, &[public]), Ok(name(key.id)));
+        assert_eq!(trusted_signer(b"data\n", &text, &[public]), Ok(format_key_id(key.id)));
     }
 
     proptest! {
@@ -294,25 +295,25 @@ mod tests {
             let trusted = [one.public(), two.public()];
             for key in [&one, &two] {
                 let signature = key.sign(&data, "a comment");
-                prop_assert_eq!(signer(&data, &signature, &trusted), Ok(name(key.id)));
+                prop_assert_eq!(trusted_signer(&data, &signature, &trusted), Ok(format_key_id(key.id)));
                 let mut bytes = signature.into_bytes();
                 let at = at.index(bytes.len());
                 bytes[at] ^= 1 << bit;
                 if let Ok(changed) = String::from_utf8(bytes) {
-                    prop_assert!(signer(&data, &changed, &trusted).is_err(), "{}", changed);
+                    prop_assert!(trusted_signer(&data, &changed, &trusted).is_err(), "{}", changed);
                 }
                 let mut longer = data.clone();
                 longer.push(0);
-                prop_assert!(signer(&longer, &key.sign(&data, "a comment"), &trusted).is_err());
+                prop_assert!(trusted_signer(&longer, &key.sign(&data, "a comment"), &trusted).is_err());
             }
-            let foreign = signer(&data, &other.sign(&data, "a comment"), &trusted).unwrap_err();
+            let foreign = trusted_signer(&data, &other.sign(&data, "a comment"), &trusted).unwrap_err();
             prop_assert!(foreign.ends_with("which is not trusted"));
         }
 
         #[test]
-        fn any_text_is_a_signature_or_not(text in "\\PC*(\n\\PC*){0,5}") {
+        fn arbitrary_signature_text_causes_no_panic(text in "\\PC*(\n\\PC*){0,5}") {
             let key = SigningKey::generate().unwrap();
-            prop_assert!(signer(b"", &text, &[key.public()]).is_err());
+            prop_assert!(trusted_signer(b"", &text, &[key.public()]).is_err());
         }
     }
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use sys::Directory;
 
 use crate::Account;
-use crate::attempt::{Attempt, FileError};
 use crate::error::CopyError;
+use crate::file_error::{Attempt, FileError};
 use crate::manifest::Manifest;
 
 /// A directory tree whose directories are all open. A file can be opened without walking the path from the
@@ -23,7 +23,7 @@ pub(crate) struct Tree {
 impl Tree {
     /// Opens the directories in `manifest` below `top`, whose path is `root`.
     pub(crate) fn open(root: &Path, top: Directory, manifest: &Manifest) -> Result<Self, CopyError> {
-        Self::walk(root, top, manifest, |parent, name, path| reach(parent.directory(name), path))
+        Self::walk(root, top, manifest, |parent, name, path| with_path(parent.directory(name), path))
     }
 
     /// Creates the directory `root`, with the directories in `manifest` inside it. All of them are owned by
@@ -31,7 +31,7 @@ impl Tree {
     pub(crate) fn make(root: &Path, manifest: &Manifest, account: &Account) -> Result<Self, CopyError> {
         let make = |parent: &Directory, name: &OsStr, path: &Path| -> Result<Directory, FileError> {
             let directory = parent.create_directory(name).attempt("create", path)?;
-            account.give(&directory).attempt("change the owner of", path)?;
+            account.change_owner(&directory).attempt("change the owner of", path)?;
             Ok(directory)
         };
         let (parent, name) = (root.parent().unwrap_or(Path::new("/")), root.file_name().unwrap_or_default());
@@ -51,7 +51,7 @@ impl Tree {
         let mut directories: Vec<Directory> = Vec::with_capacity(manifest.directories.len() + 1);
         for relative in &manifest.directories {
             let path = root.join(relative);
-            let reached = manifest.folder_of(relative).and_then(|(folder, name)| {
+            let reached = manifest.parent_of(relative).and_then(|(folder, name)| {
                 let is_top = folder == manifest.directories.len();
                 Some((if is_top { &top } else { directories.get(folder)? }, name))
             });
@@ -67,7 +67,7 @@ impl Tree {
 
 /// Adds the path to an error that occurred while opening it. If the file is missing or isn't a regular file
 /// or directory as expected, the entry is damaged.
-pub(crate) fn reach<T>(opened: io::Result<T>, path: &Path) -> Result<T, CopyError> {
+pub(crate) fn with_path<T>(opened: io::Result<T>, path: &Path) -> Result<T, CopyError> {
     let damaged = |what| Err(CopyError::Damaged { path: path.to_owned(), what });
     match opened {
         Err(error) if sys::is_absent(&error) => damaged("is missing"),

@@ -13,11 +13,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::replace::replace;
+use crate::replace::replace_file;
 
 /// How much earlier than the start of a comparison the recorded time is. The file system's clock is coarse,
 /// and it can differ from ours.
-const MARGIN: Duration = Duration::from_secs(1);
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// The `verified` record of one entry, as it was at the start of a copy.
 #[derive(Debug)]
@@ -39,21 +39,21 @@ impl Verified {
         let noted = text.trim_end().split_once(' ').filter(|(noted, _)| *noted == boot);
         let before = noted.and_then(|(_, time)| time.parse().ok()).unwrap_or(i64::MIN);
         let begun = SystemTime::now()
-            .checked_sub(MARGIN)
+            .checked_sub(CLOCK_TOLERANCE)
             .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         let begun = begun.and_then(|begun| i64::try_from(begun.as_nanos()).ok()).unwrap_or(i64::MIN);
         Self { note, boot, before, begun }
     }
 
     /// Whether the file with the metadata `meta` has been compared since its last change.
-    pub(crate) fn covers(&self, meta: &Metadata) -> bool {
+    pub(crate) fn is_verified(&self, meta: &Metadata) -> bool {
         let changed = meta.ctime().saturating_mul(1_000_000_000).saturating_add(meta.ctime_nsec());
         changed < self.before
     }
 
     /// Records that all files match their digests. If this fails, the next copy compares the files again.
-    pub(crate) fn renew(&self) {
-        if let Err(error) = replace(&self.note, &format!("{} {}\n", self.boot, self.begun)) {
+    pub(crate) fn record_now(&self) {
+        if let Err(error) = replace_file(&self.note, &format!("{} {}\n", self.boot, self.begun)) {
             tracing::debug!(%error, "could not note that a template is undamaged");
         }
     }

@@ -6,12 +6,12 @@ use std::time::Instant;
 use server::{Data, Guard, Initdb, Installation, Preset, Server, Settings, trim};
 use storage::{Place, PlaceRequest};
 
-use crate::about::About;
+use crate::description::EntryDescription;
 use crate::provisioner::{Provisioner, Step, Template};
 use crate::{Fingerprint, FingerprintInputs, ProvisionError};
 
 /// Maximum size of a new data directory, in bytes.
-const SIZE: u64 = 64 << 20;
+const MAX_SIZE: u64 = 64 << 20;
 /// Files of a data directory that belong to one running server, so templates exclude them.
 pub(crate) const NOT_PUBLISHED: [&str; 2] = ["postmaster.pid", "postmaster.opts"];
 /// A database that every cluster has.
@@ -22,7 +22,7 @@ pub(crate) fn fingerprint(installation: &Installation) -> Fingerprint {
     let mut parts = Fingerprint::of("base image");
     parts.part("version", installation.version().to_string()).part("binary", installation.digest());
     parts.part("platform", std::env::consts::OS).part("architecture", std::env::consts::ARCH);
-    for word in Initdb::of(installation).words() {
+    for word in Initdb::of(installation).fingerprint_parts() {
         parts.part("initdb", word);
     }
     parts.finish()
@@ -46,19 +46,20 @@ pub(crate) fn look_up_or_build(
     let version = provisioner.installation.version();
     say(Step::BuildingBaseImage(version));
     let begun = Instant::now();
-    let guard = initialise(provisioner)?;
-    let about = About::new(None, version.to_string(), begun.elapsed(), FingerprintInputs::default());
+    let guard = run_initdb(provisioner)?;
+    let about =
+        EntryDescription::new(None, version.to_string(), begun.elapsed(), FingerprintInputs::default());
     Ok(found(building.publish(&guard.run().data(), &NOT_PUBLISHED, &about.to_text())?))
 }
 
 /// Runs initdb in a private run directory, and then prepares the result for fast copies.
-fn initialise(provisioner: &Provisioner) -> Result<Guard, ProvisionError> {
+fn run_initdb(provisioner: &Provisioner) -> Result<Guard, ProvisionError> {
     let Provisioner { installation, account, program, .. } = provisioner;
-    let place = Place::choose(&PlaceRequest::Auto, SIZE, provisioner.cache.root(), account)?;
+    let place = Place::choose(&PlaceRequest::Auto, MAX_SIZE, provisioner.cache.root(), account)?;
     let guard = Guard::over(&place, account, program)?;
     Initdb::of(installation).run(installation, account, &guard)?;
     let settings = Settings::preset(Preset::Fast, installation, place.budget());
-    let server = Server::start(&provisioner.order(&place, &settings), Data::Made(guard), &|_, _| ())?;
+    let server = Server::start(&provisioner.order(&place, &settings), Data::Prepared(guard), &|_, _| ())?;
     for database in [DATABASE, "template1"] {
         server.write_relation_cache(database)?;
     }

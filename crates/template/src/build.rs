@@ -6,22 +6,22 @@ use std::time::Instant;
 use server::{Guard, Preset, Server, Settings, discard_statistics};
 use storage::{Building, Entry, PlaceRequest};
 
-use crate::about::{self, About};
+use crate::description::{self, EntryDescription};
 use crate::error::{KeptServer, ProvisionError, SetupError};
 use crate::fingerprint_inputs::{GOES_ON_FROM, INPUT, SQL_FILES};
 use crate::incremental::Parent;
 use crate::inputs::{InputFiles, Skipped};
 use crate::provisioner::{Provisioner, Step, Template};
-use crate::setup::{Broken, Setup, StartingPoint, dump_files};
-use crate::source::Sought;
+use crate::setup::{FailedStep, Setup, StartingPoint, dump_files};
+use crate::source::FetchResult;
 use crate::{BuildPlan, Fingerprint, FingerprintInputs, TemplateSpec, base, cached, inputs};
 
 /// Maximum number of attempts at a build that changes its own inputs. One repetition is common, e.g. after a setup that
 /// writes a schema file. A setup that needs more repetitions would never finish.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 /// Server settings for a build, in addition to the user's. They prevent unused WAL segments, because each copy of the
 /// template would contain them.
-const BUILDING: [(&str, &str); 2] = [("wal_recycle", "off"), ("wal_init_zero", "off")];
+const BUILD_SETTINGS: [(&str, &str); 2] = [("wal_recycle", "off"), ("wal_init_zero", "off")];
 
 /// Result of [`Provisioner::status`]. Contains the template's cache entry, or the plan of the build that would create
 /// it.
@@ -50,7 +50,7 @@ impl Provisioner {
         say: &dyn Fn(Step<'_>),
     ) -> Result<FingerprintInputs, ProvisionError> {
         let mut all = FingerprintInputs::default();
-        let from = match spec.goes_on_from() {
+        let from = match spec.base() {
             Some(from) => self.fingerprint_inputs(from, say)?.fingerprint(),
             None => base::fingerprint(&self.installation),
         };
@@ -100,9 +100,9 @@ impl Provisioner {
         let fingerprint_inputs = self.fingerprint_inputs(spec, &|_| ())?;
         let fingerprint = fingerprint_inputs.fingerprint();
         let entry = self.cache.examine(fingerprint.as_str())?;
-        let before = about::last(&self.cache, spec);
+        let before = description::last_inputs(&self.cache, spec);
         let changes = before.map(|before| fingerprint_inputs.differences(&before));
-        let parent = entry.as_ref().and_then(|entry| About::parse(&entry.about())?.parent);
+        let parent = entry.as_ref().and_then(|entry| EntryDescription::parse(&entry.about())?.parent);
         let plan = if entry.is_none() { Some(self.plan(spec, &fingerprint_inputs)?) } else { None };
         Ok(TemplateStatus { fingerprint, fingerprint_inputs, entry, changes, parent, plan })
     }
@@ -118,13 +118,13 @@ impl Provisioner {
             return Err(SetupError::RunsEachTime { name: spec.name.clone() }.into());
         }
         let (title, mut changes) = (spec.title(), Vec::new());
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let inputs = self.fingerprint_inputs(spec, say)?;
             let fingerprint = inputs.fingerprint();
             let found = |entry| Template {
                 fingerprint: fingerprint.clone(),
                 entry,
-                database: spec.served()[0].to_owned(),
+                database: spec.names()[0].to_owned(),
             };
             if let Some(entry) = self.look_up(&fingerprint)? {
                 return Ok(found(entry));
@@ -137,11 +137,11 @@ impl Provisioner {
             }
             // Other machines wait for this build until the value is dropped.
             let _notice = match self.fetch((spec, &fingerprint), &building, say)? {
-                Sought::Fetched(entry) => return Ok(found(entry)),
-                Sought::Missing(notice) => notice,
+                FetchResult::Fetched(entry) => return Ok(found(entry)),
+                FetchResult::Missing(notice) => notice,
             };
             if changes.is_empty() {
-                let before = about::last(&self.cache, spec);
+                let before = description::last_inputs(&self.cache, spec);
                 changes = before.map_or_else(Vec::new, |before| inputs.differences(&before));
             }
             let begun = Instant::now();
@@ -149,7 +149,8 @@ impl Provisioner {
             let after = self.fingerprint_inputs(spec, &|_| ())?;
             if after == inputs {
                 let version = self.installation.version().to_string();
-                let about = About::new(Some(spec), version, begun.elapsed(), inputs).on(parent.as_ref());
+                let about = EntryDescription::new(Some(spec), version, begun.elapsed(), inputs)
+                    .with_parent(parent.as_ref());
                 return Ok(found(self.publish(spec, building, guard, &about, say)?));
             }
             changes = after.differences(&inputs);
@@ -160,14 +161,15 @@ impl Provisioner {
 
     /// Rejects user settings that the server doesn't know, as far as pgfresh can check this without a server.
     fn expect_settings(&self) -> Result<(), ProvisionError> {
-        let settings = self.with_users(Settings::default())?;
+        let settings = self.with_user_settings(Settings::default())?;
         Ok(self.installation.expect_settings(settings.iter().map(|(name, _)| name))?)
     }
 
     /// Returns the template's cache entry. If the user demands a full build, ignores an entry from an incremental one.
     fn look_up(&self, fingerprint: &Fingerprint) -> Result<Option<Entry>, ProvisionError> {
-        let on_another =
-            |entry: &Entry| About::parse(&entry.about()).is_some_and(|about| about.parent.is_some());
+        let on_another = |entry: &Entry| {
+            EntryDescription::parse(&entry.about()).is_some_and(|about| about.parent.is_some())
+        };
         let entry = self.cache.look_up(fingerprint.as_str())?;
         Ok(entry.filter(|entry| !(self.server_options().full && on_another(entry))))
     }
@@ -177,7 +179,7 @@ impl Provisioner {
         spec: &TemplateSpec,
         building: Building,
         guard: Guard,
-        about: &About,
+        about: &EntryDescription,
         say: &dyn Fn(Step<'_>),
     ) -> Result<Entry, ProvisionError> {
         let name = &spec.title();
@@ -186,7 +188,7 @@ impl Provisioner {
         // The run directory may be in a checkout, which test runners search as soon as they start. So pgfresh must
         // remove it before that.
         guard.remove();
-        about::remember(&self.cache, spec, &about.fingerprint_inputs)?;
+        description::save_inputs(&self.cache, spec, &about.fingerprint_inputs)?;
         say(Step::Built { name, bytes: entry.occupied()?, took: about.took });
         for evicted in cached::evict(&self.cache, self.cache_size())? {
             say(Step::Evicted(&evicted));
@@ -222,16 +224,16 @@ impl Provisioner {
                 parent;
             // The new server has its own copy of the files, so the cache can remove the entry while the setup runs.
             drop(entry);
-            let server = self.set_up(server, spec, StartingPoint::Parent { sql_files }, fingerprint, say);
+            let server =
+                self.run_setup_steps(server, spec, StartingPoint::Parent { sql_files }, fingerprint, say);
             let server = server.map_err(|error| error.on_parent(&parent, added))?;
-            return Ok((at_rest(server)?, Some(parent)));
+            return Ok((shut_down_for_template(server)?, Some(parent)));
         }
         let plan = BuildPlan::Full { reasons: self.reasons_for_full_build(spec, inputs) };
         say(Step::Building { name, fingerprint, changes, plan: &plan });
-        let server =
-            self.on_template(spec.goes_on_from(), say, |template| self.boot_for_build(template, say))?;
-        let server = self.set_up(server, spec, StartingPoint::of(spec), fingerprint, say)?;
-        Ok((at_rest(server)?, None))
+        let server = self.on_template(spec.base(), say, |template| self.boot_for_build(template, say))?;
+        let server = self.run_setup_steps(server, spec, StartingPoint::of(spec), fingerprint, say)?;
+        Ok((shut_down_for_template(server)?, None))
     }
 
     /// Starts a server for the steps, on a copy of `template`.
@@ -244,7 +246,7 @@ impl Provisioner {
         };
         let place = self.choose_place(&request, template.entry.bytes())?;
         let mut settings = self.settings_of(Preset::Fast, place.budget())?;
-        for (name, value) in BUILDING {
+        for (name, value) in BUILD_SETTINGS {
             settings.set(name, value)?;
         }
         Ok(self.boot(template, &place, &settings, say).map(|(server, _)| server)?)
@@ -254,7 +256,7 @@ impl Provisioner {
     ///
     /// # Errors
     /// Returns an error if the setup failed. The error names the log and, with `ServerOptions::keep`, the server.
-    pub(crate) fn set_up(
+    pub(crate) fn run_setup_steps(
         &self,
         server: Server,
         spec: &TemplateSpec,
@@ -275,7 +277,7 @@ impl Provisioner {
         server: Server,
         spec: &TemplateSpec,
         fingerprint: &Fingerprint,
-        broken: Broken,
+        broken: FailedStep,
     ) -> Result<SetupError, ProvisionError> {
         let log = Setup::log(&server);
         let last_lines = Setup::last_lines(&log);
@@ -288,7 +290,7 @@ impl Provisioner {
             let name = format!("{}-{fingerprint}.log", spec.name);
             (self.cache.keep_log(&name, &log)?, None)
         };
-        let Broken { step, status, after, wants_tls } = broken;
+        let FailedStep { step, status, after, wants_tls } = broken;
         let (name, fingerprint) = (spec.name.clone(), fingerprint.clone());
         let log = Some(log);
         Ok(SetupError::Failed { name, fingerprint, step, status, after, wants_tls, last_lines, log, kept })
@@ -296,7 +298,7 @@ impl Provisioner {
 }
 
 /// Stops a server so that its data can become a template.
-fn at_rest(server: Server) -> Result<Guard, ProvisionError> {
+fn shut_down_for_template(server: Server) -> Result<Guard, ProvisionError> {
     // The shutdown's checkpoint then removes the segments with everything written so far.
     server.session("postgres")?.query("SELECT pg_switch_wal()")?;
     let guard = server.shut_down()?;

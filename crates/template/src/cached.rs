@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use storage::{Cache, FileError};
 
-use crate::about::About;
+use crate::description::EntryDescription;
 
 /// Default size limit of the cache, in bytes.
-const USUAL: u64 = 10_000_000_000;
+const DEFAULT_MAX_SIZE: u64 = 10_000_000_000;
 
 /// An entry of the cache.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub struct CachedTemplate {
     /// The full fingerprint.
     pub fingerprint: String,
     /// Description of the entry. `None` if the description is missing or unreadable.
-    pub about: Option<About>,
+    pub about: Option<EntryDescription>,
     /// Size on disk, in bytes. A block that several entries share counts for each of them.
     pub occupied: u64,
     /// When a server last started from this entry.
@@ -38,7 +38,12 @@ pub fn list(cache: &Cache) -> Result<Vec<CachedTemplate>, FileError> {
         // A different process may have removed the entry since the listing.
         if let Some(entry) = cache.examine(&fingerprint)? {
             let (occupied, last_use) = (entry.occupied()?, entry.last_use()?);
-            all.push(CachedTemplate { fingerprint, about: About::parse(&entry.about()), occupied, last_use });
+            all.push(CachedTemplate {
+                fingerprint,
+                about: EntryDescription::parse(&entry.about()),
+                occupied,
+                last_use,
+            });
         }
     }
     all.sort_by_key(|shelved| std::cmp::Reverse(shelved.last_use));
@@ -46,9 +51,9 @@ pub fn list(cache: &Cache) -> Result<Vec<CachedTemplate>, FileError> {
 }
 
 /// Returns the default size limit: 10 GB, or a fifth of the file system's free space if that is less.
-pub(crate) fn usual_size(cache: &Cache) -> u64 {
+pub(crate) fn default_size(cache: &Cache) -> u64 {
     let free = sys::Filesystem::of(cache.root()).map_or(u64::MAX, |filesystem| filesystem.free);
-    USUAL.min(free / 5)
+    DEFAULT_MAX_SIZE.min(free / 5)
 }
 
 /// Removes entries until the others occupy at most `bound` bytes, and returns the removed entries. Least recently used
@@ -107,7 +112,8 @@ mod tests {
         for (fingerprint, spec) in
             [("b0", None), ("a1", Some(&spec)), ("a2", Some(&spec)), ("a3", Some(&spec))]
         {
-            let about = About::new(spec, "17.5".into(), Duration::ZERO, FingerprintInputs::default());
+            let about =
+                EntryDescription::new(spec, "17.5".into(), Duration::ZERO, FingerprintInputs::default());
             cache.building(fingerprint, || ()).unwrap().publish(&tree, &[], &about.to_text()).unwrap();
         }
         // File system clocks are coarse, so all entries may have the same time.

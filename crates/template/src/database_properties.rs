@@ -89,7 +89,7 @@ fn properties(script: &str) -> Vec<DatabaseProperty> {
             continue;
         }
         let statement =
-            &rest[..words(rest).find(|word| *word == ";").map_or(rest.len(), |end| offset(rest, end))];
+            &rest[..tokens(rest).find(|word| *word == ";").map_or(rest.len(), |end| offset(rest, end))];
         rest = rest[statement.len()..].trim_start_matches(';');
         found.extend(property(statement));
     }
@@ -103,7 +103,7 @@ fn property(statement: &str) -> Option<DatabaseProperty> {
     if statement.starts_with("CREATE ") {
         return None;
     }
-    let mut words = words(statement);
+    let mut words = tokens(statement);
     words.find(|word| *word == "DATABASE")?;
     let name = words.next()?;
     let end = offset(statement, name) + name.len();
@@ -118,15 +118,15 @@ fn offset(text: &str, part: &str) -> usize {
 }
 
 /// Splits SQL from `pg_dump` into words, quoted names, quoted texts and other characters.
-fn words(sql: &str) -> impl Iterator<Item = &str> {
+fn tokens(sql: &str) -> impl Iterator<Item = &str> {
     let mut rest = sql;
     std::iter::from_fn(move || {
         rest = rest.trim_start();
         let first = rest.chars().next()?;
         let is_part = |sign: char| sign.is_alphanumeric() || sign == '_';
         let length = match first {
-            'E' if rest[1..].starts_with('\'') => 1 + quoted(&rest[1..], '\'', true),
-            '\'' | '"' => quoted(rest, first, false),
+            'E' if rest[1..].starts_with('\'') => 1 + quoted_length(&rest[1..], '\'', true),
+            '\'' | '"' => quoted_length(rest, first, false),
             _ if is_part(first) => rest.find(|sign| !is_part(sign)).unwrap_or(rest.len()),
             _ => first.len_utf8(),
         };
@@ -137,7 +137,7 @@ fn words(sql: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the length of the quoted text at the beginning of `sql`, in bytes. The length includes the quotes.
-fn quoted(sql: &str, quote: char, has_escapes: bool) -> usize {
+fn quoted_length(sql: &str, quote: char, has_escapes: bool) -> usize {
     let mut signs = sql.char_indices().skip(1).peekable();
     while let Some((at, sign)) = signs.next() {
         let is_doubled = sign == quote && signs.peek().is_some_and(|(_, next)| *next == quote);
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_about_the_database_get_another_name() {
+    fn database_statements_are_renamed() {
         let script = "--\n-- Name: a;b; Type: DATABASE\n--\n\n\\restrict x'y\nSET client_encoding = 'UTF8';\n\
             CREATE DATABASE \"a;b\" WITH TEMPLATE = template0;\nALTER DATABASE \"a;b\" OWNER TO bob;\n\
             \\connect -reuse-previous=on \"dbname='a;b'\"\nCOMMENT ON DATABASE \"a;b\" IS 'it''s; DATABASE x';\n\
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_the_database_are_told_from_others() {
+    fn archive_entries_about_database_are_recognized() {
         for (entry, expected) in [
             ("3339; 1262 16385 DATABASE - Sh op bob", true),
             ("3340; 0 0 COMMENT - DATABASE \"Sh op\" bob", true),

@@ -12,9 +12,9 @@ use storage::{Attempt, FileError};
 use crate::database_properties::{self, DatabaseProperty};
 
 /// First line of every file that [`import`] writes.
-const IMPORTED: &str = "-- Imported by pgfresh.\n";
+const IMPORT_HEADER: &str = "-- Imported by pgfresh.\n";
 /// First bytes of every dump in the custom format.
-const DUMPED: &[u8] = b"PGDMP";
+const DUMP_MAGIC: &[u8] = b"PGDMP";
 
 /// Error that prevented a dump from being written.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum DumpError {
         /// Exit status of the program.
         status: std::process::ExitStatus,
         /// Output of the program.
-        answer: String,
+        output: String,
     },
     /// A different file already exists at this path, and no earlier run wrote it.
     #[error("\"{}\" is there already", path.display())]
@@ -54,7 +54,7 @@ impl DumpError {
     #[must_use]
     pub fn detail(&self) -> Option<String> {
         match self {
-            Self::Failed { answer, .. } => Some(format!("It said: {answer}")),
+            Self::Failed { output: answer, .. } => Some(format!("It said: {answer}")),
             Self::Target(_) | Self::NoProgram { .. } | Self::Occupied { .. } | Self::File(_) => None,
         }
     }
@@ -67,7 +67,7 @@ impl DumpError {
             Self::NoProgram { .. } => Some(
                 "Install PostgreSQL's client programs (Debian: apt install postgresql-client).".to_owned(),
             ),
-            Self::Failed { answer, .. } if answer.contains("version mismatch") => {
+            Self::Failed { output: answer, .. } if answer.contains("version mismatch") => {
                 Some("Name a PostgreSQL as new as that server with --postgres.".to_owned())
             }
             Self::Occupied { .. } => Some("Choose another name, or remove the file first.".to_owned()),
@@ -90,7 +90,7 @@ impl DumpFile {
     /// # Errors
     /// Returns an error if the file can't be written, or if the path has a file that no import wrote.
     pub fn for_schema(path: &Path) -> Result<Self, DumpError> {
-        Self::create(path, IMPORTED.as_bytes())
+        Self::create(path, IMPORT_HEADER.as_bytes())
     }
 
     /// Creates an output file for [`save`].
@@ -98,7 +98,7 @@ impl DumpFile {
     /// # Errors
     /// Returns an error if the file can't be written, or if the path has a file that isn't a dump.
     pub fn for_dump(path: &Path) -> Result<Self, DumpError> {
-        Self::create(path, DUMPED)
+        Self::create(path, DUMP_MAGIC)
     }
 
     /// Creates an output file for `path`. An existing file is replaced only if it begins with `mark`, like the files of
@@ -129,9 +129,9 @@ impl DumpFile {
     }
 
     /// Moves the finished file to its final path, with the user's usual mode.
-    fn hand_over(self) -> Result<(), FileError> {
+    fn publish(self) -> Result<(), FileError> {
         let finished = File::open(&self.staging).attempt_given("open", &self.staging)?;
-        sys::leave_usual_mode(&finished).attempt_given("change the mode of", &self.staging)?;
+        sys::apply_original_mask(&finished).attempt_given("change the mode of", &self.staging)?;
         fs::rename(&self.staging, &self.path).attempt_given("write", &self.path)
     }
 }
@@ -156,7 +156,7 @@ pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<
     let target = ConnectionString::parse(url)?;
     let found = roles(installation, &target)?;
     let to = format!("--file={}", file.staging.display());
-    dumped(installation, &["--format=custom", "--schema-only", "--no-subscriptions", &to], &target)?;
+    run_pg_dump(installation, &["--format=custom", "--schema-only", "--no-subscriptions", &to], &target)?;
     let options: &[&str] = if found.is_ok() {
         &["--no-tablespaces"]
     } else {
@@ -165,15 +165,15 @@ pub fn import(installation: &Installation, url: &str, file: DumpFile) -> Result<
     let program = "pg_restore";
     let pg_restore = installation.client(program).ok_or(DumpError::NoProgram { program })?;
     let schema = Command::new(&pg_restore).args(options).arg("--file=-").arg(&file.staging).output();
-    let schema = finished(program, schema.attempt("run", &pg_restore)?)?;
+    let schema = output_if_successful(program, schema.attempt("run", &pg_restore)?)?;
     let properties = database_properties::read(&pg_restore, options, &file.staging);
     let properties = properties.attempt("run", &pg_restore)?.map_err(|output| failed(program, &output))?;
-    let mut text = IMPORTED.to_owned();
+    let mut text = IMPORT_HEADER.to_owned();
     let left_out = found.map(|sql| text.push_str(&sql)).err();
     text.push_str(&String::from_utf8_lossy(&schema));
     text.extend(properties.iter().map(DatabaseProperty::for_current_database));
     fs::write(&file.staging, text).attempt_given("write", &file.path)?;
-    file.hand_over()?;
+    file.publish()?;
     Ok(left_out)
 }
 
@@ -185,26 +185,26 @@ pub fn save(installation: &Installation, url: &str, file: DumpFile) -> Result<()
     let target = ConnectionString::parse(url)?;
     let to = format!("--file={}", file.staging.display());
     let options = ["--format=custom", "--no-tablespaces", "--no-subscriptions", &to];
-    dumped(installation, &options, &target)?;
-    Ok(file.hand_over()?)
+    run_pg_dump(installation, &options, &target)?;
+    Ok(file.publish()?)
 }
 
 /// Runs `pg_dump` and returns its output.
-fn dumped(
+fn run_pg_dump(
     installation: &Installation,
     options: &[&str],
     target: &ConnectionString,
 ) -> Result<Vec<u8>, DumpError> {
-    finished("pg_dump", output(installation, "pg_dump", options, target)?)
+    output_if_successful("pg_dump", output(installation, "pg_dump", options, target)?)
 }
 
 /// Returns the output of a program if it succeeded.
-fn finished(program: &'static str, output: Output) -> Result<Vec<u8>, DumpError> {
+fn output_if_successful(program: &'static str, output: Output) -> Result<Vec<u8>, DumpError> {
     if output.status.success() { Ok(output.stdout) } else { Err(failed(program, &output)) }
 }
 
 fn failed(program: &'static str, output: &Output) -> DumpError {
-    DumpError::Failed { program, status: output.status, answer: answer(output) }
+    DumpError::Failed { program, status: output.status, output: error_line(output) }
 }
 
 /// Returns SQL that creates the server's roles, except for pgfresh's superuser. If `pg_dumpall` fails, returns its
@@ -215,7 +215,7 @@ fn roles(
 ) -> Result<Result<String, String>, DumpError> {
     let output = output(installation, "pg_dumpall", &["--roles-only", "--no-role-passwords"], target)?;
     if !output.status.success() {
-        return Ok(Err(answer(&output)));
+        return Ok(Err(error_line(&output)));
     }
     let ours = format!("CREATE ROLE {SUPERUSER};");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -238,7 +238,7 @@ fn output(
 
 /// Returns the line of a program's stderr that names the cause. This is the first line with "error: ", or else the
 /// first line.
-fn answer(output: &Output) -> String {
+fn error_line(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     let mut lines = said.lines().filter(|line| !line.trim().is_empty());
     let first = lines.clone().next().unwrap_or("(nothing)");
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_an_earlier_run_wrote_is_replaced() {
+    fn dump_replaces_only_files_of_earlier_runs() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("schema.sql");
         let as_schema = || DumpFile::for_schema(&path).map(drop).map_err(|error| error.to_string());
@@ -275,7 +275,7 @@ mod tests {
         let directory = folder.path().join("schema.sql");
         let file = DumpFile::for_schema(&directory).unwrap();
         fs::create_dir_all(directory.join("full")).unwrap();
-        assert!(file.hand_over().is_err(), "a directory has its name by now");
+        assert!(file.publish().is_err(), "a directory has its name by now");
         assert!(DumpFile::for_schema(&directory).is_err());
         let missing = folder.path().join("none/schema.sql");
         let error = DumpFile::for_schema(&missing).unwrap_err().to_string();

@@ -74,7 +74,7 @@ impl ProvisionError {
                 matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             }
             Self::Place(_) => true,
-            Self::Start(StartError::Exited { last_words: Some(line), .. }) => line.contains(NO_SPACE),
+            Self::Start(StartError::Exited { log_line: Some(line), .. }) => line.contains(NO_SPACE),
             _ => false,
         }
     }
@@ -112,7 +112,7 @@ impl ProvisionError {
             Self::Start(error) => error.hint(),
             Self::Input(error) => error.hint(),
             Self::Setup(error) => error.hint(),
-            Self::Cache(CacheError::Unfit { .. }) => Some(
+            Self::Cache(CacheError::Invalid { .. }) => Some(
                 "A template holds regular files only; make tablespaces in the tests that need them."
                     .to_owned(),
             ),

@@ -8,8 +8,8 @@ use storage::{Building, Entry};
 
 use crate::error::ProvisionError;
 use crate::provisioner::{Provisioner, Step};
-use crate::source::{SeekStep, Sought};
-use crate::{About, Fingerprint, TemplateSpec, about, cached};
+use crate::source::{FetchProgress, FetchResult};
+use crate::{EntryDescription, Fingerprint, TemplateSpec, cached, description};
 
 impl Provisioner {
     /// Tries to fetch a missing template from the source, if there is one.
@@ -18,19 +18,19 @@ impl Provisioner {
         (spec, fingerprint): (&TemplateSpec, &Fingerprint),
         building: &Building,
         say: &dyn Fn(Step<'_>),
-    ) -> Result<Sought, ProvisionError> {
+    ) -> Result<FetchResult, ProvisionError> {
         // A fetched template may be the result of an incremental build, which `full` forbids.
         let Some(source) = self.source.as_ref().filter(|_| !self.server_options().full) else {
-            return Ok(Sought::Missing(None));
+            return Ok(FetchResult::Missing(None));
         };
         let (name, begun, total) = (&spec.title(), Cell::new(Instant::now()), Cell::new(0));
         let waited = Cell::new(false);
         let progress = |step| match step {
-            SeekStep::Waiting => {
+            FetchProgress::Waiting => {
                 waited.set(true);
                 say(Step::WaitingForMachine { name });
             }
-            SeekStep::Receiving { done, total: all } => {
+            FetchProgress::Receiving { done, total: all } => {
                 if waited.take() {
                     begun.set(Instant::now());
                 }
@@ -41,21 +41,21 @@ impl Provisioner {
         // If the user set no limit, a fetched template can use as much space as a build could: all that is free.
         let limit = self.server_options().cache_size.unwrap_or(u64::MAX);
         match source.fetch(fingerprint.as_str(), building, limit, &progress) {
-            Ok(missing @ Sought::Missing(_)) => Ok(missing),
+            Ok(missing @ FetchResult::Missing(_)) => Ok(missing),
             Err(why) => {
                 say(Step::NotFetched { name, why: &why });
-                Ok(Sought::Missing(None))
+                Ok(FetchResult::Missing(None))
             }
-            Ok(Sought::Fetched(entry)) => {
+            Ok(FetchResult::Fetched(entry)) => {
                 let took = begun.get().elapsed().as_secs_f64();
                 say(Step::Fetched { name, bytes: total.get(), took });
-                if let Some(about) = About::parse(&entry.about()) {
-                    about::remember(&self.cache, spec, &about.fingerprint_inputs)?;
+                if let Some(about) = EntryDescription::parse(&entry.about()) {
+                    description::save_inputs(&self.cache, spec, &about.fingerprint_inputs)?;
                 }
                 for evicted in cached::evict(&self.cache, self.cache_size())? {
                     say(Step::Evicted(&evicted));
                 }
-                Ok(Sought::Fetched(entry))
+                Ok(FetchResult::Fetched(entry))
             }
         }
     }

@@ -81,7 +81,7 @@ mod tests {
     proptest! {
         // If the digest contained no lengths, short parts of few letters would collide all the time.
         #[test]
-        fn only_equal_parts_have_equal_names(one in parts(), other in parts()) {
+        fn only_equal_parts_have_equal_fingerprints(one in parts(), other in parts()) {
             prop_assert_eq!(of(&one) == of(&other), one == other);
         }
     }

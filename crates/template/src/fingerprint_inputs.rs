@@ -36,7 +36,8 @@ impl FingerprintInputs {
     /// Describes the differences from `before`, one per line, input files first.
     #[must_use]
     pub fn differences(&self, before: &Self) -> Vec<String> {
-        let mut lines: Vec<_> = self.changes(before).map(|(name, change)| line(name, change)).collect();
+        let mut lines: Vec<_> =
+            self.changes(before).map(|(name, change)| change_line(name, change)).collect();
         lines.sort();
         lines.into_iter().map(|(_, line)| line).collect()
     }
@@ -55,7 +56,7 @@ impl FingerprintInputs {
                     added.push(path.to_owned());
                 }
                 None if name == SQL_FILES => {}
-                _ => reasons.push(line(name, change)),
+                _ => reasons.push(change_line(name, change)),
             }
         }
         reasons.sort();
@@ -78,7 +79,7 @@ impl FingerprintInputs {
         }
         // The list is a single text, so a file name with a line feed would look like two names.
         if same < old.len() || !new.iter().all(is_input) {
-            return Some(line(SQL_FILES, Change::Changed).1);
+            return Some(change_line(SQL_FILES, Change::Changed).1);
         }
         let later = ["dump", "setup command"].into_iter().find(|name| self.0.contains_key(*name));
         match (new.get(same), later) {
@@ -131,7 +132,7 @@ enum Change {
 }
 
 /// Describes a change. The first value puts lines about input files before the others.
-fn line(name: &str, change: Change) -> (bool, String) {
+fn change_line(name: &str, change: Change) -> (bool, String) {
     let word = match change {
         Change::Added => "added",
         Change::Changed => "changed",
@@ -147,19 +148,19 @@ mod tests {
 
     use super::*;
 
-    fn some() -> impl Strategy<Value = FingerprintInputs> {
+    fn inputs() -> impl Strategy<Value = FingerprintInputs> {
         prop::collection::btree_map("(input )?[ab]{1,2}", "[ab]{0,2}", 0..5).prop_map(FingerprintInputs)
     }
 
     proptest! {
         #[test]
-        fn any_change_changes_the_fingerprint_and_is_named(one in some(), other in some()) {
+        fn changed_input_changes_fingerprint_and_is_named(one in inputs(), other in inputs()) {
             prop_assert_eq!(one.fingerprint() == other.fingerprint(), one == other);
             prop_assert_eq!(one.differences(&other).is_empty(), one == other);
         }
 
         #[test]
-        fn added_files_are_the_only_difference(
+        fn only_added_files_differ_from_parent(
             before in files(),
             after in files(),
             later in prop::sample::subsequence(vec!["dump", "setup command"], 0..2),
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_named_first_and_by_their_paths() {
+    fn differences_list_input_files_first() {
         let of = |pairs: &[(&str, &str)]| {
             FingerprintInputs(pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
         };

@@ -5,7 +5,7 @@
 //! meet two conditions. All its inputs must be inputs of the new template, and a full build must run the new files
 //! last.
 
-use crate::about::{self, About};
+use crate::description::{self, EntryDescription};
 use crate::provisioner::{Provisioner, Template};
 use crate::{BuildPlan, FingerprintInputs, ProvisionError, Steps, TemplateSpec};
 
@@ -40,7 +40,7 @@ impl Provisioner {
         let mut best: Option<Parent> = None;
         for name in self.cache.fingerprints()? {
             let Some(entry) = self.cache.examine(&name)? else { continue };
-            let Some(about) = About::parse(&entry.about()) else { continue };
+            let Some(about) = EntryDescription::parse(&entry.about()) else { continue };
             let fingerprint = about.fingerprint_inputs.fingerprint();
             // A template from a different machine can contain any description. Only its fingerprint proves which inputs
             // it has.
@@ -66,7 +66,7 @@ impl Provisioner {
         spec: &TemplateSpec,
         fingerprint_inputs: &FingerprintInputs,
     ) -> Vec<String> {
-        let last = about::last(&self.cache, spec).filter(|_| self.builds_on_others(spec));
+        let last = description::last_inputs(&self.cache, spec).filter(|_| self.builds_on_others(spec));
         last.map_or_else(Vec::new, |last| match fingerprint_inputs.added_to(&last) {
             Err(reasons) => reasons,
             Ok(_) => vec!["the earlier template is not in the cache".to_owned()],

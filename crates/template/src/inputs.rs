@@ -31,7 +31,7 @@ pub(crate) use search::Skipped;
 
 /// Minimum age of a file's last change for the note to store its digest. File systems count time in steps of up to 2 s
 /// (e.g. FAT).
-const SETTLED: Duration = Duration::from_millis(2500);
+const MIN_AGE_OF_CHANGE: Duration = Duration::from_millis(2500);
 
 /// Error that prevented the inputs from being listed.
 #[derive(Debug, thiserror::Error)]
@@ -185,7 +185,7 @@ struct Stamp {
 }
 
 /// File digests by path, each with the file's stamp.
-type Note = HashMap<String, (Stamp, String)>;
+type DigestNote = HashMap<String, (Stamp, String)>;
 
 /// Computes the BLAKE3 digest of each of `files` in `folder`, in hexadecimal. The digest of a directory covers all
 /// files in it.
@@ -195,10 +195,11 @@ pub(crate) fn digest(
     cache: &Cache,
 ) -> Result<BTreeMap<String, String>, InputError> {
     let name = format!("inputs-1-{}", &blake3::hash(folder.as_os_str().as_encoded_bytes()).to_hex()[..24]);
-    let old: Note = cache.recall(&name).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let old: DigestNote =
+        cache.recall(&name).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     let now = nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
-    let settled = now.saturating_sub(nanoseconds(SETTLED));
-    let (mut digests, mut fresh) = (BTreeMap::new(), Note::new());
+    let settled = now.saturating_sub(nanoseconds(MIN_AGE_OF_CHANGE));
+    let (mut digests, mut fresh) = (BTreeMap::new(), DigestNote::new());
     for file in files {
         let path = folder.join(file);
         let stamp = stamp(&path)?;
@@ -262,12 +263,12 @@ mod tests {
     fn project() -> tempfile::TempDir {
         let project = tempfile::tempdir().unwrap();
         for path in ["migrations/0001.sql", "migrations/sub/0002.sql", "migrations/notes.txt", "top.ini"] {
-            put(project.path(), path, path);
+            write_file(project.path(), path, path);
         }
         project
     }
 
-    fn put(folder: &Path, path: &str, text: &str) {
+    fn write_file(folder: &Path, path: &str, text: &str) {
         fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
         fs::write(folder.join(path), text).unwrap();
     }
@@ -300,12 +301,12 @@ mod tests {
     #[test]
     fn ignored_files_are_matched_by_full_name_only() {
         let project = project();
-        put(project.path(), ".git/HEAD", "");
-        put(project.path(), ".gitignore", "made*\n");
+        write_file(project.path(), ".git/HEAD", "");
+        write_file(project.path(), ".gitignore", "made*\n");
         for path in
             ["migrations/made.sql", "migrations/.0001.sql.swp", "migrations/__pycache__/x.sql", "made/x.sql"]
         {
-            put(project.path(), path, "");
+            write_file(project.path(), path, "");
         }
         assert_eq!(found(project.path(), &["migrations/*.sql"]), ["migrations/0001.sql"]);
         assert_eq!(found(project.path(), &["migrations/made.sql"]), ["migrations/made.sql"]);
@@ -315,32 +316,32 @@ mod tests {
     }
 
     #[test]
-    fn ignore_files_outside_the_repository_hide_nothing() {
+    fn ignore_files_outside_repository_have_no_effect() {
         let home = tempfile::tempdir().unwrap();
         let project = home.path().join("project");
         for (folder, names) in [("", ".gitignore"), ("project/", ".ignore .rgignore .gitignore")] {
-            names.split(' ').for_each(|name| put(home.path(), &format!("{folder}{name}"), "*.sql\n"));
+            names.split(' ').for_each(|name| write_file(home.path(), &format!("{folder}{name}"), "*.sql\n"));
         }
-        put(&project, "1.sql", "");
+        write_file(&project, "1.sql", "");
         assert_eq!(found(&project, &["*.sql"]), ["1.sql"], "no repository");
         fs::remove_file(project.join(".gitignore")).unwrap();
-        put(&project, ".git/HEAD", "");
-        put(&project, ".git/info/exclude", "*.sql\n");
+        write_file(&project, ".git/HEAD", "");
+        write_file(&project, ".git/info/exclude", "*.sql\n");
         assert_eq!(found(&project, &["*.sql"]), ["1.sql"], "a repository of its own");
         fs::remove_dir_all(project.join(".git")).unwrap();
-        put(&project, ".git", "gitdir: /nowhere\n");
-        put(&project, ".gitignore", "*.sql\n");
+        write_file(&project, ".git", "gitdir: /nowhere\n");
+        write_file(&project, ".gitignore", "*.sql\n");
         assert_eq!(found(&project, &["*.sql"]), ["1.sql"], "a worktree without its repository");
         fs::remove_file(project.join(".git")).unwrap();
-        put(home.path(), ".git/HEAD", "");
+        write_file(home.path(), ".git/HEAD", "");
         assert!(expand(&project, &["*.sql".to_owned()]).is_err(), "the repository of the folder above");
     }
 
     #[test]
-    fn an_unknown_index_makes_every_file_an_input() {
+    fn unknown_git_index_disables_ignore_rules() {
         let project = project();
-        put(project.path(), ".git/HEAD", "");
-        put(project.path(), ".gitignore", "*.sql\n");
+        write_file(project.path(), ".git/HEAD", "");
+        write_file(project.path(), ".gitignore", "*.sql\n");
         assert!(expand(project.path(), &["**/*.sql".to_owned()]).is_err());
         for index in [
             "",
@@ -348,13 +349,13 @@ mod tests {
             "DIRC\0\0\0\u{2}\0\0\0\u{1}",
             "DIRC\0\0\0\u{4}\u{7f}\u{7f}\u{7f}\u{7f}",
         ] {
-            put(project.path(), ".git/index", index);
+            write_file(project.path(), ".git/index", index);
             assert_eq!(found(project.path(), &["**/*.sql"]).len(), 2, "{index:?}");
         }
     }
 
     #[test]
-    fn links_are_skipped_where_they_lead_nowhere() {
+    fn dangling_links_are_skipped() {
         let project = project();
         let link = |target: &str, name: &str| symlink(target, project.path().join(name)).unwrap();
         link("nowhere", "migrations/old.sql");
@@ -362,7 +363,7 @@ mod tests {
         link("self", "self");
         link("..", "migrations/up");
         link("migrations/sub", "beside");
-        put(project.path(), "migrations/node_modules/x/y.sql", "");
+        write_file(project.path(), "migrations/node_modules/x/y.sql", "");
         link("nowhere", "migrations/node_modules/x.sql");
         let found = |pattern: &str| expand(project.path(), &[pattern.to_owned()]).unwrap();
         let all = found("**/*.sql");
@@ -395,12 +396,12 @@ mod tests {
         let path = project.path().join("top.ini");
         let first = digest();
         assert_eq!(notes(), 0, "written just now: not to be trusted");
-        std::thread::sleep(SETTLED);
+        std::thread::sleep(MIN_AGE_OF_CHANGE);
         assert_eq!((digest(), notes()), (first.clone(), 1));
         assert_eq!(digest(), first);
         // Size and modification time stay equal, so only the change time differs.
         let time = path.metadata().unwrap().modified().unwrap();
-        put(project.path(), "top.ini", "TOP.INI");
+        write_file(project.path(), "top.ini", "TOP.INI");
         File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
         assert_ne!(digest(), first);
     }

@@ -6,12 +6,13 @@
 //! every server. When the template is complete, the build publishes it in the cache. This crate doesn't know about
 //! tests or clients.
 
-mod about;
 mod base;
 mod build;
+mod build_plan;
 mod cached;
 mod database_copy;
 mod database_properties;
+mod description;
 mod dump;
 mod error;
 mod exchange;
@@ -19,25 +20,24 @@ mod fingerprint;
 mod fingerprint_inputs;
 mod incremental;
 mod inputs;
-mod kept;
+mod inspection_commands;
 mod provisioner;
 mod setup;
 mod source;
 mod spec;
 mod start;
-mod steps;
 
-pub use about::About;
 pub use build::TemplateStatus;
+pub use build_plan::{BuildPlan, Steps};
 pub use cached::{CachedTemplate, list, select};
 pub use database_copy::{complete_copy, create_copy, end_sessions};
+pub use description::EntryDescription;
 pub use dump::{DumpError, DumpFile, import, save};
 pub use error::{KeptServer, ProvisionError, SetupError};
 pub use fingerprint::{Builder, Fingerprint};
 pub use fingerprint_inputs::FingerprintInputs;
 pub use inputs::InputError;
 pub use provisioner::{Provisioner, ServerOptions, Step, Swept, Template, remove_kept, sweep, sweep_runs};
-pub use source::{SeekStep, Sought, TemplateSource};
+pub use source::{FetchProgress, FetchResult, TemplateSource};
 pub use spec::{PREFIX, TemplateSpec, check_name};
 pub use start::Started;
-pub use steps::{BuildPlan, Steps};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use server::{
-    AdminConnection, Data, Installation, LoopbackEncryption, Order, Preset, Server, Settings, StartError,
-    Version, VersionRequest,
+    AdminConnection, Data, Installation, LoopbackEncryption, Preset, Server, Settings, StartError,
+    StartOptions, Version, VersionRequest,
 };
 use storage::{Account, Cache, Entry, FileError, Place, PlaceRequest};
 
@@ -251,7 +251,7 @@ impl Provisioner {
 
     /// Whether the cache can keep the template that the options name. It can't if a setup runs each time.
     #[must_use]
-    pub fn can_be_kept(&self) -> bool {
+    pub fn is_cacheable(&self) -> bool {
         let spec = self.server_options.template.as_ref();
         spec.is_none_or(|spec| !spec.chain().into_iter().any(TemplateSpec::runs_each_time))
     }
@@ -268,9 +268,9 @@ impl Provisioner {
         Server::start_and_connect(&order, Data::Copy(&template.entry), &watch)
     }
 
-    pub(crate) fn order<'a>(&'a self, place: &'a Place, settings: &'a Settings) -> Order<'a> {
+    pub(crate) fn order<'a>(&'a self, place: &'a Place, settings: &'a Settings) -> StartOptions<'a> {
         let Self { installation, account, program, .. } = self;
-        Order { installation, account, place, settings, program }
+        StartOptions { installation, account, place, settings, program }
     }
 
     /// Chooses where to put a server whose template has `bytes` bytes.
@@ -290,11 +290,11 @@ impl Provisioner {
 
     /// Like [`Self::settings`], but with `preset` instead of the preset in the options.
     pub fn settings_of(&self, preset: Preset, budget: u64) -> Result<Settings, ProvisionError> {
-        self.with_users(Settings::preset(preset, &self.installation, budget))
+        self.with_user_settings(Settings::preset(preset, &self.installation, budget))
     }
 
     /// Adds the user's settings, which override the given settings.
-    pub(crate) fn with_users(&self, mut settings: Settings) -> Result<Settings, ProvisionError> {
+    pub(crate) fn with_user_settings(&self, mut settings: Settings) -> Result<Settings, ProvisionError> {
         for (name, value) in &self.server_options.settings {
             settings.set(name, value)?;
         }
@@ -302,7 +302,7 @@ impl Provisioner {
     }
 
     pub(crate) fn cache_size(&self) -> u64 {
-        self.server_options.cache_size.unwrap_or_else(|| cached::usual_size(&self.cache))
+        self.server_options.cache_size.unwrap_or_else(|| cached::default_size(&self.cache))
     }
 
     /// Removes the leftovers of crashed runs from all places in which this provisioner may have started a server.

@@ -24,16 +24,16 @@ use crate::provisioner::Step;
 use crate::{ProvisionError, TemplateSpec, complete_copy, create_copy, end_sessions, inputs};
 
 /// Name of the log file in the run directory.
-const LOG: &str = "setup.log";
+const LOG_NAME: &str = "setup.log";
 /// Size of the part at the end of the log from which an error message may quote, in bytes.
-const TAIL: i64 = 8 * 1024;
+const LOG_TAIL: i64 = 8 * 1024;
 /// Maximum number of lines that an error message quotes.
-const LINES: usize = 12;
+const MAX_LINES: usize = 12;
 /// Interval between progress reports.
-const BEAT: Duration = Duration::from_millis(200);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Counts the user's objects in a database. Objects that initdb creates have smaller oids. Schemas for temporary tables
 /// don't count, because the server never drops them. Source: `src/include/access/transam.h`, `FirstNormalObjectId`.
-const OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384)
+const COUNT_OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_proc WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_type WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_namespace WHERE oid >= 16384 AND nspname !~ '^pg_(toast_)?temp_')
@@ -41,7 +41,7 @@ const OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_largeobject_metadata)";
 /// SQL that fails if a transaction is open and has changed something. The error then contains [`OPEN`].
 const EXPECT_NO_TRANSACTION: &str = "SELECT CAST('pgfresh: the transaction is open: ' || pg_catalog.pg_current_xact_id_if_assigned()::text AS integer)";
-const OPEN: &str = "pgfresh: the transaction is open: ";
+const OPEN_TRANSACTION: &str = "pgfresh: the transaction is open: ";
 /// Time limit for one SQL file that runs without psql.
 const SQL_TIMEOUT: Duration = Duration::from_hours(1);
 
@@ -73,7 +73,7 @@ pub(crate) enum StartingPoint<'a> {
 }
 
 /// A step that failed.
-pub(crate) struct Broken {
+pub(crate) struct FailedStep {
     pub(crate) step: String,
     pub(crate) status: ExitStatus,
     pub(crate) after: Duration,
@@ -99,16 +99,16 @@ impl<'a> StartingPoint<'a> {
 impl Setup<'_> {
     /// Creates the database if it is missing, and runs all steps that haven't run yet. If a step fails, returns that
     /// step. Otherwise checks that pgfresh can copy the result.
-    pub(crate) fn run(&self, start: StartingPoint<'_>) -> Result<Option<Broken>, ProvisionError> {
-        self.make_database(start)?;
+    pub(crate) fn run(&self, start: StartingPoint<'_>) -> Result<Option<FailedStep>, ProvisionError> {
+        self.create_database(start)?;
         let broken = self.run_steps(start)?;
         if broken.is_none() {
-            self.look_over()?;
+            self.check_result()?;
         }
         Ok(broken)
     }
 
-    fn run_steps(&self, start: StartingPoint<'_>) -> Result<Option<Broken>, ProvisionError> {
+    fn run_steps(&self, start: StartingPoint<'_>) -> Result<Option<FailedStep>, ProvisionError> {
         let (folder, have_run) = (&self.spec.folder, start.sql_files());
         for file in inputs::expand_sql(folder, &self.spec.sql)?.files.iter().skip(have_run) {
             if let Some(broken) = self.run_sql(file)? {
@@ -128,15 +128,15 @@ impl Setup<'_> {
     }
 
     /// Runs the user's own command. Some commands can reach the server only over TCP.
-    fn run_setup(&self, words: &str) -> Result<Option<Broken>, ProvisionError> {
+    fn run_setup(&self, words: &str) -> Result<Option<FailedStep>, ProvisionError> {
         let mut command = Command::new("sh");
         command.args(["-c", words]);
         let loopback = LoopbackListener::open(self.server, self.encryption.cloned())
             .attempt("listen on", Path::new("127.0.0.1"))?;
         let address = loopback.as_ref().map(|loopback| loopback.address(&self.spec.name));
         let broken = self.run_program(SETUP, command, &address.unwrap_or_else(|| self.address()))?;
-        let wants_tls = loopback.is_some_and(|loopback| loopback.has_refused_tls());
-        Ok(broken.map(|broken| Broken { wants_tls, ..broken }))
+        let wants_tls = loopback.is_some_and(|loopback| loopback.has_rejected_tls());
+        Ok(broken.map(|broken| FailedStep { wants_tls, ..broken }))
     }
 
     /// Writes the root certificate for the offered TLS. Returns its path, or `None` if TLS isn't offered.
@@ -153,17 +153,17 @@ impl Setup<'_> {
 
     /// Returns the path of the setup's log.
     pub(crate) fn log(server: &Server) -> PathBuf {
-        server.run().path().join(LOG)
+        server.run().path().join(LOG_NAME)
     }
 
     /// Returns the last lines of the log.
     pub(crate) fn last_lines(log: &Path) -> Vec<String> {
-        let text = end_of_log(log, TAIL).unwrap_or_default();
+        let text = end_of_log(log, LOG_TAIL).unwrap_or_default();
         let lines: Vec<_> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
-        lines[lines.len().saturating_sub(LINES)..].iter().map(|&line| line.to_owned()).collect()
+        lines[lines.len().saturating_sub(MAX_LINES)..].iter().map(|&line| line.to_owned()).collect()
     }
 
-    fn make_database(&self, start: StartingPoint<'_>) -> Result<(), ProvisionError> {
+    fn create_database(&self, start: StartingPoint<'_>) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
         let statements = match start {
             StartingPoint::Parent { .. } => return Ok(()),
@@ -189,9 +189,9 @@ impl Setup<'_> {
     }
 
     /// Checks that pgfresh can still work in the server, and that it can copy all databases of the templates.
-    fn look_over(&self) -> Result<(), ProvisionError> {
+    fn check_result(&self) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
-        let left = self.what_is_left();
+        let left = self.read_state();
         let [superuser, read_only, present, prepared] =
             left.map_err(|source| SetupError::Closed { name: name.clone(), source })?;
         if superuser == ["off"] {
@@ -201,8 +201,8 @@ impl Setup<'_> {
         if read_only == ["on"] {
             return spoiled("all transactions read-only".to_owned());
         }
-        self.tell_of_nothing();
-        for database in self.spec.served() {
+        self.warn_if_empty();
+        for database in self.spec.names() {
             if !present.iter().any(|name| name == database) {
                 return spoiled(format!("no database \"{database}\""));
             }
@@ -218,12 +218,12 @@ impl Setup<'_> {
     }
 
     /// Reports a setup that leaves the template's database empty. The setup may have migrated a different database.
-    fn tell_of_nothing(&self) {
+    fn warn_if_empty(&self) {
         let name = &self.spec.name;
         if self.spec.setup.is_none() {
             return;
         }
-        let answer = self.server.session(name).and_then(|mut session| Ok(session.query(OBJECTS)?));
+        let answer = self.server.session(name).and_then(|mut session| Ok(session.query(COUNT_OBJECTS)?));
         match answer {
             Ok(rows) if rows.iter().flatten().flatten().eq(["0"]) => {
                 (self.say)(Step::SetupMadeNothing { name });
@@ -236,7 +236,7 @@ impl Setup<'_> {
 
     /// Reads `is_superuser`, `transaction_read_only`, the names of all databases, and the databases that have prepared
     /// transactions.
-    fn what_is_left(&self) -> Result<[Vec<String>; 4], StartError> {
+    fn read_state(&self) -> Result<[Vec<String>; 4], StartError> {
         let mut session = self.server.session("postgres")?;
         let mut column = |sql| -> Result<Vec<String>, StartError> {
             Ok(session.query(sql)?.into_iter().flatten().flatten().collect())
@@ -249,7 +249,7 @@ impl Setup<'_> {
         ])
     }
 
-    fn run_sql(&self, file: &str) -> Result<Option<Broken>, ProvisionError> {
+    fn run_sql(&self, file: &str) -> Result<Option<FailedStep>, ProvisionError> {
         let path = self.spec.folder.join(file);
         match Format::of(&path).attempt("read", &path)? {
             Format::Plain => {}
@@ -260,12 +260,12 @@ impl Setup<'_> {
                 return Err(SetupError::DumpAsSql { file: file.to_owned() }.into());
             }
         }
-        let Some(psql) = self.installation.client("psql") else { return self.run_sql_ourselves(file) };
+        let Some(psql) = self.installation.client("psql") else { return self.run_sql_without_psql(file) };
         let mut command = Command::new(psql);
         // If a transaction is still open at the end, psql would roll it back and still report success.
         command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", file, "-c", EXPECT_NO_TRANSACTION]);
         let broken = self.run_program(&format!("psql with \"{file}\""), command, &self.address())?;
-        let is_open = |line: &String| line.contains(OPEN);
+        let is_open = |line: &String| line.contains(OPEN_TRANSACTION);
         if broken.is_some() && Self::last_lines(&Self::log(self.server)).iter().any(is_open) {
             return Err(SetupError::OpenTransaction { file: file.to_owned() }.into());
         }
@@ -273,7 +273,7 @@ impl Setup<'_> {
     }
 
     /// Runs a SQL file as one simple query. Rejects psql commands.
-    fn run_sql_ourselves(&self, file: &str) -> Result<Option<Broken>, ProvisionError> {
+    fn run_sql_without_psql(&self, file: &str) -> Result<Option<FailedStep>, ProvisionError> {
         let path = self.spec.folder.join(file);
         let sql = fs::read_to_string(&path).attempt("read", &path)?;
         if let Some(line) = sql.lines().position(|line| line.starts_with('\\')) {
@@ -291,7 +291,7 @@ impl Setup<'_> {
         Ok(None)
     }
 
-    fn restore(&self, dump: &str) -> Result<Option<Broken>, ProvisionError> {
+    fn restore(&self, dump: &str) -> Result<Option<FailedStep>, ProvisionError> {
         let path = self.spec.folder.join(dump);
         let format = Format::of(&path).attempt("read", &path)?;
         if matches!(format, Format::Plain | Format::Compressed(_)) {
@@ -313,9 +313,9 @@ impl Setup<'_> {
         }
         let begun = Instant::now();
         match database_properties::read(&program, &[], &path).attempt("run", &program)? {
-            Ok(properties) => self.set(&properties)?,
+            Ok(properties) => self.restore_properties(&properties)?,
             Err(Output { status, .. }) => {
-                return Ok(Some(Broken { step, status, after: begun.elapsed(), wants_tls: false }));
+                return Ok(Some(FailedStep { step, status, after: begun.elapsed(), wants_tls: false }));
             }
         }
         Ok(None)
@@ -323,7 +323,7 @@ impl Setup<'_> {
 
     /// Sets the dumped database's properties on the template's database. Skips a property that the server refuses, and
     /// reports it. For example, a dump contains no roles, so the owner may be missing.
-    fn set(&self, properties: &[DatabaseProperty]) -> Result<(), ProvisionError> {
+    fn restore_properties(&self, properties: &[DatabaseProperty]) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
         let mut session = self.server.session("postgres")?;
         for property in properties {
@@ -348,32 +348,32 @@ impl Setup<'_> {
         step: &str,
         mut command: Command,
         address: &Address,
-    ) -> Result<Option<Broken>, ProvisionError> {
+    ) -> Result<Option<FailedStep>, ProvisionError> {
         let run = self.server.run();
         let begun = Instant::now();
-        let output = run.create_file(LOG, &Account::ours())?;
-        let second = output.try_clone().attempt("duplicate", &run.path().join(LOG))?;
+        let output = run.create_file(LOG_NAME, &Account::ours())?;
+        let second = output.try_clone().attempt("duplicate", &run.path().join(LOG_NAME))?;
         command.current_dir(&self.spec.folder).stdin(Stdio::null());
         command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
         address.describe_to(&mut command);
         if let Some(root) = self.write_root()? {
             command.env("PGSSLROOTCERT", root);
         }
-        self.installation.offer_to(&mut command);
+        self.installation.append_to_path(&mut command);
         let lock = run.helper_lock()?;
         sys::inherit(&mut command, vec![lock.descriptor().attempt("duplicate", run.path())?]);
         sys::die_with_parent(&mut command);
-        sys::leave_usual_files(&mut command);
-        sys::leave_usual_mask(&mut command);
+        sys::restore_open_file_limit(&mut command);
+        sys::restore_mask(&mut command);
         let program = PathBuf::from(command.get_program());
         let child = command.spawn().attempt("run", &program)?;
         drop((command, lock));
         let status = self.wait(child, step, begun).attempt("wait for", &program)?;
         if !self.server.is_alive() {
-            let (step, why) = (step.to_owned(), self.server.why_gone());
+            let (step, why) = (step.to_owned(), self.server.end_reason());
             return Err(SetupError::ServerGone { step, why }.into());
         }
-        let broken = Broken { step: step.to_owned(), status, after: begun.elapsed(), wants_tls: false };
+        let broken = FailedStep { step: step.to_owned(), status, after: begun.elapsed(), wants_tls: false };
         Ok((!status.success()).then_some(broken))
     }
 
@@ -381,7 +381,7 @@ impl Setup<'_> {
     fn wait(&self, mut child: Child, step: &str, begun: Instant) -> std::io::Result<ExitStatus> {
         let ended = sys::ProcessHandle::of(&child)?;
         let log = Setup::log(self.server);
-        while !sys::wait_readable(&ended, BEAT)? {
+        while !sys::wait_readable(&ended, PROGRESS_INTERVAL)? {
             if !self.server.is_alive() {
                 // The guard ends the step's children. The step itself would wait for the server forever.
                 if let Err(error) = child.kill() {

@@ -5,7 +5,7 @@ use std::fmt;
 use storage::{Building, Entry};
 
 /// Result of asking a source for a template.
-pub enum Sought {
+pub enum FetchResult {
     /// The source had the template, which is now in the cache.
     Fetched(Entry),
     /// The template must be built. Until the value is dropped, other machines wait for this build instead of repeating
@@ -15,7 +15,7 @@ pub enum Sought {
 
 /// Progress report of a fetch.
 #[derive(Debug, Clone, Copy)]
-pub enum SeekStep {
+pub enum FetchProgress {
     /// Another machine builds the template.
     Waiting,
     /// The template is being received. This is reported repeatedly until the fetch ends.
@@ -39,8 +39,8 @@ pub trait TemplateSource: fmt::Debug + Send + Sync {
         fingerprint: &str,
         building: &Building,
         limit: u64,
-        progress: &dyn Fn(SeekStep),
-    ) -> Result<Sought, String>;
+        progress: &dyn Fn(FetchProgress),
+    ) -> Result<FetchResult, String>;
 
     /// Offers the source a template that this machine has built. Returns the number of bytes sent, or `None` if the
     /// source doesn't accept templates.

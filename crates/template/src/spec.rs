@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use crate::Steps;
 
 /// Names that a template can't have. They are the databases of every cluster, and the word that means no template.
-const TAKEN: [&str; 4] = ["none", "postgres", "template0", "template1"];
+const RESERVED_NAMES: [&str; 4] = ["none", "postgres", "template0", "template1"];
 /// Prefix for the names of pgfresh's own databases. No other database can have such a name.
 pub const PREFIX: &str = "pgfresh_";
 /// Maximum length of a name, in bytes. A server allows at most 63 bytes (`NAMEDATALEN`), and a service names a
 /// template's database `pgfresh_template_NAME`.
-const LONGEST: usize = 63 - PREFIX.len() - "template_".len();
+const MAX_NAME_LENGTH: usize = 63 - PREFIX.len() - "template_".len();
 
 /// Describes how to build one template. Its steps run in this order: SQL files, dump, setup command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -66,14 +66,14 @@ impl TemplateSpec {
     }
 
     /// Returns the template whose cluster this one extends. `None` means the base image.
-    pub(crate) fn goes_on_from(&self) -> Option<&Self> {
+    pub(crate) fn base(&self) -> Option<&Self> {
         self.beside.as_deref().or(self.from.as_deref())
     }
 
     /// Returns the specifications that lead to this one, in build order. This one comes last.
     #[must_use]
     pub fn chain(&self) -> Vec<&Self> {
-        let mut chain = self.goes_on_from().map_or_else(Vec::new, Self::chain);
+        let mut chain = self.base().map_or_else(Vec::new, Self::chain);
         chain.push(self);
         chain
     }
@@ -81,7 +81,7 @@ impl TemplateSpec {
     /// Returns the names of all templates in the cluster, which are also the names of their databases. The default
     /// comes first.
     #[must_use]
-    pub fn served(&self) -> Vec<&str> {
+    pub fn names(&self) -> Vec<&str> {
         let default = self.default.as_ref().unwrap_or(&self.name);
         let parts = std::iter::successors(Some(self), |part| part.beside.as_deref());
         let mut names: Vec<_> = parts.map(|part| part.name.as_str()).collect();
@@ -106,7 +106,7 @@ impl TemplateSpec {
 
     /// Summarizes the steps in a few words.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn summary(&self) -> String {
         let beside = self.beside.as_ref().map(|beside| format!("beside {}", beside.title()));
         let from = self.from.as_ref().map(|from| format!("from {}", from.name));
         let sql = (!self.sql.is_empty()).then(|| self.sql.join(", "));
@@ -122,13 +122,17 @@ impl TemplateSpec {
 /// Returns a message that explains why the name is invalid.
 pub fn check_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if TAKEN.contains(&name) {
+    if RESERVED_NAMES.contains(&name) {
         Err(format!("\"{name}\" cannot be the name of a template"))
     } else if name.starts_with(PREFIX) {
         Err(format!("\"{name}\" cannot be the name of a template: pgfresh's own databases are called so"))
-    } else if name.is_empty() || name.len() > LONGEST || name.starts_with('-') || !name.bytes().all(plain) {
+    } else if name.is_empty()
+        || name.len() > MAX_NAME_LENGTH
+        || name.starts_with('-')
+        || !name.bytes().all(plain)
+    {
         Err(format!(
-            "\"{name}\" cannot be the name of a template: it has letters, digits, \"_\" and \"-\" only, at most {LONGEST}"
+            "\"{name}\" cannot be the name of a template: it has letters, digits, \"_\" and \"-\" only, at most {MAX_NAME_LENGTH}"
         ))
     } else {
         Ok(())
@@ -152,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_begins_with_what_is_made_first() {
+    fn chain_begins_with_first_built_template() {
         let base = TemplateSpec { name: "base".into(), sql: vec!["a.sql".into()], ..TemplateSpec::default() };
         let app = TemplateSpec {
             name: "app".into(),
@@ -161,9 +165,9 @@ mod tests {
             ..TemplateSpec::default()
         };
         assert_eq!(app.chain().iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>(), ["base", "app"]);
-        assert_eq!(app.words(), "from base; x");
+        assert_eq!(app.summary(), "from base; x");
         assert!(app.runs_each_time() && !app.chain()[0].runs_each_time());
-        assert_eq!((app.title(), app.served()), ("app".to_owned(), vec!["app"]));
+        assert_eq!((app.title(), app.names()), ("app".to_owned(), vec!["app"]));
     }
 
     /// Generates templates whose names are letters. Each template extends the one before it in its word.
@@ -202,9 +206,9 @@ mod tests {
                     prop_assert_eq!(spec.title(), chain[..=place].join(","));
                 }
             }
-            prop_assert_eq!(all.served()[0], first);
+            prop_assert_eq!(all.names()[0], first);
             if templates.len() > 1 {
-                let mut served = all.served();
+                let mut served = all.names();
                 served.sort_unstable();
                 prop_assert_eq!(served.len(), chain.len());
             }

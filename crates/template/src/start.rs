@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use server::{AdminConnection, Data, Guard, NotStarted, Server, Settings, StartError};
-use storage::{Attempt, Copying, Deferred, Entry, PersistentData, Place, PlaceRequest};
+use server::{AdminConnection, Data, Guard, RestartFailure, Server, Settings, StartError};
+use storage::{Attempt, BackgroundCopy, Deferred, Entry, PersistentData, Place, PlaceRequest};
 
 use crate::error::ProvisionError;
 use crate::provisioner::{Provisioner, Step, Template};
@@ -75,15 +75,15 @@ impl Provisioner {
             let look_up = begun.elapsed();
             let (server, session) = self.boot(template, &place, &settings, say)?;
             let entry = Some(template.entry.clone());
-            Ok(Started { session: Some(session), entry, ..self.started(server, place, look_up) })
+            Ok(Started { session: Some(session), entry, ..self.describe_start(server, place, look_up) })
         })?;
         self.run_each_time(started, &each_time, say)
     }
 
     /// Describes a server that has the template of the options, or will get it.
-    fn started(&self, server: Server, place: Place, look_up: Duration) -> Started {
+    fn describe_start(&self, server: Server, place: Place, look_up: Duration) -> Started {
         let spec = self.server_options().template.as_ref();
-        let templates: Vec<_> = spec.map_or_else(Vec::new, TemplateSpec::served);
+        let templates: Vec<_> = spec.map_or_else(Vec::new, TemplateSpec::names);
         let templates: Vec<_> = templates.into_iter().map(str::to_owned).collect();
         let database = templates.first().cloned().unwrap_or_else(|| "postgres".to_owned());
         Started { server, session: None, entry: None, place, database, templates, look_up }
@@ -112,7 +112,7 @@ impl Provisioner {
             }
             let fingerprint = self.fingerprint_inputs(spec, say)?.fingerprint();
             let start = StartingPoint::of(spec);
-            started.server = self.set_up(started.server, spec, start, &fingerprint, say)?;
+            started.server = self.run_setup_steps(started.server, spec, start, &fingerprint, say)?;
         }
         Ok(started)
     }
@@ -132,7 +132,7 @@ impl Provisioner {
             tracing::warn!(%error, path = %kept.display(), "could not remove a run directory that was kept");
         }
         let look_up = begun.elapsed();
-        let server = Server::start(&self.order(&place, &settings), Data::Made(guard), &|_, _| ())?;
+        let server = Server::start(&self.order(&place, &settings), Data::Prepared(guard), &|_, _| ())?;
         let database = "postgres".to_owned();
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
@@ -155,20 +155,20 @@ impl Provisioner {
             self.on_template(kept.last().copied(), say, |template| {
                 data.clear()?;
                 let all = Deferred { below: "", last: None };
-                let copying =
-                    Copying::begin(&template.entry, &files, &self.account, all).map_err(StartError::from)?;
+                let copying = BackgroundCopy::begin(&template.entry, &files, &self.account, all)
+                    .map_err(StartError::from)?;
                 let watch = |done, total| say(Step::Copying { done, total });
                 copying.finish(&watch).map_err(StartError::from)?;
                 Ok(())
             })?;
         }
         let place = self.choose_place(&PlaceRequest::At(path), 0)?;
-        let settings = self.with_users(Settings::persistent(&self.installation, place.budget()))?;
+        let settings = self.with_user_settings(Settings::persistent(&self.installation, place.budget()))?;
         let guard = Guard::over(&self.place(0)?, &self.account, &self.program)?.with_persistent(data)?;
         let look_up = begun.elapsed();
-        let server = Server::start(&self.order(&place, &settings), Data::Made(guard), &|_, _| ())?;
+        let server = Server::start(&self.order(&place, &settings), Data::Prepared(guard), &|_, _| ())?;
         if is_new {
-            return self.run_each_time(self.started(server, place, look_up), &each_time, say);
+            return self.run_each_time(self.describe_start(server, place, look_up), &each_time, say);
         }
         let database = "postgres".to_owned();
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
@@ -180,7 +180,7 @@ impl Provisioner {
         guard: Guard,
         place: &Place,
         settings: &Settings,
-    ) -> Result<Server, Box<NotStarted>> {
+    ) -> Result<Server, Box<RestartFailure>> {
         Server::start_again(&self.order(place, settings), guard)
     }
 

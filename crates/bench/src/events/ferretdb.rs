@@ -12,7 +12,7 @@ use mongodb::bson::{Document, doc};
 use mongodb::sync::Client;
 use postgres::NoTls;
 
-use super::documents::{COLLECTION, DATABASE, Events, options, remove};
+use super::document_store::{COLLECTION, DATABASE, DocumentStore, options, remove};
 use super::event::Event;
 use super::store::Store;
 use crate::{BenchError, EventStore, Measured};
@@ -117,7 +117,7 @@ fn ferretdb_stores_events_unchanged_and_refuses_duplicates() {
     let servers = Servers::start();
     // `FerretDB` doesn't support write concerns, so it has to ignore this one.
     let options = options(&format!("{}?journal=true", servers.mongodb)).unwrap();
-    let mut store = Events::create(&options).unwrap();
+    let mut store = DocumentStore::create(&options).unwrap();
     let events: Vec<Event> = (1..=20).map(Event::new).collect();
     for event in &events {
         store.append(event).unwrap();
@@ -136,14 +136,14 @@ fn ferretdb_stores_events_unchanged_and_refuses_duplicates() {
         assert_eq!(document.get_str("aggregateIdentifier").ok(), Some(event.aggregate.as_str()));
         assert_eq!(document.get_binary_generic("serializedPayload").ok(), Some(&event.payload));
     }
-    assert!(matches!(Events::create(&options), Err(BenchError::NotEmpty { .. })));
+    assert!(matches!(DocumentStore::create(&options), Err(BenchError::NotEmpty { .. })));
     assert_eq!(servers.stored().len(), 20);
     remove(&options).unwrap();
     assert_eq!(servers.schemas(), [""; 0]);
 }
 
 #[test]
-fn a_password_counts_and_is_not_told() {
+fn target_name_hides_the_password() {
     let servers = Servers::start();
     let password = servers.postgres.split(':').nth(2).unwrap().split('@').next().unwrap();
     let right = servers.url_as(&format!("postgres:{password}"), "authMechanism=PLAIN");

@@ -4,14 +4,14 @@
 //! the mean of each batch.
 
 #[cfg(feature = "mongodb")]
-mod documents;
-#[cfg(all(test, feature = "mongodb"))]
-mod documents_server;
+mod document_store;
 mod event;
+#[cfg(all(test, feature = "mongodb"))]
+mod fake_document_server;
 #[cfg(all(test, feature = "mongodb"))]
 mod ferretdb;
 mod report;
-mod sql;
+mod sql_store;
 mod store;
 mod target;
 
@@ -33,9 +33,9 @@ use target::EventsFixture;
 /// them separately.
 const WARM_UP: u32 = 1;
 /// The number of empty measurements for determining the overhead.
-const EMPTY: u32 = 10_000;
+const EMPTY_MEASUREMENTS: u32 = 10_000;
 /// Minimum interval between readings of the temperature, because each reading disturbs the disk.
-const LOOK: Duration = Duration::from_secs(1);
+const MIN_READING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The benchmark's options.
 #[allow(missing_debug_implementations)]
@@ -57,7 +57,7 @@ pub struct Events<'a> {
 }
 
 /// The measurements of one target.
-pub(crate) struct Track {
+pub(crate) struct TargetSamples {
     pub(crate) name: String,
     /// The duration of each event, in seconds.
     pub(crate) each: Sample,
@@ -73,7 +73,7 @@ impl Events<'_> {
     /// # Errors
     /// Returns an error if nothing could be measured, e.g. because a target is unreachable.
     pub fn measure(&self, batches: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
-        let load = environment::load();
+        let load = environment::load_averages();
         let mut fixtures = Vec::new();
         for target in &self.targets {
             fixtures.push(EventsFixture::of(target, self)?);
@@ -92,7 +92,7 @@ impl Events<'_> {
         progress: &dyn Progress,
     ) -> Result<Measured, BenchError> {
         let tracks: Vec<_> =
-            fixtures.iter().map(|fixture| RefCell::new(Track::new(fixture.name()))).collect();
+            fixtures.iter().map(|fixture| RefCell::new(TargetSamples::new(fixture.name()))).collect();
         let thermometer = Thermometer { read: self.thermometer, last: RefCell::new(None) };
         let mut contenders = Vec::new();
         for (fixture, track) in fixtures.iter_mut().zip(&tracks) {
@@ -102,10 +102,10 @@ impl Events<'_> {
         notes.sort();
         notes.dedup();
         notes.extend(fixtures.iter().map(EventsFixture::describe));
-        let overhead = overhead();
+        let overhead = clock_overhead();
         let report = |timed: &[Timed]| -> Report {
             let tracks: Vec<_> = tracks.iter().map(RefCell::borrow).collect();
-            let tracks: Vec<&Track> = tracks.iter().map(|track| &**track).collect();
+            let tracks: Vec<&TargetSamples> = tracks.iter().map(|track| &**track).collect();
             let mut report = report::of(timed, &tracks, self.batch);
             report.add_notes(&notes);
             report.add_notes([format!("Taking the times takes {overhead:.0} ns an event of it.")]);
@@ -120,7 +120,7 @@ impl Events<'_> {
     fn contender<'a>(
         &'a self,
         fixture: &mut EventsFixture,
-        track: &'a RefCell<Track>,
+        track: &'a RefCell<TargetSamples>,
         thermometer: &'a Thermometer<'a>,
     ) -> Result<Contender<'a, BenchError>, BenchError> {
         let mut store = fixture.open()?;
@@ -133,7 +133,7 @@ impl Events<'_> {
                 batch.push(append(store.as_mut(), &Event::new(serial))?);
             }
             let mean = batch.iter().sum::<Duration>() / self.batch;
-            track.borrow_mut().keep(&batch, mean, thermometer.look());
+            track.borrow_mut().add_batch(&batch, mean, thermometer.read());
             Ok(vec![("an event", mean)])
         }))
     }
@@ -146,13 +146,13 @@ fn append(store: &mut dyn Store, event: &Event) -> Result<Duration, BenchError> 
     Ok(begun.elapsed())
 }
 
-impl Track {
+impl TargetSamples {
     fn new(name: String) -> Self {
         let each = Sample::new(name.clone(), Unit::Seconds);
         Self { name, each, warm_up: None, degrees: Vec::new() }
     }
 
-    fn keep(&mut self, batch: &[Duration], mean: Duration, degrees: Option<f64>) {
+    fn add_batch(&mut self, batch: &[Duration], mean: Duration, degrees: Option<f64>) {
         if self.warm_up.is_none() {
             self.warm_up = Some(mean.as_secs_f64());
             return;
@@ -171,10 +171,10 @@ struct Thermometer<'a> {
 }
 
 impl Thermometer<'_> {
-    fn look(&self) -> Option<f64> {
+    fn read(&self) -> Option<f64> {
         let mut last = self.last.borrow_mut();
         match *last {
-            Some((when, degrees)) if when.elapsed() < LOOK => degrees,
+            Some((when, degrees)) if when.elapsed() < MIN_READING_INTERVAL => degrees,
             _ => {
                 let degrees = (self.read)();
                 *last = Some((Instant::now(), degrees));
@@ -185,10 +185,10 @@ impl Thermometer<'_> {
 }
 
 /// Returns how long two clock readings take, in nanoseconds.
-fn overhead() -> f64 {
+fn clock_overhead() -> f64 {
     let begun = Instant::now();
-    for _ in 0..EMPTY {
+    for _ in 0..EMPTY_MEASUREMENTS {
         std::hint::black_box(std::hint::black_box(Instant::now()).elapsed());
     }
-    begun.elapsed().as_secs_f64() * 1e9 / f64::from(EMPTY)
+    begun.elapsed().as_secs_f64() * 1e9 / f64::from(EMPTY_MEASUREMENTS)
 }

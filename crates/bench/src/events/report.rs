@@ -2,10 +2,10 @@
 //!
 //! It contains tables, plots of the batch means with their running average, and the distribution of single events.
 
-use report::{Cell, Course, Distribution, Plot, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
+use report::{Cell, Distribution, Plot, Quantity, Report, Sample, Table, TimeSeries, Timed, Unit, as_f64};
 
-use super::Track;
-use crate::summary::{add_doubts, add_samples, interval, ratio};
+use super::TargetSamples;
+use crate::summary::{add_samples, add_warnings, interval, ratio};
 
 /// Published rates in events per second. They were measured with Axon Framework on the JVM and one transaction for each
 /// event.
@@ -17,10 +17,10 @@ const PUBLISHED: [(&str, f64); 2] = [
     ("published: fdatasync of that SSD when hot", 298.926),
 ];
 
-pub(super) fn of(timed: &[Timed], tracks: &[&Track], batch: u32) -> Report {
+pub(super) fn of(timed: &[Timed], tracks: &[&TargetSamples], batch: u32) -> Report {
     let mut report = Report::new("Events, one transaction for each");
     for (timed, track) in timed.iter().zip(tracks) {
-        report.add_plot(course(timed, track, batch));
+        report.add_plot(batch_plot(timed, track, batch));
     }
     report.add_distribution(Distribution::new(
         "How long single events take",
@@ -28,7 +28,7 @@ pub(super) fn of(timed: &[Timed], tracks: &[&Track], batch: u32) -> Report {
     ));
     report.add_table(rates(timed, tracks));
     report.add_table(latencies(tracks));
-    add_doubts(&mut report, timed, "--batches");
+    add_warnings(&mut report, timed, "--batches");
     add_samples(&mut report, timed);
     report
         .add_notes([format!("Batches of {batch} events take turns; the first of each is a warm-up, apart.")]);
@@ -36,27 +36,27 @@ pub(super) fn of(timed: &[Timed], tracks: &[&Track], batch: u32) -> Report {
 }
 
 /// Plots the mean of each batch, the running average and the temperature.
-fn course(timed: &Timed, track: &Track, batch: u32) -> Plot {
+fn batch_plot(timed: &Timed, track: &TargetSamples, batch: u32) -> Plot {
     let means = timed.total();
     let mut sum = 0.0;
     let running = (1_u32..).zip(means.values()).map(|(count, mean)| {
         sum += mean;
         Some(sum / f64::from(count))
     });
-    let seconds = |name: &str, values| Course { name: name.to_owned(), unit: Unit::Seconds, values };
+    let seconds = |name: &str, values| TimeSeries { name: name.to_owned(), unit: Unit::Seconds, values };
     let mut courses = vec![
         seconds("mean of a batch", means.values().iter().map(|mean| Some(*mean)).collect()),
         seconds("running average", running.collect()),
     ];
     if track.degrees.iter().any(Option::is_some) {
         let values = track.degrees.iter().take(means.len()).copied().collect();
-        courses.push(Course { name: "temperature".to_owned(), unit: Unit::Celsius, values });
+        courses.push(TimeSeries { name: "temperature".to_owned(), unit: Unit::Celsius, values });
     }
     let events = f64::from(u32::try_from(means.len()).unwrap_or(u32::MAX)) * f64::from(batch);
     Plot::new(format!("An event: {}", track.name), Quantity::new(events, Unit::Count), courses)
 }
 
-fn rates(timed: &[Timed], tracks: &[&Track]) -> Table {
+fn rates(timed: &[Timed], tracks: &[&TargetSamples]) -> Table {
     let columns = ["events a second", "an event", "95 %", "warm-up", "× as fast"];
     let mut table = Table::numbers("Events a second", "where", columns);
     for (what, rate) in PUBLISHED {
@@ -80,10 +80,10 @@ fn rates(timed: &[Timed], tracks: &[&Track]) -> Table {
     table
 }
 
-fn latencies(tracks: &[&Track]) -> Table {
+fn latencies(tracks: &[&TargetSamples]) -> Table {
     let columns = ["events", "least", "p50", "p90", "p99", "p99.9", "most"];
     let mut table = Table::numbers("Single events", "where", columns);
-    for Track { name, each, .. } in tracks {
+    for TargetSamples { name, each, .. } in tracks {
         let of = |percent| Cell::from(each.percentile(percent));
         table.add_row([
             name.as_str().into(),

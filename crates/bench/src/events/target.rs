@@ -8,9 +8,9 @@ use storage::{Cache, PlaceRequest};
 use template::{Provisioner, ServerOptions};
 
 #[cfg(feature = "mongodb")]
-use super::documents;
+use super::document_store;
 use super::store::Store;
-use super::{Events, sql};
+use super::{Events, sql_store};
 use crate::BenchError;
 
 /// A target, as the user names it.
@@ -58,7 +58,7 @@ fn documents(_: &str) -> Result<EventStore, String> {
 }
 
 /// The protocol of a target, and its connection options.
-enum Way {
+enum Connection {
     Sql(Box<Config>),
     #[cfg(feature = "mongodb")]
     Documents(Box<mongodb::options::ClientOptions>),
@@ -71,7 +71,7 @@ pub(crate) struct EventsFixture {
     place: String,
     /// The name and version of the server. Empty before [`Self::open`].
     version: String,
-    way: Way,
+    connection: Connection,
     /// A server of pgfresh, which stops when it's dropped. `None` for an existing server.
     server: Option<Server>,
 }
@@ -91,27 +91,28 @@ impl EventsFixture {
             EventStore::Fast => {
                 ("pgfresh", server_options(events.server_options.place.clone(), Preset::Fast))
             }
-            EventStore::Url(url) => return Self::at(url),
+            EventStore::Url(url) => return Self::from_url(url),
         };
         let cache = Cache::locate(events.cache.as_deref())?;
         let started = Provisioner::find(server_options, cache, events.program.clone())?.start(&|_| ())?;
         let mut config = Config::new();
         config.host_path(started.server.run().socket_directory()).user(SUPERUSER).dbname("postgres");
         let place = started.place.why();
-        let (name, way) = (name.to_owned(), Way::Sql(Box::new(config)));
-        Ok(Self { name, place, version: String::new(), way, server: Some(started.server) })
+        let (name, connection) = (name.to_owned(), Connection::Sql(Box::new(config)));
+        Ok(Self { name, place, version: String::new(), connection, server: Some(started.server) })
     }
 
-    fn at(url: &str) -> Result<Self, BenchError> {
+    fn from_url(url: &str) -> Result<Self, BenchError> {
         #[cfg(feature = "mongodb")]
         if url.starts_with(MONGODB) {
-            let options = documents::options(url)?;
-            let (name, way) = (documents::place(&options), Way::Documents(Box::new(options)));
-            return Ok(Self { name, place: String::new(), version: String::new(), way, server: None });
+            let options = document_store::options(url)?;
+            let (name, connection) =
+                (document_store::location(&options), Connection::Documents(Box::new(options)));
+            return Ok(Self { name, place: String::new(), version: String::new(), connection, server: None });
         }
-        let config = sql::config(url)?;
-        let (name, way) = (sql::place(&config), Way::Sql(Box::new(config)));
-        Ok(Self { name, place: String::new(), version: String::new(), way, server: None })
+        let config = sql_store::config(url)?;
+        let (name, connection) = (sql_store::location(&config), Connection::Sql(Box::new(config)));
+        Ok(Self { name, place: String::new(), version: String::new(), connection, server: None })
     }
 
     pub(crate) fn name(&self) -> String {
@@ -128,19 +129,19 @@ impl EventsFixture {
 
     /// Describes an event of this target in one sentence for the report.
     pub(crate) fn event(&self) -> &'static str {
-        match self.way {
-            Way::Sql(_) => sql::EVENT,
+        match self.connection {
+            Connection::Sql(_) => sql_store::EVENT_DESCRIPTION,
             #[cfg(feature = "mongodb")]
-            Way::Documents(_) => documents::EVENT,
+            Connection::Documents(_) => document_store::EVENT_DESCRIPTION,
         }
     }
 
     /// Creates the table or collection for the events.
     pub(crate) fn open(&mut self) -> Result<Box<dyn Store>, BenchError> {
-        let store: Box<dyn Store> = match &self.way {
-            Way::Sql(config) => Box::new(sql::Table::create(config)?),
+        let store: Box<dyn Store> = match &self.connection {
+            Connection::Sql(config) => Box::new(sql_store::SqlStore::create(config)?),
             #[cfg(feature = "mongodb")]
-            Way::Documents(options) => Box::new(documents::Events::create(options)?),
+            Connection::Documents(options) => Box::new(document_store::DocumentStore::create(options)?),
         };
         store.version().clone_into(&mut self.version);
         Ok(store)
@@ -151,10 +152,10 @@ impl EventsFixture {
         if self.server.is_some() || self.version.is_empty() {
             return Ok(());
         }
-        match &self.way {
-            Way::Sql(config) => sql::remove(config),
+        match &self.connection {
+            Connection::Sql(config) => sql_store::remove(config),
             #[cfg(feature = "mongodb")]
-            Way::Documents(options) => documents::remove(options),
+            Connection::Documents(options) => document_store::remove(options),
         }
     }
 }

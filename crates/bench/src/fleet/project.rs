@@ -10,7 +10,7 @@ use storage::{Attempt, FileError};
 use super::remove;
 
 /// The environment variable that tells a setup the number of its shard.
-pub(super) const SHARD: &str = "PGFRESH_BENCH_SHARD";
+pub(super) const SHARD_VARIABLE: &str = "PGFRESH_BENCH_SHARD";
 /// The number of tables in the template.
 const TABLES: u32 = 200;
 /// The number of rows in each table.
@@ -25,13 +25,13 @@ impl Project {
     /// Creates the project below `parent`.
     pub(super) fn create(parent: &Path, seconds: u32) -> Result<Self, FileError> {
         let project = Self { folder: parent.join("fleet") };
-        for folder in [project.of(false), project.of(true), project.store()] {
+        for folder in [project.checkout(false), project.checkout(true), project.remote_path()] {
             fs::create_dir_all(&folder).attempt("create", &folder)?;
         }
-        let note = format!("echo \"${SHARD}\" >>'{}'", project.builds().display());
+        let note = format!("echo \"${SHARD_VARIABLE}\" >>'{}'", project.builds_path().display());
         let migrates =
             format!("[template]\nsql = \"schema.sql\"\nsetup = '''{note}'''\ninputs = \"schema.sql\"\n");
-        let restores = format!("[template]\ndump = '{}'\n", project.dump().display());
+        let restores = format!("[template]\ndump = '{}'\n", project.dump_path().display());
         project.write("migrates/pgfresh.toml", &migrates)?;
         project.write("migrates/schema.sql", &schema(seconds))?;
         project.write("restores/pgfresh.toml", &restores)?;
@@ -44,51 +44,51 @@ impl Project {
     }
 
     /// Returns the checkout that runs the setup or, if `restores` is true, the checkout that restores the dump.
-    pub(super) fn of(&self, restores: bool) -> PathBuf {
+    pub(super) fn checkout(&self, restores: bool) -> PathBuf {
         self.folder.join(if restores { "restores" } else { "migrates" })
     }
 
-    pub(super) fn dump(&self) -> PathBuf {
+    pub(super) fn dump_path(&self) -> PathBuf {
         self.folder.join("template.dump")
     }
 
     /// Returns the directory of the remote. It's used unless the user names a remote.
-    pub(super) fn store(&self) -> PathBuf {
+    pub(super) fn remote_path(&self) -> PathBuf {
         self.folder.join("store")
     }
 
     /// Returns the cache directory of a shard.
-    pub(super) fn cache(&self, number: u32) -> PathBuf {
+    pub(super) fn cache_path(&self, number: u32) -> PathBuf {
         self.folder.join(format!("cache-{number}"))
     }
 
     /// Returns the file with the output of a shard.
-    pub(super) fn log(&self, number: u32) -> PathBuf {
+    pub(super) fn log_path(&self, number: u32) -> PathBuf {
         self.folder.join(format!("log-{number}"))
     }
 
     /// Returns the messages in which a shard says that it didn't use the remote.
-    pub(super) fn refusals(&self, number: u32) -> Vec<String> {
-        let text = fs::read_to_string(self.log(number)).unwrap_or_default();
+    pub(super) fn remote_errors(&self, number: u32) -> Vec<String> {
+        let text = fs::read_to_string(self.log_path(number)).unwrap_or_default();
         let lines = text.lines().filter(|line| line.contains(" is built here: "));
         lines.map(|line| format!("Shard {number}: {}", line.trim_start_matches("pgfresh: "))).collect()
     }
 
     pub(super) fn empty_caches(&self, shards: u32) -> Result<(), FileError> {
-        (0..shards).try_for_each(|number| remove(&self.cache(number)))
+        (0..shards).try_for_each(|number| remove(&self.cache_path(number)))
     }
 
-    fn builds(&self) -> PathBuf {
+    fn builds_path(&self) -> PathBuf {
         self.folder.join("builds")
     }
 
-    pub(super) fn forget_builds(&self) -> Result<(), FileError> {
+    pub(super) fn remove_builds(&self) -> Result<(), FileError> {
         self.write("builds", "")
     }
 
     /// Returns the numbers of the shards that ran the setup.
     pub(super) fn builders(&self) -> Vec<u32> {
-        let text = fs::read_to_string(self.builds()).unwrap_or_default();
+        let text = fs::read_to_string(self.builds_path()).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 }

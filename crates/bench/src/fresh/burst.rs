@@ -8,28 +8,29 @@ use server::AdminConnection;
 use super::{QUERY, Strategy};
 use crate::BenchError;
 use crate::client::Address;
-use crate::fixture::{BRIEF, Fixture};
+use crate::fixture::{Fixture, NO_LINGER};
 
 /// The number of simultaneous requests. The pool has at most 32 databases.
-pub(super) const MANY: usize = 64;
+pub(super) const CONCURRENT_REQUESTS: usize = 64;
 
 pub(super) const GATEWAY: &str = "64 at once through the gateway";
 pub(super) const BY_HAND: &str = "64 at once by hand";
 
 pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
-    let mut admins = (0..MANY).map(|_| fixture.admin()).collect::<Result<Vec<_>, _>>()?;
+    let mut admins = (0..CONCURRENT_REQUESTS).map(|_| fixture.admin()).collect::<Result<Vec<_>, _>>()?;
     Ok(vec![
         Contender::new(GATEWAY, move || {
-            let names: Vec<_> = (0..MANY).map(|_| fixture.new_name()).collect();
+            let names: Vec<_> = (0..CONCURRENT_REQUESTS).map(|_| fixture.new_name()).collect();
             let address = fixture.gateway();
-            let all = at_once(names.iter().map(|name| || first_query(&address, name, &[BRIEF])))?;
-            wait_for_quiet(fixture);
+            let all =
+                run_concurrently(names.iter().map(|name| || first_query(&address, name, &[NO_LINGER])))?;
+            wait_until_clean(fixture);
             Ok(all)
         }),
         Contender::new(BY_HAND, move || {
-            let names: Vec<_> = (0..MANY).map(|_| fixture.new_name()).collect();
+            let names: Vec<_> = (0..CONCURRENT_REQUESTS).map(|_| fixture.new_name()).collect();
             let (address, strategy) = (fixture.socket(), Strategy::best(fixture.major()));
-            let all = at_once(admins.iter_mut().zip(&names).map(|(admin, name)| {
+            let all = run_concurrently(admins.iter_mut().zip(&names).map(|(admin, name)| {
                 let address = &address;
                 move || {
                     strategy.create(admin, name)?;
@@ -49,7 +50,7 @@ fn first_query(address: &Address, name: &str, parameters: &[(&str, &str)]) -> Re
 }
 
 /// Runs all steps at the same time, each on its own thread. Returns the time until the last one has finished.
-fn at_once<F>(steps: impl Iterator<Item = F>) -> Result<PhaseTimes, BenchError>
+fn run_concurrently<F>(steps: impl Iterator<Item = F>) -> Result<PhaseTimes, BenchError>
 where
     F: FnOnce() -> Result<(), BenchError> + Send,
 {
@@ -69,7 +70,7 @@ fn drop_all(admin: &mut AdminConnection, names: &[String]) -> Result<(), BenchEr
 }
 
 /// Waits until the gateway has cleaned up after the burst. Otherwise the clean-up would disturb the next contender.
-fn wait_for_quiet(fixture: &Fixture) {
+fn wait_until_clean(fixture: &Fixture) {
     let begun = Instant::now();
     while !fixture.leases.status().leases.is_empty() && begun.elapsed() < Duration::from_mins(1) {
         std::thread::sleep(Duration::from_millis(10));

@@ -11,27 +11,27 @@ use storage::{Account, Cache, Place, PlaceRequest};
 use template::ProvisionError;
 
 use super::report::count;
-use super::{Fresh, goals, obtain, sample};
+use super::{Fresh, add_goals, obtain, sample};
 use crate::BenchError;
-use crate::fixture::{BRIEF, Fixture, template_in};
+use crate::fixture::{Fixture, NO_LINGER, template_in};
 use crate::goal::{Goal, Limit};
 use crate::summary::add_samples;
 
 /// The number of databases to request from each server.
-const FIRST: u32 = 100;
+const DATABASES_PER_SERVER: u32 = 100;
 /// Interval between requests that aren't back to back.
-const PACE: Duration = Duration::from_millis(50);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
 /// Minimum time between the start of a test runner and its first request.
-const START: Duration = Duration::from_millis(300);
+const MIN_RUNNER_START: Duration = Duration::from_millis(300);
 /// Timeout for the pool's first databases.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Space for the cache with the template, in bytes.
-const SIZE: u64 = 200 << 20;
+const CACHE_SPACE: u64 = 200 << 20;
 
 /// A pattern in which a suite requests its first databases.
 #[derive(Debug, Clone, Copy)]
-struct Manner {
+struct RequestPattern {
     name: &'static str,
     parameters: &'static [(&'static str, &'static str)],
     /// Pause between the moment when the first database is ready and the first request.
@@ -41,20 +41,26 @@ struct Manner {
     copies_all: bool,
 }
 
-const AT_ONCE: Manner = Manner {
+const AT_ONCE: RequestPattern = RequestPattern {
     name: "linger 0, back to back",
-    parameters: &[BRIEF],
+    parameters: &[NO_LINGER],
     start: Duration::ZERO,
     pace: Duration::ZERO,
     copies_all: false,
 };
 
-const MANNERS: [Manner; 5] = [
+const PATTERNS: [RequestPattern; 5] = [
     AT_ONCE,
-    Manner { name: "linger 0, back to back, 0.3 s later", start: START, ..AT_ONCE },
-    Manner { name: "linger 0, 20 a second", pace: PACE, ..AT_ONCE },
-    Manner { name: "linger 5 s, back to back", parameters: &[], copies_all: true, ..AT_ONCE },
-    Manner { name: "linger 5 s, 20 a second", parameters: &[], copies_all: true, pace: PACE, ..AT_ONCE },
+    RequestPattern { name: "linger 0, back to back, 0.3 s later", start: MIN_RUNNER_START, ..AT_ONCE },
+    RequestPattern { name: "linger 0, 20 a second", pace: REQUEST_INTERVAL, ..AT_ONCE },
+    RequestPattern { name: "linger 5 s, back to back", parameters: &[], copies_all: true, ..AT_ONCE },
+    RequestPattern {
+        name: "linger 5 s, 20 a second",
+        parameters: &[],
+        copies_all: true,
+        pace: REQUEST_INTERVAL,
+        ..AT_ONCE
+    },
 ];
 
 /// The duration of each request, for each pattern.
@@ -62,26 +68,26 @@ pub(super) struct Samples(Vec<RefCell<Sample>>);
 
 impl Default for Samples {
     fn default() -> Self {
-        Self(MANNERS.map(|manner| sample(manner.name)).into())
+        Self(PATTERNS.map(|manner| sample(manner.name)).into())
     }
 }
 
 /// A cache with a template that a server has used before.
-pub(super) struct Ground(Guard);
+pub(super) struct PreparedCache(Guard);
 
-impl Ground {
+impl PreparedCache {
     /// Builds the template and starts a first server from it. This server stores facts about the template's files and
     /// about the clients' startup parameters in the cache, as an earlier run of a user would.
     pub(super) fn prepare(fresh: &Fresh) -> Result<Self, BenchError> {
         let cache = Cache::locate(fresh.cache.as_deref())?;
         let account = Account::ours();
-        let place =
-            Place::choose(&PlaceRequest::Auto, SIZE, cache.root(), &account).map_err(ProvisionError::from)?;
+        let place = Place::choose(&PlaceRequest::Auto, CACHE_SPACE, cache.root(), &account)
+            .map_err(ProvisionError::from)?;
         let ground = Self(Guard::over(&place, &account, &fresh.program)?);
         let fixture = ground.fixture(fresh)?;
         // pgfresh reads the template in its second copy, before any client connects.
         wait_for_pool(&fixture, 2);
-        for manner in &MANNERS {
+        for manner in &PATTERNS {
             obtain(&fixture, manner.parameters)?;
         }
         fixture.close();
@@ -98,27 +104,27 @@ impl Ground {
 
 pub(super) fn contenders<'a>(
     fresh: &'a Fresh,
-    ground: &'a Ground,
+    ground: &'a PreparedCache,
     samples: &'a Samples,
 ) -> Vec<Contender<'a, BenchError>> {
-    let contender = |(manner, sample): (&'static Manner, &'a RefCell<Sample>)| {
-        Contender::new(manner.name, move || first(fresh, ground, manner, sample))
+    let contender = |(manner, sample): (&'static RequestPattern, &'a RefCell<Sample>)| {
+        Contender::new(manner.name, move || measure_pattern(fresh, ground, manner, sample))
     };
-    MANNERS.iter().zip(&samples.0).map(contender).collect()
+    PATTERNS.iter().zip(&samples.0).map(contender).collect()
 }
 
 /// Starts a server, waits until a database is ready, and requests the first databases.
-fn first(
+fn measure_pattern(
     fresh: &Fresh,
-    ground: &Ground,
-    manner: &Manner,
+    ground: &PreparedCache,
+    manner: &RequestPattern,
     sample: &RefCell<Sample>,
 ) -> Result<PhaseTimes, BenchError> {
     let fixture = ground.fixture(fresh)?;
     wait_for_pool(&fixture, 1);
     std::thread::sleep(manner.start);
     let mut sum = Duration::ZERO;
-    for _ in 0..FIRST {
+    for _ in 0..DATABASES_PER_SERVER {
         let begun = Instant::now();
         let taken = obtain(&fixture, manner.parameters)?;
         sum += taken;
@@ -126,7 +132,7 @@ fn first(
         std::thread::sleep(manner.pace.saturating_sub(begun.elapsed()));
     }
     fixture.close();
-    Ok(vec![("a database", sum / FIRST)])
+    Ok(vec![("a database", sum / DATABASES_PER_SERVER)])
 }
 
 fn wait_for_pool(fixture: &Fixture, databases: usize) {
@@ -157,7 +163,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     }
     report.add_table(table);
     add_samples(&mut report, timed);
-    let limits = MANNERS.iter().zip(&samples.0).flat_map(|(manner, sample)| {
+    let limits = PATTERNS.iter().zip(&samples.0).flat_map(|(manner, sample)| {
         let sample = sample.borrow();
         let (five, eight) = (Quantity::new(5.0, Unit::Ratio), Quantity::new(0.008, Unit::Seconds));
         let goal =
@@ -167,11 +173,11 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
             goal(format!("{}: p99", manner.name), eight, sample.percentile(99.0)),
         ]
     });
-    goals(&mut report, limits.collect::<Vec<_>>());
+    add_goals(&mut report, limits.collect::<Vec<_>>());
     let copied: Vec<_> =
-        MANNERS.iter().filter(|manner| manner.copies_all).map(|manner| manner.name).collect();
+        PATTERNS.iter().filter(|manner| manner.copies_all).map(|manner| manner.name).collect();
     report.add_notes([
-        format!("Each round starts a server of its own and obtains {FIRST} databases over TCP, with a password."),
+        format!("Each round starts a server of its own and obtains {DATABASES_PER_SERVER} databases over TCP, with a password."),
         "All of them start from a template in the cache that has been used before, by clients that came alike.".to_owned(),
         format!(
             "{}: each database outlives the next requests, so each is a new copy, and the rate is that of copying.",

@@ -5,7 +5,7 @@
 
 mod burst;
 mod first;
-mod floor;
+mod minimal_gateway;
 mod paced;
 mod recycle;
 mod report;
@@ -22,7 +22,7 @@ use server::{AdminConnection, Major};
 use template::ServerOptions;
 
 use crate::client::Address;
-use crate::fixture::{BY_HAND, Fixture, TABLES};
+use crate::fixture::{DEFAULT_TABLES, Fixture, MANUAL_DATABASE};
 use crate::{BenchError, Measured};
 
 /// The first query of each session.
@@ -51,12 +51,12 @@ impl Fresh {
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let fixture = self.fixture()?;
         let samples = paced::Samples::default();
-        let floor = floor::Floor::open(&fixture)?;
+        let floor = minimal_gateway::MinimalGateway::open(&fixture)?;
         let mut contenders = paced::contenders(&fixture, &floor, &samples)?;
         contenders.extend(burst::contenders(&fixture)?);
         contenders.extend(sustained::contenders(&fixture)?);
         Rounds::new(WARM_UP, 0).run(&mut contenders, progress, drop)?;
-        samples.forget();
+        samples.discard_warm_up();
         let before = fixture.leases.status();
         let report = |timed: &[Timed]| {
             let mut report = report::of(timed, &samples);
@@ -73,7 +73,7 @@ impl Fresh {
         drop(contenders);
         // These contenders run last and separately. They would disturb the others, because the pool keeps backends for
         // the startup parameters that it saw most recently.
-        let mut strangers = paced::strangers(&fixture, &samples);
+        let mut strangers = paced::new_parameter_contenders(&fixture, &samples);
         let (strange, strange_end) = match &end {
             Ok(()) => Rounds::new(0, rounds).time(&mut strangers, progress, None),
             Err(_) => (Vec::new(), Ok(())),
@@ -94,7 +94,7 @@ impl Fresh {
         let samples = recycle::Samples::default();
         let mut contenders = recycle::contenders(&fixture, &samples)?;
         Rounds::new(WARM_UP, 0).run(&mut contenders, progress, drop)?;
-        samples.forget();
+        samples.discard_warm_up();
         let report = |timed: &[Timed]| {
             let mut report = recycle::report(timed, &samples);
             let status = fixture.leases.status();
@@ -118,7 +118,7 @@ impl Fresh {
     /// Returns an error if nothing could be measured.
     pub fn measure_first(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let samples = first::Samples::default();
-        let ground = first::Ground::prepare(self)?;
+        let ground = first::PreparedCache::prepare(self)?;
         let described = ground.fixture(self)?;
         let mut contenders = first::contenders(self, &ground, &samples);
         let report = |timed: &[Timed]| {
@@ -167,7 +167,7 @@ impl Fresh {
         let samples = tables::Samples::new(sizes);
         let mut contenders = tables::contenders(&servers, &samples)?;
         Rounds::new(WARM_UP, 0).run(&mut contenders, progress, drop)?;
-        samples.forget();
+        samples.discard_warm_up();
         let report = |timed: &[Timed]| {
             let mut report = tables::report(timed, &samples, &servers);
             tables::describe(&servers, &mut report);
@@ -181,7 +181,7 @@ impl Fresh {
     }
 
     fn fixture(&self) -> Result<Fixture, BenchError> {
-        self.fixture_of(TABLES)
+        self.fixture_of(DEFAULT_TABLES)
     }
 
     fn fixture_of(&self, tables: u32) -> Result<Fixture, BenchError> {
@@ -218,7 +218,7 @@ impl Strategy {
 
     fn create(self, admin: &mut AdminConnection, name: &str) -> Result<(), BenchError> {
         let strategy = if self == Self::Files { " STRATEGY FILE_COPY" } else { "" };
-        admin.query(&format!("CREATE DATABASE {name} TEMPLATE {BY_HAND}{strategy}"))?;
+        admin.query(&format!("CREATE DATABASE {name} TEMPLATE {MANUAL_DATABASE}{strategy}"))?;
         Ok(())
     }
 }
@@ -262,7 +262,7 @@ fn obtain_by_hand(
 }
 
 /// Runs `step` `count` times. Adds each duration to `sample` and returns the mean.
-fn block(
+fn repeat(
     sample: &RefCell<Sample>,
     count: u32,
     mut step: impl FnMut() -> Result<Duration, BenchError>,
@@ -281,12 +281,12 @@ fn sample(name: &str) -> RefCell<Sample> {
 }
 
 /// Empties a sample.
-fn forget(sample: &RefCell<Sample>) {
+fn clear(sample: &RefCell<Sample>) {
     let empty = Sample::new(sample.borrow().name(), Unit::Seconds);
     sample.replace(empty);
 }
 
 /// Adds a table of goals.
-fn goals(report: &mut Report, goals: impl IntoIterator<Item = crate::goal::Goal>) {
+fn add_goals(report: &mut Report, goals: impl IntoIterator<Item = crate::goal::Goal>) {
     report.add_table(crate::goal::table(goals));
 }

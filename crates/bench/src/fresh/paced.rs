@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 
 use report::{Contender, Sample};
 
-use super::floor::Floor;
-use super::{Strategy, block, forget, obtain, obtain_at, obtain_by_hand, sample};
+use super::minimal_gateway::MinimalGateway;
+use super::{Strategy, clear, obtain, obtain_at, obtain_by_hand, repeat, sample};
 use crate::BenchError;
 use crate::fixture::Fixture;
 
 /// Interval between requests.
-const PACE: Duration = Duration::from_millis(50);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
 /// Number of requests in a round.
-const BLOCK: u32 = 20;
+const REQUESTS_PER_ROUND: u32 = 20;
 /// Number of requests in a round for the slow contenders.
-const FEW: u32 = 5;
+const SLOW_REQUESTS_PER_ROUND: u32 = 5;
 
 pub(super) const WARM: &str = "a new name through the gateway";
 pub(super) const FLOOR: &str = "the floor: as many messages, one UPDATE, one thread";
-pub(super) const STRANGE: &str = "a new name and a kind of start-up not seen before";
+pub(super) const NEW_PARAMETERS: &str = "a new name and a kind of start-up not seen before";
 
 /// The duration of each request.
 pub(super) struct Samples {
@@ -35,7 +35,7 @@ impl Default for Samples {
         Self {
             warm: sample(WARM),
             floor: sample(FLOOR),
-            strange: sample(STRANGE),
+            strange: sample(NEW_PARAMETERS),
             by_hand: by_hand.map(|strategy| (strategy, sample(strategy.name()))).into(),
         }
     }
@@ -43,27 +43,29 @@ impl Default for Samples {
 
 impl Samples {
     /// Discards the warm-up.
-    pub(super) fn forget(&self) {
+    pub(super) fn discard_warm_up(&self) {
         let Self { warm, floor, strange, by_hand } = self;
-        [warm, floor, strange].into_iter().chain(by_hand.iter().map(|(_, sample)| sample)).for_each(forget);
+        [warm, floor, strange].into_iter().chain(by_hand.iter().map(|(_, sample)| sample)).for_each(clear);
     }
 }
 
 pub(super) fn contenders<'a>(
     fixture: &'a Fixture,
-    floor: &'a Floor,
+    floor: &'a MinimalGateway,
     samples: &'a Samples,
 ) -> Result<Vec<Contender<'a, BenchError>>, BenchError> {
     let bare = || paced(|| obtain_at(&floor.address(), fixture, &[]));
     let mut contenders = vec![
-        Contender::new(WARM, || block(&samples.warm, BLOCK, || paced(|| obtain(fixture, &[])))),
-        Contender::new(FLOOR, move || block(&samples.floor, BLOCK, bare)),
+        Contender::new(WARM, || repeat(&samples.warm, REQUESTS_PER_ROUND, || paced(|| obtain(fixture, &[])))),
+        Contender::new(FLOOR, move || repeat(&samples.floor, REQUESTS_PER_ROUND, bare)),
     ];
     for (strategy, sample) in &samples.by_hand {
         if Strategy::all(fixture.major()).contains(strategy) {
             let mut admin = fixture.admin()?;
             contenders.push(Contender::new(strategy.name(), move || {
-                block(sample, FEW, || paced(|| obtain_by_hand(fixture, &mut admin, *strategy)))
+                repeat(sample, SLOW_REQUESTS_PER_ROUND, || {
+                    paced(|| obtain_by_hand(fixture, &mut admin, *strategy))
+                })
             }));
         }
     }
@@ -71,18 +73,21 @@ pub(super) fn contenders<'a>(
 }
 
 /// Returns the contenders whose sessions have new startup parameters each time.
-pub(super) fn strangers<'a>(fixture: &'a Fixture, samples: &'a Samples) -> Vec<Contender<'a, BenchError>> {
+pub(super) fn new_parameter_contenders<'a>(
+    fixture: &'a Fixture,
+    samples: &'a Samples,
+) -> Vec<Contender<'a, BenchError>> {
     let strange = || {
         let name = fixture.new_name();
         paced(|| obtain(fixture, &[("application_name", &name)]))
     };
-    vec![Contender::new(STRANGE, move || block(&samples.strange, FEW, strange))]
+    vec![Contender::new(NEW_PARAMETERS, move || repeat(&samples.strange, SLOW_REQUESTS_PER_ROUND, strange))]
 }
 
 /// Runs `step`, then waits until the next request is due.
 fn paced(step: impl FnOnce() -> Result<Duration, BenchError>) -> Result<Duration, BenchError> {
     let begun = Instant::now();
     let taken = step();
-    std::thread::sleep(PACE.saturating_sub(begun.elapsed()));
+    std::thread::sleep(REQUEST_INTERVAL.saturating_sub(begun.elapsed()));
     taken
 }

@@ -10,23 +10,23 @@ use lease::{Isolation, LeaseError};
 use report::{Contender, Quantity, Report, Sample, Table, Timed, Unit, mean_cycle};
 use server::AdminConnection;
 
-use super::report::spread;
-use super::sustained::together;
-use super::{Strategy, block, forget, goals, sample};
+use super::report::statistics_row;
+use super::sustained::run_workers;
+use super::{Strategy, add_goals, clear, repeat, sample};
 use crate::BenchError;
 use crate::client::{Address, Client};
-use crate::fixture::{BRIEF, Fixture, TABLES};
+use crate::fixture::{DEFAULT_TABLES, Fixture, NO_LINGER};
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, rate, ratio};
 
 /// Number of resets in a round.
-const BLOCK: u32 = 20;
+const RESETS_PER_ROUND: u32 = 20;
 /// How long the cycles of a round take.
-const SPAN: Duration = Duration::from_secs(1);
+const CYCLES_DURATION: Duration = Duration::from_secs(1);
 /// Timeout for the gateway to notice the end of a session.
 const END_TIMEOUT: Duration = Duration::from_mins(1);
 /// The statements of a test.
-const USE: [&str; 4] = [
+const TEST_STATEMENTS: [&str; 4] = [
     "INSERT INTO t3 (name) VALUES ('a'), ('b'), ('c')",
     "INSERT INTO t11 (name) VALUES ('a'), ('b'), ('c')",
     "INSERT INTO t27 (name) VALUES ('a'), ('b'), ('c')",
@@ -52,8 +52,8 @@ impl Default for Samples {
 
 impl Samples {
     /// Discards the warm-up.
-    pub(super) fn forget(&self) {
-        self.0.iter().for_each(forget);
+    pub(super) fn discard_warm_up(&self) {
+        self.0.iter().for_each(clear);
     }
 }
 
@@ -73,30 +73,34 @@ pub(super) fn contenders<'a>(
     let (mut renewing, worn) = (Copier { fixture, admin: fixture.admin()?, strategy }, by_truncate.clone());
     let (mut cycling, socket_too) = (Copier { fixture, admin: fixture.admin()?, strategy }, fixture.socket());
     Ok(vec![
-        Contender::new(RESET, move || block(reset, BLOCK, || time_reset(fixture, &name, &USE))),
-        Contender::new(COPIED, move || block(copied, BLOCK, || renewing.renew(&by_copy))),
-        Contender::new(TRUNCATED, move || block(truncated, BLOCK, || time_truncate(&socket, &by_truncate))),
-        Contender::new(CYCLE, move || mean_cycle("a cycle", SPAN, || cycle(fixture))),
-        Contender::new(CYCLE_OF_TWO, move || together(&mut [(), ()], &|()| cycle(fixture))),
-        Contender::new(CYCLE_COPIED, move || mean_cycle("a cycle", SPAN, || cycling.cycle())),
+        Contender::new(RESET, move || {
+            repeat(reset, RESETS_PER_ROUND, || time_reset(fixture, &name, &TEST_STATEMENTS))
+        }),
+        Contender::new(COPIED, move || repeat(copied, RESETS_PER_ROUND, || renewing.replace(&by_copy))),
+        Contender::new(TRUNCATED, move || {
+            repeat(truncated, RESETS_PER_ROUND, || time_truncate(&socket, &by_truncate))
+        }),
+        Contender::new(CYCLE, move || mean_cycle("a cycle", CYCLES_DURATION, || cycle(fixture))),
+        Contender::new(CYCLE_OF_TWO, move || run_workers(&mut [(), ()], &|()| cycle(fixture))),
+        Contender::new(CYCLE_COPIED, move || mean_cycle("a cycle", CYCLES_DURATION, || cycling.cycle())),
         Contender::new(CYCLE_TRUNCATED, move || {
             let cycle = || {
-                let mut client = use_it(&socket_too, &worn, &[], &USE)?;
-                client.query(&truncate())?;
+                let mut client = run_test(&socket_too, &worn, &[], &TEST_STATEMENTS)?;
+                client.query(&truncate_statement())?;
                 Ok(client.close()?)
             };
-            mean_cycle("a cycle", SPAN, cycle)
+            mean_cycle("a cycle", CYCLES_DURATION, cycle)
         }),
     ])
 }
 
 /// Obtains, uses and releases a database.
 fn cycle(fixture: &Fixture) -> Result<(), BenchError> {
-    Ok(use_it(&fixture.gateway(), &fixture.new_name(), &[BRIEF], &USE)?.close()?)
+    Ok(run_test(&fixture.gateway(), &fixture.new_name(), &[NO_LINGER], &TEST_STATEMENTS)?.close()?)
 }
 
 /// Connects and runs the statements of a test.
-fn use_it(
+fn run_test(
     address: &Address,
     name: &str,
     parameters: &[(&str, &str)],
@@ -115,7 +119,7 @@ pub(super) fn time_reset(
     name: &str,
     statements: &[impl AsRef<str>],
 ) -> Result<Duration, BenchError> {
-    use_it(&fixture.gateway(), name, &[], statements)?.close()?;
+    run_test(&fixture.gateway(), name, &[], statements)?.close()?;
     let closed = Instant::now();
     loop {
         let begun = Instant::now();
@@ -128,16 +132,16 @@ pub(super) fn time_reset(
 }
 
 fn time_truncate(socket: &Address, name: &str) -> Result<Duration, BenchError> {
-    let mut client = use_it(socket, name, &[], &USE)?;
+    let mut client = run_test(socket, name, &[], &TEST_STATEMENTS)?;
     let begun = Instant::now();
-    client.query(&truncate())?;
+    client.query(&truncate_statement())?;
     let taken = begun.elapsed();
     client.close()?;
     Ok(taken)
 }
 
-fn truncate() -> String {
-    let tables: Vec<_> = (1..=TABLES).map(|table| format!("t{table}")).collect();
+fn truncate_statement() -> String {
+    let tables: Vec<_> = (1..=DEFAULT_TABLES).map(|table| format!("t{table}")).collect();
     format!("TRUNCATE {} RESTART IDENTITY CASCADE; SELECT setval('number', 1, false)", tables.join(", "))
 }
 
@@ -150,8 +154,8 @@ struct Copier<'a> {
 
 impl Copier<'_> {
     /// Uses a database, and returns how long its replacement took.
-    fn renew(&mut self, name: &str) -> Result<Duration, BenchError> {
-        use_it(&self.fixture.socket(), name, &[], &USE)?.close()?;
+    fn replace(&mut self, name: &str) -> Result<Duration, BenchError> {
+        run_test(&self.fixture.socket(), name, &[], &TEST_STATEMENTS)?.close()?;
         let begun = Instant::now();
         self.admin.query(&format!("DROP DATABASE {name}"))?;
         self.strategy.create(&mut self.admin, name)?;
@@ -161,7 +165,7 @@ impl Copier<'_> {
     fn cycle(&mut self) -> Result<(), BenchError> {
         let name = self.fixture.new_name();
         self.strategy.create(&mut self.admin, &name)?;
-        use_it(&self.fixture.socket(), &name, &[], &USE)?.close()?;
+        run_test(&self.fixture.socket(), &name, &[], &TEST_STATEMENTS)?.close()?;
         self.admin.query(&format!("DROP DATABASE {name}"))?;
         Ok(())
     }
@@ -174,7 +178,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     let mut table = Table::numbers("Ready again", "what", columns);
     for sample in &samples.0 {
         let sample = sample.borrow();
-        table.add_row(spread(&sample, ratio(timed, sample.name(), RESET).into()));
+        table.add_row(statistics_row(&sample, ratio(timed, sample.name(), RESET).into()));
     }
     report.add_table(table);
     let columns = ["in a second", "pgfresh's × these"];
@@ -188,7 +192,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples) -> Report {
     let median = samples.0[0].borrow().median();
     let two_ms = Limit::AtMost(Quantity::new(0.002, Unit::Seconds));
     let a_second = |count: f64| Limit::AtLeast(Quantity::new(count, Unit::PerSecond));
-    goals(
+    add_goals(
         &mut report,
         [
             goal("ready again, median", two_ms, median),

@@ -2,18 +2,18 @@
 
 use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit, as_f64};
 
-use super::sustained::{CROWDS, Crowd};
+use super::sustained::{WORKERS, WorkerContenders};
 use super::{burst, paced};
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, find, interval, rate, ratio};
 
 pub(super) fn of(timed: &[Timed], samples: &paced::Samples) -> Report {
     let mut report = Report::new("A fresh database, and its first query");
-    report.add_table(one_by_one(timed, samples));
-    report.add_table(many(timed));
-    report.add_table(as_many_as_can_be(timed));
+    report.add_table(sequential_table(timed, samples));
+    report.add_table(burst_table(timed));
+    report.add_table(sustained_table(timed));
     add_samples(&mut report, timed);
-    super::goals(&mut report, goals(timed, samples));
+    super::add_goals(&mut report, goals(timed, samples));
     report.add_notes([
         "Through the gateway: over TCP, with a password. By hand: over the server's own unix socket, with a session \
          that is open already for the statement; what is made is dropped untimed, except in the rates.",
@@ -24,7 +24,7 @@ pub(super) fn of(timed: &[Timed], samples: &paced::Samples) -> Report {
     report
 }
 
-fn one_by_one(timed: &[Timed], samples: &paced::Samples) -> Table {
+fn sequential_table(timed: &[Timed], samples: &paced::Samples) -> Table {
     let columns = ["least", "median", "p99", "most", "count", "× the first"];
     let mut table = Table::numbers("One after another, 20 in a second", "what", columns);
     let warm = samples.warm.borrow();
@@ -35,17 +35,19 @@ fn one_by_one(timed: &[Timed], samples: &paced::Samples) -> Table {
         if sample.is_empty() {
             continue;
         }
-        table.add_row(spread(sample, ratio(timed, sample.name(), paced::WARM).into()));
+        table.add_row(statistics_row(sample, ratio(timed, sample.name(), paced::WARM).into()));
     }
     table
 }
 
-fn many(timed: &[Timed]) -> Table {
+fn burst_table(timed: &[Timed]) -> Table {
     let columns = ["until the last has its answer", "95 %", "a database", "× the gateway's"];
     let mut table = Table::numbers("A burst beyond the pool", "what", columns);
     for name in [burst::GATEWAY, burst::BY_HAND] {
         let Some(all) = find(timed, name).map(Timed::total) else { continue };
-        let each = all.median().map(|all| Quantity::new(all.value / as_f64(burst::MANY), Unit::Seconds));
+        let each = all
+            .median()
+            .map(|all| Quantity::new(all.value / as_f64(burst::CONCURRENT_REQUESTS), Unit::Seconds));
         table.add_row([
             name.into(),
             all.median().into(),
@@ -57,18 +59,18 @@ fn many(timed: &[Timed]) -> Table {
     table
 }
 
-fn as_many_as_can_be(timed: &[Timed]) -> Table {
+fn sustained_table(timed: &[Timed]) -> Table {
     let title = "Databases in a second, obtained, asked and disposed of";
     let columns =
         ["through the gateway", "of the best", "a session alone", "of the best", "by hand", "ratio"];
     let mut table = Table::numbers(title, "workers", columns);
-    for Crowd { workers, gateway, by_hand, session } in CROWDS {
+    for WorkerContenders { workers, gateway, by_hand, session } in WORKERS {
         table.add_row([
             workers.to_string().into(),
             rate(timed, gateway).into(),
-            of_the_best(timed, Some(gateway), |crowd| Some(crowd.gateway)).into(),
+            share_of_best_rate(timed, Some(gateway), |crowd| Some(crowd.gateway)).into(),
             session.and_then(|name| rate(timed, name)).into(),
-            of_the_best(timed, session, |crowd| crowd.session).into(),
+            share_of_best_rate(timed, session, |crowd| crowd.session).into(),
             by_hand.and_then(|name| rate(timed, name)).into(),
             by_hand.and_then(|name| ratio(timed, name, gateway)).into(),
         ]);
@@ -77,12 +79,12 @@ fn as_many_as_can_be(timed: &[Timed]) -> Table {
 }
 
 /// Returns a rate as a fraction of the best rate that this way reaches with any number of workers.
-fn of_the_best(
+fn share_of_best_rate(
     timed: &[Timed],
     name: Option<&str>,
-    way: fn(&Crowd) -> Option<&'static str>,
+    way: fn(&WorkerContenders) -> Option<&'static str>,
 ) -> Option<Quantity> {
-    let rates = CROWDS.iter().filter_map(|crowd| rate(timed, way(crowd)?));
+    let rates = WORKERS.iter().filter_map(|crowd| rate(timed, way(crowd)?));
     let best = rates.map(|rate| rate.value).reduce(f64::max)?;
     Some(Quantity::new(rate(timed, name?)?.value / best, Unit::Ratio))
 }
@@ -102,19 +104,19 @@ fn goals(timed: &[Timed], samples: &paced::Samples) -> Vec<Goal> {
         goal("… with a kind of start-up not seen before, median", ms(4.0), strange.median()),
         goal("times as fast as by hand, whichever way", fold(10.0), quicker),
         goal("a burst, times as fast as by hand", fold(1.0), ratio(timed, burst::BY_HAND, burst::GATEWAY)),
-        goal("a burst, until the last has its answer", ms(2.0 * as_f64(burst::MANY)), burst),
+        goal("a burst, until the last has its answer", ms(2.0 * as_f64(burst::CONCURRENT_REQUESTS)), burst),
     ];
-    goals.extend(CROWDS.iter().map(|Crowd { workers, gateway, .. }| Goal {
+    goals.extend(WORKERS.iter().map(|WorkerContenders { workers, gateway, .. }| Goal {
         what: format!("workers: {workers}, of the best").into(),
         limit: fold(0.9),
-        measured: of_the_best(timed, Some(gateway), |crowd| Some(crowd.gateway)),
+        measured: share_of_best_rate(timed, Some(gateway), |crowd| Some(crowd.gateway)),
     }));
     goals
 }
 
 /// Returns a table row with the sample's name, its minimum, median, 99th percentile and maximum, the number of values,
 /// and a ratio.
-pub(super) fn spread(sample: &Sample, ratio: Cell) -> [Cell; 7] {
+pub(super) fn statistics_row(sample: &Sample, ratio: Cell) -> [Cell; 7] {
     [
         sample.name().into(),
         sample.min().into(),

@@ -7,7 +7,7 @@ use server::AdminConnection;
 
 use super::{QUERY, Strategy};
 use crate::BenchError;
-use crate::fixture::{BRIEF, BY_HAND, Fixture};
+use crate::fixture::{Fixture, MANUAL_DATABASE, NO_LINGER};
 
 /// How long the turn of a contender takes.
 const SPAN: Duration = Duration::from_secs(1);
@@ -16,7 +16,7 @@ const SPAN: Duration = Duration::from_secs(1);
 ///
 /// By hand, more workers would gain nothing. Copying a database already keeps one processor busy, and eight sessions
 /// keep two processors busy.
-pub(super) struct Crowd {
+pub(super) struct WorkerContenders {
     pub(super) workers: usize,
     pub(super) gateway: &'static str,
     pub(super) by_hand: Option<&'static str>,
@@ -25,58 +25,73 @@ pub(super) struct Crowd {
     pub(super) session: Option<&'static str>,
 }
 
-const fn crowd(
+const fn worker_contenders(
     workers: usize,
     gateway: &'static str,
     by_hand: Option<&'static str>,
     session: Option<&'static str>,
-) -> Crowd {
-    Crowd { workers, gateway, by_hand, session }
+) -> WorkerContenders {
+    WorkerContenders { workers, gateway, by_hand, session }
 }
 
-pub(super) const CROWDS: [Crowd; 7] = [
-    crowd(1, "1 worker through the gateway", Some("1 worker by hand"), Some("1 worker, a session alone")),
-    crowd(2, "2 workers through the gateway", Some("2 workers by hand"), Some("2 workers, a session alone")),
-    crowd(4, "4 workers through the gateway", None, Some("4 workers, a session alone")),
-    crowd(8, "8 workers through the gateway", Some("8 workers by hand"), Some("8 workers, a session alone")),
-    crowd(16, "16 workers through the gateway", None, None),
-    crowd(32, "32 workers through the gateway", None, None),
-    crowd(64, "64 workers through the gateway", None, None),
+pub(super) const WORKERS: [WorkerContenders; 7] = [
+    worker_contenders(
+        1,
+        "1 worker through the gateway",
+        Some("1 worker by hand"),
+        Some("1 worker, a session alone"),
+    ),
+    worker_contenders(
+        2,
+        "2 workers through the gateway",
+        Some("2 workers by hand"),
+        Some("2 workers, a session alone"),
+    ),
+    worker_contenders(4, "4 workers through the gateway", None, Some("4 workers, a session alone")),
+    worker_contenders(
+        8,
+        "8 workers through the gateway",
+        Some("8 workers by hand"),
+        Some("8 workers, a session alone"),
+    ),
+    worker_contenders(16, "16 workers through the gateway", None, None),
+    worker_contenders(32, "32 workers through the gateway", None, None),
+    worker_contenders(64, "64 workers through the gateway", None, None),
 ];
 
 pub(super) fn contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
     let mut contenders = Vec::new();
-    for Crowd { workers, gateway, by_hand, session } in CROWDS {
+    for WorkerContenders { workers, gateway, by_hand, session } in WORKERS {
         contenders.push(Contender::new(gateway, move || {
-            together(&mut vec![(); workers], &|()| through_the_gateway(fixture))
+            run_workers(&mut vec![(); workers], &|()| through_the_gateway(fixture))
         }));
         if let Some(session) = session {
             contenders.push(Contender::new(session, move || {
-                together(&mut vec![(); workers], &|()| session_alone(fixture))
+                run_workers(&mut vec![(); workers], &|()| session_alone(fixture))
             }));
         }
         let Some(by_hand) = by_hand else { continue };
         let mut admins = (0..workers).map(|_| fixture.admin()).collect::<Result<Vec<_>, _>>()?;
         contenders.push(Contender::new(by_hand, move || {
-            together(&mut admins, &|admin| by_hand_on(fixture, admin))
+            run_workers(&mut admins, &|admin| through_sql(fixture, admin))
         }));
     }
     Ok(contenders)
 }
 
 fn session_alone(fixture: &Fixture) -> Result<(), BenchError> {
-    let mut client = fixture.socket().connect(BY_HAND, &[])?;
+    let mut client = fixture.socket().connect(MANUAL_DATABASE, &[])?;
     client.query(QUERY)?;
     Ok(client.close()?)
 }
 
 fn through_the_gateway(fixture: &Fixture) -> Result<(), BenchError> {
-    let mut client = fixture.gateway().connect(&fixture.new_name(), &[BRIEF])?;
+    let mut client = fixture.gateway().connect(&fixture.new_name(), &[NO_LINGER])?;
     client.query(QUERY)?;
     Ok(client.close()?)
 }
 
-fn by_hand_on(fixture: &Fixture, admin: &mut AdminConnection) -> Result<(), BenchError> {
+fn through_sql(fixture: &Fixture, admin: &mut AdminConnection) -> Result<(), BenchError> {
     let name = fixture.new_name();
     Strategy::best(fixture.major()).create(admin, &name)?;
     let mut client = fixture.socket().connect(&name, &[])?;
@@ -87,7 +102,7 @@ fn by_hand_on(fixture: &Fixture, admin: &mut AdminConnection) -> Result<(), Benc
 }
 
 /// Runs `cycle` in one thread for each worker. Returns the mean time for each database as a phase.
-pub(super) fn together<W: Send>(
+pub(super) fn run_workers<W: Send>(
     workers: &mut [W],
     cycle: &(dyn Fn(&mut W) -> Result<(), BenchError> + Sync),
 ) -> Result<PhaseTimes, BenchError> {

@@ -9,18 +9,18 @@ use report::{Column, Contender, Quantity, Report, Sample, Table, Timed, Unit};
 use server::AdminConnection;
 
 use super::recycle::time_reset;
-use super::{Fresh, Strategy, block, forget, goals, sample};
+use super::{Fresh, Strategy, add_goals, clear, repeat, sample};
 use crate::BenchError;
 use crate::fixture::Fixture;
 use crate::goal::{Goal, Limit};
 use crate::summary::{add_samples, ratio};
 
 /// The numbers of tables that a test writes to.
-const TOUCHED: [u32; 3] = [1, 10, 100];
+const WRITTEN_TABLES: [u32; 3] = [1, 10, 100];
 /// Maximum number of tables for which there is a goal.
-const GOAL: u32 = 3_000;
+const MAX_TABLES_WITH_GOAL: u32 = 3_000;
 /// Number of resets in a round.
-const BLOCK: u32 = 10;
+const RESETS_PER_ROUND: u32 = 10;
 /// Maximum time to wait until the pool has stopped copying.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(2);
 
@@ -50,7 +50,7 @@ impl Server {
         Strategy::best(fixture.major()).create(&mut fixture.admin()?, &by_hand)?;
         let copied = begun.elapsed();
         let name = fixture.leases.lease(Isolation::Clone, None, None)?.0;
-        let first_reset = time_reset(&fixture, &name, &[&writes(tables, 1)])?;
+        let first_reset = time_reset(&fixture, &name, &[&write_statements(tables, 1)])?;
         fixture.leases.settle(SETTLE_TIMEOUT);
         Ok(Self { tables, name, by_hand, first: [fixture.built, copied, first_reset], fixture })
     }
@@ -61,13 +61,13 @@ impl Server {
 }
 
 /// Yields the tables to write to, which are evenly spread over all tables.
-fn touched(tables: u32, count: u32) -> impl Iterator<Item = u32> {
+fn written_tables(tables: u32, count: u32) -> impl Iterator<Item = u32> {
     (0..count).map(move |number| number * (tables / count) + 1)
 }
 
-fn writes(tables: u32, count: u32) -> String {
+fn write_statements(tables: u32, count: u32) -> String {
     let row = |table| format!("INSERT INTO t{table} (name) VALUES ('a')");
-    touched(tables, count).map(row).collect::<Vec<_>>().join(";")
+    written_tables(tables, count).map(row).collect::<Vec<_>>().join(";")
 }
 
 /// The samples for one number of tables and one number of written tables.
@@ -83,33 +83,33 @@ pub(super) struct Samples(Vec<Row>);
 
 impl Samples {
     pub(super) fn new(sizes: &[u32]) -> Self {
-        let pairs = sizes.iter().flat_map(|tables| TOUCHED.map(|touched| (*tables, touched)));
+        let pairs = sizes.iter().flat_map(|tables| WRITTEN_TABLES.map(|touched| (*tables, touched)));
         let row = |(tables, touched)| Row {
             tables,
             touched,
-            ours: sample(&ours(tables, touched)),
-            by_hand: sample(&by_hand(tables, touched)),
+            ours: sample(&reset_contender(tables, touched)),
+            by_hand: sample(&delete_contender(tables, touched)),
         };
         Self(pairs.filter(|(tables, touched)| touched <= tables).map(row).collect())
     }
 
     /// Returns the smallest number of tables among the rows with the same number of written tables.
-    fn fewest(&self, row: &Row) -> u32 {
+    fn min_tables(&self, row: &Row) -> u32 {
         let alike = self.0.iter().filter(|other| other.touched == row.touched);
         alike.map(|other| other.tables).min().unwrap_or(row.tables)
     }
 
     /// Discards the warm-up.
-    pub(super) fn forget(&self) {
-        self.0.iter().flat_map(|row| [&row.ours, &row.by_hand]).for_each(forget);
+    pub(super) fn discard_warm_up(&self) {
+        self.0.iter().flat_map(|row| [&row.ours, &row.by_hand]).for_each(clear);
     }
 }
 
-fn ours(tables: u32, touched: u32) -> String {
+fn reset_contender(tables: u32, touched: u32) -> String {
     format!("reset by pgfresh: {tables} tables, {touched} written to")
 }
 
-fn by_hand(tables: u32, touched: u32) -> String {
+fn delete_contender(tables: u32, touched: u32) -> String {
     format!("by hand: DELETE from {touched} of {tables} tables")
 }
 
@@ -120,14 +120,15 @@ pub(super) fn contenders<'a>(
     let mut contenders = Vec::new();
     for row in &samples.0 {
         let Some(server) = servers.iter().find(|server| server.tables == row.tables) else { continue };
-        let (insert, delete) = (writes(row.tables, row.touched), deletes(row.tables, row.touched));
+        let (insert, delete) =
+            (write_statements(row.tables, row.touched), delete_statements(row.tables, row.touched));
         let statements = [insert.clone()];
         contenders.push(Contender::new(row.ours.borrow().name(), move || {
-            block(&row.ours, BLOCK, || time_reset(&server.fixture, &server.name, &statements))
+            repeat(&row.ours, RESETS_PER_ROUND, || time_reset(&server.fixture, &server.name, &statements))
         }));
         let mut session = server.fixture.server.session(&server.by_hand)?;
         contenders.push(Contender::new(row.by_hand.borrow().name(), move || {
-            block(&row.by_hand, BLOCK, || time_delete(&mut session, &insert, &delete))
+            repeat(&row.by_hand, RESETS_PER_ROUND, || time_delete(&mut session, &insert, &delete))
         }));
     }
     Ok(contenders)
@@ -135,9 +136,9 @@ pub(super) fn contenders<'a>(
 
 /// Returns statements that undo the writes. This doesn't use TRUNCATE, because that would also empty all tables that
 /// refer to the written tables.
-fn deletes(tables: u32, count: u32) -> String {
+fn delete_statements(tables: u32, count: u32) -> String {
     let undo = |table| format!("DELETE FROM t{table}; SELECT setval('t{table}_id_seq', 1, false)");
-    touched(tables, count).map(undo).collect::<Vec<_>>().join(";")
+    written_tables(tables, count).map(undo).collect::<Vec<_>>().join(";")
 }
 
 fn time_delete(session: &mut AdminConnection, insert: &str, delete: &str) -> Result<Duration, BenchError> {
@@ -168,7 +169,7 @@ pub(super) fn report(timed: &[Timed], samples: &Samples, servers: &[Server]) -> 
             ours.median().into(),
             ours.percentile(95.0).into(),
             ours.max().into(),
-            growth(timed, samples, row).into(),
+            relative_time(timed, samples, row).into(),
             by_hand.median().into(),
         ]);
     }
@@ -192,13 +193,16 @@ pub(super) fn report(timed: &[Timed], samples: &Samples, servers: &[Server]) -> 
     report.add_table(table);
     add_samples(&mut report, timed);
     let most = Quantity::new(1.5, Unit::Ratio);
-    let bounded = samples.0.iter().filter(|row| row.tables <= GOAL && row.tables > samples.fewest(row));
+    let bounded = samples
+        .0
+        .iter()
+        .filter(|row| row.tables <= MAX_TABLES_WITH_GOAL && row.tables > samples.min_tables(row));
     let bounded = bounded.map(|row| Goal {
         what: format!("{} tables, {} written to: × with the fewest", row.tables, row.touched).into(),
         limit: Limit::AtMost(most),
-        measured: growth(timed, samples, row),
+        measured: relative_time(timed, samples, row),
     });
-    goals(&mut report, bounded.collect::<Vec<_>>());
+    add_goals(&mut report, bounded.collect::<Vec<_>>());
     report.add_notes([
         "A test's work: one row in each table that is written to, in one message, over TCP through the gateway. By hand: DELETE \
          and setval() for the very tables, which a suite would have to know, over the server's socket.",
@@ -208,6 +212,10 @@ pub(super) fn report(timed: &[Timed], samples: &Samples, servers: &[Server]) -> 
 }
 
 /// Returns the time relative to the smallest template, for the same number of written tables.
-fn growth(timed: &[Timed], samples: &Samples, row: &Row) -> Option<Quantity> {
-    ratio(timed, &ours(row.tables, row.touched), &ours(samples.fewest(row), row.touched))
+fn relative_time(timed: &[Timed], samples: &Samples, row: &Row) -> Option<Quantity> {
+    ratio(
+        timed,
+        &reset_contender(row.tables, row.touched),
+        &reset_contender(samples.min_tables(row), row.touched),
+    )
 }

@@ -1,4 +1,4 @@
-//! Measures COPY over each way, at the maximum rate.
+//! Measures COPY over each route, at the maximum rate.
 
 use std::iter::repeat_n;
 use std::time::Instant;
@@ -7,18 +7,18 @@ use pgwire::encode;
 use report::Contender;
 use server::SessionError;
 
-use super::fixture::{DATABASE, ProxyFixture, Way};
-use super::pgbench::contender;
+use super::fixture::{DATABASE, ProxyFixture, Route};
+use super::pgbench::contender_name;
 use crate::BenchError;
 use crate::client::Client;
 
-pub(super) const OUT: &str = "COPY out";
-pub(super) const IN: &str = "COPY in";
+pub(super) const COPY_OUT: &str = "COPY out";
+pub(super) const COPY_IN: &str = "COPY in";
 /// Size of the rows in one write, in bytes, and the number of writes.
-const ROWS: usize = 1 << 20;
-const TIMES: usize = 200;
+const BYTES_PER_WRITE: usize = 1 << 20;
+const WRITES: usize = 200;
 /// Size of a message in bytes, as in psql.
-const MESSAGE: usize = 8192;
+const MESSAGE_SIZE: usize = 8192;
 
 /// The rows to copy.
 pub(super) struct Rows {
@@ -32,17 +32,17 @@ pub(super) struct Rows {
 impl Rows {
     /// Returns the size of the rows that COPY in sends, in bytes.
     pub(super) fn bytes_in(&self) -> u64 {
-        self.bytes * TIMES as u64
+        self.bytes * WRITES as u64
     }
 }
 
 /// Creates the target table and returns the rows.
 pub(super) fn prepare(fixture: &ProxyFixture) -> Result<Rows, BenchError> {
-    let mut client = fixture.address(Way::Socket).connect(DATABASE, &[])?;
+    let mut client = fixture.address(Route::Socket).connect(DATABASE, &[])?;
     client.query("CREATE UNLOGGED TABLE sink (id int, word text)")?;
     let row = format!("1234567\t{}\n", "x".repeat(88));
-    let rows = row.repeat(ROWS / row.len()).into_bytes();
-    let messages = rows.chunks(MESSAGE).flat_map(|rows| encode(b'd', rows)).collect();
+    let rows = row.repeat(BYTES_PER_WRITE / row.len()).into_bytes();
+    let messages = rows.chunks(MESSAGE_SIZE).flat_map(|rows| encode(b'd', rows)).collect();
     Ok(Rows { messages, bytes: rows.len() as u64, out: copy_out(&mut client)? })
 }
 
@@ -55,8 +55,8 @@ fn copy_out(client: &mut Client) -> Result<u64, SessionError> {
 
 pub(super) fn contenders<'a>(fixture: &'a ProxyFixture, rows: &'a Rows) -> Vec<Contender<'a, BenchError>> {
     let mut contenders = Vec::new();
-    for (way, address) in &fixture.ways {
-        contenders.push(Contender::new(contender(OUT, *way), move || {
+    for (route, address) in &fixture.routes {
+        contenders.push(Contender::new(contender_name(COPY_OUT, *route), move || {
             let mut client = address.connect(DATABASE, &[])?;
             let begun = Instant::now();
             copy_out(&mut client)?;
@@ -65,12 +65,12 @@ pub(super) fn contenders<'a>(fixture: &'a ProxyFixture, rows: &'a Rows) -> Vec<C
             Ok(vec![("all of it", taken)])
         }));
     }
-    for (way, address) in &fixture.ways {
-        contenders.push(Contender::new(contender(IN, *way), move || {
+    for (route, address) in &fixture.routes {
+        contenders.push(Contender::new(contender_name(COPY_IN, *route), move || {
             let mut client = address.connect(DATABASE, &[])?;
             client.query("TRUNCATE sink")?;
             let begun = Instant::now();
-            client.copy_in("COPY sink FROM STDIN", repeat_n(&rows.messages[..], TIMES))?;
+            client.copy_in("COPY sink FROM STDIN", repeat_n(&rows.messages[..], WRITES))?;
             let taken = begun.elapsed();
             client.close()?;
             Ok(vec![("all of it", taken)])

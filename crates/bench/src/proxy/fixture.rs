@@ -1,4 +1,4 @@
-//! A server with every way to connect to it.
+//! A server, and every route to it.
 //!
 //! It's started by hand, because a server of pgfresh doesn't listen on a TCP port.
 
@@ -20,7 +20,7 @@ use super::forwarder::{self, Forwarder};
 use crate::BenchError;
 use crate::by_hand;
 use crate::client::Address;
-use crate::fixture::front;
+use crate::fixture::open_gateway;
 use crate::floor::Tree;
 
 /// Size of the database with its copies and its WAL, in bytes.
@@ -36,7 +36,7 @@ const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A way to connect to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Route {
     Direct,
     Gateway,
     PgBouncer,
@@ -44,7 +44,7 @@ pub(super) enum Way {
     Socket,
 }
 
-impl Way {
+impl Route {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct TCP",
@@ -58,8 +58,8 @@ impl Way {
 
 /// A server with everything in front of it.
 pub(super) struct ProxyFixture {
-    /// The available ways and their addresses, in the order of the report.
-    pub(super) ways: Vec<(Way, Address)>,
+    /// The available routes and their addresses, in the order of the report.
+    pub(super) routes: Vec<(Route, Address)>,
     /// The version of `PgBouncer`, or `None` if it isn't installed.
     pub(super) bouncer: Option<String>,
     /// The process id of `PgBouncer`.
@@ -68,13 +68,13 @@ pub(super) struct ProxyFixture {
 
 impl ProxyFixture {
     /// Starts everything, runs `measure`, and stops everything.
-    pub(super) fn on<T>(
+    pub(super) fn run_with<T>(
         provisioner: &Provisioner,
         place: &Place,
         measure: impl FnOnce(&Self) -> Result<T, BenchError>,
     ) -> Result<T, BenchError> {
         let tree = Tree::list(&provisioner.base_image(&|_| ())?.entry.data())?;
-        let guard = by_hand::guarded(provisioner, place)?;
+        let guard = by_hand::guarded_directory(provisioner, place)?;
         let guarded = guard.guarded_command()?;
         let directory = guarded.run().socket_directory();
         tree.copy(&guarded.run().data(), &provisioner.account)?;
@@ -86,62 +86,62 @@ impl ProxyFixture {
         let socket = directory.join(server::SOCKET);
         symlink(&theirs, &socket).attempt("link", &socket)?;
         let major = provisioner.installation.version().major;
-        let (leases, gateway) = front(guarded.run(), place, major, "template1", None)?;
+        let (leases, gateway) = open_gateway(guarded.run(), place, major, "template1", None)?;
         let mut bouncer = start_bouncer(provisioner, &guarded, server)?;
         let forwarder = Forwarder::start(&socket)?;
         let bouncers = bouncer.as_ref().map(|bouncer| bouncer.address);
         let fixture = Self {
-            ways: ways(server, &gateway, bouncers, forwarder.address, socket),
+            routes: open_routes(server, &gateway, bouncers, forwarder.address, socket),
             bouncer: bouncer.as_ref().map(|bouncer| bouncer.version.clone()),
             bouncer_process: bouncer.as_ref().map(|bouncer| bouncer.child.id()),
         };
-        let result = measure(&fixture).and_then(|measured| forwarder.end().map(|()| measured));
+        let result = measure(&fixture).and_then(|measured| forwarder.stop().map(|()| measured));
         gateway.close();
         leases.close();
-        if let Some(Bouncer { child, .. }) = &mut bouncer {
-            end(child, Signal::KILL)?;
+        if let Some(RunningBouncer { child, .. }) = &mut bouncer {
+            stop_process(child, Signal::KILL)?;
         }
-        end(&mut postmaster, Signal::QUIT)?;
+        stop_process(&mut postmaster, Signal::QUIT)?;
         result
     }
 
     /// Returns how much processor time the process or thread between client and server has used so far. Returns `None`
     /// if there is nothing between them.
-    pub(super) fn processor_time(&self, way: Way) -> Result<Option<Duration>, BenchError> {
+    pub(super) fn processor_time(&self, route: Route) -> Result<Option<Duration>, BenchError> {
         let ours = std::process::id();
-        let (process, threads) = match way {
-            Way::Direct | Way::Socket => return Ok(None),
-            Way::Gateway => (Some(ours), Some(gateway::THREAD)),
-            Way::Forwarder => (Some(ours), Some(forwarder::THREAD)),
-            Way::PgBouncer => (self.bouncer_process, None),
+        let (process, threads) = match route {
+            Route::Direct | Route::Socket => return Ok(None),
+            Route::Gateway => (Some(ours), Some(gateway::THREAD)),
+            Route::Forwarder => (Some(ours), Some(forwarder::THREAD)),
+            Route::PgBouncer => (self.bouncer_process, None),
         };
         let Some(process) = process else { return Ok(None) };
-        Ok(Some(sys::processor_time(process, threads).attempt("examine", Path::new(way.name()))?))
+        Ok(Some(sys::processor_time(process, threads).attempt("examine", Path::new(route.name()))?))
     }
 
-    /// Returns the address of a way.
-    pub(super) fn address(&self, way: Way) -> &Address {
-        let found = self.ways.iter().find(|(there, _)| *there == way);
+    /// Returns the address of a route.
+    pub(super) fn address(&self, route: Route) -> &Address {
+        let found = self.routes.iter().find(|(there, _)| *there == route);
         &found.expect("asked for none but those that there are").1
     }
 }
 
-fn ways(
+fn open_routes(
     server: SocketAddr,
     gateway: &Gateway,
     bouncer: Option<SocketAddr>,
     forwarder: SocketAddr,
     socket: PathBuf,
-) -> Vec<(Way, Address)> {
+) -> Vec<(Route, Address)> {
     let secret = gateway.access().secret().to_owned();
-    let mut ways = vec![
-        (Way::Direct, Address::Tcp(server, String::new())),
-        (Way::Gateway, Address::Tcp(gateway.address(), secret)),
+    let mut routes = vec![
+        (Route::Direct, Address::Tcp(server, String::new())),
+        (Route::Gateway, Address::Tcp(gateway.address(), secret)),
     ];
-    ways.extend(bouncer.map(|address| (Way::PgBouncer, Address::Tcp(address, String::new()))));
-    ways.push((Way::Forwarder, Address::Tcp(forwarder, String::new())));
-    ways.push((Way::Socket, Address::Unix(socket)));
-    ways
+    routes.extend(bouncer.map(|address| (Route::PgBouncer, Address::Tcp(address, String::new()))));
+    routes.push((Route::Forwarder, Address::Tcp(forwarder, String::new())));
+    routes.push((Route::Socket, Address::Unix(socket)));
+    routes
 }
 
 /// Starts `postgres` with a private socket and a loopback port.
@@ -173,7 +173,7 @@ fn free_address() -> Result<SocketAddr, BenchError> {
     Ok(listener.attempt("bind", Path::new("127.0.0.1"))?)
 }
 
-struct Bouncer {
+struct RunningBouncer {
     child: Child,
     address: SocketAddr,
     version: String,
@@ -184,7 +184,7 @@ fn start_bouncer(
     provisioner: &Provisioner,
     guarded: &GuardedCommand<'_>,
     server: SocketAddr,
-) -> Result<Option<Bouncer>, BenchError> {
+) -> Result<Option<RunningBouncer>, BenchError> {
     let debian = Some(PathBuf::from("/usr/sbin/pgbouncer")).filter(|path| path.is_file());
     let Some(program) = provisioner.installation.client("pgbouncer").or(debian) else { return Ok(None) };
     let run = guarded.run();
@@ -210,14 +210,14 @@ fn start_bouncer(
     // `PgBouncer` doesn't report when it's ready, so only a successful connection shows that.
     while Address::Tcp(address, String::new()).connect("postgres", &[]).is_err() {
         if let Some(status) = child.try_wait().attempt("wait for", Path::new(&program))? {
-            BenchError::unless_success("pgbouncer", status, &run.path().join("pgbouncer.log"))?;
+            BenchError::check_status("pgbouncer", status, &run.path().join("pgbouncer.log"))?;
         }
         if begun.elapsed() > START_TIMEOUT {
             return Err(BenchError::NotReady { seconds: START_TIMEOUT.as_secs() });
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Ok(Some(Bouncer { child, address, version: version(&program) }))
+    Ok(Some(RunningBouncer { child, address, version: version(&program) }))
 }
 
 /// Returns the first line that `--version` prints.
@@ -227,7 +227,7 @@ fn version(program: &str) -> String {
     text.lines().next().unwrap_or("PgBouncer").to_owned()
 }
 
-fn end(child: &mut Child, signal: Signal) -> Result<(), BenchError> {
+fn stop_process(child: &mut Child, signal: Signal) -> Result<(), BenchError> {
     sys::signal(child, signal).attempt("stop", Path::new("a server"))?;
     child.wait().attempt("wait for", Path::new("a server"))?;
     Ok(())

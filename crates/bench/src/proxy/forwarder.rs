@@ -22,10 +22,10 @@ pub(super) const THREAD: &str = "forwarder";
 /// Size of the read buffer, in bytes.
 const BUFFER: usize = 64 << 10;
 /// The event numbers for a new connection and for the end.
-const COMES: u64 = 0;
-const ENDS: u64 = 1;
+const NEW_CONNECTION: u64 = 0;
+const STOP: u64 = 1;
 /// The event number for the client of the first session. The session's server has the next number, and so on.
-const SESSIONS: u64 = 2;
+const FIRST_SESSION: u64 = 2;
 
 /// A running forwarder.
 pub(super) struct Forwarder {
@@ -39,7 +39,7 @@ struct Session {
     server: UnixStream,
 }
 
-struct Work {
+struct EventLoop {
     listener: TcpListener,
     epoll: OwnedFd,
     server: PathBuf,
@@ -54,15 +54,15 @@ impl Forwarder {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             let (address, (ends, ended)) = (listener.local_addr()?, UnixStream::pair()?);
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-            let work = Work {
+            let work = EventLoop {
                 listener,
                 epoll,
                 server: server.to_owned(),
                 sessions: Vec::new(),
                 buffer: vec![0; BUFFER],
             };
-            work.watch(&work.listener, COMES)?;
-            work.watch(&ended, ENDS)?;
+            work.watch(&work.listener, NEW_CONNECTION)?;
+            work.watch(&ended, STOP)?;
             let thread = std::thread::Builder::new().name(THREAD.to_owned());
             let thread = thread.spawn(move || work.forward(ended))?;
             Ok::<_, io::Error>(Self { address, ends, thread })
@@ -71,14 +71,14 @@ impl Forwarder {
     }
 
     /// Stops the thread.
-    pub(super) fn end(self) -> Result<(), BenchError> {
+    pub(super) fn stop(self) -> Result<(), BenchError> {
         drop(self.ends);
         let ended = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok(ended.attempt("forward from", Path::new("a client"))?)
     }
 }
 
-impl Work {
+impl EventLoop {
     fn watch(&self, source: impl AsFd, number: u64) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, source, EventData::new_u64(number), EventFlags::IN)?)
     }
@@ -93,9 +93,9 @@ impl Work {
             };
             for event in events.drain(..) {
                 match event.data.u64() {
-                    COMES => self.accept()?,
-                    ENDS => return Ok(()),
-                    number => self.pass_on(number - SESSIONS),
+                    NEW_CONNECTION => self.accept()?,
+                    STOP => return Ok(()),
+                    number => self.forward_side(number - FIRST_SESSION),
                 }
             }
         }
@@ -105,7 +105,7 @@ impl Work {
         let (client, _) = self.listener.accept()?;
         client.set_nodelay(true)?;
         let server = UnixStream::connect(&self.server)?;
-        let number = SESSIONS + 2 * self.sessions.len() as u64;
+        let number = FIRST_SESSION + 2 * self.sessions.len() as u64;
         self.watch(&client, number)?;
         self.watch(&server, number + 1)?;
         self.sessions.push(Some(Session { client, server }));
@@ -113,7 +113,7 @@ impl Work {
     }
 
     /// Forwards bytes in one direction. Closes the session if either side has ended.
-    fn pass_on(&mut self, side: u64) {
+    fn forward_side(&mut self, side: u64) {
         let place = usize::try_from(side / 2).unwrap_or(usize::MAX);
         let Some(Some(session)) = self.sessions.get_mut(place) else { return };
         let Session { client, server } = session;

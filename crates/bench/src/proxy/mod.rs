@@ -2,9 +2,9 @@
 //! on the same server.
 
 mod copy;
-mod crowd;
 mod fixture;
 mod forwarder;
+mod idle_sessions;
 mod pgbench;
 mod report;
 
@@ -16,8 +16,8 @@ use template::{Provisioner, ServerOptions};
 
 use crate::pgbench::Pgbench;
 use crate::{BenchError, Measured, environment};
-use crowd::Crowd;
 use fixture::ProxyFixture;
+use idle_sessions::IdleSessionCosts;
 use pgbench::ProcessorTimes;
 
 /// The number of rounds before the measurement, so that all data is in memory.
@@ -35,27 +35,27 @@ pub struct ProxyBench {
 }
 
 impl ProxyBench {
-    /// Measures pgbench and COPY over each way to one server, in turns. Then measures many sessions.
+    /// Measures pgbench and COPY over each route to one server, in turns. Then measures many sessions.
     ///
     /// # Errors
     /// Returns an error if nothing could be measured, e.g. because pgbench is missing.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
-        let load = environment::load();
+        let load = environment::load_averages();
         let server_options = ServerOptions { template: None, ..self.server_options.clone() };
         let provisioner =
             Provisioner::find(server_options, Cache::locate(self.cache.as_deref())?, self.program.clone())?;
         let place = provisioner.place(fixture::BYTES)?;
         let why = place.why();
-        ProxyFixture::on(&provisioner, &place, |fixture| {
-            let program = Pgbench::of(&provisioner.installation)?;
+        ProxyFixture::run_with(&provisioner, &place, |fixture| {
+            let program = Pgbench::find(&provisioner.installation)?;
             pgbench::prepare(&program, fixture)?;
             let rows = copy::prepare(fixture)?;
             let used = ProcessorTimes::default();
             let mut contenders = pgbench::contenders(&program, fixture, &used);
             contenders.extend(copy::contenders(fixture, &rows));
             Rounds::new(WARM_UP, 0).run(&mut contenders, progress, drop)?;
-            used.forget();
-            let report = |timed: &[Timed], crowd: Option<&Crowd>| {
+            used.discard_warm_up();
+            let report = |timed: &[Timed], crowd: Option<&IdleSessionCosts>| {
                 let mut report = report::of(timed, &used, &rows, crowd, fixture);
                 environment::describe(&mut report, &provisioner, &why, &load);
                 report
@@ -65,7 +65,7 @@ impl ProxyBench {
             drop(contenders);
             let mut crowd = None;
             if end.is_ok() && !progress.is_cancelled() {
-                match crowd::gather(&program, fixture) {
+                match idle_sessions::measure(&program, fixture) {
                     Ok(gathered) => crowd = Some(gathered),
                     Err(error) => end = Err(error),
                 }

@@ -1,11 +1,11 @@
-//! Runs pgbench over each way. pgbench has the smallest messages, so the cost of the way is most visible here.
+//! Runs pgbench over each route. pgbench has the smallest messages, so the cost of the route is most visible here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use report::{Contender, PhaseTimes, Quantity, Sample, Unit};
 
-use super::fixture::{DATABASE, ProxyFixture, Way};
+use super::fixture::{DATABASE, ProxyFixture, Route};
 use crate::BenchError;
 use crate::client::Address;
 use crate::pgbench::Pgbench;
@@ -17,26 +17,27 @@ const SECONDS: u32 = 2;
 
 /// A workload for pgbench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Load {
+pub(super) struct Workload {
     pub(super) name: &'static str,
     read_only: bool,
     clients: u32,
 }
 
 /// All workloads.
-pub(super) const LOADS: [Load; 4] = [
-    Load { name: "pgbench -S, 1 client", read_only: true, clients: 1 },
-    Load { name: "pgbench -S, 8 clients", read_only: true, clients: 8 },
-    Load { name: "TPC-B-like, 1 client", read_only: false, clients: 1 },
-    Load { name: "TPC-B-like, 8 clients", read_only: false, clients: 8 },
+pub(super) const WORKLOADS: [Workload; 4] = [
+    Workload { name: "pgbench -S, 1 client", read_only: true, clients: 1 },
+    Workload { name: "pgbench -S, 8 clients", read_only: true, clients: 8 },
+    Workload { name: "TPC-B-like, 1 client", read_only: false, clients: 1 },
+    Workload { name: "TPC-B-like, 8 clients", read_only: false, clients: 8 },
 ];
 
 /// The workload of the busy sessions among idle ones.
-pub(super) const BUSY: Load = Load { name: "pgbench -S, 100 clients", read_only: true, clients: 100 };
+pub(super) const BUSY_WORKLOAD: Workload =
+    Workload { name: "pgbench -S, 100 clients", read_only: true, clients: 100 };
 
 /// Creates the database and pgbench's tables.
 pub(super) fn prepare(pgbench: &Pgbench, fixture: &ProxyFixture) -> Result<(), BenchError> {
-    let socket = fixture.address(Way::Socket);
+    let socket = fixture.address(Route::Socket);
     socket.connect("postgres", &[])?.query(&format!("CREATE DATABASE {DATABASE}"))?;
     pgbench.prepare(socket, DATABASE, SCALE, &[])
 }
@@ -47,14 +48,14 @@ pub(super) fn prepare(pgbench: &Pgbench, fixture: &ProxyFixture) -> Result<(), B
 pub(super) struct ProcessorTimes(RefCell<HashMap<String, Sample>>);
 
 impl ProcessorTimes {
-    fn note(&self, name: &str, taken: f64) {
+    fn add(&self, name: &str, taken: f64) {
         let mut samples = self.0.borrow_mut();
         let sample = samples.entry(name.to_owned()).or_insert_with(|| Sample::new(name, Unit::Seconds));
         sample.push(taken).expect("a duration is finite");
     }
 
     /// Discards the warm-up.
-    pub(super) fn forget(&self) {
+    pub(super) fn discard_warm_up(&self) {
         self.0.borrow_mut().clear();
     }
 
@@ -70,15 +71,15 @@ pub(super) fn contenders<'a>(
     used: &'a ProcessorTimes,
 ) -> Vec<Contender<'a, BenchError>> {
     let mut contenders = Vec::new();
-    for load in LOADS {
-        for (way, address) in &fixture.ways {
-            let name = contender(load.name, *way);
+    for load in WORKLOADS {
+        for (route, address) in &fixture.routes {
+            let name = contender_name(load.name, *route);
             contenders.push(Contender::new(name.clone(), move || {
-                let before = fixture.processor_time(*way)?;
+                let before = fixture.processor_time(*route)?;
                 let phases = time(pgbench, address, load, SECONDS)?;
-                if let (Some(before), Some(after)) = (before, fixture.processor_time(*way)?) {
+                if let (Some(before), Some(after)) = (before, fixture.processor_time(*route)?) {
                     let each: f64 = phases.iter().map(|(_, each)| each.as_secs_f64()).sum();
-                    used.note(&name, after.saturating_sub(before).as_secs_f64() * each / f64::from(SECONDS));
+                    used.add(&name, after.saturating_sub(before).as_secs_f64() * each / f64::from(SECONDS));
                 }
                 Ok(phases)
             }));
@@ -87,16 +88,16 @@ pub(super) fn contenders<'a>(
     contenders
 }
 
-/// Returns the name of the contender for a workload over a way.
-pub(super) fn contender(what: &str, way: Way) -> String {
-    format!("{what}: {}", way.name())
+/// Returns the name of the contender for a workload over a route.
+pub(super) fn contender_name(what: &str, route: Route) -> String {
+    format!("{what}: {}", route.name())
 }
 
 /// Runs a workload. Returns the mean time between two transactions of any client.
 pub(super) fn time(
     pgbench: &Pgbench,
     address: &Address,
-    load: Load,
+    load: Workload,
     seconds: u32,
 ) -> Result<PhaseTimes, BenchError> {
     let read_only: &[_] = if load.read_only { &["-S"] } else { &[] };

@@ -4,10 +4,10 @@ use report::{Quantity, Report, Table, Timed, Unit};
 
 use storage::human_bytes;
 
-use super::copy::{IN, OUT, Rows};
-use super::crowd::{Crowd, IDLE};
-use super::fixture::{ProxyFixture, Way};
-use super::pgbench::{BUSY, LOADS, ProcessorTimes, contender};
+use super::copy::{COPY_IN, COPY_OUT, Rows};
+use super::fixture::{ProxyFixture, Route};
+use super::idle_sessions::{IDLE_SESSIONS, IdleSessionCosts};
+use super::pgbench::{BUSY_WORKLOAD, ProcessorTimes, WORKLOADS, contender_name};
 use crate::goal::{self, Goal, Limit};
 use crate::summary::{add_samples, find, ratio};
 
@@ -15,22 +15,22 @@ pub(super) fn of(
     timed: &[Timed],
     used: &ProcessorTimes,
     rows: &Rows,
-    crowd: Option<&Crowd>,
+    crowd: Option<&IdleSessionCosts>,
     fixture: &ProxyFixture,
 ) -> Report {
     let mut report = Report::new("The way through the gateway");
     add_samples(&mut report, timed);
-    for load in LOADS {
+    for load in WORKLOADS {
         report.add_table(table(timed, fixture, load.name, "transactions", |each| {
             Quantity::new(1.0 / each, Unit::PerSecond)
         }));
     }
     report.add_table(processor_times(used, fixture));
-    for what in [OUT, IN] {
+    for what in [COPY_OUT, COPY_IN] {
         report.add_table(table(timed, fixture, what, "time", |each| Quantity::new(each, Unit::Seconds)));
     }
     if let Some(crowd) = crowd {
-        report.add_table(crowded(crowd));
+        report.add_table(idle_sessions_table(crowd));
     }
     report.add_table(goal::table(goals(timed, used, crowd)));
     report.add_notes([
@@ -38,7 +38,7 @@ pub(super) fn of(
          server's and that of what is between share the machine.",
         "The bare forwarder is a thread that reads what has come and writes it on, and looks at none of it: the least that \
          the kernel takes for anything between client and server.",
-        "What a way is worth is the speed over it as a part of that over a direct TCP connection, the median over \
+        "What a route is worth is the speed over it as a part of that over a direct TCP connection, the median over \
          all rounds.",
     ]);
     let (copied_out, copied_in) = (human_bytes(rows.out), human_bytes(rows.bytes_in()));
@@ -58,12 +58,12 @@ fn table(
     read: impl Fn(f64) -> Quantity,
 ) -> Table {
     let mut table = Table::numbers(what, "way", [column, "of direct"]);
-    for (way, _) in &fixture.ways {
-        let median = find(timed, &contender(what, *way)).and_then(|timed| timed.total().median());
+    for (route, _) in &fixture.routes {
+        let median = find(timed, &contender_name(what, *route)).and_then(|timed| timed.total().median());
         table.add_row([
-            way.name().into(),
+            route.name().into(),
             median.map(|median| read(median.value)).into(),
-            worth(timed, what, *way, Way::Direct).into(),
+            relative_speed(timed, what, *route, Route::Direct).into(),
         ]);
     }
     table
@@ -71,18 +71,18 @@ fn table(
 
 fn processor_times(used: &ProcessorTimes, fixture: &ProxyFixture) -> Table {
     let title = "Processor time of what is between, for each transaction";
-    let mut table = Table::numbers(title, "way", LOADS.map(|load| load.name));
-    for (way, _) in &fixture.ways {
-        let medians = LOADS.map(|load| used.median(&contender(load.name, *way)));
+    let mut table = Table::numbers(title, "way", WORKLOADS.map(|load| load.name));
+    for (route, _) in &fixture.routes {
+        let medians = WORKLOADS.map(|load| used.median(&contender_name(load.name, *route)));
         if medians.iter().any(Option::is_some) {
-            table.add_row([way.name().into()].into_iter().chain(medians.map(Into::into)));
+            table.add_row([route.name().into()].into_iter().chain(medians.map(Into::into)));
         }
     }
     table
 }
 
-fn crowded(crowd: &Crowd) -> Table {
-    let title = format!("{} among {IDLE} idle sessions", BUSY.name);
+fn idle_sessions_table(crowd: &IdleSessionCosts) -> Table {
+    let title = format!("{} among {IDLE_SESSIONS} idle sessions", BUSY_WORKLOAD.name);
     let mut table = Table::numbers(title, "what", ["transactions"]);
     for (what, each) in [
         ("pgfresh, without the idle ones", crowd.alone),
@@ -94,21 +94,21 @@ fn crowded(crowd: &Crowd) -> Table {
     table
 }
 
-fn goals(timed: &[Timed], used: &ProcessorTimes, crowd: Option<&Crowd>) -> Vec<Goal> {
+fn goals(timed: &[Timed], used: &ProcessorTimes, crowd: Option<&IdleSessionCosts>) -> Vec<Goal> {
     let fold = |fold: f64| Limit::AtLeast(Quantity::new(fold, Unit::Ratio));
     let goal = |what: String, limit, measured| Goal { what: what.into(), limit, measured };
     let mut goals = Vec::new();
-    for load in LOADS {
-        let of = |base| worth(timed, load.name, Way::Gateway, base);
-        goals.push(goal(format!("{}, of direct", load.name), fold(0.85), of(Way::Direct)));
-        goals.push(goal(format!("{}, of PgBouncer", load.name), fold(1.0), of(Way::PgBouncer)));
+    for load in WORKLOADS {
+        let of = |base| relative_speed(timed, load.name, Route::Gateway, base);
+        goals.push(goal(format!("{}, of direct", load.name), fold(0.85), of(Route::Direct)));
+        goals.push(goal(format!("{}, of PgBouncer", load.name), fold(1.0), of(Route::PgBouncer)));
     }
-    let [_, selects, ..] = LOADS;
+    let [_, selects, ..] = WORKLOADS;
     let most = Limit::AtMost(Quantity::new(12e-6, Unit::Seconds));
-    let measured = used.median(&contender(selects.name, Way::Gateway));
+    let measured = used.median(&contender_name(selects.name, Route::Gateway));
     goals.push(goal(format!("{}, processor time of each", selects.name), most, measured));
-    for what in [OUT, IN] {
-        let worth = worth(timed, what, Way::Gateway, Way::Direct);
+    for what in [COPY_OUT, COPY_IN] {
+        let worth = relative_speed(timed, what, Route::Gateway, Route::Direct);
         goals.push(goal(format!("{what}, of direct"), fold(0.9), worth));
     }
     let memory = crowd.map(|crowd| Quantity::new(crowd.memory, Unit::Bytes));
@@ -117,7 +117,7 @@ fn goals(timed: &[Timed], used: &ProcessorTimes, crowd: Option<&Crowd>) -> Vec<G
     goals
 }
 
-/// Returns the speed over one way as a fraction of the speed over a different one.
-fn worth(timed: &[Timed], what: &str, way: Way, base: Way) -> Option<Quantity> {
-    ratio(timed, &contender(what, base), &contender(what, way))
+/// Returns the speed over one route as a fraction of the speed over a different one.
+fn relative_speed(timed: &[Timed], what: &str, route: Route, base: Route) -> Option<Quantity> {
+    ratio(timed, &contender_name(what, base), &contender_name(what, route))
 }

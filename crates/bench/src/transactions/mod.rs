@@ -11,7 +11,7 @@ use server::{AdminConnection, Server};
 use template::ServerOptions;
 
 use crate::client::Address;
-use crate::fixture::{Fixture, TABLES};
+use crate::fixture::{DEFAULT_TABLES, Fixture};
 use crate::pgbench::Pgbench;
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
@@ -58,7 +58,7 @@ struct Side {
 }
 
 impl Side {
-    fn on(name: &'static str, server: &Server, database: &'static str) -> Result<Self, BenchError> {
+    fn open(name: &'static str, server: &Server, database: &'static str) -> Result<Self, BenchError> {
         let session = RefCell::new(server.session("postgres")?);
         Ok(Self { name, address: socket(server), database, session })
     }
@@ -69,7 +69,7 @@ impl Side {
         seconds: u32,
     ) -> impl Iterator<Item = Contender<'a, BenchError>> {
         CLIENTS.into_iter().map(move |clients| {
-            Contender::new(contender(self.name, clients), move || {
+            Contender::new(contender_name(self.name, clients), move || {
                 self.session.borrow_mut().query("CHECKPOINT")?;
                 pgbench.time(&self.address, self.database, clients, seconds, &["-j", &clients.to_string()])
             })
@@ -78,7 +78,7 @@ impl Side {
 }
 
 /// Returns the name of the contender with `clients` clients.
-fn contender(side: &str, clients: u32) -> String {
+fn contender_name(side: &str, clients: u32) -> String {
     format!("{side}, clients: {clients}")
 }
 
@@ -94,8 +94,8 @@ impl Transactions {
     /// Returns an error if nothing could be measured, e.g. because pgbench is missing or the disk is full.
     pub fn measure(&self, rounds: u32, progress: &dyn Progress) -> Result<Measured, BenchError> {
         let Self { server_options, cache, program, disk, .. } = self;
-        let fixture = Fixture::open(server_options, cache.as_deref(), program.clone(), TABLES)?;
-        let pgbench = Pgbench::of(fixture.installation())?;
+        let fixture = Fixture::open(server_options, cache.as_deref(), program.clone(), DEFAULT_TABLES)?;
+        let pgbench = Pgbench::find(fixture.installation())?;
         let setups = Setups { server_options, cache: cache.as_deref(), program, disk: disk.as_deref() };
         let needed = [Setup::Normal, Setup::Dangerous, Setup::Tuned, Setup::Tmpfs];
         let (servers, mut notes) =
@@ -108,13 +108,17 @@ impl Transactions {
         let holder = gateway.connect(LEASED, &[])?;
         pgbench.prepare(&gateway, LEASED, self.scale, &[])?;
 
-        let mut sides = vec![Side::on(Setup::Normal.name(), &servers[0].1, DATABASE)?];
-        sides.push(Side::on(NORMAL_UNLOGGED, &servers[0].1, UNLOGGED)?);
+        let mut sides = vec![Side::open(Setup::Normal.name(), &servers[0].1, DATABASE)?];
+        sides.push(Side::open(NORMAL_UNLOGGED, &servers[0].1, UNLOGGED)?);
         for (setup, server) in &servers[1..] {
-            sides.push(Side::on(setup.name(), server, DATABASE)?);
+            sides.push(Side::open(setup.name(), server, DATABASE)?);
         }
-        sides.push(Side::on(OURS_DIRECT, &fixture.server, DATABASE)?);
-        sides.push(Side { address: gateway, database: LEASED, ..Side::on(OURS, &fixture.server, DATABASE)? });
+        sides.push(Side::open(OURS_DIRECT, &fixture.server, DATABASE)?);
+        sides.push(Side {
+            address: gateway,
+            database: LEASED,
+            ..Side::open(OURS, &fixture.server, DATABASE)?
+        });
         notes.push(format!("pgbench has a scale of {}, and each turn takes {} s.", self.scale, self.seconds));
         let names: Vec<&str> = sides.iter().map(|side| side.name).collect();
         let report = |timed: &[Timed]| -> Report {

@@ -2,9 +2,9 @@
 
 use report::{Cell, Quantity, Report, Table, Timed, Unit};
 
-use super::{CLIENTS, contender};
+use super::{CLIENTS, contender_name};
 use crate::setup::Setup;
-use crate::summary::{add_doubts, add_samples, find, interval, rate, ratio};
+use crate::summary::{add_samples, add_warnings, find, interval, rate, ratio};
 
 /// Published transactions per second with one, two and three clients. Each run took five minutes at scale 25 on the
 /// author's computer.
@@ -22,7 +22,7 @@ pub(super) fn of(timed: &[Timed], sides: &[&str]) -> Report {
     if timed.first().and_then(|timed| interval(&timed.total())).is_some() {
         report.add_table(intervals(timed, sides));
     }
-    add_doubts(&mut report, timed, "--rounds");
+    add_warnings(&mut report, timed, "--rounds");
     add_samples(&mut report, timed);
     report.add_notes([
         "All have their turns on servers that run side by side, and idle otherwise; before each turn there is a \
@@ -44,7 +44,7 @@ fn rates(timed: &[Timed], sides: &[&str]) -> Table {
         table.add_row(std::iter::once(Cell::from(name)).chain(rates));
     }
     for side in sides {
-        let rates = CLIENTS.map(|clients| rate(timed, &contender(side, clients)).into());
+        let rates = CLIENTS.map(|clients| rate(timed, &contender_name(side, clients)).into());
         table.add_row(std::iter::once(Cell::from(*side)).chain(rates));
     }
     table
@@ -57,8 +57,8 @@ fn gains(timed: &[Timed], sides: &[&str]) -> Table {
     table.add_row(std::iter::once(Cell::from(name)).chain(published));
     for side in sides.iter().filter(|side| **side != Setup::Normal.name()) {
         let gains = CLIENTS.map(|clients| {
-            let base = contender(Setup::Normal.name(), clients);
-            ratio(timed, &base, &contender(side, clients)).into()
+            let base = contender_name(Setup::Normal.name(), clients);
+            ratio(timed, &base, &contender_name(side, clients)).into()
         });
         table.add_row(std::iter::once(Cell::from(*side)).chain(gains));
     }
@@ -69,7 +69,7 @@ fn intervals(timed: &[Timed], sides: &[&str]) -> Table {
     let mut table = table("From one transaction to the next, 95 % intervals of the median");
     for side in sides {
         let intervals = CLIENTS.map(|clients| {
-            let timed = find(timed, &contender(side, clients));
+            let timed = find(timed, &contender_name(side, clients));
             timed.and_then(|timed| interval(&timed.total())).into()
         });
         table.add_row(std::iter::once(Cell::from(*side)).chain(intervals));

@@ -13,7 +13,7 @@ use ::report::{Contender, PhaseTimes, Progress, Report, Rounds, Timed, mean_cycl
 use server::{AdminConnection, Server, SessionError};
 use template::ServerOptions;
 
-use crate::fixture::{BRIEF, BY_HAND, Fixture, ROLLED_BACK, TABLES, statements};
+use crate::fixture::{DEFAULT_TABLES, Fixture, MANUAL_DATABASE, NO_LINGER, ROLLBACK_ISOLATION, statements};
 use crate::setup::{Setup, Setups};
 use crate::{BenchError, Measured};
 
@@ -72,7 +72,7 @@ impl CleanUp {
     }
 
     fn statement(self) -> String {
-        let names = (1..=TABLES).map(|table| format!("t{table}"));
+        let names = (1..=DEFAULT_TABLES).map(|table| format!("t{table}"));
         match self {
             Self::Truncate => {
                 format!("TRUNCATE {} RESTART IDENTITY CASCADE", names.collect::<Vec<_>>().join(", "))
@@ -85,7 +85,7 @@ impl CleanUp {
 }
 
 /// The combinations on servers that don't belong to pgfresh.
-const THEIRS: [(Setup, CleanUp); 6] = [
+const FOREIGN_COMBINATIONS: [(Setup, CleanUp); 6] = [
     (Setup::Normal, CleanUp::Truncate),
     (Setup::Normal, CleanUp::Delete),
     (Setup::Normal, CleanUp::Rollback),
@@ -94,12 +94,12 @@ const THEIRS: [(Setup, CleanUp); 6] = [
     (Setup::Tmpfs, CleanUp::Truncate),
 ];
 /// The clean-ups by hand on pgfresh's server.
-const OURS: [CleanUp; 2] = [CleanUp::Truncate, CleanUp::Rollback];
+const MANUAL_CLEAN_UPS: [CleanUp; 2] = [CleanUp::Truncate, CleanUp::Rollback];
 /// The contenders with a fresh database for each test and with rollback isolation.
 const FRESH: &str = "pgfresh: a fresh database for each test";
 const ISOLATED: &str = "pgfresh: rollback isolation";
 
-fn contender(who: &str, clean_up: CleanUp) -> String {
+fn contender_name(who: &str, clean_up: CleanUp) -> String {
     format!("{who}: {}", clean_up.name())
 }
 
@@ -114,11 +114,11 @@ impl Truncate {
         let needed = [Setup::Normal, Setup::Tuned, Setup::Tmpfs];
         let (servers, notes) = setups.start_all(&needed, |server| {
             let mut session = server.session("postgres")?;
-            statements(TABLES).iter().try_for_each(|sql| Ok(session.query(sql).map(drop)?))
+            statements(DEFAULT_TABLES).iter().try_for_each(|sql| Ok(session.query(sql).map(drop)?))
         })?;
-        let fixture = Fixture::open(server_options, cache.as_deref(), program.clone(), TABLES)?;
-        let mut contenders = theirs(&servers)?;
-        contenders.extend(ours(&fixture)?);
+        let fixture = Fixture::open(server_options, cache.as_deref(), program.clone(), DEFAULT_TABLES)?;
+        let mut contenders = foreign_contenders(&servers)?;
+        contenders.extend(own_contenders(&fixture)?);
         let report = |timed: &[Timed]| -> Report {
             let mut report = report::of(timed);
             report.add_notes(&notes);
@@ -133,19 +133,19 @@ impl Truncate {
     }
 }
 
-fn theirs(servers: &[(Setup, Server)]) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
+fn foreign_contenders(servers: &[(Setup, Server)]) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
     let mut contenders = Vec::new();
-    for (setup, clean_up) in THEIRS {
+    for (setup, clean_up) in FOREIGN_COMBINATIONS {
         let Some((_, server)) = servers.iter().find(|(other, _)| *other == setup) else { continue };
         contenders.push(by_hand(setup.name(), server, "postgres", clean_up)?);
     }
     Ok(contenders)
 }
 
-fn ours(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
+fn own_contenders(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError> {
     let mut contenders = Vec::new();
-    for clean_up in OURS {
-        contenders.push(by_hand("pgfresh run", &fixture.server, BY_HAND, clean_up)?);
+    for clean_up in MANUAL_CLEAN_UPS {
+        contenders.push(by_hand("pgfresh run", &fixture.server, MANUAL_DATABASE, clean_up)?);
     }
     let each = |name: &str, option| -> Result<(), BenchError> {
         let mut client = fixture.gateway().connect(name, &[option])?;
@@ -154,10 +154,12 @@ fn ours(fixture: &Fixture) -> Result<Vec<Contender<'_, BenchError>>, BenchError>
         }
         Ok(client.close()?)
     };
-    contenders
-        .push(Contender::new(FRESH, move || mean_cycle("a test", SPAN, || each(&fixture.new_name(), BRIEF))));
-    contenders
-        .push(Contender::new(ISOLATED, move || mean_cycle("a test", SPAN, || each("isolated", ROLLED_BACK))));
+    contenders.push(Contender::new(FRESH, move || {
+        mean_cycle("a test", SPAN, || each(&fixture.new_name(), NO_LINGER))
+    }));
+    contenders.push(Contender::new(ISOLATED, move || {
+        mean_cycle("a test", SPAN, || each("isolated", ROLLBACK_ISOLATION))
+    }));
     Ok(contenders)
 }
 
@@ -170,7 +172,7 @@ fn by_hand<'a>(
     clean_up: CleanUp,
 ) -> Result<Contender<'a, BenchError>, BenchError> {
     let session = RefCell::new(server.session(database)?);
-    Ok(Contender::new(contender(who, clean_up), move || -> Result<PhaseTimes, BenchError> {
+    Ok(Contender::new(contender_name(who, clean_up), move || -> Result<PhaseTimes, BenchError> {
         let mut session = session.borrow_mut();
         session.query("CHECKPOINT")?;
         mean_cycle("a test", SPAN, || Ok(clean_up.test(&mut session)?))

@@ -2,17 +2,17 @@
 
 use report::{Cell, Quantity, Report, Sample, Table, Timed, Unit};
 
-use super::{CleanUp, FRESH, ISOLATED, contender};
+use super::{CleanUp, FRESH, ISOLATED, contender_name};
 use crate::setup::Setup;
-use crate::summary::{add_doubts, add_samples, find, interval, rate, ratio};
+use crate::summary::{add_samples, add_warnings, find, interval, rate, ratio};
 
 pub(super) fn of(timed: &[Timed]) -> Report {
-    let base = contender(Setup::Normal.name(), CleanUp::Truncate);
+    let base = contender_name(Setup::Normal.name(), CleanUp::Truncate);
     let mut report = Report::new("Tests that clean up after themselves");
     report.add_table(tests(timed, &base));
-    report.add_table(truncated(timed));
-    report.add_table(rolled_back(timed, &base));
-    add_doubts(&mut report, timed, "--rounds");
+    report.add_table(truncate_table(timed));
+    report.add_table(rollback_table(timed, &base));
+    add_warnings(&mut report, timed, "--rounds");
     add_samples(&mut report, timed);
     report.add_notes([
         "A test commits five times ten rows and then leaves 30 tables, each with two indexes, as it found them. By hand \
@@ -55,12 +55,12 @@ fn published(what: &str, before: f64, after: f64) -> [Cell; 4] {
 }
 
 /// Source: the article on tests in CI that were cleaned by TRUNCATE (2025), "The Math" and "The Impact".
-fn truncated(timed: &[Timed]) -> Table {
+fn truncate_table(timed: &[Timed]) -> Table {
     let title = "TRUNCATE on a slow disk, beside the published figures";
     let mut table = Table::numbers(title, "what", ["before", "after", "× as fast"]);
     table.add_row(published("published: 24 tests, data directory moved to tmpfs", 648.0, 11.0));
     table.add_row(published("published: the whole suite", 3600.0, 600.0));
-    let truncate = |who: &str| contender(who, CleanUp::Truncate);
+    let truncate = |who: &str| contender_name(who, CleanUp::Truncate);
     let base = truncate(Setup::Normal.name());
     for (what, name) in [
         ("here: a test, data directory moved to RAM", truncate(Setup::Tmpfs.name())),
@@ -77,7 +77,7 @@ fn truncated(timed: &[Timed]) -> Table {
 
 /// Source: End Point's blog, "Speeding Up Integration Tests with PostgreSQL": its table, one client before, three
 /// after. Both commit, because the blog has no figure for rolling back.
-fn rolled_back(timed: &[Timed], base: &str) -> Table {
+fn rollback_table(timed: &[Timed], base: &str) -> Table {
     let title = "Each test one transaction that is rolled back, beside the published figures";
     let mut table = Table::numbers(title, "what", ["tests a second", "× as fast"]);
     let per_second = |value| Quantity::new(value, Unit::PerSecond);
@@ -90,10 +90,10 @@ fn rolled_back(timed: &[Timed], base: &str) -> Table {
     ]);
     for (what, name) in [
         ("here: normal settings, TRUNCATE", base.to_owned()),
-        ("here: normal settings, DELETE", contender(Setup::Normal.name(), CleanUp::Delete)),
-        ("here: normal settings, rolled back", contender(Setup::Normal.name(), CleanUp::Rollback)),
-        ("here: seven settings tuned, rolled back", contender(Setup::Tuned.name(), CleanUp::Rollback)),
-        ("here: pgfresh run, rolled back by hand", contender("pgfresh run", CleanUp::Rollback)),
+        ("here: normal settings, DELETE", contender_name(Setup::Normal.name(), CleanUp::Delete)),
+        ("here: normal settings, rolled back", contender_name(Setup::Normal.name(), CleanUp::Rollback)),
+        ("here: seven settings tuned, rolled back", contender_name(Setup::Tuned.name(), CleanUp::Rollback)),
+        ("here: pgfresh run, rolled back by hand", contender_name("pgfresh run", CleanUp::Rollback)),
         ("here: pgfresh, rollback isolation", ISOLATED.to_owned()),
     ] {
         table.add_row([what.into(), rate(timed, &name).into(), gain(timed, base, &name)]);

@@ -235,7 +235,7 @@ fn any_conversation() -> impl Strategy<Value = Vec<Said>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn any_conversation_arrives_in_any_pieces(
+    fn any_conversation_arrives_at_any_split(
         conversation in any_conversation(),
         mut cuts in prop::collection::vec(1_usize..400, 0..12),
         side in prop::sample::select(&[Client, Server][..]),

@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_tell_how_long_a_change_holds() {
+    fn set_calls_show_duration_of_change() {
         for (sql, name, local) in [
             ("SELECT set_config('App.x', 'y', TRUE)", "app.x", Some(true)),
             ("SELECT set_config('app.x', 'y', false)", "app.x", Some(false)),

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_as_the_server_does() {
+    fn statement_keywords_parse_like_the_server() {
         let begin = |read_only, level| Kind::Begin { start: false, modes: Modes { read_only, level } };
         for (sql, kind) in [
             ("begin", begin(None, false)),

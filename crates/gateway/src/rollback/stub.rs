@@ -203,7 +203,7 @@ pub(super) async fn write_pieces(
         let (piece, rest) = bytes.split_at(pieces.next().unwrap().min(bytes.len()));
         to.write_all(piece).await.unwrap();
         bytes = rest;
-        while !sys::is_silent(reader) {
+        while !sys::is_idle_socket(reader) {
             yield_now().await;
         }
     }

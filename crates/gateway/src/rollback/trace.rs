@@ -98,7 +98,7 @@ fn failed_single_statement_is_undone_before_ready() {
 }
 
 #[test]
-fn the_clients_transaction_is_a_savepoint() {
+fn client_transaction_is_a_savepoint() {
     let mut play = begun();
     assert_eq!(play.ask("BEGIN"), ["done BEGIN", "ready T", RELEASE, SAVE]);
     assert_eq!(play.ask("INSERT"), ["INSERT", "done INSERT", "ready T"]);
@@ -110,7 +110,7 @@ fn the_clients_transaction_is_a_savepoint() {
 }
 
 #[test]
-fn a_rollback_is_done_before_it_is_told() {
+fn rollback_finishes_before_client_is_notified() {
     let mut play = begun();
     play.ask("BEGIN");
     assert_eq!(play.ask("ROLLBACK"), [UNDO, RELEASE, "done ROLLBACK", "ready I"]);
@@ -176,7 +176,7 @@ fn cursors_close_with_their_transaction() {
 }
 
 #[test]
-fn a_string_of_several_is_played_in_parts() {
+fn statement_string_runs_in_parts() {
     let syntax = [
         "[SAVEPOINT pgfresh_s]",
         "[INSERT; COMMIT; DELETE]",

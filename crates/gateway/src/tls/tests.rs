@@ -63,7 +63,7 @@ proptest! {
 
     /// Both sides split their bytes at arbitrary places, and the session moves between threads at arbitrary times.
     #[test]
-    fn all_that_is_said_arrives_in_order(
+    fn tls_bytes_arrive_in_order(
         up in vec(1_usize..40_000, 1..8),
         down in vec(1_usize..40_000, 1..8),
         reads in vec(1_usize..20_000, 1..8),
@@ -135,7 +135,7 @@ fn early_read_bytes_belong_to_tls_handshake() {
 proptest! {
     /// Random bytes instead of a handshake must lead to an error, or to a wait for more bytes.
     #[test]
-    fn nonsense_is_no_handshake(nonsense in vec(any::<u8>(), 1..2000), cut in any::<prop::sample::Index>()) {
+    fn random_bytes_fail_tls_handshake(nonsense in vec(any::<u8>(), 1..2000), cut in any::<prop::sample::Index>()) {
         let certificate = Arc::new(ServerCertificate::generate().unwrap());
         let mut connection = client(&certificate, &[]);
         let mut hello = Vec::new();

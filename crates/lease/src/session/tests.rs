@@ -111,7 +111,7 @@ fn ended_or_talking_idle_backend_is_not_reused() {
         }
         let connected = fake.connect("db", &params);
         assert_ne!(pid_of(&connected.backend), pid, "{what}");
-        assert!(sys::is_silent(&connected.backend.stream), "{what}");
+        assert!(sys::is_idle_socket(&connected.backend.stream), "{what}");
         assert!(fake.waiting("db").is_empty(), "{what}");
         fake.server.expect_closed(pid);
     }
@@ -428,7 +428,7 @@ fn no_backend_is_given_twice_and_none_leaks() {
             let used: Vec<u32> = open.iter().map(|session| pid_of(&session.backend)).collect();
             let distinct: BTreeSet<u32> = used.iter().copied().collect();
             assert_eq!(used.len(), distinct.len(), "{context}: given twice");
-            assert!(open.iter().all(|session| sys::is_silent(&session.backend.stream)), "{context}");
+            assert!(open.iter().all(|session| sys::is_idle_socket(&session.backend.stream)), "{context}");
             let leased = names.iter().filter(|name| fake.leases.isolation(name).is_some());
             let (counted, clients) = leased
                 .map(|name| fake.sessions(name))

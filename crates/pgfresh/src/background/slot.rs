@@ -232,8 +232,8 @@ impl BackgroundSlot {
         command.stdin(Stdio::from(starting)).stdout(Stdio::piped()).stderr(output);
         sys::new_session(&mut command);
         // Programs that the server runs for the user must get the usual limits and file mode mask.
-        sys::leave_usual_files(&mut command);
-        sys::leave_usual_mask(&mut command);
+        sys::restore_open_file_limit(&mut command);
+        sys::restore_mask(&mut command);
         let failed =
             |error: io::Error| Failure::new(format!("could not start the background server: {error}"));
         let mut child = command.spawn().map_err(failed)?;

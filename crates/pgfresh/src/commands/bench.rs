@@ -83,7 +83,7 @@ fn measure(
         Bench::Events { ref path, ref target, batches, batch, ref sysfs, ref procfs, .. } => {
             let disk = disk::path(context, path.as_deref())?;
             let sensors = disk::sensors(&disk, &disk::roots(sysfs.clone(), procfs.clone()));
-            let thermometer = || sensors.as_ref().and_then(|sensors| sensors.look().temperature);
+            let thermometer = || sensors.as_ref().and_then(|sensors| sensors.read().temperature);
             let usual = || vec![EventStore::Durable, EventStore::Asynchronous, EventStore::Fast];
             let targets = if target.is_empty() { usual() } else { target.clone() };
             let (disk, thermometer) = (path.clone(), &thermometer);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use doctor::{Diagnosis, Examination, Remote, Tests};
+use doctor::{Diagnosis, Examination, RemoteExamination, Tests};
 use report::{Earlier, Progress, Sample};
 use serde_json::{Map, Value, json};
 use template::{ProvisionError, Provisioner};
@@ -39,7 +39,7 @@ pub(crate) fn execute(context: &Context, arguments: &Doctor) -> Result<ExitCode,
             provisioning::find_psql(&provisioner.installation)
         });
         let psql = psql.unwrap_or_else(|_| PathBuf::from("psql"));
-        let diagnosis = Remote { target, psql, length }.diagnose(&progress);
+        let diagnosis = RemoteExamination { target, psql, length }.diagnose(&progress);
         progress.finish();
         // Ctrl-C also ends psql.
         if progress.is_cancelled() {
@@ -54,8 +54,8 @@ pub(crate) fn execute(context: &Context, arguments: &Doctor) -> Result<ExitCode,
         length,
         soak: arguments.soak,
         suite: suite(arguments)?,
-        tries: arguments.r#try,
-        all: context.verbosity.is_verbose() || arguments.json,
+        try_remedies: arguments.r#try,
+        all_rows: context.verbosity.is_verbose() || arguments.json,
         program: sys::this_program().to_owned(),
         provisioner: provisioner(context)?,
     };

@@ -14,7 +14,9 @@ pub(crate) fn execute(arguments: &Man) -> Result<ExitCode, Failure> {
             let name = name.to_string_lossy();
             name.starts_with("pgfresh") && name.ends_with(".1")
         });
-        pages.map(|page| page.path()).try_for_each(|page| sys::leave_usual_mode(&std::fs::File::open(page)?))
+        pages
+            .map(|page| page.path())
+            .try_for_each(|page| sys::apply_original_mask(&std::fs::File::open(page)?))
     });
     written.map_err(|error| {
         Failure::new(format!("could not write to \"{}\": {error}", folder.display()))

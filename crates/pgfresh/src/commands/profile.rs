@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Profiles a server that pgfresh did not start.
 pub(crate) fn execute(context: &Context, arguments: &cli::Profile) -> Result<ExitCode, Failure> {
     report_file::expect_writable(&arguments.report)?;
-    let target = Target::at(&arguments.url)?;
+    let target = Target::from_url(&arguments.url)?;
     let recorder = Recorder::start(&target, Pace::Calm, None)?;
     let (code, command) = if let Some((program, rest)) = arguments.command.split_first() {
         let mut command = Command::new(program);
@@ -28,7 +28,7 @@ pub(crate) fn execute(context: &Context, arguments: &cli::Profile) -> Result<Exi
         (foreground::run(None, command)?, Some(user_command::words(&arguments.command)))
     } else {
         if !context.verbosity.is_quiet() && arguments.r#for.is_none() {
-            aside!("pgfresh: watching {}; Ctrl-C ends it", target.place());
+            aside!("pgfresh: watching {}; Ctrl-C ends it", target.location());
         }
         wait(&recorder, arguments.r#for)?;
         (0, None)

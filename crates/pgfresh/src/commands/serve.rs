@@ -102,7 +102,7 @@ fn attend(
     }
     let early = events.hear()?.into_iter().next();
     let event = early.map_or_else(|| events.next(), Event::Signal);
-    let gone = matches!(event, Event::ServerGone).then(|| service.server.why_gone());
+    let gone = matches!(event, Event::ServerGone).then(|| service.server.end_reason());
     Ok(gone.map(|why| Failure::new("the server went away").detail(format!("The cause: {why}"))))
 }
 

@@ -145,7 +145,7 @@ fn show(context: &Context, name: Option<&str>, json: bool) -> Result<(), Failure
             "fingerprint": status.fingerprint.as_str(),
             "built": status.entry.is_some(),
             "bytes": status.entry.as_ref().map(storage::Entry::occupied).transpose()?,
-            "made_from": spec.words(),
+            "made_from": spec.summary(),
             "parent": parent,
             "full_build_reasons": reasons,
             "changes": status.changes,
@@ -155,7 +155,7 @@ fn show(context: &Context, name: Option<&str>, json: bool) -> Result<(), Failure
         return Ok(());
     }
     say!("{} {}: {state}", spec.title(), status.fingerprint);
-    say!("made from {}: {}", spec.folder.display(), spec.words());
+    say!("made from {}: {}", spec.folder.display(), spec.summary());
     show_ingredients(&status.fingerprint_inputs);
     Ok(())
 }

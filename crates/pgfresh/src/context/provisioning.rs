@@ -70,7 +70,7 @@ pub(crate) fn find_or_download(
 
 /// Builds the template if it isn't cached, so that a server can start immediately.
 pub(crate) fn prepare(context: &Context, provisioner: &Provisioner) -> Result<(), Failure> {
-    if provisioner.can_be_kept() {
+    if provisioner.is_cacheable() {
         provisioner.template(&progress::announce(context.verbosity))?;
     }
     Ok(())

@@ -64,7 +64,7 @@ fn rows(values: &[&str]) -> Rows {
 }
 
 #[test]
-fn an_answer_may_be_cut_anywhere() {
+fn response_parses_at_any_split() {
     let null = encode(b'D', b"\0\x01\xff\xff\xff\xff");
     let notice = encode(b'N', b"SNOTICE\0\0");
     let answer = [&row(b"a")[..], &notice, &row(b"Z\0\0\0\x05I"), &null, READY].concat();
@@ -172,7 +172,7 @@ fn unread_requests_time_out() {
 }
 
 #[test]
-fn a_closed_session_returns_its_last_error() {
+fn closed_session_returns_last_error() {
     for (words, expected) in [
         (
             ErrorResponse::fatal("57P01", "terminating connection").to_bytes(),

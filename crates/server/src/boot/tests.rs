@@ -14,7 +14,9 @@ fn failure(script: &str, timeouts: &Timeouts) -> StartError {
 
 fn expect_exit(script: &str, code: Option<i32>, signal: Option<i32>, words: Option<&str>) {
     let error = failure(script, &TIMEOUTS);
-    let StartError::Exited { status, ref last_words, .. } = error else { panic!("{script}: {error:?}") };
+    let StartError::Exited { status, log_line: ref last_words, .. } = error else {
+        panic!("{script}: {error:?}")
+    };
     assert_eq!((status.code(), status.signal(), last_words.as_deref()), (code, signal, words), "{script}");
     let text = error.to_string();
     assert!(text.starts_with(&format!("could not start server: postmaster ended with {status}")), "{text}");
@@ -23,7 +25,7 @@ fn expect_exit(script: &str, code: Option<i32>, signal: Option<i32>, words: Opti
 }
 
 #[test]
-fn early_ends_are_errors_with_status() {
+fn early_exit_is_error_with_status() {
     for code in [0, 1, 2, 127] {
         expect_exit(&format!("exit {code}"), Some(code), None, None);
     }
@@ -63,7 +65,7 @@ fn start_errors_have_log_and_hint() {
 }
 
 #[test]
-fn a_start_timeout_ends_the_postmaster() {
+fn start_timeout_ends_postmaster() {
     for script in [
         "serve",
         "trap '' INT QUIT TERM; pid_file 8 starting; log LOG 'still starting'; serve",
@@ -72,7 +74,9 @@ fn a_start_timeout_ends_the_postmaster() {
     ] {
         let timeouts = Timeouts { boot: SHORT, immediate_stop: SHORT, ..TIMEOUTS };
         let error = failure(script, &timeouts);
-        let StartError::TooLate { after, ref last_words } = error else { panic!("{script}: {error:?}") };
+        let StartError::TooLate { after, log_line: ref last_words } = error else {
+            panic!("{script}: {error:?}")
+        };
         assert!(after >= SHORT);
         assert_eq!(
             error.to_string(),
@@ -93,7 +97,7 @@ fn orphans_of_a_postmaster_are_ended() {
 }
 
 #[test]
-fn any_write_of_the_pid_file_counts() {
+fn any_write_of_pid_file_is_noticed() {
     for write in [
         "pid_file 8 ready",
         "pid_file 8 'ready   '",
@@ -124,23 +128,23 @@ fn partial_pid_files_are_not_ready() {
     let word = whole.find("ready").unwrap() + "ready".len();
     for end in 0..=whole.len() {
         fs::write(folder.path().join(PID_FILE), &whole[..end]).unwrap();
-        assert_eq!(says_ready(&data), end >= word, "{:?}", &whole[..end]);
+        assert_eq!(is_marked_ready(&data), end >= word, "{:?}", &whole[..end]);
     }
     for state in ["starting", "stopping", "standby ", "already", " ready", "ready!"] {
         fs::write(folder.path().join(PID_FILE), whole.replace("ready   ", state)).unwrap();
-        assert!(!says_ready(&data), "{state}");
+        assert!(!is_marked_ready(&data), "{state}");
     }
     // The word doesn't count in the seventh or ninth line.
     for moved in [whole.replacen("\n\n", "\n", 1), format!("\n{whole}")] {
         fs::write(folder.path().join(PID_FILE), &moved).unwrap();
-        assert!(!says_ready(&data), "{moved:?}");
+        assert!(!is_marked_ready(&data), "{moved:?}");
     }
     fs::remove_file(folder.path().join(PID_FILE)).unwrap();
-    assert!(!says_ready(&data));
+    assert!(!is_marked_ready(&data));
 }
 
 #[test]
-fn a_silent_ready_server_is_an_error() {
+fn silent_ready_server_causes_start_error() {
     for script in [
         "pid_file 8 ready; serve",
         "pid_file 8 ready; exit 1",
@@ -178,7 +182,7 @@ fn ineffective_settings_are_errors() {
 }
 
 #[test]
-fn an_unrunnable_postmaster_leaves_nothing() {
+fn unrunnable_postmaster_leaves_no_files() {
     let stub = Stub::new("serve");
     fs::remove_file(stub.installation().bin().join("postgres")).unwrap();
     let error = stub.start(&TIMEOUTS).unwrap_err();

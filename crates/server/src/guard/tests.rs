@@ -11,7 +11,7 @@ use crate::stub::{GUARDED, Stub, left_in, wait_until};
 #[test]
 #[ignore = "it is the guard of other tests"]
 fn this_process_is_a_guard() {
-    outlive_owner(&PathBuf::from(env::var_os(GUARDED).expect("other tests start it")));
+    run_guard(&PathBuf::from(env::var_os(GUARDED).expect("other tests start it")));
 }
 
 /// Runs the stub's postmaster, which holds the server's lock. Waits until the postmaster has reported its
@@ -54,7 +54,7 @@ fn owners_without_a_guard_clean_up() {
 
 /// A cache can be inside a checkout that test runners search. They fail if files disappear during the search.
 #[test]
-fn removal_waits_until_all_is_gone() {
+fn complete_removal_waits_for_guard() {
     let stub = Stub::new("trap '' QUIT\nserve");
     let guard = stub.guard();
     let mut child = spawn(&stub, &guard, 1);
@@ -82,7 +82,7 @@ fn slow_guards_leave_no_zombie() {
 }
 
 #[test]
-fn a_guard_waits_for_the_owner_s_lock() {
+fn guard_waits_for_owner_lock() {
     let stub = Stub::new("serve");
     let mut guard = stub.guard();
     let mut child = spawn(&stub, &guard, 1);
@@ -98,7 +98,7 @@ fn a_guard_waits_for_the_owner_s_lock() {
 }
 
 #[test]
-fn a_sweep_removes_only_unowned_directories() {
+fn sweep_removes_only_unowned_directories() {
     let stub = Stub::new("grandchild\nserve");
     let root = stub.place.root().join(format!("pgfresh-{}", sys::user()));
     let (owned, mut dead) = (stub.unguarded(), stub.unguarded());
@@ -110,7 +110,7 @@ fn a_sweep_removes_only_unowned_directories() {
     drop((command, lock));
     wait_until("a start", || stub.count() == 2);
     let path = dead.path().to_owned();
-    dead.let_go();
+    dead.release();
     assert_eq!(swept(&root), [path]);
     stub.expect_ended("a sweep");
     child.wait().unwrap();
@@ -135,7 +135,7 @@ fn swept(root: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_pid_is_the_files_first_line() {
+fn postmaster_pid_is_first_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(PID_FILE);
     for (text, pid) in [
@@ -150,10 +150,10 @@ fn the_pid_is_the_files_first_line() {
         ("99999999999\n", None),
     ] {
         fs::write(&file, text).unwrap();
-        assert_eq!(postmaster(folder.path()), pid.and_then(Pid::from_raw), "{text:?}");
+        assert_eq!(pid_of_postmaster(folder.path()), pid.and_then(Pid::from_raw), "{text:?}");
     }
     fs::write(&file, b"\xff\n").unwrap();
-    assert_eq!(postmaster(folder.path()), None);
+    assert_eq!(pid_of_postmaster(folder.path()), None);
     fs::remove_file(&file).unwrap();
-    assert_eq!(postmaster(folder.path()), None);
+    assert_eq!(pid_of_postmaster(folder.path()), None);
 }

@@ -35,7 +35,7 @@ fn immediate_stops_always_leave_nothing() {
 }
 
 #[test]
-fn a_server_that_is_dropped_leaves_nothing() {
+fn dropped_server_leaves_no_files() {
     for traps in [ORDERLY, "trap '' INT QUIT TERM"] {
         let (stub, server) = up(traps, &Timeouts { immediate_stop: SHORT, ..TIMEOUTS });
         drop(server);
@@ -44,7 +44,7 @@ fn a_server_that_is_dropped_leaves_nothing() {
 }
 
 #[test]
-fn a_clean_shutdown_leaves_the_data_under_guard() {
+fn clean_shutdown_returns_guarded_data() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);
     fs::write(server.run().data().join("table"), "rows").unwrap();
     let guard = server.shut_down().unwrap();
@@ -68,7 +68,9 @@ fn unclean_shutdowns_are_errors() {
     ] {
         let (stub, server) = up(traps, &TIMEOUTS);
         let error = server.shut_down().unwrap_err();
-        let StopError::Unclean { status, ref last_words } = error else { panic!("{traps}: {error:?}") };
+        let StopError::Unclean { status, log_line: ref last_words } = error else {
+            panic!("{traps}: {error:?}")
+        };
         assert_eq!(
             (status.code(), status.signal(), last_words.as_deref()),
             (code, signal, Some("FATAL:  why"))
@@ -123,7 +125,7 @@ fn killed_servers_are_no_clean_shutdown() {
 }
 
 #[test]
-fn a_crash_keeps_the_data_as_they_are() {
+fn crash_leaves_data_unchanged() {
     for traps in ["trap 'kill -9 $$' QUIT", "trap '' INT QUIT"] {
         let (stub, server) = up(traps, &Timeouts { immediate_stop: SHORT, ..TIMEOUTS });
         let guard = server.crash().unwrap();
@@ -222,10 +224,10 @@ fn kept_servers_end_and_stay_on_disk() {
 }
 
 #[test]
-fn the_end_is_reported_once() {
+fn server_end_is_reported_once() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);
     let (sender, told) = mpsc::channel();
-    server.when_gone(move || sender.send(()).unwrap()).unwrap();
+    server.on_end(move || sender.send(()).unwrap()).unwrap();
     assert!(told.try_recv().is_err() && server.is_alive());
     sys::ProcessHandle::of_number(server.pid()).unwrap().kill();
     // A backend and a grandchild outlive the postmaster, and a thread ends them soon.

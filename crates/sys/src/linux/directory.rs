@@ -12,9 +12,9 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, fstat, opena
 use rustix::io::Errno;
 
 /// Maximum depth to which `remove_tree` recurses. It moves deeper directories to the top first.
-const DEEP: usize = 64;
+const MAX_RECURSION: usize = 64;
 /// Maximum number of attempts to remove a directory that another process is still writing to.
-const TIMES: usize = 1000;
+const MAX_ATTEMPTS: usize = 1000;
 
 /// An open directory.
 ///
@@ -71,19 +71,19 @@ impl Directory {
 
     /// Opens the subdirectory `name`.
     pub fn directory(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
-        Ok(Self(openat(&self.0, single(name.as_ref())?, Self::flags(), Mode::empty())?))
+        Ok(Self(openat(&self.0, single_component(name.as_ref())?, Self::flags(), Mode::empty())?))
     }
 
     /// Creates and opens the subdirectory `name` with mode 0700.
     pub fn create_directory(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
-        let name = single(name.as_ref())?;
+        let name = single_component(name.as_ref())?;
         rustix::fs::mkdirat(&self.0, name, Mode::RWXU)?;
         self.directory(name)
     }
 
     /// Returns the kind of the entry `name`, without opening it.
     pub fn kind(&self, name: impl AsRef<OsStr>) -> io::Result<FileKind> {
-        let stat = statat(&self.0, single(name.as_ref())?, AtFlags::SYMLINK_NOFOLLOW)?;
+        let stat = statat(&self.0, single_component(name.as_ref())?, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileType::from_raw_mode(stat.st_mode).into())
     }
 
@@ -91,7 +91,7 @@ impl Directory {
     /// nor acquires a controlling terminal.
     pub fn file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = openat(&self.0, single(name.as_ref())?, flags, Mode::empty())?;
+        let file = openat(&self.0, single_component(name.as_ref())?, flags, Mode::empty())?;
         match FileType::from_raw_mode(fstat(&file)?.st_mode) {
             FileType::RegularFile => Ok(File::from(file)),
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
@@ -108,7 +108,7 @@ impl Directory {
     /// Creates the file `name` with mode 0600 and opens it for writing.
     pub fn create_file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = openat(&self.0, single(name.as_ref())?, flags, Mode::RUSR | Mode::WUSR)?;
+        let file = openat(&self.0, single_component(name.as_ref())?, flags, Mode::RUSR | Mode::WUSR)?;
         Ok(File::from(file))
     }
 
@@ -135,7 +135,7 @@ impl Directory {
 
     /// Removes the entry `name` unless it is a directory. It is not an error if the entry doesn't exist.
     pub fn remove_file(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
-        gone(unlinkat(&self.0, single(name.as_ref())?, AtFlags::empty()))
+        ignore_missing(unlinkat(&self.0, single_component(name.as_ref())?, AtFlags::empty()))
     }
 
     /// Removes the entry `name`, including its contents if it is a directory. It is not an error if the entry
@@ -143,9 +143,9 @@ impl Directory {
     ///
     /// If the modes of our own directories deny access, they are changed. The tree can have any depth.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
-        let name = single(name.as_ref())?;
-        for _ in 0..TIMES {
-            match self.enter(name) {
+        let name = single_component(name.as_ref())?;
+        for _ in 0..MAX_ATTEMPTS {
+            match self.open_for_removal(name) {
                 Err(Errno::NOENT) => return Ok(()),
                 Err(Errno::NOTDIR | Errno::LOOP) => return self.remove_file(name),
                 Err(error) => return Err(error.into()),
@@ -155,7 +155,7 @@ impl Directory {
                 // A deep directory was moved here, or another process has written to the directory in the
                 // meantime.
                 Err(Errno::NOTEMPTY) => {}
-                other => return gone(other),
+                other => return ignore_missing(other),
             }
         }
         Err(io::Error::other("another process still writes in it"))
@@ -169,34 +169,34 @@ impl Directory {
                     // Another process has just replaced the file with a directory. The caller's next pass
                     // handles it.
                     Err(Errno::ISDIR) => {}
-                    other => gone(other)?,
+                    other => ignore_missing(other)?,
                 }
                 continue;
             }
-            if depth == DEEP {
-                self.move_up(&name, top)?;
+            if depth == MAX_RECURSION {
+                self.move_to_top(&name, top)?;
                 continue;
             }
-            match self.enter(&name) {
+            match self.open_for_removal(&name) {
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                 Err(error) => return Err(error.into()),
                 Ok(folder) => folder.empty(top, depth + 1)?,
             }
             match unlinkat(&self.0, &name, AtFlags::REMOVEDIR) {
                 Err(Errno::NOTEMPTY | Errno::NOTDIR) => {}
-                other => gone(other)?,
+                other => ignore_missing(other)?,
             }
         }
         Ok(())
     }
 
     /// Moves the directory `name` into `top`, under a name that isn't in use.
-    fn move_up(&self, name: &OsStr, top: &Self) -> io::Result<()> {
-        for number in 0..TIMES {
+    fn move_to_top(&self, name: &OsStr, top: &Self) -> io::Result<()> {
+        for number in 0..MAX_ATTEMPTS {
             let free = format!("deep-{number}");
             match rustix::fs::renameat_with(&self.0, name, &top.0, free, RenameFlags::NOREPLACE) {
                 Err(Errno::EXIST) => {}
-                other => return gone(other),
+                other => return ignore_missing(other),
             }
         }
         Err(io::Error::other("its tree is too deep to be removed"))
@@ -204,7 +204,7 @@ impl Directory {
 
     /// Opens a subdirectory so that its contents can be removed. Adds the owner's permissions first if they
     /// are missing.
-    fn enter(&self, name: &OsStr) -> Result<Self, Errno> {
+    fn open_for_removal(&self, name: &OsStr) -> Result<Self, Errno> {
         let folder = match openat(&self.0, name, Self::flags(), Mode::empty()) {
             Err(Errno::ACCESS) => {
                 let place = openat(&self.0, name, OFlags::PATH | Self::flags(), Mode::empty())?;
@@ -237,7 +237,7 @@ pub fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Treats a missing file as already removed.
-fn gone(result: Result<(), Errno>) -> io::Result<()> {
+fn ignore_missing(result: Result<(), Errno>) -> io::Result<()> {
     match result {
         Err(Errno::NOENT) => Ok(()),
         other => Ok(other?),
@@ -245,7 +245,7 @@ fn gone(result: Result<(), Errno>) -> io::Result<()> {
 }
 
 /// Returns `name` if it is a single path component.
-fn single(name: &OsStr) -> io::Result<&OsStr> {
+fn single_component(name: &OsStr) -> io::Result<&OsStr> {
     let mut steps = Path::new(name).components();
     match (steps.next(), steps.next()) {
         (Some(Component::Normal(step)), None) if step.len() == name.len() => Ok(name),
@@ -260,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    fn scene() -> (tempfile::TempDir, Directory) {
+    fn fixture() -> (tempfile::TempDir, Directory) {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("outside/below")).unwrap();
         fs::write(directory.path().join("outside/file"), "theirs").unwrap();
@@ -270,8 +270,8 @@ mod tests {
     }
 
     #[test]
-    fn no_link_and_no_path_leads_out() {
-        let (directory, inside) = scene();
+    fn directory_refuses_links_and_paths() {
+        let (directory, inside) = fixture();
         let path = directory.path();
         symlink(path.join("outside"), path.join("inside/folder")).unwrap();
         symlink(path.join("outside/file"), path.join("inside/file")).unwrap();
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn opening_fifo_fails_without_blocking() {
-        let (_directory, inside) = scene();
+        let (_directory, inside) = fixture();
         rustix::fs::mkfifoat(&inside, "fifo", Mode::RWXU).unwrap();
         assert_eq!(inside.file("fifo").unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(inside.entries().unwrap(), [("fifo".into(), FileKind::Other)]);
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn read_stops_at_the_given_length() {
-        let (_directory, inside) = scene();
+        let (_directory, inside) = fixture();
         io::Write::write_all(&mut inside.create_file("file").unwrap(), b"12345").unwrap();
         assert_eq!(inside.read("file", 3).unwrap(), b"123");
         assert_eq!(inside.read("file", 9).unwrap(), b"12345");
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn remove_tree_handles_inaccessible_and_deep_folders() {
-        let (directory, inside) = scene();
+        let (directory, inside) = fixture();
         let path = directory.path().join("inside");
         fs::create_dir_all(path.join("shut/shut")).unwrap();
         fs::write(path.join("shut/shut/file"), "").unwrap();

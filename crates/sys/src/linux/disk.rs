@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::mount::{Mount, Roots};
 
 /// Maximum depth of stacked devices. No real stack is this deep.
-const DEEPEST: usize = 16;
+const MAX_STACK_DEPTH: usize = 16;
 
 /// The layers from a mount down to the storage that contains its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct Disk {
 }
 
 /// The state of the search down from a mount.
-struct Walk<'a> {
+struct StackSearch<'a> {
     roots: &'a Roots,
     layers: Vec<String>,
     disks: Vec<Disk>,
@@ -76,7 +76,7 @@ impl Stack {
     /// Finds the storage below `mount`.
     #[must_use]
     pub fn below(roots: &Roots, mount: &Mount) -> Self {
-        let mut walk = Walk { roots, layers: Vec::new(), disks: Vec::new() };
+        let mut walk = StackSearch { roots, layers: Vec::new(), disks: Vec::new() };
         let end = walk.mount(mount, 0);
         let bottom = match end {
             Some(end) if walk.disks.is_empty() => end,
@@ -86,10 +86,10 @@ impl Stack {
     }
 }
 
-impl Walk<'_> {
+impl StackSearch<'_> {
     /// Descends from `mount`. Disks are added to [`Self::disks`]. A bottom that isn't a disk is returned.
     fn mount(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
-        if depth > DEEPEST {
+        if depth > MAX_STACK_DEPTH {
             return Some(Bottom::Unknown("devices are stacked too deep to follow".to_owned()));
         }
         let kind = mount.kind.as_str();
@@ -139,8 +139,8 @@ impl Walk<'_> {
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
         let source = Path::new(&mount.source).canonicalize().unwrap_or_else(|_| PathBuf::from(&mount.source));
         let wanted = name(&source).unwrap_or_default();
-        let pools = children(&self.roots.sysfs.join("fs/btrfs"));
-        let members = pools.iter().map(|pool| children(&pool.join("devices")));
+        let pools = sorted_entries(&self.roots.sysfs.join("fs/btrfs"));
+        let members = pools.iter().map(|pool| sorted_entries(&pool.join("devices")));
         let members = members
             .into_iter()
             .find(|members| members.iter().any(|member| name(member).as_deref() == Some(&wanted)));
@@ -177,21 +177,21 @@ impl Walk<'_> {
     /// Descends from the block device whose sysfs directory is `folder`.
     fn folder(&mut self, folder: &Path, depth: usize) -> Option<Bottom> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if depth > DEEPEST {
+        if depth > MAX_STACK_DEPTH {
             return Some(Bottom::Unknown("devices are stacked too deep to follow".to_owned()));
         }
         if folder.join("partition").exists() {
             self.layers.push(format!("partition {name}"));
             return self.folder(folder.parent()?, depth + 1);
         }
-        if let Some(file) = text(&folder.join("loop/backing_file")) {
+        if let Some(file) = read_trimmed(&folder.join("loop/backing_file")) {
             self.layers.push(format!("{name} over the file \"{file}\""));
             return match Mount::of(self.roots, Path::new(&file)) {
                 Ok(mount) => self.mount(&mount, depth + 1),
                 Err(error) => Some(Bottom::Unknown(format!("\"{file}\" is out of sight ({error})"))),
             };
         }
-        let slaves = children(&folder.join("slaves"));
+        let slaves = sorted_entries(&folder.join("slaves"));
         if slaves.is_empty() {
             let disk = Disk::read(folder, name);
             if !self.disks.contains(&disk) {
@@ -208,11 +208,11 @@ impl Walk<'_> {
 /// Describes a device that is built on top of other devices. Source of the prefixes: lvm2, cryptsetup,
 /// multipath-tools and kpartx.
 fn mapping(folder: &Path, name: &str, members: usize) -> String {
-    if let Some(level) = text(&folder.join("md/level")) {
+    if let Some(level) = read_trimmed(&folder.join("md/level")) {
         return format!("RAID {name} ({level}, {members} members)");
     }
-    let uuid = text(&folder.join("dm/uuid")).unwrap_or_default();
-    let title = text(&folder.join("dm/name")).unwrap_or_else(|| name.to_owned());
+    let uuid = read_trimmed(&folder.join("dm/uuid")).unwrap_or_default();
+    let title = read_trimmed(&folder.join("dm/name")).unwrap_or_else(|| name.to_owned());
     match uuid.split('-').next().unwrap_or_default() {
         "LVM" => format!("LVM {title}"),
         "CRYPT" => format!("encryption {title}"),
@@ -225,11 +225,11 @@ fn mapping(folder: &Path, name: &str, members: usize) -> String {
 
 impl Disk {
     fn read(folder: &Path, name: String) -> Self {
-        let queue = |file: &str| text(&folder.join("queue").join(file));
+        let queue = |file: &str| read_trimmed(&folder.join("queue").join(file));
         let number = |text: Option<String>| text?.parse::<u32>().ok();
         let flag = |text: Option<String>| Some(text? != "0");
         let device = folder.join("device");
-        let told = |file: &str| text(&device.join(file)).filter(|text| !text.is_empty());
+        let told = |file: &str| read_trimmed(&device.join(file)).filter(|text| !text.is_empty());
         let model = match (told("vendor"), told("model")) {
             // "ATA" is not a vendor name, and virtio reports a number.
             (Some(vendor), Some(model)) if vendor != "ATA" && !vendor.starts_with("0x") => {
@@ -243,11 +243,11 @@ impl Disk {
         });
         let logical = number(queue("logical_block_size"));
         let physical = number(queue("physical_block_size"));
-        let drive = children(&device.join("scsi_disk"));
+        let drive = sorted_entries(&device.join("scsi_disk"));
         Self {
             model,
             firmware: told("firmware_rev").or_else(|| told("rev")),
-            bytes: text(&folder.join("size"))
+            bytes: read_trimmed(&folder.join("size"))
                 .and_then(|text| text.parse::<u64>().ok())
                 .map(|sectors| sectors * 512),
             rotational: flag(queue("rotational")),
@@ -255,7 +255,7 @@ impl Disk {
             queue_depth: number(told("queue_depth")),
             requests: number(queue("nr_requests")),
             write_cache: queue("write_cache"),
-            drive_cache: drive.first().and_then(|drive| text(&drive.join("cache_type"))),
+            drive_cache: drive.first().and_then(|drive| read_trimmed(&drive.join("cache_type"))),
             fua: flag(queue("fua")),
             sectors: logical.zip(physical),
             name,
@@ -278,7 +278,7 @@ impl Disk {
     /// Source: Linux, Documentation/admin-guide/cgroup-v2.rst (`io.max`) and cgroup-v1/blkio-controller.rst.
     #[must_use]
     pub fn write_cap(&self, roots: &Roots) -> Option<u64> {
-        let device = text(&self.folder.join("dev"))?;
+        let device = read_trimmed(&self.folder.join("dev"))?;
         let groups = roots.sysfs.join("fs/cgroup");
         let memberships = fs::read_to_string(roots.procfs.join("self/cgroup")).unwrap_or_default();
         let folder_of = |controller: &str, base: PathBuf| {
@@ -288,13 +288,13 @@ impl Disk {
             });
             base.join(path.unwrap_or_default().trim_start_matches('/'))
         };
-        let v2 = text(&folder_of("", groups.clone()).join("io.max"));
+        let v2 = read_trimmed(&folder_of("", groups.clone()).join("io.max"));
         let limits = v2.unwrap_or_default();
         let limit = limits.lines().find_map(|line| line.strip_prefix(&device)?.strip_prefix(' '));
         let limit = limit.and_then(|limits| limits.split(' ').find_map(|limit| limit.strip_prefix("wiops=")));
         let base = groups.join("blkio");
         let v1 = [folder_of("blkio", base.clone()), base].into_iter().find_map(|folder| {
-            let limits = text(&folder.join("blkio.throttle.write_iops_device"))?;
+            let limits = read_trimmed(&folder.join("blkio.throttle.write_iops_device"))?;
             limits.lines().find_map(|line| Some(line.strip_prefix(&device)?.trim().to_owned()))
         });
         limit.map(str::to_owned).or(v1)?.parse().ok()
@@ -302,12 +302,12 @@ impl Disk {
 }
 
 /// Reads a file and trims its text. Returns `None` if the file can't be read.
-pub(crate) fn text(path: &Path) -> Option<String> {
+pub(crate) fn read_trimmed(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
 /// Returns the paths of a directory's entries, sorted. Returns an empty list if the directory can't be read.
-pub(crate) fn children(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn sorted_entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
     paths.sort();
@@ -417,10 +417,10 @@ mod tests {
         assert_eq!((disk.bytes, disk.write_cache.as_deref()), (Some(2_000_398_934_016), Some("write back")));
         assert_eq!(disk.flushes(&machine.roots), Some(77));
         let sensors = Sensors::of(&machine.roots, Some(disk));
-        assert_eq!((sensors.look().temperature, sensors.limit), (Some(79.85), Some(82.85)));
-        assert_eq!((sensors.look().alarm, sensors.look().heat), (None, None));
+        assert_eq!((sensors.read().temperature, sensors.limit), (Some(79.85), Some(82.85)));
+        assert_eq!((sensors.read().alarm, sensors.read().heat), (None, None));
         machine.put("sys/devices/pci0/nvme/nvme0/nvme0n1/device/hwmon3/temp1_alarm", "1");
-        assert_eq!(sensors.look().alarm, Some(true));
+        assert_eq!(sensors.read().alarm, Some(true));
     }
 
     #[test]
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_networks_and_the_unknown_are_called_so() {
+    fn non_disk_storage_is_classified() {
         let machine = Machine::new();
         assert_eq!(machine.below("0:30", "tmpfs", "tmpfs", "rw", "").bottom, Bottom::Memory);
         for (kind, source) in [("nfs4", "srv:/export"), ("cifs", "//srv/share"), ("9p", "hostshare")] {
@@ -555,7 +555,7 @@ mod tests {
         machine.put("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "3");
         machine.put("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "4");
         machine.put("proc/pressure/cpu", "some avg10=1.00 avg60=0.00 avg300=0.00 total=2500000");
-        let readings = Sensors::of(&machine.roots, None).look();
+        let readings = Sensors::of(&machine.roots, None).read();
         assert_eq!(
             (readings.io_pressure, readings.cpu_pressure, readings.dirty),
             (Some(1.5), Some(2.5), Some(32 * 1024))

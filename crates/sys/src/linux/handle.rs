@@ -13,7 +13,7 @@ use rustix::process::{
 };
 
 use super::poll::wait_readable;
-use super::watched::Watched;
+use super::polled_process::PolledProcess;
 
 /// A handle to a process. It becomes readable when the process ends. It never refers to a different process
 /// that reuses the pid.
@@ -28,7 +28,7 @@ enum Kind {
     /// The kernel's own process handle.
     Pidfd(OwnedFd),
     /// A substitute for systems where the kernel's process handles aren't available.
-    Watched(Watched),
+    Polled(PolledProcess),
 }
 
 impl ProcessHandle {
@@ -47,7 +47,7 @@ impl ProcessHandle {
 
     pub(crate) fn of_pid(pid: Pid) -> io::Result<Self> {
         let kind = match pidfd_open(pid, PidfdFlags::empty()) {
-            Err(error) if is_refused(error) => Kind::Watched(Watched::begin(pid)?),
+            Err(error) if is_refused(error) => Kind::Polled(PolledProcess::begin(pid)?),
             handle => Kind::Pidfd(handle?),
         };
         Ok(Self { pid, kind })
@@ -63,9 +63,9 @@ impl ProcessHandle {
                 Err(error) if is_refused(error) => Ok(kill_process(self.pid, signal)?),
                 sent => Ok(sent?),
             },
-            Kind::Watched(watched) if watched.has_ended() => Err(Errno::SRCH.into()),
+            Kind::Polled(watched) if watched.has_ended() => Err(Errno::SRCH.into()),
             // The check above has just succeeded, so the pid still belongs to this process.
-            Kind::Watched(_) => Ok(kill_process(self.pid, signal)?),
+            Kind::Polled(_) => Ok(kill_process(self.pid, signal)?),
         }
     }
 
@@ -97,7 +97,7 @@ impl AsFd for ProcessHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.kind {
             Kind::Pidfd(handle) => handle.as_fd(),
-            Kind::Watched(watched) => watched.end.as_fd(),
+            Kind::Polled(watched) => watched.end.as_fd(),
         }
     }
 }

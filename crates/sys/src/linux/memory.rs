@@ -99,7 +99,7 @@ mod tests {
     const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:       2000 kB\nMemAvailable:   1000 kB\n");
 
     #[test]
-    fn without_groups_the_machine_decides() {
+    fn machine_limit_applies_without_control_groups() {
         assert_eq!(available_memory(machine(&[MEMINFO]).path()).unwrap(), 1000 * 1024);
     }
 

@@ -50,7 +50,7 @@ impl Mount {
         let path = path.canonicalize()?;
         let table = roots.procfs.join("self/mountinfo");
         let text = fs::read_to_string(&table)?;
-        let number = if roots.procfs == Path::new("/proc") { number(&path) } else { None };
+        let number = if roots.procfs == Path::new("/proc") { mount_id(&path) } else { None };
         let mut mounts = text.lines().filter_map(Self::parse);
         let by_number = number.and_then(|number| mounts.find(|mount| mount.id == number));
         by_number.or_else(|| Self::in_table(&text, &path)).ok_or_else(|| {
@@ -97,7 +97,7 @@ impl Mount {
 
 /// Returns the mount id for `path`. Source: statx(2), `STATX_MNT_ID`, Linux 5.8. Before that: proc(5),
 /// fdinfo.
-fn number(path: &Path) -> Option<u64> {
+fn mount_id(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
     if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 {
         return Some(stat.stx_mnt_id);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlay_tells_its_upper_folder() {
+    fn overlay_mount_has_upper_directory_option() {
         let line = r"1 0 0:50 / / rw - overlay overlay rw,lowerdir=/l\0542:/l1,upperdir=/var/lib/docker/x/diff,workdir=/w";
         assert_eq!(Mount::parse(line).unwrap().super_option("upperdir").unwrap(), "/var/lib/docker/x/diff");
         assert_eq!(Mount::parse(line).unwrap().super_option("upper"), None);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_can_make_it_panic() {
+    fn arbitrary_mount_line_causes_no_panic() {
         for line in
             ["", " - ", "1 2 3", "a b c d e f - g h i", r"1 1 0:1 \ \7 rw - x y", "1 1 9 / / rw - x y z"]
         {

@@ -15,14 +15,14 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 pub fn may_become(uid: u32, gid: u32) -> bool {
     let mapped = |table: &str, id: u32| {
         // If the file doesn't exist, the kernel has no namespaces and every id is mapped.
-        fs::read_to_string(table).map_or(true, |table| maps(&table, id))
+        fs::read_to_string(table).map_or(true, |table| contains_id(&table, id))
     };
     mapped("/proc/self/uid_map", uid) && mapped("/proc/self/gid_map", gid)
 }
 
 /// Whether a uid map or gid map contains `id`. Each line consists of the first id inside, the first id
 /// outside, and a count. Source: `user_namespaces(7)`.
-fn maps(table: &str, id: u32) -> bool {
+fn contains_id(table: &str, id: u32) -> bool {
     table.lines().any(|line| {
         let mut numbers = line.split_ascii_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
         let (first, _, count) = (numbers.next(), numbers.next(), numbers.next());
@@ -34,7 +34,7 @@ fn maps(table: &str, id: u32) -> bool {
 /// child's files are ours, and we can send signals to it. Spawning returns an error if the system forbids
 /// user namespaces.
 #[allow(unsafe_code)]
-pub fn call_ourselves(command: &mut Command, uid: u32, gid: u32) {
+pub fn run_in_user_namespace(command: &mut Command, uid: u32, gid: u32) {
     // Allocate the strings here, because the child must not allocate between fork and exec.
     let steps = [
         ("/proc/self/setgroups", "deny".to_owned()),
@@ -60,18 +60,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_says_which_users_there_are() {
-        assert!(maps("         0          0 4294967295\n", 101));
-        assert!(maps("0 1000 1\n1 100000 65536\n", 101));
-        assert!(!maps("         0       1000          1\n", 101));
-        assert!(!maps("", 0) && !maps("broken", 0));
+    fn namespace_table_shows_mapped_ids() {
+        assert!(contains_id("         0          0 4294967295\n", 101));
+        assert!(contains_id("0 1000 1\n1 100000 65536\n", 101));
+        assert!(!contains_id("         0       1000          1\n", 101));
+        assert!(!contains_id("", 0) && !contains_id("broken", 0));
     }
 
     #[test]
     fn child_in_namespace_has_the_given_user_id() {
         let mut command = Command::new("id");
         command.arg("-u");
-        call_ourselves(&mut command, 4711, 4712);
+        run_in_user_namespace(&mut command, 4711, 4712);
         match command.output() {
             Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "4711"),
             Err(error) => eprintln!("This system allows no user namespaces: not tested: {error}"),

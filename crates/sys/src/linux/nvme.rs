@@ -11,14 +11,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::disk::{Disk, text};
+use super::disk::{Disk, read_trimmed};
 use super::mount::Roots;
 
 /// Size of the log page in bytes.
-const LENGTH: usize = 512;
+const PAGE_SIZE: usize = 512;
 /// How long a response is reused. Frequent requests would disturb the drive. The kernel's own sensor uses the
 /// same interval (drivers/nvme/host/hwmon.c).
-const FRESH: Duration = Duration::from_secs(1);
+const MAX_RESPONSE_AGE: Duration = Duration::from_secs(1);
 
 /// Thermal counters over the lifetime of a drive. A drive that doesn't support a counter reports 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -79,7 +79,7 @@ impl Heat {
 }
 
 impl Health {
-    fn parse(page: &[u8; LENGTH]) -> Self {
+    fn parse(page: &[u8; PAGE_SIZE]) -> Self {
         let number = |at: usize| {
             let bytes = [page[at], page[at + 1], page[at + 2], page[at + 3]];
             u64::from(u32::from_le_bytes(bytes))
@@ -108,7 +108,7 @@ impl Nvme {
         let path = Path::new("/dev").join(&disk.name);
         let file = fs::metadata(&path).ok()?;
         let number = format!("{}:{}", rustix::fs::major(file.rdev()), rustix::fs::minor(file.rdev()));
-        let is_it = file.file_type().is_block_device() && text(&disk.folder.join("dev"))? == number;
+        let is_it = file.file_type().is_block_device() && read_trimmed(&disk.folder.join("dev"))? == number;
         is_it.then(|| File::open(&path).ok())?.map(Self::from)
     }
 
@@ -116,9 +116,9 @@ impl Nvme {
     /// old. Returns `None` if the drive or the kernel refuses the request.
     pub(super) fn health(&self) -> Option<Health> {
         match self.answer.get() {
-            Some((when, health)) if when.elapsed() < FRESH => health,
+            Some((when, health)) if when.elapsed() < MAX_RESPONSE_AGE => health,
             _ => {
-                let health = self.ask();
+                let health = self.request_health();
                 self.answer.set(Some((Instant::now(), health)));
                 health
             }
@@ -126,9 +126,9 @@ impl Nvme {
     }
 
     #[allow(unsafe_code)]
-    fn ask(&self) -> Option<Health> {
+    fn request_health(&self) -> Option<Health> {
         const SUBMIT: libc::Ioctl = libc::_IOWR::<Command>(b'N' as u32, 0x41);
-        let mut page = [0; LENGTH];
+        let mut page = [0; PAGE_SIZE];
         let mut command = Command {
             opcode: 0x02, // Get Log Page
             namespace: u32::MAX,
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn health_page_is_parsed_at_specified_offsets() {
-        let mut page = [0; LENGTH];
+        let mut page = [0; PAGE_SIZE];
         assert_eq!(Health::parse(&page), Health { temperature: None, alarm: false, heat: Heat::default() });
         page[0] = 0b0000_0010;
         page[1..3].copy_from_slice(&358_u16.to_le_bytes());

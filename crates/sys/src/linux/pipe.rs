@@ -5,12 +5,12 @@ use std::io::{self, PipeReader, PipeWriter};
 use rustix::pipe::fcntl_setpipe_size;
 
 /// Buffer size of a narrow pipe, in bytes. The kernel rounds it up to a page.
-const NARROW: usize = 4096;
+const BUFFER_SIZE: usize = 4096;
 
 /// Creates a pipe whose buffer is one page. A process that writes more than that blocks until the reader
 /// catches up.
 pub fn narrow_pipe() -> io::Result<(PipeReader, PipeWriter)> {
     let (reader, writer) = io::pipe()?;
-    fcntl_setpipe_size(&writer, NARROW)?;
+    fcntl_setpipe_size(&writer, BUFFER_SIZE)?;
     Ok((reader, writer))
 }

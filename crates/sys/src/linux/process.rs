@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal};
 
-use super::dying::wait_until;
 use super::handle::ProcessHandle;
 use super::poll::wait_readable;
-use super::segment::remove_segments;
+use super::polling::poll_until;
+use super::system_v_memory::remove_segments;
 use crate::Lock;
 
 /// Lets the child of `command` inherit `descriptors` under the same numbers. In this process they stay
@@ -97,7 +97,7 @@ pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<boo
         ended.extend(pids);
     }
     // An exiting process no longer lists its open files, but keeps them and its memory for some milliseconds.
-    let free = wait_until(|| Ok(!Lock::is_held(path)?))?;
+    let free = poll_until(|| Ok(!Lock::is_held(path)?))?;
     for creator in ended {
         remove_segments(creator, account)?;
     }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ignored_signal_is_seen() {
+    fn ignored_signal_is_detected() {
         // The Rust runtime ignores SIGPIPE.
         assert!(is_ignored(libc::SIGPIPE));
         assert!(!is_ignored(libc::SIGALRM));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_another_user_is_let_be() {
+    fn end_holders_spares_processes_of_other_users() {
         if !rustix::process::geteuid().is_root() {
             return;
         }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::disk::{Disk, children, text};
+use super::disk::{Disk, read_trimmed, sorted_entries};
 use super::memory::bytes_of;
 use super::mount::Roots;
 use super::nvme::{Heat, Nvme};
@@ -46,7 +46,7 @@ impl Sensors {
     #[must_use]
     pub fn of(roots: &Roots, disk: Option<&Disk>) -> Self {
         let folders = disk.map(sensors_of).unwrap_or_default();
-        let inputs = folders.iter().flat_map(|folder| children(folder));
+        let inputs = folders.iter().flat_map(|folder| sorted_entries(folder));
         let temperatures: Vec<PathBuf> = inputs
             .filter(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -62,12 +62,12 @@ impl Sensors {
 
     /// Reads all sensors.
     #[must_use]
-    pub fn look(&self) -> Readings {
+    pub fn read(&self) -> Readings {
         let procfs = &self.roots.procfs;
         let memory = fs::read_to_string(procfs.join("meminfo")).unwrap_or_default();
         let bytes = |name: &str| bytes_of(&memory, name);
         let temperature = self.temperatures.iter().filter_map(|sensor| degrees(sensor)).reduce(f64::max);
-        let alarm = self.alarms.iter().filter_map(|alarm| Some(text(alarm)? == "1")).max();
+        let alarm = self.alarms.iter().filter_map(|alarm| Some(read_trimmed(alarm)? == "1")).max();
         let health = self.drive.as_ref().and_then(Nvme::health);
         Readings {
             temperature: temperature.or(health.and_then(|health| health.temperature)),
@@ -82,9 +82,9 @@ impl Sensors {
 
     /// Returns the total over all processors. Source: Linux, drivers: `thermal_throttle` of x86 processors.
     fn throttles(&self) -> Option<u64> {
-        let processors = children(&self.roots.sysfs.join("devices/system/cpu"));
+        let processors = sorted_entries(&self.roots.sysfs.join("devices/system/cpu"));
         let counts = processors.iter().filter_map(|processor| {
-            text(&processor.join("thermal_throttle/core_throttle_count"))?.parse::<u64>().ok()
+            read_trimmed(&processor.join("thermal_throttle/core_throttle_count"))?.parse::<u64>().ok()
         });
         counts.reduce(|sum, count| sum + count)
     }
@@ -96,7 +96,7 @@ fn sensors_of(disk: &Disk) -> Vec<PathBuf> {
     let device = disk.folder.join("device");
     let beside = [device.clone(), device.join("hwmon"), device.join("device"), device.join("device/hwmon")];
     let found = beside.iter().find_map(|folder| {
-        let temperatures: Vec<PathBuf> = children(folder)
+        let temperatures: Vec<PathBuf> = sorted_entries(folder)
             .into_iter()
             .filter(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -110,5 +110,5 @@ fn sensors_of(disk: &Disk) -> Vec<PathBuf> {
 
 /// Reads a file that contains millidegrees, and returns degrees.
 fn degrees(path: &std::path::Path) -> Option<f64> {
-    Some(text(path)?.parse::<f64>().ok()? / 1000.0)
+    Some(read_trimmed(path)?.parse::<f64>().ok()? / 1000.0)
 }

@@ -8,9 +8,9 @@ use std::time::Instant;
 use super::mount::Roots;
 
 /// Measured times are suspect if some task was waiting for this share of the time.
-const WAITED: f64 = 0.5;
+const SEVERE_WAITING_SHARE: f64 = 0.5;
 /// Measured times no longer describe this machine if its host took away this share of the processor time.
-const STOLEN: f64 = 0.1;
+const SEVERE_STOLEN_SHARE: f64 = 0.1;
 
 /// Returns the number of seconds since the boot during which at least one task was waiting for `resource`
 /// (`cpu` or `io`). Returns `None` if the kernel doesn't provide pressure information. Source: Linux,
@@ -83,7 +83,8 @@ impl Shortage {
     /// Whether times measured in this interval could consist largely of waiting for a processor.
     #[must_use]
     pub fn is_severe(&self) -> bool {
-        self.waited.is_some_and(|share| share >= WAITED) || self.stolen.is_some_and(|share| share >= STOLEN)
+        self.waited.is_some_and(|share| share >= SEVERE_WAITING_SHARE)
+            || self.stolen.is_some_and(|share| share >= SEVERE_STOLEN_SHARE)
     }
 
     /// Returns a warning to print next to times that were measured in this interval, if one is needed.

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, listen, recv, sockopt};
 
 /// Limits the number of connections that can wait for `accept` to `waiting`.
-pub fn bound_waiting(listener: &TcpListener, waiting: i32) -> io::Result<()> {
+pub fn limit_backlog(listener: &TcpListener, waiting: i32) -> io::Result<()> {
     Ok(listen(listener, waiting)?)
 }
 
@@ -22,7 +22,7 @@ pub fn keep_alive(listener: &TcpListener) -> io::Result<()> {
 
 /// Makes the connection send a reset when it is closed, so that no socket stays in `TIME_WAIT`. Unsent data
 /// is lost.
-pub fn reset_at_end(stream: &TcpStream) -> io::Result<()> {
+pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(stream, Some(Duration::ZERO))?)
 }
 
@@ -41,24 +41,24 @@ pub fn is_from_our_user(stream: &UnixStream) -> bool {
 
 /// Whether the connection is open and there is nothing to read.
 #[must_use]
-pub fn is_silent(stream: &UnixStream) -> bool {
+pub fn is_idle_socket(stream: &UnixStream) -> bool {
     matches!(recv(stream, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(rustix::io::Errno::AGAIN))
 }
 
 /// Whether the peer has closed the connection, or at least its sending direction.
 #[must_use]
 pub fn is_closed_by_peer(stream: impl AsFd) -> bool {
-    polls(stream, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    has_event(stream, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
 /// Whether the connection is broken or is closed in both directions. If the peer has closed a TCP connection,
 /// this is only true once we have sent something.
 #[must_use]
 pub fn is_hung_up(stream: impl AsFd) -> bool {
-    polls(stream, PollFlags::HUP | PollFlags::ERR)
+    has_event(stream, PollFlags::HUP | PollFlags::ERR)
 }
 
-fn polls(stream: impl AsFd, any: PollFlags) -> bool {
+fn has_event(stream: impl AsFd, any: PollFlags) -> bool {
     let mut fds = [PollFd::new(&stream, PollFlags::RDHUP)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut fds, Some(&now)), Ok(1)) && fds[0].revents().intersects(any)

@@ -27,32 +27,32 @@ const REQUEST: u16 = 1;
 const TCP: u8 = 6;
 /// Sizes in bytes of a `nlmsghdr` and of a request.
 const HEADER: usize = 16;
-const QUESTION: usize = HEADER + 8 + 48;
+const REQUEST_SIZE: usize = HEADER + 8 + 48;
 /// Byte ranges of the ports and addresses, of the uid and of the inode in a response.
-const NAMES: std::ops::Range<usize> = HEADER + 4..HEADER + 4 + 36;
-const USER: std::ops::Range<usize> = HEADER + 4 + 48 + 12..HEADER + 4 + 48 + 16;
-const INODE: std::ops::Range<usize> = USER.end..USER.end + 4;
+const ADDRESS_RANGE: std::ops::Range<usize> = HEADER + 4..HEADER + 4 + 36;
+const UID_RANGE: std::ops::Range<usize> = HEADER + 4 + 48 + 12..HEADER + 4 + 48 + 16;
+const INODE_RANGE: std::ops::Range<usize> = UID_RANGE.end..UID_RANGE.end + 4;
 
 /// Returns the uid of the socket that is bound to `near` and connected to `far`. Returns `None` if there is
 /// no such socket, or if all its processes have closed it.
 pub(super) fn owner(near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
-    let (family, names) = names(near, far);
+    let (family, names) = encode_addresses(near, far);
     let kernel = socket_with(
         AddressFamily::NETLINK,
         SocketType::DGRAM,
         SocketFlags::CLOEXEC,
         Some(netlink::SOCK_DIAG),
     )?;
-    send(&kernel, &question(family, &names), SendFlags::empty())?;
+    send(&kernel, &request(family, &names), SendFlags::empty())?;
     let mut answer = [0; 1024];
     // The kernel queues the response before `send` returns.
     let (length, _) = recv(&kernel, &mut answer[..], RecvFlags::DONTWAIT)?;
-    read(&answer[..length], &names)
+    parse_response(&answer[..length], &names)
 }
 
-fn question(family: AddressFamily, names: &[u8; 36]) -> Vec<u8> {
-    let mut question = Vec::with_capacity(QUESTION);
-    question.extend(u32::try_from(QUESTION).unwrap_or(0).to_ne_bytes());
+fn request(family: AddressFamily, names: &[u8; 36]) -> Vec<u8> {
+    let mut question = Vec::with_capacity(REQUEST_SIZE);
+    question.extend(u32::try_from(REQUEST_SIZE).unwrap_or(0).to_ne_bytes());
     question.extend(BY_FAMILY.to_ne_bytes());
     question.extend(REQUEST.to_ne_bytes());
     question.extend([0; 8]);
@@ -66,7 +66,7 @@ fn question(family: AddressFamily, names: &[u8; 36]) -> Vec<u8> {
 }
 
 /// Encodes the ports and addresses of a socket and its peer.
-fn names(near: SocketAddr, far: SocketAddr) -> (AddressFamily, [u8; 36]) {
+fn encode_addresses(near: SocketAddr, far: SocketAddr) -> (AddressFamily, [u8; 36]) {
     let mut names = [0; 36];
     names[..2].copy_from_slice(&near.port().to_be_bytes());
     names[2..4].copy_from_slice(&far.port().to_be_bytes());
@@ -88,7 +88,7 @@ fn names(near: SocketAddr, far: SocketAddr) -> (AddressFamily, [u8; 36]) {
 /// Parses the response to a request for `names`. Ignores a socket with different ports, because the kernel
 /// can return a listening socket instead. Also ignores a socket without an inode, because no process has it
 /// open.
-fn read(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
+fn parse_response(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
     let broken = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is cut short");
     let number = |range| answer.get::<std::ops::Range<usize>>(range).ok_or_else(broken);
     let kind = u16::from_ne_bytes(number(4..6)?.try_into().map_err(|_| broken())?);
@@ -97,10 +97,10 @@ fn read(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
     };
     match kind {
         BY_FAMILY => {
-            let user = word(USER)?;
+            let user = word(UID_RANGE)?;
             // Compare only the ports. If an IPv6 socket uses IPv4, the kernel returns mapped addresses.
-            let same_ports = number(NAMES)?[..4] == names[..4];
-            Ok((word(INODE)? != 0 && same_ports).then_some(user))
+            let same_ports = number(ADDRESS_RANGE)?[..4] == names[..4];
+            Ok((word(INODE_RANGE)? != 0 && same_ports).then_some(user))
         }
         ERROR => {
             let error = io::Error::from_raw_os_error(word(HEADER..HEADER + 4)?.cast_signed().wrapping_neg());
@@ -117,23 +117,27 @@ mod tests {
     #[test]
     fn socket_answer_counts_only_for_requested_socket() {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let (family, names) = names(at(4711), at(5432));
-        assert_eq!(question(family, &names).len(), QUESTION);
-        let mut answer = vec![0; INODE.end];
+        let (family, names) = encode_addresses(at(4711), at(5432));
+        assert_eq!(request(family, &names).len(), REQUEST_SIZE);
+        let mut answer = vec![0; INODE_RANGE.end];
         answer[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-        answer[INODE.start] = 1;
-        answer[NAMES].copy_from_slice(&names);
-        answer[USER].copy_from_slice(&1000_u32.to_ne_bytes());
-        assert_eq!(read(&answer, &names).unwrap(), Some(1000));
-        answer[INODE.start] = 0;
-        assert_eq!(read(&answer, &names).unwrap(), None, "closing");
-        answer[INODE.start] = 1;
-        assert_eq!(read(&answer, &super::names(at(4712), at(5432)).1).unwrap(), None, "another");
-        assert!(read(&answer[..40], &names).is_err() && read(&[], &names).is_err());
+        answer[INODE_RANGE.start] = 1;
+        answer[ADDRESS_RANGE].copy_from_slice(&names);
+        answer[UID_RANGE].copy_from_slice(&1000_u32.to_ne_bytes());
+        assert_eq!(parse_response(&answer, &names).unwrap(), Some(1000));
+        answer[INODE_RANGE.start] = 0;
+        assert_eq!(parse_response(&answer, &names).unwrap(), None, "closing");
+        answer[INODE_RANGE.start] = 1;
+        assert_eq!(
+            parse_response(&answer, &super::encode_addresses(at(4712), at(5432)).1).unwrap(),
+            None,
+            "another"
+        );
+        assert!(parse_response(&answer[..40], &names).is_err() && parse_response(&[], &names).is_err());
         answer[4..6].copy_from_slice(&ERROR.to_ne_bytes());
         answer[HEADER..HEADER + 4].copy_from_slice(&(-2_i32).to_ne_bytes());
-        assert_eq!(read(&answer, &names).unwrap(), None, "there is none");
+        assert_eq!(parse_response(&answer, &names).unwrap(), None, "there is none");
         answer[HEADER..HEADER + 4].copy_from_slice(&(-1_i32).to_ne_bytes());
-        assert!(read(&answer, &names).is_err());
+        assert!(parse_response(&answer, &names).is_err());
     }
 }

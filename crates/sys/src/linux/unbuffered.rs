@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_aligned_as_direct_writes_want_it() {
+    fn page_aligned_buffer_suits_direct_writes() {
         for shift in 0..3 {
             let buffer = vec![0; 16384];
             let aligned = page_aligned(&buffer[shift..]);

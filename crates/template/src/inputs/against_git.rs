@@ -83,13 +83,13 @@ fn items() -> impl Strategy<Value = Vec<(String, Item)>> {
 }
 
 /// A scratch folder with the project in `home/project`.
-struct World {
+struct Scratch {
     folder: tempfile::TempDir,
     /// Version of the index files, and format of the object names.
     options: (u32, &'static str),
 }
 
-impl World {
+impl Scratch {
     fn git(&self, folder: &Path, words: &[&str]) -> (bool, Vec<u8>) {
         let mut command = Command::new("git");
         // Git sets these variables when it runs hooks.
@@ -124,7 +124,7 @@ impl World {
     }
 
     /// Creates the items below `project`. Skips items that an earlier item makes impossible.
-    fn make(&self, project: &Path, items: &[(String, Item)]) {
+    fn create_items(&self, project: &Path, items: &[(String, Item)]) {
         let mut ordered: Vec<_> = items.iter().collect();
         ordered.sort_by_key(|(path, item)| {
             let is_root = matches!(item, Item::Repository | Item::Submodule | Item::Worktree);
@@ -190,14 +190,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn a_search_finds_what_git_lists(
+    fn search_finds_files_that_git_lists(
         home in prop::collection::vec(rule(), 1..4),
         home_is_repository: bool,
         items in items(),
         options in (2..5_u32, prop::sample::select(vec!["sha1", "sha256"])),
         start in "[ab]",
     ) {
-        let world = World { folder: tempfile::tempdir().unwrap(), options };
+        let world = Scratch { folder: tempfile::tempdir().unwrap(), options };
         let home_folder = world.folder.path().canonicalize().unwrap().join("home");
         let project = home_folder.join("project");
         fs::create_dir_all(&project).unwrap();
@@ -206,7 +206,7 @@ proptest! {
         }
         fs::write(home_folder.join(".gitignore"), home.join("\n")).unwrap();
         world.initialize(&project);
-        world.make(&project, &items);
+        world.create_items(&project, &items);
         prop_assert_eq!(searched(&project, "**"), visible(world.listed(&project), &project));
         // This search starts further down, unless git ignores its starting folder.
         let folder = project.join(&start);

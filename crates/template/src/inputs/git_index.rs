@@ -8,9 +8,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// Size of the part of an entry before its object name, in bytes.
-const STAT: usize = 40;
+const STAT_SIZE: usize = 40;
 /// Possible lengths of an object name, for SHA-1 and SHA-256. The index doesn't say which one it uses.
-const OBJECT_NAMES: [usize; 2] = [20, 32];
+const OBJECT_NAME_SIZES: [usize; 2] = [20, 32];
 /// Flag that marks an entry with 16 additional flags.
 const EXTENDED: u16 = 0x4000;
 
@@ -23,7 +23,7 @@ impl TrackedPaths {
     /// read or understood, e.g. a split index.
     pub(super) fn read(git_folder: &Path) -> Option<Self> {
         match fs::read(git_folder.join("index")) {
-            Ok(bytes) => OBJECT_NAMES.into_iter().find_map(|length| parse(&bytes, length)).map(Self),
+            Ok(bytes) => OBJECT_NAME_SIZES.into_iter().find_map(|length| parse(&bytes, length)).map(Self),
             Err(error) if error.kind() == ErrorKind::NotFound && git_folder.is_dir() => {
                 Some(Self(Vec::new()))
             }
@@ -56,7 +56,7 @@ fn parse(bytes: &[u8], object_name: usize) -> Option<Vec<Vec<u8>>> {
     let mut paths: Vec<Vec<u8>> = Vec::new();
     for _ in 0..count {
         let begun = reader.at;
-        reader.take(STAT + object_name)?;
+        reader.take(STAT_SIZE + object_name)?;
         let flags = u16::from_be_bytes(reader.take(2)?.try_into().ok()?);
         if flags & EXTENDED != 0 {
             reader.take(2)?;

@@ -195,20 +195,22 @@ fn named_class(name: &[u8]) -> Option<fn(&u8) -> bool> {
 /// pattern takes exponential time.
 fn matches(pattern: &[Token], text: &[u8]) -> bool {
     let mut positions = vec![false; pattern.len() + 1];
-    reach(pattern, 0, &mut positions);
+    mark_reachable(pattern, 0, &mut positions);
     for &byte in text {
         let mut next = vec![false; pattern.len() + 1];
         for (at, token) in pattern.iter().enumerate().filter(|(at, _)| positions[*at]) {
             match token {
-                Token::Byte(expected) if *expected == byte => reach(pattern, at + 1, &mut next),
-                Token::OneOf(members) if members[usize::from(byte)] => reach(pattern, at + 1, &mut next),
-                Token::Star if byte != b'/' => reach(pattern, at, &mut next),
-                Token::Rest => reach(pattern, at, &mut next),
+                Token::Byte(expected) if *expected == byte => mark_reachable(pattern, at + 1, &mut next),
+                Token::OneOf(members) if members[usize::from(byte)] => {
+                    mark_reachable(pattern, at + 1, &mut next)
+                }
+                Token::Star if byte != b'/' => mark_reachable(pattern, at, &mut next),
+                Token::Rest => mark_reachable(pattern, at, &mut next),
                 // Within folders, only a "/" leads to the next token.
                 Token::Folders => {
                     next[at] = true;
                     if byte == b'/' {
-                        reach(pattern, at + 1, &mut next);
+                        mark_reachable(pattern, at + 1, &mut next);
                     }
                 }
                 _ => {}
@@ -220,11 +222,11 @@ fn matches(pattern: &[Token], text: &[u8]) -> bool {
 }
 
 /// Marks position `at`, and all following positions that can be reached without another byte of the text.
-fn reach(pattern: &[Token], at: usize, positions: &mut [bool]) {
+fn mark_reachable(pattern: &[Token], at: usize, positions: &mut [bool]) {
     if std::mem::replace(&mut positions[at], true) {
         return;
     }
     if matches!(pattern.get(at), Some(Token::Star | Token::Rest | Token::Folders)) {
-        reach(pattern, at + 1, positions);
+        mark_reachable(pattern, at + 1, positions);
     }
 }

@@ -17,7 +17,7 @@ use super::ignore_file::IgnoreFile;
 pub(super) enum Scope {
     /// No rules apply. Either the folder isn't in a repository, or the repository's index can't be read, or a pattern
     /// names a folder that git ignores.
-    Free,
+    Unrestricted,
     /// The rules of a repository apply.
     Ruled(Rules),
 }
@@ -36,9 +36,9 @@ pub(super) struct Rules {
 
 /// How git treats a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum GitStatus {
     /// Git tracks the item or would list it as untracked.
-    Kept,
+    NotIgnored,
     /// Git ignores the folder, except for tracked files in it.
     OnlyTracked,
     /// Git ignores the item.
@@ -49,16 +49,16 @@ impl Scope {
     /// Finds the rules for the folder in which a search starts. `start` must be absolute and contain no links.
     pub(super) fn of_start(start: &Path) -> Self {
         let Some(root) = start.ancestors().find(|folder| git_folder(folder).is_some()) else {
-            return Self::Free;
+            return Self::Unrestricted;
         };
         let mut scope = Self::of_root(root);
         let mut path = root.to_owned();
         for part in start.strip_prefix(root).unwrap_or(Path::new("")).components() {
             let Component::Normal(name) = part else { continue };
             path.push(name);
-            match scope.judge(name.as_bytes(), true) {
-                Verdict::Kept => scope = scope.enter(name.as_bytes(), &path, Verdict::Kept),
-                Verdict::OnlyTracked | Verdict::Ignored => return Self::Free,
+            match scope.git_status(name.as_bytes(), true) {
+                GitStatus::NotIgnored => scope = scope.enter(name.as_bytes(), &path, GitStatus::NotIgnored),
+                GitStatus::OnlyTracked | GitStatus::Ignored => return Self::Unrestricted,
             }
         }
         scope
@@ -66,7 +66,7 @@ impl Scope {
 
     fn of_root(root: &Path) -> Self {
         let tracked = git_folder(root).and_then(|git| TrackedPaths::read(&git));
-        let Some(tracked) = tracked else { return Self::Free };
+        let Some(tracked) = tracked else { return Self::Unrestricted };
         let mut rules =
             Rules { tracked: Rc::new(tracked), folder: Vec::new(), files: Vec::new(), only_tracked: false };
         rules.add_file_in(root);
@@ -75,15 +75,15 @@ impl Scope {
 
     /// Finds the rules for the subfolder `name`. `path` is the path of the subfolder, and `verdict` is how git treats
     /// it.
-    pub(super) fn enter(&self, name: &[u8], path: &Path, verdict: Verdict) -> Self {
+    pub(super) fn enter(&self, name: &[u8], path: &Path, verdict: GitStatus) -> Self {
         if git_folder(path).is_some() {
             return Self::of_root(path);
         }
         match self {
-            Self::Free => Self::Free,
+            Self::Unrestricted => Self::Unrestricted,
             Self::Ruled(rules) => {
                 let mut rules = Rules { folder: rules.path_of(name), ..rules.clone() };
-                rules.only_tracked = verdict == Verdict::OnlyTracked;
+                rules.only_tracked = verdict == GitStatus::OnlyTracked;
                 rules.add_file_in(path);
                 Self::Ruled(rules)
             }
@@ -91,25 +91,25 @@ impl Scope {
     }
 
     /// Returns how git treats the entry `name` of this folder. Git doesn't treat a link as a folder.
-    pub(super) fn judge(&self, name: &[u8], is_folder: bool) -> Verdict {
+    pub(super) fn git_status(&self, name: &[u8], is_folder: bool) -> GitStatus {
         match self {
-            Self::Free => Verdict::Kept,
-            Self::Ruled(rules) => rules.judge(name, is_folder),
+            Self::Unrestricted => GitStatus::NotIgnored,
+            Self::Ruled(rules) => rules.git_status(name, is_folder),
         }
     }
 }
 
 impl Rules {
-    fn judge(&self, name: &[u8], is_folder: bool) -> Verdict {
+    fn git_status(&self, name: &[u8], is_folder: bool) -> GitStatus {
         let path = self.path_of(name);
         let by_file = |(length, file): &(usize, Rc<IgnoreFile>)| file.ignores(&path[*length..], is_folder);
         let ignored = self.only_tracked || self.files.iter().rev().find_map(by_file) == Some(true);
         if !ignored || self.tracked.contains(&path) {
-            Verdict::Kept
+            GitStatus::NotIgnored
         } else if is_folder && self.tracked.has_below(&path) {
-            Verdict::OnlyTracked
+            GitStatus::OnlyTracked
         } else {
-            Verdict::Ignored
+            GitStatus::Ignored
         }
     }
 

@@ -12,10 +12,10 @@ use std::path::Path;
 
 use globset::GlobMatcher;
 
-use super::repository::{Scope, Verdict};
+use super::repository::{GitStatus, Scope};
 
 /// Folders that never contain inputs, even if `.gitignore` doesn't name them.
-const NEVER: [&str; 3] = ["__pycache__", "node_modules", ".git"];
+const SKIPPED_FOLDERS: [&str; 3] = ["__pycache__", "node_modules", ".git"];
 
 /// A path that a search couldn't read.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl<'a> Search<'a> {
         self.open.push(identity);
         let result = fs::read_dir(path).and_then(|entries| {
             for entry in entries {
-                self.look_at(&entry?, shown, scope);
+                self.visit(&entry?, shown, scope);
             }
             Ok(())
         });
@@ -84,9 +84,9 @@ impl<'a> Search<'a> {
     }
 
     /// Adds the entry if it is a matching file, or searches it if it is a folder. Skips unreadable entries.
-    fn look_at(&mut self, entry: &DirEntry, folder: &str, scope: &Scope) {
+    fn visit(&mut self, entry: &DirEntry, folder: &str, scope: &Scope) {
         let name = entry.file_name();
-        if name.as_bytes().starts_with(b".") || NEVER.iter().any(|never| name == *never) {
+        if name.as_bytes().starts_with(b".") || SKIPPED_FOLDERS.iter().any(|never| name == *never) {
             return;
         }
         let shown = match folder {
@@ -97,12 +97,12 @@ impl<'a> Search<'a> {
         if !is_match && shown.matches('/').count() >= self.slashes {
             return;
         }
-        if let Err(error) = self.take_in(entry, &name, &shown, is_match, scope) {
+        if let Err(error) = self.add_entry(entry, &name, &shown, is_match, scope) {
             self.found.skipped.push(Skipped { path: shown, error, is_match });
         }
     }
 
-    fn take_in(
+    fn add_entry(
         &mut self,
         entry: &DirEntry,
         name: &OsStr,
@@ -111,8 +111,8 @@ impl<'a> Search<'a> {
         scope: &Scope,
     ) -> io::Result<()> {
         let kind = entry.file_type()?;
-        let verdict = scope.judge(name.as_bytes(), kind.is_dir());
-        if verdict == Verdict::Ignored || (kind.is_file() && !is_match) {
+        let verdict = scope.git_status(name.as_bytes(), kind.is_dir());
+        if verdict == GitStatus::Ignored || (kind.is_file() && !is_match) {
             return Ok(());
         }
         let path = entry.path();

@@ -215,7 +215,7 @@ fn rollback_session_does_not_depend_on_message_splits() {
     let mut play = async |up: &Cuts, down: &Cuts| {
         let mut fixture = Fixture::new(None);
         assert_eq!(fixture.play(&said, (up, down, true), &expected).await, expected, "{up:?}, {down:?}");
-        assert!(sys::is_silent(&same(&fixture.client)), "{up:?}, {down:?}");
+        assert!(sys::is_idle_socket(&same(&fixture.client)), "{up:?}, {down:?}");
         let now = fixture.heard();
         assert_eq!(&now, heard.get_or_insert_with(|| now.clone()), "{up:?}, {down:?}");
     };
@@ -303,7 +303,7 @@ async fn nothing_more(near: &UnixStream, far: &UnixStream) {
     let mut quiet = 0;
     while quiet < 10 {
         yield_now().await;
-        quiet = if sys::is_silent(near) && sys::is_silent(far) { quiet + 1 } else { 0 };
+        quiet = if sys::is_idle_socket(near) && sys::is_idle_socket(far) { quiet + 1 } else { 0 };
     }
 }
 
@@ -340,7 +340,7 @@ async fn leave_after(said: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec
         left = drive.wind_down(async {}) => left,
     };
     // The session must not leave any messages for the next client.
-    assert!(left.is_none() || sys::is_silent(&far));
+    assert!(left.is_none() || sys::is_idle_socket(&far));
     (left, stub.into_inner().ran)
 }
 
@@ -551,7 +551,7 @@ fn cancel_request_passes_only_during_client_statement() {
             for _ in 0..20 {
                 yield_now().await;
             }
-            assert!(sys::is_silent(&same(&server)), "a statement of ours follows");
+            assert!(sys::is_idle_socket(&same(&server)), "a statement of ours follows");
             drop(entered);
             let (stub, mut told) = (RefCell::new(stub), vec![0; expected.told.len()]);
             tokio::select! {

@@ -130,7 +130,7 @@ fn one_by_one(
     let mut refused: Option<Failure> = None;
     for path in paths {
         match work(path) {
-            Err(error @ (CacheError::Untrusted { .. } | CacheError::Unfit { .. })) => {
+            Err(error @ (CacheError::Untrusted { .. } | CacheError::Invalid { .. })) => {
                 if let Some(before) = refused.replace(error.into()) {
                     print_aside(before);
                 }
@@ -143,7 +143,7 @@ fn one_by_one(
 
 /// Returns the entries in `folder`. Returns an error if there are none.
 fn carried(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let paths = storage::carried(folder)?;
+    let paths = storage::exported_entries(folder)?;
     if paths.is_empty() {
         return Err(Failure::new(format!("there is no template in \"{}\"", folder.display()))
             .hint("\"pgfresh template push FOLDER\" writes one.".to_owned()));

@@ -1,0 +1,53 @@
+//! Measures a hundred busy sessions among thousands of idle ones. Applications with large connection pools look like
+//! this.
+
+use std::time::Duration;
+
+use report::as_f64;
+
+use super::fixture::{DATABASE, ProxyFixture, Route};
+use super::pgbench::{self, BUSY_WORKLOAD};
+use crate::pgbench::Pgbench;
+use crate::{BenchError, memory};
+
+/// The number of idle sessions.
+pub(super) const IDLE_SESSIONS: usize = 2000;
+/// How long the busy sessions run, in seconds.
+const SECONDS: u32 = 10;
+
+/// The results of this measurement.
+pub(super) struct IdleSessionCosts {
+    /// Our memory for each idle session, in bytes. This includes the client's end of the session, which is small.
+    pub(super) memory: f64,
+    /// Time between two transactions of any busy session, without and with the idle sessions.
+    pub(super) alone: Duration,
+    pub(super) among: Duration,
+    /// Time between two transactions with the idle sessions, over a direct connection.
+    pub(super) direct: Duration,
+}
+
+pub(super) fn measure(program: &Pgbench, fixture: &ProxyFixture) -> Result<IdleSessionCosts, BenchError> {
+    let address = fixture.address(Route::Gateway);
+    let busy = |route| {
+        let phases = pgbench::time(program, fixture.address(route), BUSY_WORKLOAD, SECONDS)?;
+        Ok::<_, BenchError>(phases.iter().map(|(_, time)| *time).sum())
+    };
+    let alone = busy(Route::Gateway)?;
+    let before = memory::resident()?;
+    let mut idle = Vec::with_capacity(IDLE_SESSIONS);
+    for _ in 0..IDLE_SESSIONS {
+        let mut client = address.connect(DATABASE, &[])?;
+        client.shrink();
+        idle.push(client);
+    }
+    let after = memory::resident()?;
+    let (among, direct) = (busy(Route::Gateway)?, busy(Route::Direct)?);
+    for client in &mut idle {
+        client.query("SELECT 1")?;
+    }
+    let memory = as_f64(after.saturating_sub(before)) / as_f64(IDLE_SESSIONS);
+    for client in idle {
+        client.close()?;
+    }
+    Ok(IdleSessionCosts { memory, alone, among, direct })
+}

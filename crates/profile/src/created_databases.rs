@@ -1,0 +1,100 @@
+//! Counts the databases that a suite creates with SQL, and the sessions that exist only because of them.
+//!
+//! These are the sessions that create and drop the databases, and the first session in each. A connection pool can't
+//! make these sessions unnecessary, but fresh databases can.
+
+use std::collections::{HashMap, HashSet};
+
+use pgwire::{SqlLexer, StatementKind, Token};
+
+/// Databases created with SQL, and the sessions that exist only because of them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CreatedDatabases {
+    /// Number of databases created.
+    pub(crate) count: u64,
+    /// Number of sessions that exist only because of these databases.
+    pub(crate) sessions: u64,
+    /// Number of seconds for which clients waited for these sessions.
+    pub(crate) waited: f64,
+    /// Names of databases that no session has used yet.
+    unused: HashSet<String>,
+    /// All remaining sessions that are still open, with the seconds for which their clients waited.
+    open_sessions: HashMap<u64, f64>,
+}
+
+impl CreatedDatabases {
+    /// Records a new session.
+    pub(crate) fn session_started(&mut self, session: u64, waited: f64, database: &str) {
+        if self.unused.remove(database) {
+            self.add(waited);
+        } else {
+            self.open_sessions.insert(session, waited);
+        }
+    }
+
+    /// Records a statement that a session has run.
+    pub(crate) fn statement_completed(&mut self, session: u64, statement: &str, kind: StatementKind) {
+        if kind != StatementKind::Database {
+            return;
+        }
+        if let Some(waited) = self.open_sessions.remove(&session) {
+            self.add(waited);
+        }
+        if let Some(name) = created_name(statement) {
+            self.count += 1;
+            self.unused.insert(name);
+        }
+    }
+
+    /// Records the end of a session.
+    pub(crate) fn session_ended(&mut self, session: u64) {
+        self.open_sessions.remove(&session);
+    }
+
+    fn add(&mut self, waited: f64) {
+        self.sessions += 1;
+        self.waited += waited;
+    }
+}
+
+/// Returns the name of the database that a statement creates.
+fn created_name(statement: &str) -> Option<String> {
+    let mut lexer = SqlLexer::new(statement.as_bytes(), true);
+    if !(lexer.token()?.is_word(b"create") && lexer.token()?.is_word(b"database")) {
+        return None;
+    }
+    let name = lexer.token().filter(Token::is_name)?.text;
+    let name = std::str::from_utf8(name).ok()?;
+    Some(match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+        Some(quoted) => quoted.replace("\"\"", "\""),
+        None => name.to_lowercase(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_that_exist_for_databases_are_counted() {
+        let mut made = CreatedDatabases::default();
+        let run = |made: &mut CreatedDatabases, session, sql| {
+            made.statement_completed(session, sql, StatementKind::Database)
+        };
+        // One session creates a database, two sessions use it, and one session drops it.
+        made.session_started(1, 0.1, "postgres");
+        made.statement_completed(1, "SELECT 1", StatementKind::Select);
+        run(&mut made, 1, "CREATE DATABASE Own");
+        run(&mut made, 1, "CREATE DATABASE \"Other\"\"s\" TEMPLATE app");
+        made.session_ended(1);
+        for (session, database) in [(2, "own"), (3, "own"), (4, "Other\"s"), (5, "app")] {
+            made.session_started(session, 0.2, database);
+            made.statement_completed(session, "SELECT 1", StatementKind::Select);
+        }
+        made.session_started(6, 0.4, "postgres");
+        run(&mut made, 6, "DROP DATABASE own");
+        run(&mut made, 6, "DROP DATABASE \"Other\"\"s\"");
+        assert_eq!((made.count, made.sessions), (2, 4));
+        assert!((made.waited - 0.9).abs() < 1e-9, "{made:?}");
+    }
+}

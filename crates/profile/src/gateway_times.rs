@@ -1,0 +1,353 @@
+//! Exact times of a suite whose sessions go through the gateway.
+//!
+//! A session is at work from a request until its last response. If n sessions are at work, the clock `shared` advances
+//! n times more slowly than real time. The wall time of a statement is the difference between the values of `shared` at
+//! its end and at its start. Simultaneous statements thus divide the time among them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::completed_statement::CompletedStatement;
+use crate::created_databases::CreatedDatabases;
+use crate::interner::Interner;
+use crate::test_records::TestRecords;
+use crate::time::Time;
+use pgwire::{NormalizedStatement, StatementKind};
+use report::as_f64;
+
+/// Maximum number of cached statement texts.
+const MAX_CACHED_TEXTS: usize = 4096;
+/// Maximum number of distinct statements. Later ones are only counted by kind.
+const MAX_DISTINCT_STATEMENTS: usize = 20_000;
+
+/// Times of sessions, according to the gateway's reports.
+#[derive(Debug, Clone)]
+pub struct GatewayTimes {
+    pub(crate) begun: Instant,
+    /// End of the time that has already been attributed, in seconds since `begun`.
+    pub(crate) now: f64,
+    /// Sum of all seconds, each divided by the number of sessions that were at work in it.
+    pub(crate) shared: f64,
+    sessions: HashMap<u64, Session>,
+    /// Number of sessions at work.
+    pub(crate) at_work: usize,
+    /// Number of sessions that are waiting for their client within an open transaction.
+    pub(crate) open: usize,
+    pub(crate) known: HashMap<Arc<str>, u32>,
+    /// Process ids of the backends of all reported sessions.
+    pub(crate) backends: HashSet<i32>,
+    /// Whether something happened that the gateway did not report.
+    pub(crate) incomplete: bool,
+    pub(crate) database: Time,
+    pub(crate) in_transaction: f64,
+    /// Seconds by the number of sessions at work.
+    pub(crate) at_once: BTreeMap<usize, f64>,
+    /// Time and number of runs of each statement.
+    pub(crate) statements: HashMap<u32, (Time, u64)>,
+    pub(crate) databases: BTreeMap<Arc<str>, Time>,
+    pub(crate) tests: TestRecords,
+    pub(crate) clean_up: (Time, u64),
+    /// Number of sessions that began, and the total number of seconds for which clients waited for them.
+    pub(crate) connected: (u64, f64),
+    pub(crate) made: CreatedDatabases,
+}
+
+/// A session that is at work or has an open transaction.
+#[derive(Debug, Clone, Copy, Default)]
+struct Session {
+    /// Start of the session's current work: seconds since `begun`, and the value of `shared`. `None` if the session is
+    /// not at work.
+    working: Option<(f64, f64)>,
+    open: bool,
+    /// Whether the session's transaction has emptied tables.
+    clears: bool,
+}
+
+impl GatewayTimes {
+    pub(crate) fn new(begun: Instant) -> Self {
+        Self {
+            begun,
+            now: 0.0,
+            shared: 0.0,
+            sessions: HashMap::new(),
+            at_work: 0,
+            open: 0,
+            known: HashMap::new(),
+            backends: HashSet::new(),
+            incomplete: false,
+            database: Time::default(),
+            in_transaction: 0.0,
+            at_once: BTreeMap::new(),
+            statements: HashMap::new(),
+            databases: BTreeMap::new(),
+            tests: TestRecords::default(),
+            clean_up: (Time::default(), 0),
+            connected: (0, 0.0),
+            made: CreatedDatabases::default(),
+        }
+    }
+
+    /// Records the start of a session with its database and backend. The client waited for the time `waited`.
+    pub fn session_started(&mut self, session: u64, waited: Duration, database: &Arc<str>, backend: i32) {
+        self.tests.session_started(database);
+        self.made.session_started(session, waited.as_secs_f64(), database);
+        self.backends.insert(backend);
+        self.connected.0 += 1;
+        self.connected.1 += waited.as_secs_f64();
+    }
+
+    /// Records a request. The session is at work from `at` on.
+    pub fn request_sent(&mut self, session: u64, at: Instant) {
+        self.advance(at);
+        let since = (self.now, self.shared);
+        let session = self.sessions.entry(session).or_default();
+        self.open -= usize::from(std::mem::take(&mut session.open));
+        self.at_work += usize::from(session.working.replace(since).is_none());
+    }
+
+    /// Whether the gateway has reported a session with this backend.
+    pub(crate) fn has_backend(&self, backend: i32) -> bool {
+        self.backends.contains(&backend)
+    }
+
+    /// Records the end of the test that used `database`. `name` is the test's name in its test runner.
+    pub fn test_ended(&mut self, database: &str, name: Option<&str>) {
+        self.tests.test_ended(database, name);
+    }
+
+    /// Records that something happened which the gateway did not report.
+    pub fn mark_incomplete(&mut self) {
+        self.incomplete = true;
+    }
+
+    /// Records the end of a session.
+    pub fn session_ended(
+        &mut self,
+        session: u64,
+        at: Instant,
+        statements: &mut Interner<NormalizedStatement>,
+    ) {
+        self.advance(at);
+        self.made.session_ended(session);
+        let Some(left) = self.sessions.remove(&session) else { return };
+        self.open -= usize::from(left.open);
+        if let Some((since, shared)) = left.working {
+            self.at_work -= 1;
+            let spent = Time { wall: self.shared - shared, sessions: self.now - since, ..Time::default() };
+            self.statements
+                .entry(statements.intern(NormalizedStatement::interrupted()))
+                .or_default()
+                .0
+                .add_time(spent);
+        }
+    }
+
+    /// Attributes the time up to `at`. If a report arrives late, its time counts as the current one.
+    pub(crate) fn advance(&mut self, at: Instant) {
+        let at = at.saturating_duration_since(self.begun).as_secs_f64();
+        let passed = (at - self.now).max(0.0);
+        self.now += passed;
+        if self.at_work > 0 {
+            let among = as_f64(self.at_work);
+            self.shared += passed / among;
+            self.database.wall += passed;
+            self.database.sessions += passed * among;
+            *self.at_once.entry(self.at_work).or_default() += passed;
+        } else if self.open > 0 {
+            self.in_transaction += passed;
+        }
+    }
+}
+
+impl GatewayTimes {
+    /// Records work that a session has completed.
+    pub fn statement_completed(
+        &mut self,
+        done: CompletedStatement<'_>,
+        statements: &mut Interner<NormalizedStatement>,
+    ) {
+        self.advance(done.at);
+        let place = self.statement_index(done.statement, statements);
+        let (now, runs) = ((self.now, self.shared), done.runs);
+        let session = self.sessions.entry(done.session).or_default();
+        let Some((since, shared)) = session.working.replace(now) else {
+            session.working = None;
+            return self.mark_incomplete();
+        };
+        let time = Time { wall: self.shared - shared, sessions: self.now - since, ..Time::default() };
+        let statement = statements.get(place);
+        self.tests.statement_completed(&done, place, statement.kind, time);
+        self.made.statement_completed(done.session, done.statement, statement.kind);
+        session.clears |= statement.clears;
+        let cleans = statement.clears || (session.clears && statement.kind == StatementKind::Commit);
+        if let Some(open) = done.idle_in_transaction {
+            (session.working, session.open) = (None, open);
+            session.clears &= open;
+            self.at_work -= 1;
+            self.open += usize::from(open);
+        }
+        if cleans {
+            self.clean_up.0.add_time(time);
+            self.clean_up.1 += runs * u64::from(statement.clears);
+        }
+        let sum = self.statements.entry(place).or_default();
+        sum.0.add_time(time);
+        sum.1 += runs;
+        self.databases.entry(Arc::clone(done.database)).or_default().add_time(time);
+    }
+
+    /// Returns the index of the statement.
+    fn statement_index(&mut self, text: &Arc<str>, statements: &mut Interner<NormalizedStatement>) -> u32 {
+        if let Some(place) = self.known.get(text) {
+            return *place;
+        }
+        let mut statement = NormalizedStatement::read(text);
+        if statements.iter().count() > MAX_DISTINCT_STATEMENTS {
+            statement.text = format!("(others: {})", statement.kind);
+        }
+        let place = statements.intern(statement);
+        if self.known.len() >= MAX_CACHED_TEXTS {
+            self.known.clear();
+        }
+        self.known.insert(Arc::clone(text), place);
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attribution::tests::recording;
+    use crate::{Attribution, Recording};
+
+    /// Replays reports and returns the result.
+    ///
+    /// Each line consists of a time in milliseconds, a session, and `asked`, `left` or `idle|open|more:STATEMENT`. The
+    /// samples have the format of [`recording`].
+    fn replay(talk: &[&str], samples: &[&[&str]]) -> (Attribution, Recording) {
+        let begun = Instant::now();
+        let (mut exact, mut recording) = (GatewayTimes::new(begun), recording(samples));
+        let statements = &mut recording.statements;
+        for line in talk {
+            exact.backends.insert(line.split(' ').nth(1).unwrap().bytes().map(i32::from).sum());
+            let words: Vec<&str> = line.splitn(3, ' ').collect();
+            let at = begun + Duration::from_millis(words[0].parse().unwrap());
+            let session = u64::from(words[1].as_bytes()[0]);
+            match (words[2], words[2].split_once(':')) {
+                ("asked", _) => exact.request_sent(session, at),
+                ("left", _) => exact.session_ended(session, at, statements),
+                ("end", _) => exact.advance(at),
+                (_, Some((then, sql))) => {
+                    let rests = match then {
+                        "idle" => Some(false),
+                        "open" => Some(true),
+                        _ => None,
+                    };
+                    let (database, statement) = (&words[1].into(), &sql.into());
+                    exact.statement_completed(
+                        CompletedStatement {
+                            session,
+                            database,
+                            statement,
+                            runs: 1,
+                            values: None,
+                            rows: 0,
+                            idle_in_transaction: rests,
+                            at,
+                        },
+                        statements,
+                    );
+                }
+                _ => panic!("{line}"),
+            }
+        }
+        recording.seconds = exact.now;
+        recording.exact = Some(exact);
+        (Attribution::of(&recording), recording)
+    }
+
+    fn near(one: f64, other: f64) -> bool {
+        (one - other).abs() < 1e-9
+    }
+
+    /// Returns wall time and session time, in milliseconds.
+    fn in_ms(time: Time) -> (f64, f64) {
+        ((time.wall * 1e6).round() / 1e3, (time.sessions * 1e6).round() / 1e3)
+    }
+
+    #[test]
+    fn exact_time_is_divided_among_active_sessions() {
+        let (seen, recording) = replay(
+            &[
+                "10 a asked",
+                "20 b asked",
+                "30 a open:BEGIN",
+                "40 b idle:SELECT 1",
+                "70 a asked",
+                "80 a idle:COMMIT",
+                "90 c asked",
+                "95 c left",
+                "100 d end",
+            ],
+            &[],
+        );
+        assert!(seen.exact && near(seen.wall, 0.1));
+        assert_eq!(in_ms(seen.database), (45.0, 55.0));
+        assert!(near(seen.in_transaction, 0.03) && near(seen.idle_seconds(), 0.055), "{seen:?}");
+        let of = |text: &str| {
+            let found =
+                seen.statements.iter().find(|(place, _)| recording.statements.get(*place).text == text);
+            in_ms(found.unwrap_or_else(|| panic!("no {text}: {seen:?}")).1.time)
+        };
+        assert_eq!((of("BEGIN"), of("SELECT ?"), of("COMMIT")), ((15.0, 20.0), (15.0, 20.0), (10.0, 10.0)));
+        assert_eq!(of("(a session was ended in the midst of it)"), (5.0, 5.0));
+        assert_eq!((seen.width, seen.max_sessions), (2.0, 2));
+        assert_eq!(in_ms(seen.databases.iter().find(|(name, _)| name == "a").unwrap().1), (25.0, 30.0));
+    }
+
+    #[test]
+    fn clean_up_time_includes_its_commit() {
+        let talk = [
+            "0 a asked",
+            "10 a open:BEGIN",
+            "10 a asked",
+            "30 a open:TRUNCATE t",
+            "30 a asked",
+            "35 a idle:COMMIT",
+            "40 a asked",
+            "50 a idle:COMMIT",
+            "60 a asked",
+            "70 a more:DELETE FROM t",
+            "75 a idle:COMMIT",
+        ];
+        let clean_up = replay(&talk, &[]).0.clean_up;
+        assert_eq!((in_ms(clean_up.time), clean_up.seen), ((40.0, 40.0), 2));
+    }
+
+    #[test]
+    fn samples_divide_exact_time_by_wait_cause() {
+        let samples: [&[&str]; 3] = [&["a:TRUNCATE t:sync"], &["a:TRUNCATE t:cpu"], &["a:SELECT 1:lock"]];
+        let talk = [
+            "0 a asked",
+            "60 a idle:TRUNCATE t",
+            "60 a asked",
+            "61 a idle:SELECT 1",
+            "61 a asked",
+            "62 a idle:COMMIT",
+        ];
+        let (seen, _) = replay(&talk, &samples);
+        let causes: Vec<_> = seen.causes.iter().map(|(cause, time)| (cause.name(), in_ms(*time).1)).collect();
+        assert_eq!(causes.len(), 3, "{causes:?}");
+        assert!(["WAL sync", "CPU"].iter().all(|name| causes.contains(&(name, 30.0))), "{causes:?}");
+        assert!(causes.contains(&("lock", 1.0)), "{causes:?}");
+    }
+
+    #[test]
+    fn incomplete_reports_fall_back_to_samples() {
+        let crowd: [&[&str]; 60] = [&["a:SELECT 1:cpu"]; 60];
+        let (seen, _) = replay(&["0 b asked", "10 b idle:SELECT 2", "600 b end"], &crowd);
+        assert!(!seen.exact && near(seen.database.sessions, 0.6), "{seen:?}");
+        assert!(!replay(&["0 a idle:SELECT 1"], &[]).0.exact);
+    }
+}

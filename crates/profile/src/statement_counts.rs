@@ -1,0 +1,130 @@
+//! Reads the counts of `pg_stat_statements` during a recording, if the server has this extension.
+//!
+//! The counts are exact, but include only the server's own work. The transfer of rows to the client is missing, as is
+//! the client's wait for them.
+
+use std::collections::HashMap;
+
+use postgres::{Client, Error, Row};
+
+use crate::error::explain;
+use pgwire::NormalizedStatement;
+
+/// Minimum version of the extension, which comes with PostgreSQL 13. It introduced the current names for the execution
+/// times.
+const MIN_EXTENSION_VERSION: (u32, u32) = (1, 8);
+/// First version that distinguishes clients' statements from statements inside functions.
+const FIRST_VERSION_WITH_LEVELS: (u32, u32) = (1, 9);
+
+/// A statement with the server's counts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CountedStatement {
+    /// Text of the statement, without values.
+    pub statement: NormalizedStatement,
+    /// Database in which the statement ran.
+    pub database: String,
+    /// Number of runs.
+    pub runs: f64,
+    /// Total execution time in seconds.
+    pub seconds: f64,
+    /// Total number of rows that the statement returned or changed.
+    pub rows: f64,
+}
+
+/// Outcome of reading the counts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Counted {
+    /// Statements, in descending order of their total time.
+    Statements(Vec<CountedStatement>),
+    /// There are no counts. The text is the reason.
+    Unavailable(String),
+}
+
+/// The counts at one moment.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    /// Qualified name of the extension's function.
+    function: String,
+    tells_levels: bool,
+    before: HashMap<Key, [f64; 3]>,
+}
+
+/// Database, user, query id, and whether a client sent the statement.
+type Key = (i64, i64, i64, bool);
+
+impl Counts {
+    /// Reads the current counts.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if there are no counts.
+    pub(crate) fn read(client: &mut Client) -> Result<Self, String> {
+        let about = "SELECT /* pgfresh */ extversion, quote_ident(nspname) FROM pg_namespace n \
+                     JOIN pg_extension e ON extnamespace = n.oid WHERE extname = 'pg_stat_statements'";
+        let found = client.query_opt(about, &[]).map_err(|error| explain(&error))?;
+        let Some(found) = found else {
+            return Err("the database has no extension pg_stat_statements".to_owned());
+        };
+        let (version, schema): (String, String) = (found.get(0), found.get(1));
+        let parsed = version.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        let parsed = parsed.filter(|version| *version >= MIN_EXTENSION_VERSION).ok_or_else(|| {
+            format!("pg_stat_statements {version} is too old: ALTER EXTENSION pg_stat_statements UPDATE")
+        })?;
+        let function = format!("{schema}.pg_stat_statements");
+        let mut counts =
+            Self { function, tells_levels: parsed >= FIRST_VERSION_WITH_LEVELS, before: HashMap::new() };
+        let rows = counts.query(client, false).map_err(|error| explain(&error))?;
+        counts.before = rows.iter().map(|row| (key(row), numbers(row))).collect();
+        Ok(counts)
+    }
+
+    /// Returns how much the counts have increased since [`Self::read`].
+    pub(crate) fn since(&self, client: &mut Client) -> Counted {
+        let rows = match self.query(client, true) {
+            Ok(rows) => rows,
+            Err(error) => return Counted::Unavailable(explain(&error)),
+        };
+        let mut sums: HashMap<(NormalizedStatement, String), [f64; 3]> = HashMap::new();
+        for row in &rows {
+            let (now, text): (_, &str) = (numbers(row), row.get(8));
+            // A smaller count than before means that the server discarded the statement's entry and started a new one.
+            let before = self.before.get(&key(row)).filter(|before| before[0] <= now[0]);
+            let added = before.map_or(now, |before| [0, 1, 2].map(|at| now[at] - before[at]));
+            if added[0] > 0.0 && !text.contains("/* pgfresh */") {
+                let sum = sums.entry((NormalizedStatement::read(text), row.get(7))).or_default();
+                *sum = [0, 1, 2].map(|at| sum[at] + added[at]);
+            }
+        }
+        let lines = sums.into_iter().map(|((statement, database), [runs, seconds, rows])| CountedStatement {
+            statement,
+            database,
+            runs,
+            seconds,
+            rows,
+        });
+        let mut lines: Vec<CountedStatement> = lines.collect();
+        lines.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+        Counted::Statements(lines)
+    }
+
+    fn query(&self, client: &mut Client, texts: bool) -> Result<Vec<Row>, Error> {
+        let Self { function, tells_levels, .. } = self;
+        let (level, text) =
+            (if *tells_levels { "toplevel" } else { "true" }, if texts { "left(query, 1000)" } else { "''" });
+        let sql = format!(
+            "SELECT /* pgfresh */ dbid::int8, userid::int8, queryid, {level}, calls::float8, total_exec_time / 1000, \
+             rows::float8, coalesce(datname, ''), coalesce({text}, '') FROM {function}({texts}) s \
+             LEFT JOIN pg_database d ON d.oid = dbid WHERE queryid IS NOT NULL"
+        );
+        client.query(&sql, &[])
+    }
+}
+
+fn key(row: &Row) -> Key {
+    (row.get(0), row.get(1), row.get(2), row.get(3))
+}
+
+/// Returns the runs, the seconds and the rows.
+fn numbers(row: &Row) -> [f64; 3] {
+    [row.get(4), row.get(5), row.get(6)]
+}

@@ -1,0 +1,67 @@
+//! Makes libpq inside a server connect to this server and not to others on the machine. This applies to the
+//! libpq of `dblink`, `postgres_fdw` and subscriptions, and of programs started from SQL.
+//!
+//! If SQL names no host, libpq uses the machine's default socket, which can belong to a different server. A
+//! server's environment therefore names the run directory, where two symbolic links point to one socket. One
+//! link has the port that `SHOW port` returns. The other has the default port, [`NOWHERE`]. At first, both
+//! links point to the server's own socket. [`lead_to`] later changes them to point to the gateway's socket.
+//!
+//! ```text
+//! pgfresh-UID/1a2b3c4d/.s.PGSQL.1     -> socket/.s.PGSQL.5432, later the gateway's socket
+//! pgfresh-UID/1a2b3c4d/.s.PGSQL.5432  -> the same
+//! ```
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use storage::{Account, Attempt, FileError, RunDirectory};
+
+use crate::address::{PORT, SOCKET, SUPERUSER};
+
+/// The default port inside the server. No server listens on it, so SQL that names `localhost` without a port
+/// connects to nothing. Source: IANA's registry of ports, `tcpmux`.
+const DEFAULT_PORT: u16 = 1;
+/// A path at which no file can exist. It replaces files that could name other servers, users and passwords.
+const MISSING_FILE: &str = "/dev/null/none";
+
+/// Sets environment variables in `command`, which is a server. They tell libpq in its processes how to
+/// connect to the server in `run`. No other libpq variable may be set.
+pub(crate) fn describe_to(run: &RunDirectory, command: &mut Command) {
+    command.env("PGHOST", run.address()).env("PGPORT", DEFAULT_PORT.to_string()).env("PGUSER", SUPERUSER);
+    for name in ["PGPASSFILE", "PGSERVICEFILE", "PGSYSCONFDIR"] {
+        command.env(name, MISSING_FILE);
+    }
+}
+
+/// Makes both links point to the server's own socket, unless they already exist.
+pub(crate) fn link_to_server(run: &RunDirectory) -> Result<(), FileError> {
+    let own = run.socket_directory().join(SOCKET);
+    for name in link_paths(run) {
+        match symlink(&own, &name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made.attempt("create", &name)?,
+        }
+    }
+    Ok(())
+}
+
+/// Makes both links point to `socket`, and allows the server's `account` to connect to it.
+pub(crate) fn link_to(run: &RunDirectory, socket: &Path, account: &Account) -> Result<(), FileError> {
+    if account.foreign {
+        // pgfresh owns the directory, so the account can't replace the socket.
+        lchown(socket, Some(account.uid), Some(account.gid)).attempt("change the owner of", socket)?;
+    }
+    for name in link_paths(run) {
+        let new = name.with_extension("new");
+        symlink(socket, &new).attempt("create", &new)?;
+        fs::rename(&new, &name).attempt("rename", &new)?;
+    }
+    Ok(())
+}
+
+fn link_paths(run: &RunDirectory) -> [PathBuf; 2] {
+    [DEFAULT_PORT, PORT].map(|port| run.path().join(format!(".s.PGSQL.{port}")))
+}

@@ -1,0 +1,62 @@
+//! Raises the limit on open files, and gives advice on errors that are due to a user's limits.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// The limit before [`raise_files`]. Empty until that function is called.
+static ORIGINAL_LIMIT: OnceLock<Rlimit> = OnceLock::new();
+
+/// Raises our limit on open files to the maximum, because on many systems it starts at 1024. Failures are
+/// ignored.
+#[expect(clippy::let_underscore_must_use, reason = "the call that needs more files fails then")]
+pub fn raise_open_file_limit() {
+    let usual = *ORIGINAL_LIMIT.get_or_init(|| getrlimit(Resource::Nofile));
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: usual.maximum, ..usual });
+}
+
+/// Restores the original limit in the child of `command`. With a higher limit, programs that use `select`
+/// fail, and some programs close every possible descriptor.
+#[allow(unsafe_code)]
+pub fn restore_open_file_limit(command: &mut Command) {
+    let Some(usual) = ORIGINAL_LIMIT.get().copied() else { return };
+    // SAFETY: setrlimit(2) is a system call without any state in this process, and the closure does nothing
+    // else.
+    unsafe {
+        command.pre_exec(move || setrlimit(Resource::Nofile, usual).map_err(Into::into));
+    }
+}
+
+/// Returns advice for an error that is due to a limit on files, processes or threads. Don't call it for
+/// errors from calls with a timeout, because a timeout has the same error number.
+#[must_use]
+pub fn limit_hint(error: &io::Error) -> Option<&'static str> {
+    match Errno::from_io_error(error)? {
+        Errno::MFILE => Some("Raise the limit of open files: ulimit -n 1024."),
+        Errno::AGAIN => Some("Raise the limit of processes and threads (ulimit -u), or end some."),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_gets_the_original_open_file_limit() {
+        let usual = getrlimit(Resource::Nofile);
+        raise_open_file_limit();
+        raise_open_file_limit();
+        assert_eq!(getrlimit(Resource::Nofile).current, usual.maximum);
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n"]);
+        restore_open_file_limit(&mut command);
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let wanted = usual.current.map_or("unlimited".to_owned(), |files| files.to_string());
+        assert_eq!(said.trim(), wanted);
+    }
+}

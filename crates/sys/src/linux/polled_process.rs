@@ -1,0 +1,87 @@
+//! Watches a process by its pid. This is a fallback for systems without process handles, e.g. kernels before
+//! 5.3 and containers whose runtime filters those system calls.
+//!
+//! Once a process has ended, a different process can reuse its pid. The start times of the two processes
+//! differ, which shows whether the pid was reused.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::Pid;
+
+use super::poll::wait_for_any;
+
+/// Pause between two checks of a process.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// A process that one of our threads polls.
+#[derive(Debug)]
+pub(crate) struct PolledProcess {
+    pid: Pid,
+    started: u64,
+    /// The read end of a pipe. The thread closes the write end when the process has ended.
+    pub(crate) end: OwnedFd,
+}
+
+impl PolledProcess {
+    /// Starts to watch the process that currently has the pid `pid`.
+    ///
+    /// # Errors
+    /// Returns `ESRCH` if there is no such process.
+    pub(crate) fn begin(pid: Pid) -> io::Result<Self> {
+        let (started, _) = start_and_state(pid).ok_or(rustix::io::Errno::SRCH)?;
+        let (end, held) = io::pipe()?;
+        thread::Builder::new().name("watch".to_owned()).spawn(move || {
+            // The pipe breaks when the last thread that waits for the end is gone.
+            let is_dropped = || wait_for_any(&mut [PollFd::new(&held, PollFlags::empty())], POLL_INTERVAL);
+            while is_running(pid, started) && !is_dropped().unwrap_or(true) {}
+        })?;
+        Ok(Self { pid, started, end: end.into() })
+    }
+
+    /// Whether the process has ended, even if its parent hasn't waited for it yet.
+    pub(crate) fn has_ended(&self) -> bool {
+        !is_running(self.pid, self.started)
+    }
+}
+
+fn is_running(pid: Pid, started: u64) -> bool {
+    start_and_state(pid).is_some_and(|(since, is_zombie)| since == started && !is_zombie)
+}
+
+/// Returns the start time of a process, in clock ticks since the boot, and whether it is a zombie. Returns
+/// `None` if no process has this pid. Source: proc(5), fields 3 and 22 of `/proc/PID/stat`. The name in
+/// parentheses can contain any character.
+fn start_and_state(pid: Pid) -> Option<(u64, bool)> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = String::from_utf8_lossy(&stat[name_end + 1..]);
+    let mut fields = rest.split_whitespace();
+    let is_zombie = matches!(fields.next()?, "Z" | "X");
+    Some((fields.nth(18)?.parse().ok()?, is_zombie))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::wait_readable;
+
+    #[test]
+    fn process_end_is_seen_before_reaping() {
+        let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = Pid::from_child(&cat);
+        let watched = PolledProcess::begin(pid).unwrap();
+        assert!(!watched.has_ended() && !wait_readable(&watched.end, Duration::from_millis(20)).unwrap());
+        drop(cat.stdin.take());
+        assert!(wait_readable(&watched.end, Duration::from_mins(1)).unwrap());
+        assert!(watched.has_ended());
+        cat.wait().unwrap();
+        assert_eq!(PolledProcess::begin(pid).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+}

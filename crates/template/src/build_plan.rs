@@ -1,0 +1,59 @@
+//! Describes how a template's files can change over time, and how a build starts as a result. Incremental builds are
+//! possible only if the project promises to only ever add files.
+
+use std::str::FromStr;
+
+use crate::Fingerprint;
+
+/// How a template's files can change after they have run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Steps {
+    /// Files can change in any way, so each change runs all files again.
+    #[default]
+    Any,
+    /// The project only adds files. If pgfresh notices any other change, it runs all files.
+    AppendOnly,
+}
+
+impl FromStr for Steps {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "any" => Ok(Self::Any),
+            "append-only" => Ok(Self::AppendOnly),
+            _ => Err("expected \"append-only\" or \"any\"".to_owned()),
+        }
+    }
+}
+
+/// How a build starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BuildPlan {
+    /// The build begins on an earlier template with the same name, called its parent.
+    Incremental {
+        /// Fingerprint of the parent.
+        parent: Fingerprint,
+        /// Names of the files that the parent hasn't run.
+        added: Vec<String>,
+    },
+    /// The build runs all steps.
+    Full {
+        /// Reasons why no earlier template can be used. Empty if pgfresh had no reason to look for one.
+        reasons: Vec<String>,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summary_names_every_step() {
+        assert_eq!("append-only".parse(), Ok(Steps::AppendOnly));
+        assert_eq!("any".parse(), Ok(Steps::default()));
+        for wrong in ["", "append", "append_only", "Any"] {
+            assert!(wrong.parse::<Steps>().is_err(), "{wrong}");
+        }
+    }
+}
