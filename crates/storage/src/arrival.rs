@@ -17,7 +17,7 @@ use sys::{Directory, FileKind};
 use crate::attempt::Attempt;
 use crate::cancel::{Cancellable, go_on};
 use crate::error::{CacheError, CopyError};
-use crate::head::{self, Head};
+use crate::head::{self, Head, SignedHead};
 use crate::manifest::{self, Manifest};
 use crate::publish;
 use crate::signing::{Signed, TrustedKey};
@@ -110,8 +110,9 @@ impl<'a> Arrival<'a> {
             };
         }
         let (text, signature) = (self.text(HEAD, LONGEST_HEAD)?, self.text(SIGNATURE, LONGEST_HEAD)?);
-        head::verify(self.fingerprint, (&text, &signature), trusted)
-            .map_err(|why| untrusted(self.folder, why))
+        let signed = SignedHead { text: &text, signature: &signature };
+        head::verify(self.fingerprint, signed, trusted)
+            .map_err(|error| untrusted(self.folder, error.to_string()))
     }
 
     /// Compares every file with the manifest, and returns a head for the caller to sign.

@@ -56,13 +56,14 @@ pub use copy_directory::DirectoryCopier;
 pub use copy_file::{Copied, Method};
 pub use entry::Entry;
 pub use error::{CacheError, CopyError};
+pub use head::SignedHead;
 pub use persistent::PersistentData;
 pub use place::{Place, PlaceError, PlaceRequest};
 pub use publish::Building;
 pub use received::{Announced, Description, FileDescription, Receiving, TrustedHead};
 pub use removal::Removing;
 pub use run::{Abandoned, RunDirectory, remove_kept, run_roots};
-pub use signing::{KeyError, Signed, SigningKey, TrustedKey, signer};
+pub use signing::{KeyError, Signed, SigningKey, TrustError, TrustedKey, signer};
 
 /// Formats a number of bytes with two or three digits and a decimal unit, e.g. "1.5 GB".
 #[must_use]

@@ -37,7 +37,7 @@ pub use fingerprint::{Builder, Fingerprint};
 pub use fingerprint_inputs::FingerprintInputs;
 pub use inputs::InputError;
 pub use provisioner::{Provisioner, ServerOptions, Step, Swept, Template, remove_kept, sweep, sweep_runs};
-pub use source::{SeekStep, Sought, TemplateSource};
+pub use source::{SeekStep, Sought, SourceError, TemplateSource};
 pub use spec::{PREFIX, TemplateSpec, check_name};
 pub use start::Started;
 pub use steps::{BuildPlan, Steps};
