@@ -77,7 +77,7 @@ impl fmt::Debug for RemoteCache {
     }
 }
 
-/// Where a fetched template goes.
+/// Destination of a fetched template.
 #[derive(Debug, Clone, Copy)]
 pub struct Destination<'a> {
     /// The future entry of the cache.
