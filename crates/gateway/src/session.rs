@@ -12,14 +12,14 @@ use lease::{
     Backend, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard, Seat,
     SessionGuard,
 };
-use pgwire::{Conversation, DISCARD_ALL, SessionTraces, Startup, frames, without_negotiation};
+use pgwire::{Conversation, DISCARD_ALL, Startup, frames, without_negotiation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use crate::cancel::CancelKey;
 use crate::closing::{Closing, closed, is_closed, unless};
-use crate::forward::{End, Forward};
+use crate::forward::{End, Forward, Observed};
 use crate::handshake::{ClientRequest, HandshakeError, PendingSession, meet};
 use crate::refusal;
 use crate::rollback::{Gate, RollbackConnection, RollbackSession};
@@ -105,7 +105,7 @@ fn hand_over(
     match entered {
         Entered::Plain(connected) => {
             let Connected { backend: Backend { stream, greeting, seat }, guard } = connected;
-            let observed = (Conversation::new(replication), SessionTraces::of_session(&greeting));
+            let observed = Observed::new(replication, &greeting);
             let mut words = told(greeting.clone());
             let Ok(key) = state.keys.issue(&mut words, &stream, None) else { return };
             let tap = state.taps.tap(&database, key.as_ref(), since, record).filter(|_| !replication);

@@ -35,7 +35,7 @@ impl Taps {
         if let Some(history) = self.history.as_ref().filter(|_| settings.reset) {
             history.forget(database);
         }
-        self.recorder.of_session(database, (settings.record, settings.reset), leases)
+        self.recorder.of_session(database, settings, leases)
     }
 
     /// Creates a tap for a new session with `database`. Returns `None` if there is no listener.

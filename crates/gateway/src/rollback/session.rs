@@ -7,11 +7,13 @@
 //! The client's own Sync is not forwarded. Within a transaction a Sync only ends a group, so the session can send one
 //! whenever it needs the server's state. The client receives ReadyForQuery after all tasks are done.
 
+mod answers;
+
 use std::collections::VecDeque;
 
 use super::message::{
-    BEGIN, BEGIN_PLACEHOLDER, RELEASE, SAVE, STAY_IDLE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO, UNBOUNDED, UNDO,
-    explained, field, injection, lost, ready, report, reworded, syntax_check, values,
+    BEGIN, BEGIN_PLACEHOLDER, RELEASE, SAVE, STAY_IDLE, SYNC, UNBOUNDED, UNDO, injection, ready, report,
+    reworded, syntax_check,
 };
 use super::names::Names;
 use super::parameters::{Parameters, parameter};
@@ -20,7 +22,7 @@ use super::settings::{Restored, Settings};
 use super::statement::{Kind, Statement, kind_of_all, statements};
 use super::task::{Awaited, Disposition, InjectedStatement, Native, Row, Task, Turn};
 use lease::{LeaseTransaction, Savepoint};
-use pgwire::{ErrorResponse, FramePrefix, HEADER, SessionTraces, encode, is_frontend_tag, query, split_zero};
+use pgwire::{ErrorResponse, FramePrefix, SessionTraces, encode, is_frontend_tag, query, split_zero};
 use server::Major;
 
 /// One client session in the transaction of a lease.
@@ -234,164 +236,6 @@ impl RollbackSession {
             }
         }
         self.piped = !ends;
-    }
-
-    /// Decides what to do with the server's next message, given its tag.
-    pub(super) fn server_head(&mut self, tag: u8) -> Disposition {
-        match tag {
-            b'Z' | b'C' | b'E' | b'G' | b'1' | b'S' => return Disposition::Whole,
-            // A notice caused by an injected statement must precede the CommandComplete that is being held.
-            b'N' | b'A' if matches!(self.awaited.front(), Some(Awaited::Injected(_))) => {
-                return Disposition::Pass;
-            }
-            _ => {}
-        }
-        match self.awaited.front() {
-            Some(Awaited::Injected(_)) if tag == b'D' => Disposition::Whole,
-            Some(Awaited::Injected(_)) => Disposition::Drop,
-            _ => {
-                self.flush_held();
-                Disposition::Pass
-            }
-        }
-    }
-
-    /// Processes a complete message from the server.
-    pub(super) fn server(&mut self, bytes: &[u8]) {
-        let (tag, body) = (bytes[0], &bytes[HEADER..]);
-        let ours = matches!(self.awaited.front(), Some(Awaited::Injected(_)));
-        match tag {
-            b'Z' => self.done(body.first().copied().unwrap_or_default()),
-            b'S' => {
-                match body {
-                    b"standard_conforming_strings\0on\0" => self.backslashes = false,
-                    b"standard_conforming_strings\0off\0" => self.backslashes = true,
-                    _ => {}
-                }
-                if let Some(report) = self.parameters.hear(bytes, ours) {
-                    self.say(report);
-                }
-            }
-            b'D' => self.rows.push(values(body)),
-            b'E' if ours => self.error = Some(bytes.to_vec()),
-            _ if ours => {}
-            b'C' if self.awaited.front() == Some(&Awaited::Part) => {
-                self.flush_held();
-                self.held = bytes.to_vec();
-            }
-            b'E' => {
-                (self.failed, self.copying) = (true, false);
-                self.flush_held();
-                let explained = explained(bytes, self.offset, !self.tx, self.holds);
-                self.to_client.extend_from_slice(&explained);
-                self.close_group();
-            }
-            _ => {
-                match tag {
-                    b'1' => self.names.parsed(),
-                    b'G' => self.begin_copy(),
-                    _ => {}
-                }
-                self.say(bytes);
-            }
-        }
-        self.proceed();
-    }
-
-    /// Starts forwarding COPY data to the server. The server ignores a Sync that it has already received.
-    fn begin_copy(&mut self) {
-        self.copying = !std::mem::take(&mut self.ahead);
-        if !self.copying {
-            return;
-        }
-        if self.awaited.front() == Some(&Awaited::Group) && !self.open {
-            if self.tasks.iter().any(|task| *task != Task::End) {
-                self.break_off("a transaction was to end during COPY from stdin".to_owned());
-            }
-            self.tasks.clear();
-            (self.open, self.owed) = (true, false);
-        }
-    }
-
-    fn done(&mut self, status: u8) {
-        let awaited = self.awaited.pop_front();
-        let restored = if awaited == Some(Awaited::Injected(InjectedStatement::Release)) {
-            std::mem::take(&mut self.restored)
-        } else {
-            Vec::new()
-        };
-        // Immediate reports come before the tag of the statement that caused them, but after an error.
-        let mut reports = self.parameters.server_is_ready(&restored);
-        self.status = status;
-        if self.transaction.begun && status == b'I' {
-            self.broken = Some(lost());
-        }
-        if let Some(Awaited::Injected(ours)) = awaited {
-            let error = self.error.take();
-            if error.is_none() {
-                self.to_client.append(&mut reports);
-            }
-            self.answered(ours, error);
-            return self.to_client.append(&mut reports);
-        }
-        (self.copying, self.ahead) = (false, false);
-        if std::mem::take(&mut self.failed) {
-            self.fail();
-        }
-    }
-
-    fn answered(&mut self, ours: InjectedStatement, error: Option<Vec<u8>>) {
-        let mut rows = std::mem::take(&mut self.rows).into_iter();
-        let mut first = || rows.next().unwrap_or_default();
-        match (ours, error) {
-            (InjectedStatement::Must | InjectedStatement::Silent, Some(error)) => {
-                let message = field(&error, b'M').unwrap_or_default();
-                self.broken = Some(lost().detail(String::from_utf8_lossy(message).into_owned()));
-            }
-            // The server refuses a correct string because it contains several statements. Source: `exec_parse_message`.
-            (InjectedStatement::Syntax { saved }, Some(error))
-                if field(&error, b'R') != Some(b"exec_parse_message") =>
-            {
-                self.say(&error);
-                self.fail();
-                if saved && self.tx {
-                    self.first([Task::Inject(
-                        SYNTAX_ABORT.map(str::to_owned).to_vec(),
-                        InjectedStatement::Abort,
-                    )]);
-                }
-            }
-            (InjectedStatement::Must | InjectedStatement::Silent, None)
-            | (InjectedStatement::Syntax { saved: false } | InjectedStatement::Abort, _) => {}
-            (InjectedStatement::Syntax { saved: true }, _) => {
-                let undo = SYNTAX_UNDO.map(str::to_owned).to_vec();
-                self.first([Task::Inject(undo, InjectedStatement::Must)]);
-            }
-            (_, Some(error)) => self.commit_failed(&error),
-            (InjectedStatement::Look, None) => self.looked(rows),
-            (InjectedStatement::Constraints, None) => self.know_constraints(first(), rows),
-            (InjectedStatement::Release, None) => self.released(),
-            (InjectedStatement::Access, None) => {
-                self.read_only = first().first() == Some(&Some("on".to_owned()));
-            }
-            (InjectedStatement::Settings, None) => self.settings.read(rows),
-            (InjectedStatement::Sources, None) => _ = self.learn_sources(rows),
-            (InjectedStatement::Found, None) => self.found = rows.collect(),
-        }
-    }
-
-    /// Handles the failure of the client's statement. Outside of a client transaction, rolls back its work.
-    pub(super) fn fail(&mut self) {
-        self.tasks.clear();
-        self.names.failed();
-        if !self.tx && self.is_saved() {
-            self.tasks.push_back(Task::Undo);
-        }
-        if self.owed {
-            self.tasks.push_back(Task::Ready);
-        } else {
-            self.skipping = true;
-        }
     }
 
     /// Performs tasks until the session must wait for an answer.

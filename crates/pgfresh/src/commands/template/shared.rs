@@ -104,7 +104,8 @@ pub(super) fn pull(context: &Context, address: RemoteAddress) -> Result<(), Fail
     let mut what = "is here already";
     if provisioner.cache.examine(fingerprint.as_str())?.is_none() {
         let progress = |done, total| announce(template::Step::Fetching { name, done, total });
-        let into = (&building, settings.server_options.cache_size.unwrap_or(u64::MAX));
+        let limit = settings.server_options.cache_size.unwrap_or(u64::MAX);
+        let into = remote::Destination { building: &building, limit };
         let (shown, failed) = (address.to_string(), failed("pull from", &address));
         remote(context, address)?
             .fetch(fingerprint.as_str(), into, Patience::ASKED_FOR, &progress)

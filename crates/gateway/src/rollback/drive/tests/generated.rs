@@ -63,7 +63,7 @@ proptest! {
         let expected = directly(&said);
         run(async {
             let mut fixture = Fixture::new(small.then_some(1));
-            assert_eq!(fixture.play(&said, (&up, &down, patient), &expected).await, expected);
+            assert_eq!(fixture.play(&said, Pieces { up: &up, down: &down, patient }, &expected).await, expected);
             assert!(sys::is_idle_socket(&same(&fixture.client)));
             let Drive { session, up, down, .. } = &fixture.drive;
             assert!(session.is_quiet() && up.bytes.capacity() == 0 && down.bytes.capacity() == 0);
