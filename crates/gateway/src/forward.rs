@@ -94,16 +94,31 @@ enum ClosedSide {
     Server,
 }
 
+/// State of a session that its messages change.
+pub(crate) struct Observed {
+    conversation: Conversation,
+    traces: SessionTraces,
+}
+
+impl Observed {
+    /// Creates the state of a new session. `greeting` is the server's startup response.
+    pub(crate) fn new(is_replication: bool, greeting: &[u8]) -> Self {
+        let traces = SessionTraces::of_session(greeting);
+        Self { conversation: Conversation::new(is_replication), traces }
+    }
+}
+
 impl Forward {
     /// Creates a forwarder. The client receives `unsent` before any bytes from the server.
     pub(crate) fn new(
         client: Stream,
         server: Stream,
-        (conversation, traces): (Conversation, SessionTraces),
+        observed: Observed,
         vacate: EndWaitingBackends,
         tap: Option<Box<Tap>>,
         unsent: Vec<u8>,
     ) -> Self {
+        let Observed { conversation, traces } = observed;
         let down = PendingBytes { bytes: unsent, written: 0 };
         Self {
             client,

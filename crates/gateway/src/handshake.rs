@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pgwire::{
-    ENCRYPTED, ErrorResponse, NOT_ENCRYPTED, PASSWORD_REQUEST, Startup, StartupPacket, Verifier, negotiation,
-    password, sasl_request, sasl_response, unsupported_protocol,
+    ENCRYPTED, ErrorResponse, NOT_ENCRYPTED, PASSWORD_REQUEST, Startup, StartupPacket, SupportedProtocols,
+    Verifier, negotiation, password, sasl_request, sasl_response, unsupported_protocol,
 };
+use server::Major;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::Access;
@@ -105,7 +106,7 @@ pub(crate) async fn read_request(
                 return authenticate(stream.with_unread(bytes), startup, settings, state).await;
             }
             StartupPacket::Unsupported(version) => {
-                let message = unsupported_protocol(version, state.leases.major());
+                let message = unsupported_protocol(version, supported_protocols(state));
                 return Err(HandshakeError::Refused(stream, message));
             }
         }
@@ -119,6 +120,12 @@ fn may_use_http(socket: &Socket) -> bool {
         Socket::Unix(stream) => sys::is_from_our_user(stream),
         Socket::Tcp(_) | Socket::Tls(_) => true,
     }
+}
+
+/// Returns the protocol versions that the server itself supports.
+fn supported_protocols(state: &GatewayState) -> SupportedProtocols {
+    let major = Major(state.leases.major());
+    SupportedProtocols { two: major.has_old_protocol(), newest: major.newest_protocol() }
 }
 
 /// Answers a request for encryption, and starts TLS if there is a certificate.
@@ -157,7 +164,7 @@ async fn authenticate(
         return Ok(ClientRequest::Session(stream, pending));
     }
     // Like a PostgreSQL server, negotiates the protocol version before anything else.
-    let negotiation = negotiation(&pending.startup.params, state.leases.major());
+    let negotiation = negotiation(&pending.startup.params, supported_protocols(state).newest);
     pending.version_negotiated = negotiation.is_some();
     stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| HandshakeError::Disconnected)?;
     let access = &state.access;

@@ -12,7 +12,7 @@ use lease::{
     Backend, ConnectRequest, Connected, Entered, Isolation, LeaseError, Leases, MaintenanceGuard, Seat,
     SessionGuard,
 };
-use pgwire::{Conversation, DISCARD_ALL, SessionTraces, Startup, frames, without_negotiation};
+use pgwire::{Conversation, DISCARD_ALL, Startup, frames, without_negotiation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
@@ -20,7 +20,7 @@ use tracing::{Instrument, Span};
 use crate::cancel::CancelKey;
 use crate::closing::{Closing, closed, is_closed, run_unless};
 use crate::error_message;
-use crate::forward::{End, Forward};
+use crate::forward::{End, Forward, Observed};
 use crate::handshake::{ClientRequest, HandshakeError, PendingSession, read_request};
 use crate::rollback::{Gate, RollbackConnection, RollbackSession};
 use crate::state::{ConnectionHandle, GatewayState};
@@ -112,7 +112,7 @@ fn start(
     match entered {
         Entered::Plain(connected) => {
             let Connected { backend: Backend { stream, greeting, seat }, guard } = connected;
-            let observed = (Conversation::new(replication), SessionTraces::of_session(&greeting));
+            let observed = Observed::new(replication, &greeting);
             let mut startup_response = for_client(greeting.clone());
             let Ok(key) = state.keys.issue(&mut startup_response, &stream, None) else { return };
             let tap = state.taps.tap(&database, key.as_ref(), since, record).filter(|_| !replication);

@@ -15,6 +15,7 @@ use sys::lock;
 
 use crate::budget::Budget;
 use crate::record::{StatementRecord, TestMeasurement};
+use crate::session_settings::SessionSettings;
 
 /// Number of recorded leases at which the recorder starts to look for ended ones.
 const SWEEP_THRESHOLD: usize = 512;
@@ -86,14 +87,14 @@ impl StatementRecorder {
 
     /// Returns the record for a new session with `name`, if its lease is recorded.
     ///
-    /// `asked` means that the session asks for recording. `reset` means that the session had its database reset, so
-    /// that a new test begins.
+    /// A session can ask for recording in its `settings`. A new test begins if it had its database reset.
     pub(crate) fn record_for_session(
         &self,
         name: &str,
-        (asked, reset): (bool, bool),
+        settings: &SessionSettings,
         leases: &Leases,
     ) -> Option<SharedRecord> {
+        let (asked, reset) = (settings.record, settings.reset);
         if !asked && !self.records_all() && !self.in_use.load(Ordering::Relaxed) {
             return None;
         }

@@ -35,7 +35,7 @@ impl Taps {
         if let Some(history) = self.history.as_ref().filter(|_| settings.reset) {
             history.clear(database);
         }
-        self.recorder.record_for_session(database, (settings.record, settings.reset), leases)
+        self.recorder.record_for_session(database, settings, leases)
     }
 
     /// Creates a tap for a new session with `database`. Returns `None` if there is no listener.

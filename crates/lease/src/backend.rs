@@ -256,7 +256,7 @@ pub(crate) const fn stamp_in(major: u32) -> &'static Prepared {
         types: TYPES,
         sql: concat!("SELECT ", stamp!(), " FROM pg_database WHERE oid = $1 AND datname = $2"),
     };
-    if major < 15 { &BEFORE_15 } else { &SINCE_15 }
+    if server::Major(major).has_parameter_privileges() { &SINCE_15 } else { &BEFORE_15 }
 }
 
 /// Reads messages up to and including the first ReadyForQuery.

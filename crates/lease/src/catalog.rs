@@ -280,7 +280,7 @@ pub(crate) fn select_classes(major: u32, condition: &str) -> String {
 
 /// Returns the columns of `pg_class` that tell the planner how large a relation is.
 pub(crate) fn planner_columns(major: u32) -> impl Iterator<Item = &'static str> {
-    let since_18 = (major >= 18).then_some("relallfrozen");
+    let since_18 = server::Major(major).has_relallfrozen().then_some("relallfrozen");
     ["relpages", "reltuples", "relallvisible"].into_iter().chain(since_18)
 }
 
@@ -291,7 +291,7 @@ pub(crate) fn select_in_place(major: u32) -> String {
 }
 
 fn in_place(major: u32) -> String {
-    let frozen = if major < 18 { "" } else { ", c.relallfrozen" };
+    let frozen = if server::Major(major).has_relallfrozen() { ", c.relallfrozen" } else { "" };
     format!(
         "concat_ws(' ', c.relfilenode, c.relpages, c.reltuples, c.relallvisible, c.relhasindex, c.relhasrules, c.relhastriggers{frozen})"
     )
@@ -400,9 +400,10 @@ impl TemplateCatalog {
             inexact.extend(oids(&session.query(query)?));
         }
         let publishes = text(&session.query(PUBLISHES)?) == "t";
-        let compression: HashMap<u32, String> = match major {
-            ..14 => HashMap::new(),
-            _ => session.query(COMPRESSION)?.into_iter().filter_map(pair).collect(),
+        let compression: HashMap<u32, String> = if server::Major(major).has_column_compression() {
+            session.query(COMPRESSION)?.into_iter().filter_map(pair).collect()
+        } else {
+            HashMap::new()
         };
         let mut sequences = Vec::new();
         let mut room = MOST_ROWS;

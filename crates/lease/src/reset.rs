@@ -8,7 +8,7 @@
 //! planner's numbers in `pg_class`. After any other change, pgfresh drops the database. Finally, the reset finds its own changes in
 //! the log, and checks that they are the intended ones.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use pgwire::encode;
@@ -27,8 +27,8 @@ use crate::evidence::Evidence;
 use crate::growth::Growth;
 use crate::stats::DatabaseStats;
 use crate::table::Proof;
-use crate::vacuum::{count_filled, remove_pages, restore_planner};
-use crate::wal::{Changes, Lsn};
+use crate::vacuum::{PAGES_LEFT, count_filled, has_pages, remove_pages, restore_planner};
+use crate::wal::{Changes, Lsn, RelationFile};
 
 /// How long a session may take to end after pgfresh has closed it.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);
@@ -104,8 +104,12 @@ struct Touched {
     classes: bool,
     /// Whether the client has written values to TOAST tables.
     toast: bool,
-    /// Whether the reset has written table sizes to `pg_class`.
-    sizes: bool,
+    /// Tables that the reset has emptied with DELETE and VACUUM. VACUUM writes their sizes to `pg_class`.
+    emptied: BTreeSet<u32>,
+    /// Whether the server has counted the pages that are left in these tables.
+    is_counted: bool,
+    /// Files of tables in which clients have left pages with rows, dead or alive, as far as the log shows.
+    filled: HashSet<RelationFile>,
     /// Other catalogs that have changed. They may be as before, for example if a temporary table has been created and dropped.
     catalogs: BTreeSet<u32>,
     /// Catalogs among `catalogs` whose TOAST values have changed.
@@ -220,6 +224,9 @@ fn read_changes(changes: &Changes, used: &mut Used<'_>) -> Result<Touched, NotRe
         match files.get(file.number) {
             Some(Content::Table(oid)) => {
                 touched.toast |= files.is_toast(file.number);
+                if change.filled {
+                    touched.filled.insert(*file);
+                }
                 *rows.entry(oid).or_default() += change.inserted + change.updated + change.deleted;
             }
             Some(Content::Sequence(oid)) => {
@@ -409,9 +416,7 @@ fn clean(
 ) -> Result<(Lsn, bool), NotRecyclable> {
     let catalog = used.catalog;
     let sizes = read_sizes(admin, used, touched)?;
-    // If a table has a new file, it also has a new TOAST table. For unlogged tables, the log shows no changes.
-    let has_toast = touched.toast || touched.classes || !catalog.unlogged.0.is_empty();
-    let (mut undo, mut truncates) = (Undo::new(catalog, has_toast), false);
+    let (mut undo, mut truncates) = (Undo::new(catalog, touched), false);
     for oid in &touched.tables {
         let Some(table) = catalog.tables.get(oid) else { continue };
         match &table.rows {
@@ -444,7 +449,8 @@ fn clean(
         undo.sql.push_str(&format!("SELECT pg_catalog.setval({sequence}, {last_value}, {is_called}); "));
     }
     touched.classes |= truncates;
-    touched.sizes = !undo.emptied.is_empty();
+    undo.counts |= !undo.seeded.is_empty();
+    (touched.emptied, touched.is_counted) = (undo.emptied.iter().map(|(oid, _)| *oid).collect(), undo.counts);
     Ok((run_clean(admin, used, &undo)?, truncates))
 }
 
@@ -458,6 +464,8 @@ struct Undo<'a> {
     sql: String,
     /// Whether the client may have written values to TOAST tables.
     has_toast: bool,
+    /// Whether the server counts the pages that are left, because the log may not show them.
+    counts: bool,
     /// Tables that `sql` empties with DELETE, by oid.
     emptied: Vec<(u32, &'a Table)>,
     /// Tables that have rows in the template, together with these rows.
@@ -465,38 +473,49 @@ struct Undo<'a> {
 }
 
 impl<'a> Undo<'a> {
-    fn new(catalog: &'a TemplateCatalog, has_toast: bool) -> Self {
-        let unbounded = if catalog.major < 17 { "" } else { "SET LOCAL transaction_timeout = 0; " };
+    fn new(catalog: &'a TemplateCatalog, touched: &Touched) -> Self {
+        let unbounded = if server::Major(catalog.major).has_transaction_timeout() {
+            "SET LOCAL transaction_timeout = 0; "
+        } else {
+            ""
+        };
         let begin = format!(
             "BEGIN READ WRITE; SET LOCAL synchronous_commit = on; SET LOCAL session_replication_role = replica; \
              SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '60s'; {unbounded}",
         );
-        Self { catalog, begin, has_toast, sql: String::new(), emptied: Vec::new(), seeded: Vec::new() }
+        // The log may not show the rows of a new file, and shows none of an unlogged table. These can be in TOAST tables, too.
+        let counts = touched.classes || !catalog.unlogged.0.is_empty();
+        let (has_toast, sql) = (touched.toast || counts, String::new());
+        Self { catalog, begin, has_toast, counts, sql, emptied: Vec::new(), seeded: Vec::new() }
     }
 
     /// Runs the statements. Returns the end of the log after they have run.
     fn run(&self, session: &mut AdminConnection) -> Result<Lsn, NotRecyclable> {
-        let Self { catalog, begin, has_toast, sql, emptied, seeded } = self;
-        let end = format!("{begin}{MARK}; COMMIT");
+        let Self { catalog, begin, has_toast, counts, sql, emptied, seeded } = self;
+        let mark = format!("{begin}{MARK}; COMMIT");
         // Without the DISCARD, the next client of a waiting backend could read the sequence with `currval()`.
         let sql = format!("{begin}{sql}COMMIT; DISCARD SEQUENCES; ");
         if emptied.is_empty() && seeded.is_empty() {
-            return Ok(mark_of(&session.query(&format!("{sql}{end}"))?));
+            return Ok(mark_of(&session.query(&format!("{sql}{mark}"))?));
         }
-        session.query(&sql)?;
+        let mut steps = vec![sql];
         if !emptied.is_empty() {
             // The rows of the template may have values in TOAST tables.
-            let has_toast = *has_toast || !seeded.is_empty();
-            session.query(&remove_pages(emptied, has_toast, catalog.major))?;
+            steps.push(remove_pages(emptied, *has_toast || !seeded.is_empty(), catalog.major));
         }
-        let (filled, planner) = (count_filled(emptied), restore_planner(catalog, emptied));
         // The mark comes after the commit in the log.
-        let end = format!("{planner}COMMIT; {end}");
+        let end = format!("{}COMMIT; {mark}", restore_planner(catalog, emptied));
+        let count = if *counts { count_filled(emptied) } else { String::new() };
         if seeded.is_empty() {
-            let rows = session.query(&format!("{begin}{filled}{end}"))?;
-            return expect_none(&rows).map(|()| mark_of(&rows));
+            steps.push(format!("{begin}{count}{end}"));
+            let rows = session.query_all(&steps)?;
+            if *counts {
+                expect_none(&rows)?;
+            }
+            return Ok(mark_of(&rows));
         }
-        expect_none(&session.query(&format!("{begin}{filled}{AS_STORED}"))?)?;
+        steps.push(format!("{begin}{count}{AS_STORED}"));
+        expect_none(&session.query_all(&steps)?)?;
         for (table, rows) in seeded {
             let copy = format!("COPY {} FROM STDIN (FORMAT binary)", table.name);
             session.copy_in(&copy, [&encode(b'd', rows)[..]])?;
@@ -505,13 +524,12 @@ impl<'a> Undo<'a> {
     }
 }
 
-/// Checks the first row, which counts the tables that still have pages. There must be none. A standby or a replication slot may
-/// still need some pages.
+/// Checks the first row, which counts the tables that still have pages. There must be none.
 fn expect_none(rows: &Rows) -> Result<(), NotRecyclable> {
     if text(rows) == "0" {
         return Ok(());
     }
-    Err(NotRecyclable::because("its deleted rows could not be removed"))
+    Err(NotRecyclable::because(PAGES_LEFT))
 }
 
 /// Runs the statements in a waiting backend, if they only empty tables and set sequences. Such statements depend on no setting of a
@@ -560,13 +578,18 @@ fn check_own_changes(changes: &Changes, used: &Used<'_>, touched: &Touched) -> R
             Some(Content::Table(oid)) => touched.tables.contains(&oid),
             Some(Content::Sequence(oid)) => touched.sequences.contains(&oid),
             Some(Content::Index) => true,
-            Some(Content::Classes) => touched.classes || touched.sizes,
+            Some(Content::Classes) => touched.classes || !touched.emptied.is_empty(),
             None => touched.classes,
             Some(Content::Catalog(_) | Content::CatalogValues(_)) => false,
         };
         if !is_ours {
             return Err(meanwhile());
         }
+    }
+    let is_emptied =
+        |file: u32| matches!(files.get(file), Some(Content::Table(oid)) if touched.emptied.contains(&oid));
+    if !touched.is_counted && has_pages(&changes.files, &touched.filled, is_emptied) {
+        return Err(NotRecyclable::because(PAGES_LEFT));
     }
     Ok(())
 }

@@ -83,7 +83,7 @@ const fn facts_in(major: u32) -> &'static Prepared {
         types: &[],
         sql: facts!("(SELECT string_agg(concat(p), ',' ORDER BY oid) FROM pg_parameter_acl p)"),
     };
-    if major < 15 { &BEFORE_15 } else { &SINCE_15 }
+    if server::Major(major).has_parameter_privileges() { &SINCE_15 } else { &BEFORE_15 }
 }
 
 /// The shared state at the last check, and the leases that have ended since.

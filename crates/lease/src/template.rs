@@ -387,7 +387,7 @@ pub(crate) const fn name_in(major: u32) -> &'static Prepared {
     const BEFORE_15: Prepared =
         Prepared { name: "name", types: TYPES, sql: concat!(name!(), stamp!(before 15)) };
     const SINCE_15: Prepared = Prepared { name: "name", types: TYPES, sql: concat!(name!(), stamp!()) };
-    if major < 15 { &BEFORE_15 } else { &SINCE_15 }
+    if server::Major(major).has_parameter_privileges() { &SINCE_15 } else { &BEFORE_15 }
 }
 
 /// Renames a database, even while it has sessions. `names` are the names that the database may have had before. Returns its stamp,

@@ -5,13 +5,12 @@
 //! binary. When a new server starts, the project's other servers retire. A retired server ends with its last client,
 //! unless a client asks for it again before that.
 
+mod key;
 mod slot;
 
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,17 +24,20 @@ use sys::Lock;
 use template::Provisioner;
 
 use self::slot::{BackgroundSlot, note};
-use crate::aside::aside;
-use crate::evidence;
+use crate::context::Context;
+use crate::context::provisioning;
+use crate::exit::ExitRequests;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
+use crate::kept_databases;
+use crate::lifecycle;
 use crate::logging::LogFilter;
+use crate::notice::notice;
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
-use crate::startup;
 use crate::stops::Stops;
 
-pub(crate) use self::slot::{About, Found};
+pub(crate) use self::slot::{RunningServer, ServerInfo};
 
 /// Interval between checks for clients.
 const TICK: Duration = Duration::from_secs(1);
@@ -59,17 +61,18 @@ fn slots(cache: &Cache) -> Result<impl Iterator<Item = BackgroundSlot>, Failure>
 }
 
 /// Returns the server for this project and template. Starts it if necessary.
-pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
-    let stops = Stops::of(&startup::cache(settings.cache.as_deref())?, &settings.folder)?;
+pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
+    let settings = context.settings()?;
+    let stops = Stops::of(&context.cache()?, &settings.folder)?;
     let before = stops.count();
-    let provisioner = startup::provisioner(settings)?;
-    let slot = BackgroundSlot(folder(&provisioner.cache)?.join(key(&provisioner, settings)?));
+    let provisioner = context.provisioner()?;
+    let slot = BackgroundSlot(folder(&provisioner.cache)?.join(key::of(provisioner, settings)?));
     if let Some(found) = slot.look()? {
         tracing::debug!(pid = found.about.pid, "joins the background server");
         return Ok(found);
     }
     // Preparation can take long, so it happens without the lock. Otherwise "stop" would have to wait for it.
-    startup::prepare(settings, &provisioner)?;
+    provisioning::prepare(context, provisioner)?;
     let starting = slot.begin()?;
     if let Some(found) = slot.look()? {
         return Ok(found);
@@ -104,14 +107,14 @@ pub(crate) fn join(settings: &ResolvedSettings) -> Result<Found, Failure> {
 
 /// Returns the server for database `name`. If a server keeps this database after a run, returns that server. Otherwise
 /// returns the server for this project and template.
-pub(crate) fn join_for(settings: &ResolvedSettings, name: Option<&str>) -> Result<Found, Failure> {
-    let keeper = name.map(|name| keeper_of(settings, name)).transpose()?.flatten();
-    keeper.map_or_else(|| join(settings), Ok)
+pub(crate) fn join_for(context: &Context, name: Option<&str>) -> Result<RunningServer, Failure> {
+    let keeper = name.map(|name| keeper_of(context, name)).transpose()?.flatten();
+    keeper.map_or_else(|| join(context), Ok)
 }
 
 /// Returns the server that keeps the database `name` of a failed test after the test's run.
-pub(crate) fn keeper_of(settings: &ResolvedSettings, name: &str) -> Result<Option<Found>, Failure> {
-    let mut keepers = running(settings)?.into_iter().filter(|found| found.about.kept);
+pub(crate) fn keeper_of(context: &Context, name: &str) -> Result<Option<RunningServer>, Failure> {
+    let mut keepers = running(context)?.into_iter().filter(|found| found.about.kept);
     Ok(keepers.find(|keeper| keeper.control.has(name)))
 }
 
@@ -122,8 +125,8 @@ pub(crate) fn none_runs() -> Failure {
 }
 
 /// Starts a background server on the data that a different server left in the run directory `kept`.
-fn go_on(settings: &ResolvedSettings, kept: &Path) -> Result<Found, Failure> {
-    let cache = startup::cache(settings.cache.as_deref())?;
+fn take_over(context: &Context, kept: &Path) -> Result<RunningServer, Failure> {
+    let cache = context.cache()?;
     let slot = BackgroundSlot(folder(&cache)?.join(kept.file_name().unwrap_or_default()));
     let starting = slot.begin()?;
     slot.start(Some(kept), &starting)
@@ -131,38 +134,27 @@ fn go_on(settings: &ResolvedSettings, kept: &Path) -> Result<Found, Failure> {
 
 /// Stops a service. If it has databases of failed tests, a background server takes these over, and the user gets their
 /// URLs.
-pub(crate) fn stop_or_keep(settings: &ResolvedSettings, service: Service) -> Result<(), Failure> {
+pub(crate) fn stop_or_keep(context: &Context, service: Service) -> Result<(), Failure> {
     let failed = service.failed();
     if failed.is_empty() {
-        return startup::stop(settings, service);
+        return lifecycle::stop(context, service);
     }
-    startup::warn(&service);
+    lifecycle::warn(&service);
     let kept = service.close().keep()?;
-    evidence::write(&kept, &failed)?;
-    let control = go_on(settings, &kept)?.control;
-    evidence::tell(&failed, |name| control.address(name).url());
+    kept_databases::write(&kept, &failed)?;
+    let control = take_over(context, &kept)?.control;
+    kept_databases::print(&failed, |name| control.address(name).url());
     let them = if failed.len() == 1 { "it" } else { "them" };
-    aside!("       \"pgfresh stop\" removes {them}, or pgfresh does a day after the last connection.");
+    notice!("       \"pgfresh stop\" removes {them}, or pgfresh does a day after the last connection.");
     Ok(())
-}
-
-/// Computes the key of a slot from everything that distinguishes background servers from each other.
-fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String, Failure> {
-    let binary = fs::metadata(sys::this_program()).attempt("examine", sys::this_program())?;
-    let mut hasher = DefaultHasher::new();
-    settings.folder.hash(&mut hasher);
-    provisioner.fingerprint()?.as_str().hash(&mut hasher);
-    let of_leases = (&settings.names, settings.isolation, settings.linger, settings.budget);
-    format!("{:?}{of_leases:?}", provisioner.server_options()).hash(&mut hasher);
-    (binary.dev(), binary.ino(), binary.size(), binary.mtime(), binary.mtime_nsec()).hash(&mut hasher);
-    Ok(format!("{:016x}", hasher.finish()))
 }
 
 /// Returns the running servers of this project: its background server, its named servers, and those that keep databases
 /// of failed tests.
-pub(crate) fn running(settings: &ResolvedSettings) -> Result<Vec<Found>, Failure> {
-    let cache = startup::cache(settings.cache.as_deref())?;
-    let ours = slots(&cache)?.filter(|slot| slot.is_of(&settings.folder));
+pub(crate) fn running(context: &Context) -> Result<Vec<RunningServer>, Failure> {
+    let project = &context.settings()?.folder;
+    let cache = context.cache()?;
+    let ours = slots(&cache)?.filter(|slot| slot.is_of(project));
     let mut found = ours.filter_map(|slot| slot.look().transpose()).collect::<Result<Vec<_>, _>>()?;
     found.sort_by_key(|found| (found.about.kept, found.about.name.clone()));
     Ok(found)
@@ -178,12 +170,12 @@ pub(crate) struct Stopped {
 
 /// Stops the servers of this project, except for named servers. With `all`, stops the servers of all projects in this
 /// cache. This includes every server whose start began before the call.
-pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Failure> {
-    let cache = startup::cache(settings.cache.as_deref())?;
-    Stops::of(&cache, &settings.folder)?.add(all)?;
+pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
+    let (cache, project) = (context.cache()?, &context.settings()?.folder);
+    Stops::of(&cache, project)?.add(all)?;
     let waiting = || {
-        if !settings.verbosity.is_quiet() {
-            aside!("pgfresh: waiting for a background server that starts or stops");
+        if !context.verbosity.is_quiet() {
+            notice!("pgfresh: waiting for a background server that starts or stops");
         }
     };
     let (mut stopped, mut ending) = (Stopped::default(), Vec::new());
@@ -195,7 +187,7 @@ pub(crate) fn stop(settings: &ResolvedSettings, all: bool) -> Result<Stopped, Fa
             continue;
         }
         let about = slot.describe();
-        let ours = about.as_ref().filter(|about| about.folder == settings.folder);
+        let ours = about.as_ref().filter(|about| about.folder == *project);
         if !all && ours.is_none_or(|about| about.name.is_some()) {
             stopped.staying.extend(ours.and_then(|about| about.name.clone()));
             continue;
@@ -230,18 +222,18 @@ pub(crate) fn sweep(cache: &Cache) -> Result<Vec<PathBuf>, Failure> {
 
 /// Runs the background server in `directory` until no client needs it anymore.
 pub(crate) fn serve(
-    settings: &ResolvedSettings,
+    context: &Context,
     filter: LogFilter,
     directory: PathBuf,
     kept: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
     let slot = BackgroundSlot(directory);
     let starting = inherit_start()?;
-    let owner = after_former(&slot)?;
-    filter.write_to_file(&slot.log_file())?;
+    let slot = OwnedSlot { owner: after_former(&slot)?, slot };
+    filter.write_to_file(&slot.slot.log_file())?;
     // Databases that a run left behind must survive, even if the process that started this one ends.
-    let starter = Starter::watch(kept.is_none())?;
-    let served = serve_at((&slot, &owner), settings, kept, (starting, starter));
+    let starter = Starter::watch(starting, kept.is_none(), context.exit.clone())?;
+    let served = serve_at(&slot, context, kept, starter);
     if let Err(failure) = &served {
         tracing::error!("{}", failure.on_one_line());
     }
@@ -260,36 +252,36 @@ fn after_former(slot: &BackgroundSlot) -> Result<Lock, Failure> {
     Ok(owner.attempt("lock", &slot.owner())?)
 }
 
-/// Runs the server in a slot. This process must hold the slot's lock `owner`. Releases `starting` once clients can
-/// join.
+/// Runs the server in a slot. Lets `starter` go on once clients can join.
 fn serve_at(
-    (slot, owner): (&BackgroundSlot, &Lock),
-    settings: &ResolvedSettings,
+    owned: &OwnedSlot,
+    context: &Context,
     kept: Option<&Path>,
-    (starting, starter): (OwnedFd, Starter),
+    starter: Starter,
 ) -> Result<ExitCode, Failure> {
-    let provisioner = startup::provisioner(settings)?;
+    let OwnedSlot { slot, owner } = owned;
+    let (settings, provisioner) = (context.settings()?, context.provisioner()?);
     let serve_options = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings)? };
     let service = match kept {
         Some(kept) => {
-            let databases = evidence::read(kept);
-            let service = Service::open(&provisioner, provisioner.reopen(kept)?, serve_options)?;
+            let databases = kept_databases::read(kept);
+            let service = Service::open(provisioner, provisioner.reopen(kept)?, serve_options)?;
             service.remember(databases);
             service
         }
-        None => startup::serve(settings, &provisioner, serve_options)?,
+        None => lifecycle::serve(context, provisioner, serve_options)?,
     };
     // Once its last kept database is released, the server is like any other.
     let idle = || if kept.is_some() && !service.failed().is_empty() { DAY } else { settings.idle };
     let mut events = Events::listen()?;
-    let about = About { kept: kept.is_some(), ..about(settings, &provisioner, &service) };
-    starter.needs_us_no_more();
+    let about = ServerInfo { kept: kept.is_some(), ..about(settings, provisioner, &service) };
+    starter.detach();
     announce(slot, &about)?;
-    drop(starting);
+    drop(starter);
     let (version, project) = (&about.version, about.folder.display());
     tracing::info!(%version, %project, pid = about.pid, log = %about.log.display(), "the server is ready");
     events.watch_server(&service.server)?;
-    let early = events.hear()?;
+    let early = events.deliver_signals()?;
     // If the working directory stayed in a directory of the user's, the user couldn't unmount it.
     note("enter", Path::new("/"), std::env::set_current_dir("/"));
     let mut departure = ServerExit::Not;
@@ -297,7 +289,7 @@ fn serve_at(
     while matches!(departure, ServerExit::Not) && !event.as_ref().is_some_and(ends) {
         event = events.next_within(TICK);
         if !event.as_ref().is_some_and(ends) {
-            departure = leave((slot, owner), &service, idle());
+            departure = owned.decide_exit(&service, idle());
         }
     }
     tracing::info!(?event, idle = ?idle(), ?departure, "the server stops");
@@ -305,7 +297,7 @@ fn serve_at(
     if is_ours() {
         note("remove", &slot.about(), fs::remove_file(slot.about()));
     }
-    startup::stop(settings, service)?;
+    lifecycle::stop(context, service)?;
     tracing::info!("the server has stopped");
     let alone = match departure {
         ServerExit::Alone(alone) => Some(alone),
@@ -320,8 +312,8 @@ fn serve_at(
 }
 
 /// Describes a service that runs in this process.
-pub(crate) fn about(settings: &ResolvedSettings, provisioner: &Provisioner, service: &Service) -> About {
-    About {
+pub(crate) fn about(settings: &ResolvedSettings, provisioner: &Provisioner, service: &Service) -> ServerInfo {
+    ServerInfo {
         control: service.control(),
         folder: settings.folder.clone(),
         kept: false,
@@ -356,7 +348,7 @@ impl Registration {
     }
 
     /// Lets other processes find the server.
-    pub(crate) fn announce(&mut self, about: &About) -> Result<(), Failure> {
+    pub(crate) fn announce(&mut self, about: &ServerInfo) -> Result<(), Failure> {
         self.slot.announce(about)?;
         self.starting = None;
         Ok(())
@@ -378,7 +370,7 @@ impl Drop for Registration {
 /// Describes the pgfresh server that listens on this port, if there is one.
 pub(crate) fn at_port(cache: &Cache, port: u16) -> Result<Option<String>, Failure> {
     for slot in slots(cache)? {
-        let Some(Found { about, control, .. }) = slot.reach(&slot.about())? else { continue };
+        let Some(RunningServer { about, control, .. }) = slot.reach(&slot.about())? else { continue };
         if control.address("").port == port {
             let what = about
                 .name
@@ -401,32 +393,37 @@ fn inherit_start() -> Result<OwnedFd, Failure> {
 /// Watches the process that started this one until that process can join the server. If that process ends before, this
 /// one exits, because no client would use the result of the setup. The guard also ends the setup.
 #[derive(Debug)]
-struct Starter(Arc<AtomicBool>);
+struct Starter {
+    /// Start lock of the slot. The process that started this one waits until this process closes it.
+    _lock: OwnedFd,
+    /// Whether the server no longer depends on that process.
+    detached: Arc<AtomicBool>,
+}
 
 impl Starter {
     /// Interval between checks of the pipe.
     const EVERY: Duration = Duration::from_millis(100);
 
-    fn watch(needed: bool) -> Result<Self, Failure> {
-        let joinable = Arc::new(AtomicBool::new(!needed));
-        let known = Arc::clone(&joinable);
+    fn watch(lock: OwnedFd, needed: bool, exit: ExitRequests) -> Result<Self, Failure> {
+        let detached = Arc::new(AtomicBool::new(!needed));
+        let known = Arc::clone(&detached);
         let watch = move || {
             while !known.load(Ordering::SeqCst) {
                 // The order matters. The starter also closes the pipe as soon as it has read that it can join.
                 if sys::is_closed_by_peer(io::stdout()) && !known.load(Ordering::SeqCst) {
                     tracing::info!("the process that has started this one is gone");
-                    std::process::exit(1);
+                    return exit.send(ExitCode::FAILURE);
                 }
                 thread::sleep(Self::EVERY);
             }
         };
         thread::Builder::new().spawn(watch).attempt("start", Path::new("thread"))?;
-        Ok(Self(joinable))
+        Ok(Self { _lock: lock, detached })
     }
 
     /// Tells the watch that the server no longer depends on the process that started it.
-    fn needs_us_no_more(&self) {
-        self.0.store(true, Ordering::SeqCst);
+    fn detach(&self) {
+        self.detached.store(true, Ordering::SeqCst);
     }
 }
 
@@ -435,12 +432,12 @@ fn ends(event: &Event) -> bool {
 }
 
 /// Writes `about`, and notifies the process that started this one.
-fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
+fn announce(slot: &BackgroundSlot, about: &ServerInfo) -> Result<(), Failure> {
     slot.announce(about)?;
     let mut out = io::stdout().lock();
     // If that process has ended, the server waits for a different client.
     if let Err(error) = writeln!(out, "ready").and_then(|()| out.flush()) {
-        tracing::info!(%error, "who started the server is gone");
+        tracing::info!(%error, "the process that started the server is gone");
     }
     Ok(())
 }
@@ -456,31 +453,42 @@ enum ServerExit {
     Orphaned,
 }
 
-/// Decides whether the server ends after enough time without a client. Waits for clients that connect at the last
-/// moment.
-fn leave((slot, owner): (&BackgroundSlot, &Lock), service: &Service, idle: Duration) -> ServerExit {
-    if !owner.is_at(&slot.owner()) {
-        let is_unused = service.gateway.idle().is_some_and(|since| since >= idle);
-        return if is_unused { ServerExit::Orphaned } else { ServerExit::Not };
+/// A slot whose server is this process.
+#[derive(Debug)]
+struct OwnedSlot {
+    slot: BackgroundSlot,
+    /// Lock of the slot's owner, which this process holds while it lives.
+    owner: Lock,
+}
+
+impl OwnedSlot {
+    /// Decides whether the server ends after enough time without a client. Waits for clients that connect at the last
+    /// moment.
+    fn decide_exit(&self, service: &Service, idle: Duration) -> ServerExit {
+        let Self { slot, owner } = self;
+        if !owner.is_at(&slot.owner()) {
+            let is_unused = service.gateway.idle().is_some_and(|since| since >= idle);
+            return if is_unused { ServerExit::Orphaned } else { ServerExit::Not };
+        }
+        let bound = || if slot.about().exists() { idle } else { Duration::ZERO };
+        let is_unused = |bound| service.gateway.idle().is_some_and(|since| since >= bound);
+        if !is_unused(bound()) {
+            return ServerExit::Not;
+        }
+        let Some(alone) = slot.try_begin() else { return ServerExit::Not };
+        // Until now, a different process may have reinstated the server. While this process holds the lock, none can.
+        let bound = bound();
+        let unused = || is_unused(bound);
+        let away = slot.0.join("about.away");
+        let hidden = fs::rename(slot.about(), &away).is_ok();
+        let until = Instant::now() + LAST_CALL;
+        while Instant::now() < until && unused() {
+            thread::sleep(LAST_CALL / 10);
+        }
+        let go = unused();
+        if hidden && !go {
+            note("rename", &away, fs::rename(&away, slot.about()));
+        }
+        if go { ServerExit::Alone(alone) } else { ServerExit::Not }
     }
-    let bound = || if slot.about().exists() { idle } else { Duration::ZERO };
-    let is_unused = |bound| service.gateway.idle().is_some_and(|since| since >= bound);
-    if !is_unused(bound()) {
-        return ServerExit::Not;
-    }
-    let Some(alone) = slot.try_begin() else { return ServerExit::Not };
-    // Until now, a different process may have reinstated the server. While this process holds the lock, none can.
-    let bound = bound();
-    let unused = || is_unused(bound);
-    let away = slot.0.join("about.away");
-    let hidden = fs::rename(slot.about(), &away).is_ok();
-    let until = Instant::now() + LAST_CALL;
-    while Instant::now() < until && unused() {
-        thread::sleep(LAST_CALL / 10);
-    }
-    let go = unused();
-    if hidden && !go {
-        note("rename", &away, fs::rename(&away, slot.about()));
-    }
-    if go { ServerExit::Alone(alone) } else { ServerExit::Not }
 }

@@ -22,15 +22,16 @@ use storage::PlaceRequest;
 use sys::{ProcessorWatch, Roots, Shortage};
 use template::{Provisioner, ServerOptions};
 
-use crate::aside::print_aside;
-use crate::cli::{Run, ServiceArguments, Suite};
+use crate::cli::{Run, ServiceOptions, Suite};
+use crate::context::Context;
+use crate::context::provisioning;
 use crate::failed_tests::{self, failed_tests};
 use crate::failure::Failure;
 use crate::foreground;
+use crate::lifecycle;
+use crate::notice::print_notice;
 use crate::report_file::{self, Format};
 use crate::service::ServeOptions;
-use crate::settings::ResolvedSettings;
-use crate::startup;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 use crate::user_command::{self, NO_SESSION};
 use crate::variable::Variable;
@@ -70,7 +71,7 @@ struct Side {
 struct Job<'a> {
     command: &'a [OsString],
     env: &'a [Variable],
-    service: &'a ServiceArguments,
+    service: &'a ServiceOptions,
     port: u16,
     /// Whether signals end pgfresh. While the command runs, the signals go to the command instead.
     between_runs: &'a Arc<AtomicBool>,
@@ -86,28 +87,28 @@ fn end_by_signals() -> Result<Arc<AtomicBool>, Failure> {
     Ok(ends)
 }
 
-pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> Result<ExitCode, Failure> {
+pub(crate) fn durable_and_ours(context: &Context, arguments: &Run) -> Result<ExitCode, Failure> {
     if let Some(file) = arguments.report.iter().find(|file| file.format == Format::Junit) {
         let failure =
             Failure::new(format!("cannot write \"{}\": a comparison knows no tests", file.path.display()));
         return Err(failure.hint("Use --profile for JUnit XML.".to_owned()));
     }
-    let server_options = settings.with_template()?;
+    let server_options = context.settings()?.with_template()?;
     let durable =
         ServerOptions { place: PlaceRequest::Disk, preset: Preset::Durable, ..server_options.clone() };
     let server_options = [("durable, on disk", durable), ("pgfresh", server_options)];
-    let sides = Side::all(settings, &arguments.service, server_options)?;
+    let sides = Side::all(context, &arguments.service, server_options)?;
     let between_runs = &end_by_signals()?;
     let (command, env, service) = (&arguments.command, &arguments.env, &arguments.service);
     let job = Job { command, env, service, port: arguments.port, between_runs };
-    let progress = TerminalProgress::listen(settings.verbosity)?.writing(arguments.report.clone())?;
-    let (timed, shortage, end) = take_turns(settings, job, &sides, arguments.rounds, &progress);
+    let progress = TerminalProgress::listen(context.verbosity)?.writing(arguments.report.clone())?;
+    let (timed, shortage, end) = take_turns(context, job, &sides, arguments.rounds, &progress);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command, shortage };
     let report = comparison.report();
     progress.finish();
     end?;
-    report_file::tell(
-        settings.verbosity.is_quiet(),
+    report_file::publish(
+        context.verbosity.is_quiet(),
         &comparison.summary(),
         &report,
         &|| report.to_html(""),
@@ -121,17 +122,17 @@ pub(crate) fn durable_and_ours(settings: &ResolvedSettings, arguments: &Run) -> 
 
 /// Implements `pgfresh bench suite`. Runs the command on three servers: a durable one on disk, a fast one on disk, and
 /// one in RAM.
-pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCode, Failure> {
-    let server_options = settings.with_template()?;
+pub(crate) fn suite(context: &Context, suite: &Suite) -> Result<ExitCode, Failure> {
+    let server_options = context.settings()?.with_template()?;
     let disk = suite.path.clone().map_or(PlaceRequest::Disk, PlaceRequest::At);
     let on = |place: &PlaceRequest, preset| ServerOptions {
         place: place.clone(),
         preset,
         ..server_options.clone()
     };
-    let service = ServiceArguments::default();
+    let service = ServiceOptions::default();
     let sides = Side::all(
-        settings,
+        context,
         &service,
         [
             ("durable, on disk", on(&disk, Preset::Durable)),
@@ -141,8 +142,8 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
     )?;
     let between_runs = &end_by_signals()?;
     let job = Job { command: &suite.command, env: &suite.env, service: &service, port: 0, between_runs };
-    let progress = TerminalProgress::listen(settings.verbosity)?.writing(suite.output.files())?;
-    let (timed, shortage, end) = take_turns(settings, job, &sides, suite.rounds, &progress);
+    let progress = TerminalProgress::listen(context.verbosity)?.writing(suite.output.files())?;
+    let (timed, shortage, end) = take_turns(context, job, &sides, suite.rounds, &progress);
     let comparison = Comparison { timed: &timed, sides: &sides, command: job.command, shortage };
     let report = comparison.report();
     if !progress.has_measured() {
@@ -150,7 +151,7 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
     }
     progress.conclude(&report)?;
     report_file::print(&report, &suite.output.printed());
-    print_aside(comparison.failures());
+    print_notice(comparison.failures());
     end?;
     Ok(if progress.is_cancelled() { ExitCode::from(INTERRUPTED) } else { worst(&sides) })
 }
@@ -158,7 +159,7 @@ pub(crate) fn suite(settings: &ResolvedSettings, suite: &Suite) -> Result<ExitCo
 /// Runs the job on each side in turn. Sends finished rounds to `progress`. Also returns how much the runs lacked
 /// processors.
 fn take_turns(
-    settings: &ResolvedSettings,
+    context: &Context,
     job: Job<'_>,
     sides: &[Side],
     rounds: u32,
@@ -166,7 +167,7 @@ fn take_turns(
 ) -> (Vec<Timed>, Shortage, Result<(), Failure>) {
     let watch = ProcessorWatch::start(&Roots::default());
     let mut contenders: Vec<_> =
-        sides.iter().map(|side| Contender::new(side.name, move || side.run(settings, job))).collect();
+        sides.iter().map(|side| Contender::new(side.name, move || side.run(context, job))).collect();
     let report = |timed: &[Timed]| {
         Comparison { timed, sides, command: job.command, shortage: watch.shortage() }.report()
     };
@@ -183,15 +184,15 @@ fn worst(sides: &[Side]) -> ExitCode {
 impl Side {
     /// Creates sides with these names, and builds their templates.
     fn all<const N: usize>(
-        settings: &ResolvedSettings,
-        service: &ServiceArguments,
+        context: &Context,
+        service: &ServiceOptions,
         server_options: [(&'static str, ServerOptions); N],
     ) -> Result<Vec<Self>, Failure> {
-        let serving = ServeOptions::new(settings)?.with(service)?;
+        let serving = ServeOptions::new(context.settings()?)?.with(service)?;
         let side = |(name, server_options)| {
-            let provisioner = startup::provisioner_for(settings, server_options)?;
+            let provisioner = provisioning::provisioner(context, server_options)?;
             let provisioner = serving.encrypt_setups(provisioner);
-            startup::prepare(settings, &provisioner)?;
+            provisioning::prepare(context, &provisioner)?;
             let (ended, failed, last_lines) = Default::default();
             Ok(Self { name, provisioner, ended, failed, last_lines })
         };
@@ -199,11 +200,11 @@ impl Side {
     }
 
     /// Runs the command once on a new server.
-    fn run(&self, settings: &ResolvedSettings, job: Job<'_>) -> Result<PhaseTimes, Failure> {
+    fn run(&self, context: &Context, job: Job<'_>) -> Result<PhaseTimes, Failure> {
         let begun = Instant::now();
-        let options = ServeOptions::new(settings)?.with(job.service)?.at_port(job.port);
+        let options = ServeOptions::new(context.settings()?)?.with(job.service)?.at_port(job.port);
         let serve_options = ServeOptions { budget: Budget::default(), ..options };
-        let service = startup::serve(settings, &self.provisioner, serve_options)?;
+        let service = lifecycle::serve(context, &self.provisioner, serve_options)?;
         let path = service.server.run().path().join("output");
         let cannot = |error| Failure::new(format!("could not write \"{}\": {error}", path.display()));
         let output = File::options().append(true).create_new(true).open(&path).map_err(cannot)?;
@@ -223,7 +224,7 @@ impl Side {
             fs::read(&path).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
         let has_session = service.leases.has_had_clients();
         let stopping = Instant::now();
-        startup::stop(settings, service)?;
+        lifecycle::stop(context, service)?;
         let stopped = stopping.elapsed();
         if code >= SIGNALLED {
             let failure = Failure::new(format!("the command was ended by signal {}", code - SIGNALLED));
@@ -387,7 +388,7 @@ impl Comparison<'_> {
     }
 
     fn report(&self) -> Report {
-        let mut report = Report::new(format!("Comparison of {}", user_command::words(self.command)));
+        let mut report = Report::new(format!("Comparison of {}", user_command::to_line(self.command)));
         let version = self.sides[0].provisioner.installation.version().to_string();
         report.add_environment("PostgreSQL", version);
         let mut table = Table::numbers("Times", "server", ["start", "suite", "stop", "all of it"]);

@@ -6,9 +6,8 @@ use storage::{Account, Place, PlaceRequest};
 use sys::{Bottom, Mount, Roots, Sensors, Stack};
 use template::ProvisionError;
 
+use crate::context::Context;
 use crate::failure::Failure;
-use crate::settings::ResolvedSettings;
-use crate::startup;
 
 /// Returns the roots of the system's files. The defaults are `/sys` and `/proc`.
 pub(crate) fn roots(sysfs: Option<PathBuf>, procfs: Option<PathBuf>) -> Roots {
@@ -17,15 +16,15 @@ pub(crate) fn roots(sysfs: Option<PathBuf>, procfs: Option<PathBuf>) -> Roots {
 }
 
 /// Returns the directory that the user named, or else the directory for data on disk.
-pub(crate) fn path(settings: &ResolvedSettings, named: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(crate) fn path(context: &Context, named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         return Ok(path.to_owned());
     }
-    let request = match &settings.server_options.place {
+    let request = match &context.settings()?.server_options.place {
         PlaceRequest::At(path) => PlaceRequest::At(path.clone()),
         PlaceRequest::Auto | PlaceRequest::Ram | PlaceRequest::Disk => PlaceRequest::Disk,
     };
-    let cache = startup::cache(settings.cache.as_deref())?;
+    let cache = context.cache()?;
     let place = Place::choose(&request, 0, cache.root(), &Account::ours());
     Ok(place.map_err(ProvisionError::from)?.root().to_owned())
 }

@@ -5,22 +5,25 @@
 // These macros panic if they can't write. The modules `output` and `aside` provide alternatives.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod aside;
 mod background;
 mod browser;
 mod cancellation;
 mod cli;
 mod commands;
 mod comparison;
+mod context;
 mod control;
 mod disk;
-mod evidence;
+mod exit;
 mod failed_tests;
 mod failure;
 mod foreground;
+mod kept_databases;
+mod lifecycle;
 mod log_file;
 mod logging;
 mod named;
+mod notice;
 mod output;
 mod over_budget;
 mod profiling;
@@ -28,7 +31,6 @@ mod progress;
 mod report_file;
 mod service;
 mod settings;
-mod startup;
 mod stops;
 mod target;
 mod terminal_progress;
@@ -37,6 +39,9 @@ mod variable;
 
 use std::process::ExitCode;
 
+use crate::cli::Cli;
+use crate::context::Context;
+use crate::exit::ExitRequests;
 use crate::failure::Failure;
 use crate::logging::LogFilter;
 
@@ -54,8 +59,23 @@ fn main() -> ExitCode {
         Err(failure) => return end(&failure, 1),
     };
     let on_failure = cli.command.exit_code_on_failure();
-    let result = LogFilter::new(cli.options.verbosity()).and_then(|filter| commands::execute(cli, filter));
-    result.unwrap_or_else(|failure| end(&failure, on_failure))
+    exit::run(move |exit| execute(cli, exit).unwrap_or_else(|failure| end(&failure, on_failure)))
+}
+
+/// Runs the command, or the background server if this process is one.
+fn execute(cli: Cli, exit: ExitRequests) -> Result<ExitCode, Failure> {
+    let context = Context::new(cli.command.options(), cli.output.verbosity(), exit);
+    let filter = LogFilter::new(context.verbosity)?;
+    let Some(directory) = cli.background else {
+        filter.write_to_terminal();
+        return commands::execute(&context, &cli.command);
+    };
+    let served = background::serve(&context, filter, directory, cli.kept.as_deref());
+    // The process that started this one prints the failure.
+    Ok(served.unwrap_or_else(|failure| {
+        output::report_to_program(&failure);
+        ExitCode::FAILURE
+    }))
 }
 
 /// Prints the failure. If the calling program expects JSON, also prints the failure as a line of JSON. Returns the exit
@@ -64,7 +84,7 @@ fn end(failure: &Failure, usual: u8) -> ExitCode {
     let code = failure.report(usual);
     // This must be the last action, because the program may kill this process when it receives the line.
     if cli::serves_in_json() {
-        output::tell_program(failure);
+        output::report_to_program(failure);
     }
     code
 }

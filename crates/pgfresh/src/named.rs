@@ -12,13 +12,15 @@ use serde::{Deserialize, Serialize};
 use storage::{Cache, PersistentData};
 use template::Provisioner;
 
-use crate::aside::aside;
 use crate::background::{self, Registration};
+use crate::context::Context;
 use crate::failure::Failure;
+use crate::lifecycle;
+use crate::notice::notice;
+use crate::output::Verbosity;
 use crate::progress;
 use crate::service::{ServeOptions, Service};
 use crate::settings::{Password, ResolvedSettings};
-use crate::startup;
 
 /// Facts about a named server that pgfresh stores for the server's next start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,13 +54,14 @@ impl NamedServer {
     /// Starts the server on its data. If there are no data, or if `reset` discards them, creates new data from the
     /// template.
     pub(crate) fn start(
-        settings: &ResolvedSettings,
+        context: &Context,
         name: &str,
         reset: bool,
         serve_options: ServeOptions,
     ) -> Result<Self, Failure> {
-        let provisioner = serve_options.encrypt_setups(startup::provisioner(settings)?);
-        startup::sweep(settings, &provisioner);
+        let settings = context.settings()?;
+        let provisioner = serve_options.encrypt_setups(context.provisioner()?.clone());
+        lifecycle::sweep(context, &provisioner);
         let (registration, data) = take(settings, name, &provisioner)?;
         let before = if reset { recall(&data).ok().flatten() } else { recall(&data)? };
         let serve_options = match &before {
@@ -73,15 +76,15 @@ impl NamedServer {
             Remembered { complete: false, ..before.clone() }.remember(&data)?;
         }
         let path = data.path().to_owned();
-        let say = progress::announce(settings.verbosity);
-        let mut started = provisioner.start_persistent(data, complete.is_none(), &say)?;
+        let announce = progress::announce(context.verbosity);
+        let mut started = provisioner.start_persistent(data, complete.is_none(), &announce)?;
         if let Some(before) = complete {
-            before.tell_of_change(settings, &provisioner)?;
+            before.report_change(context.verbosity, &provisioner)?;
             started.database.clone_from(&before.database);
-        } else if !settings.verbosity.is_quiet() {
-            aside!("pgfresh: server \"{name}\" keeps its data in \"{}\"", path.display());
+        } else if !context.verbosity.is_quiet() {
+            notice!("pgfresh: server \"{name}\" keeps its data in \"{}\"", path.display());
         }
-        startup::tell(settings, &provisioner, &started);
+        lifecycle::report_start(context, &provisioner, &started);
         let service = Service::open(&provisioner, started, serve_options)?;
         let now = Remembered::of(settings, name, &provisioner, &service)?;
         if let Some(data) = service.server.run().persistent().filter(|_| complete != Some(&now)) {
@@ -93,7 +96,7 @@ impl NamedServer {
     /// Lets "status" and "stop --all" find the server.
     pub(crate) fn announce(&mut self, settings: &ResolvedSettings) -> Result<(), Failure> {
         let about = background::about(settings, &self.provisioner, &self.service);
-        self.registration.announce(&background::About { name: Some(self.name.clone()), ..about })
+        self.registration.announce(&background::ServerInfo { name: Some(self.name.clone()), ..about })
     }
 
     /// Shuts the server down cleanly.
@@ -146,12 +149,12 @@ impl Remembered {
     }
 
     /// Reports once that the template differs from the one that the data came from.
-    fn tell_of_change(&self, settings: &ResolvedSettings, provisioner: &Provisioner) -> Result<(), Failure> {
+    fn report_change(&self, verbosity: Verbosity, provisioner: &Provisioner) -> Result<(), Failure> {
         let version = provisioner.installation.version().to_string();
         // The PostgreSQL version is part of the fingerprint, so a new version doesn't count as a change here.
         let is_same = version != self.version || provisioner.fingerprint()?.as_str() == self.fingerprint;
-        if !is_same && !settings.verbosity.is_quiet() {
-            aside!(
+        if !is_same && !verbosity.is_quiet() {
+            notice!(
                 "pgfresh: the template has changed since server \"{}\" got its data\n\
                  HINT:  Migrate its database, or start it with --reset to discard its data and begin again.",
                 self.name

@@ -18,7 +18,7 @@ use lease::{Isolation, LeaseOptions, Leases, NameRules, TemplateDatabase};
 use server::{Address, Server};
 use template::{Provisioner, Started};
 
-use crate::cli::{Serve, ServiceArguments};
+use crate::cli::{Serve, ServiceOptions};
 use crate::failure::Failure;
 use crate::settings::{PASSWORD, Password, ResolvedSettings};
 
@@ -106,7 +106,7 @@ impl ServeOptions {
     }
 
     /// Sets the command line's options for safety and TLS.
-    pub(crate) fn with(self, arguments: &ServiceArguments) -> Result<Self, Failure> {
+    pub(crate) fn with(self, arguments: &ServiceOptions) -> Result<Self, Failure> {
         let on_failure = if arguments.keep_failed { OnFailure::Keep } else { OnFailure::Release };
         let certificate = arguments.tls.then(ServerCertificate::generate).transpose()?.map(Arc::new);
         Ok(Self { paranoid: arguments.paranoid, on_failure, certificate, ..self })

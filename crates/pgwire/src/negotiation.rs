@@ -4,16 +4,20 @@
 use crate::frame::{Frame, encode};
 use crate::{ErrorResponse, StartupParams};
 
-/// Returns the newest protocol version that a server of `major` supports.
-fn newest(major: u32) -> u32 {
-    if major >= 18 { 3 << 16 | 2 } else { 3 << 16 }
+/// Protocol versions that a server supports.
+#[derive(Debug, Clone, Copy)]
+pub struct SupportedProtocols {
+    /// Whether the server supports protocol 2.0. The gateway never does.
+    pub two: bool,
+    /// The newest version, as a startup message has it.
+    pub newest: u32,
 }
 
-/// Returns the `NegotiateProtocolVersion` message that a server of `major` sends for these parameters.
-/// Returns `None` if it doesn't send one. Source: `ProcessStartupPacket`.
+/// Returns the `NegotiateProtocolVersion` message that a server with `newest` as its newest protocol sends for these
+/// parameters. Returns `None` if it doesn't send one. Source: `ProcessStartupPacket`.
 #[must_use]
-pub fn negotiation(params: &StartupParams, major: u32) -> Option<Vec<u8>> {
-    let version = params.version().min(newest(major));
+pub fn negotiation(params: &StartupParams, newest: u32) -> Option<Vec<u8>> {
+    let version = params.version().min(newest);
     // So far, no server has any protocol extensions.
     let names = params.iter().map(|(name, _)| name);
     let unknown: Vec<_> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
@@ -28,13 +32,12 @@ pub fn negotiation(params: &StartupParams, major: u32) -> Option<Vec<u8>> {
     Some(encode(b'v', &body))
 }
 
-/// Returns the error that a server of `major` sends for a protocol version that it doesn't support. Source:
+/// Returns the error that a server sends for a protocol version that it doesn't support. Source:
 /// `ProcessStartupPacket`.
 #[must_use]
-pub fn unsupported_protocol(version: u32, major: u32) -> Vec<u8> {
-    let (asked, minor, newest) = (version >> 16, version & 0xffff, newest(major) & 0xffff);
-    // Servers before version 14 also support protocol 2.0, but the gateway doesn't.
-    let oldest = if major < 14 && asked != 2 { 2 } else { 3 };
+pub fn unsupported_protocol(version: u32, supported: SupportedProtocols) -> Vec<u8> {
+    let (asked, minor, newest) = (version >> 16, version & 0xffff, supported.newest & 0xffff);
+    let oldest = if supported.two && asked != 2 { 2 } else { 3 };
     let text =
         format!("unsupported frontend protocol {asked}.{minor}: server supports {oldest}.0 to 3.{newest}");
     let error = ErrorResponse::fatal("0A000", text);
@@ -54,24 +57,28 @@ pub fn without_negotiation(mut greeting: Vec<u8>) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    /// Newest protocols of `PostgreSQL` up to 17, and of 18.
+    const OLD: u32 = 3 << 16;
+    const NEW: u32 = 3 << 16 | 2;
+
     fn kind(minor: u32, parameters: &[u8]) -> StartupParams {
         StartupParams::read(3 << 16 | minor, parameters.to_vec())
     }
 
     #[test]
     fn the_older_of_both_protocols_is_spoken() {
-        assert_eq!(negotiation(&kind(0, b"user\0_pq_.me\0"), 15), None);
-        assert_eq!(negotiation(&kind(2, b"user\0me\0"), 18), None);
+        assert_eq!(negotiation(&kind(0, b"user\0_pq_.me\0"), OLD), None);
+        assert_eq!(negotiation(&kind(2, b"user\0me\0"), NEW), None);
         let older = b"v\0\0\0\x0c\0\x03\0\0\0\0\0\0";
-        assert_eq!(negotiation(&kind(2, b"user\0me\0"), 17).as_deref(), Some(&older[..]));
+        assert_eq!(negotiation(&kind(2, b"user\0me\0"), OLD).as_deref(), Some(&older[..]));
         let newer = b"v\0\0\0\x0c\0\x03\0\x02\0\0\0\0";
-        assert_eq!(negotiation(&kind(9999, b"user\0me\0"), 18).as_deref(), Some(&newer[..]));
+        assert_eq!(negotiation(&kind(9999, b"user\0me\0"), NEW).as_deref(), Some(&newer[..]));
     }
 
     #[test]
     fn an_extension_that_nobody_knows_is_named() {
         let said = b"v\0\0\0\x13\0\x03\0\0\0\0\0\x01_pq_.x\0";
-        assert_eq!(negotiation(&kind(0, b"_pq_.x\0on\0user\0me\0"), 18).as_deref(), Some(&said[..]));
+        assert_eq!(negotiation(&kind(0, b"_pq_.x\0on\0user\0me\0"), NEW).as_deref(), Some(&said[..]));
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl QueryRuns {
 }
 
 /// Returns a digest of the values in a run, both bound values and those in its text. Ignores comments,
-/// because they can contain a different number each time.
+/// because they can contain a different number each time. The digest is valid within this process only.
 fn digest(bound: Option<u64>, text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     bound.hash(&mut hasher);

@@ -53,7 +53,7 @@ struct Read {
     settings: Vec<Setting>,
     /// Whether `options` only contains settings.
     is_all: bool,
-    /// Hash of the parameters' meaning.
+    /// Hash of the parameters' meaning, valid within this process only.
     hash: u64,
 }
 

@@ -290,7 +290,7 @@ fn remember<T: Clone>(names: &mut HashMap<Vec<u8>, T>, name: &[u8], meaning: &T)
     names.insert(name.to_vec(), meaning.clone());
 }
 
-/// Returns a digest of the first [`VALUES`] bytes.
+/// Returns a digest of the first [`VALUES`] bytes. It is valid within this process only.
 fn digest(values: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(&values[..values.len().min(VALUES)]);

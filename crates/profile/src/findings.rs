@@ -15,14 +15,10 @@ use crate::recording::Recording;
 use crate::time::Time;
 use crate::wait::Cause;
 use pgwire::StatementKind;
+use server::Major;
 
 /// Minimum share of the whole time for a finding.
 pub(crate) const MIN_SHARE: f64 = 0.1;
-/// Last major version in which TRUNCATE and CREATE INDEX flush new files immediately.
-const LAST_MAJOR_SYNCING_NEW_FILES: u32 = 16;
-/// First major version that counts a session as soon as it is ready. Older versions have a separate process that
-/// collects the counts.
-const FIRST_MAJOR_COUNTING_AT_ONCE: u32 = 15;
 /// Minimum share of the whole time for which the database may be the problem at all.
 const MIN_DATABASE_SHARE: f64 = 0.25;
 
@@ -207,7 +203,7 @@ impl Analysis<'_> {
 
     fn new_files(&self) -> Option<Finding> {
         let time = self.attribution.new_files;
-        (self.is_significant(time) && self.recording.major <= LAST_MAJOR_SYNCING_NEW_FILES).then(|| Finding {
+        (self.is_significant(time) && Major(self.recording.major).flushes_new_files()).then(|| Finding {
             name: "TRUNCATE and CREATE INDEX flush each new file at once".to_owned(),
             evidence: format!(
                 "{} of the time goes into that; PostgreSQL 17 leaves it to the checkpoint.",
@@ -263,7 +259,7 @@ impl Analysis<'_> {
         told.map(|(count, spent)| (as_f64(count), spent)).or_else(|| {
             // pgfresh opened sessions to measure the cost of one only after the recording. Old servers count sessions
             // late, so pgfresh's own sampling session is included.
-            let ours = if self.recording.major < FIRST_MAJOR_COUNTING_AT_ONCE { 1.0 } else { 0.0 };
+            let ours = if Major(self.recording.major).counts_sessions_at_once() { 0.0 } else { 1.0 };
             let count = (self.recording.counters.sessions? - ours).max(0.0);
             Some((count, count * self.recording.session_cost?))
         })

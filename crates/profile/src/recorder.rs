@@ -22,6 +22,7 @@ use crate::statement_counts::{Counted, Counts};
 use crate::target::{APPLICATION_NAME, Target, is_visible};
 use crate::wait::Cause;
 use pgwire::NormalizedStatement;
+use server::MAJORS;
 
 /// Timeout for the last sample and the counters. Their queries have shorter timeouts, but these work only while the
 /// server runs.
@@ -140,10 +141,10 @@ impl Sampler {
                      pg_backend_pid(), (extract(epoch FROM clock_timestamp()) * 1000000)::int8, current_setting('fsync') = 'on'";
         let row = client.query_one(about, &[]).map_err(ask("the server's version"))?;
         let (version, major): (String, i32) = (row.get(0), row.get(1));
-        if major < 13 {
+        let major = u32::try_from(major).unwrap_or_default();
+        if major < *MAJORS.start() {
             return Err(ProfileError::TooOld(version));
         }
-        let major = u32::try_from(major).unwrap_or_default();
         let sample = client.prepare(SAMPLE_QUERY).map_err(ask("what sessions do"))?;
         let before = Counters::read(&mut client, major)?;
         let counts = (!target.is_ours()).then(|| Counts::read(&mut client));

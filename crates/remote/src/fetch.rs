@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use storage::{EntryDownload, SignedManifest, TrustedHead, TrustedKey};
+use storage::{EntryDownload, SignedHead, SignedManifest, TrustError, TrustedHead, TrustedKey};
 use sys::lock;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::digest::Blob;
 use crate::document::{HeadDocument, LONGEST_HEAD};
 use crate::error::{RemoteError, StoreError};
-use crate::patience::{Pace, Patience, TICK, present, within};
+use crate::patience::{Pace, Patience, TICK, TransferBounds, present, within};
 use crate::store::TemplateStore;
 use crate::tree::{FrameTree, LARGEST_FRAME, PackedFrame, TreeDocument};
 
@@ -58,19 +58,20 @@ pub(crate) async fn find(
     let begun = Instant::now();
     let object = format!("the head of template {fingerprint}");
     let head = present(store.head(fingerprint, LONGEST_HEAD));
-    let Some(head) = within(patience.answer, ("read", &object), head).await? else { return Ok(None) };
+    let Some(head) = within(patience.answer, "read", &object, head).await? else { return Ok(None) };
     let untrusted = |why: String| RemoteError::Untrusted { fingerprint: fingerprint.to_owned(), why };
+    let distrusted = |error: TrustError| untrusted(error.to_string());
     let text = std::str::from_utf8(&head).map_err(|_| untrusted("its head is no text".to_owned()))?;
     let document = HeadDocument::parse(text).map_err(|why| untrusted(why.to_owned()))?;
-    let head =
-        TrustedHead::verify(fingerprint, (&document.head, &document.signature), keys).map_err(untrusted)?;
+    let signed = SignedHead { text: &document.head, signature: &document.signature };
+    let head = TrustedHead::verify(fingerprint, signed, keys).map_err(distrusted)?;
     let object = format!("the tree of template {fingerprint}");
     let left = patience.answer.saturating_sub(begun.elapsed());
-    let bytes = within(left, ("read", &object), store.whole_blob(&document.tree)).await?;
+    let bytes = within(left, "read", &object, store.whole_blob(&document.tree)).await?;
     let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
     let TreeDocument { tree, manifest, about } = TreeDocument::parse(&bytes).map_err(damaged)?;
     let signed = head.signed().time;
-    let announced = head.into_manifest(&manifest, about).map_err(untrusted)?;
+    let announced = head.into_manifest(&manifest, about).map_err(distrusted)?;
     let files = announced.files();
     if !tree.makes(files.iter().map(|file| file.size)) {
         return Err(damaged("it does not make the files that were signed"));
@@ -128,13 +129,13 @@ impl<E: Into<RemoteError>> From<E> for Interruption {
 
 /// Downloads all files of a template.
 ///
-/// `took` is the duration of the template's build: a transfer that takes longer isn't worth it. `progress` is called
-/// with the number of bytes received and the total number of bytes.
+/// `progress` is called with the number of bytes received and the total number of bytes.
 pub(crate) fn download(
     runtime: &Handle,
     store: &TemplateStore,
-    (tree, receiving): (&FrameTree, &EntryDownload<'_>),
-    (patience, took): (Patience, Duration),
+    tree: &FrameTree,
+    receiving: &EntryDownload<'_>,
+    TransferBounds { patience, took }: TransferBounds,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), RemoteError> {
     let parts = parts(tree);

@@ -53,7 +53,7 @@ pub struct Collected {
 /// Counts the templates and bytes in the store.
 pub(crate) async fn usage(store: &TemplateStore, after: Duration) -> Result<Usage, RemoteError> {
     let listing = async { futures_util::try_join!(store.heads(), store.blobs()) };
-    let (heads, blobs) = within(after, ("list", "the remote"), listing).await?;
+    let (heads, blobs) = within(after, "list", "the remote", listing).await?;
     let bytes = |all: &[StoredObject]| all.iter().map(|object| object.bytes).sum::<u64>();
     Ok(Usage { templates: heads.len(), bytes: bytes(&heads) + bytes(&blobs) })
 }
@@ -61,9 +61,9 @@ pub(crate) async fn usage(store: &TemplateStore, after: Duration) -> Result<Usag
 /// Removes the templates that were pushed before `before`, and the blobs that no remaining template needs.
 pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result<Collected, RemoteError> {
     let list = async |what: &str| match what {
-        "heads" => within(LISTING, ("list", "the heads"), store.heads()).await,
-        "notices" => within(LISTING, ("list", "the notices"), store.notices()).await,
-        _ => within(LISTING, ("list", "the blobs"), store.blobs()).await,
+        "heads" => within(LISTING, "list", "the heads", store.heads()).await,
+        "notices" => within(LISTING, "list", "the notices", store.notices()).await,
+        _ => within(LISTING, "list", "the blobs", store.blobs()).await,
     };
     // The blobs are listed before the heads, so the list contains no blob of a push that starts later.
     let blobs = if store.keeps_garbage() { list("blobs").await? } else { Vec::new() };
@@ -72,7 +72,7 @@ pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result
     let mut collected = Collected::default();
     for head in heads.iter().filter(|head| head.time < before) {
         let object = format!("the head of template {}", head.name);
-        within(LISTING, ("remove", &object), store.remove_head(&head.name)).await?;
+        within(LISTING, "remove", &object, store.remove_head(&head.name)).await?;
         collected.templates.push(head.name.clone());
     }
     if !store.keeps_garbage() {
@@ -86,11 +86,11 @@ pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result
     let old = SystemTime::now() - GRACE;
     for notice in list("notices").await?.iter().filter(|notice| notice.time < old) {
         let object = format!("the notice of template {}", notice.name);
-        within(LISTING, ("remove", &object), store.remove_notice(&notice.name)).await?;
+        within(LISTING, "remove", &object, store.remove_notice(&notice.name)).await?;
     }
     for blob in blobs.iter().filter(|blob| blob.time < old && !kept.contains(&blob.name)) {
         let object = format!("blob {}", blob.name);
-        within(LISTING, ("remove", &object), store.remove_blob(&blob.name)).await?;
+        within(LISTING, "remove", &object, store.remove_blob(&blob.name)).await?;
         collected.blobs += 1;
         collected.bytes += blob.bytes;
     }
@@ -109,7 +109,7 @@ async fn needed(store: &TemplateStore, heads: &[StoredObject]) -> Result<HashSet
 async fn needed_by(store: &TemplateStore, fingerprint: &str) -> Result<HashSet<BlobDigest>, RemoteError> {
     let object = format!("the head of template {fingerprint}");
     let answer = Patience::ASKED_FOR.answer;
-    let text = within(answer, ("read", &object), present(store.head(fingerprint, LONGEST_HEAD))).await?;
+    let text = within(answer, "read", &object, present(store.head(fingerprint, LONGEST_HEAD))).await?;
     // A different process has removed the head.
     let Some(text) = text else { return Ok(HashSet::new()) };
     let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
@@ -118,7 +118,7 @@ async fn needed_by(store: &TemplateStore, fingerprint: &str) -> Result<HashSet<B
         return Ok(HashSet::new());
     };
     let tree_object = format!("the tree of template {fingerprint}");
-    let tree = within(answer, ("read", &tree_object), present(store.whole_blob(&document.tree))).await?;
+    let tree = within(answer, "read", &tree_object, present(store.whole_blob(&document.tree))).await?;
     // A template without its tree can't be fetched, so it needs no blobs.
     let Some(tree) = tree else { return Ok(HashSet::new()) };
     let packs = TreeDocument::parse(&tree).map_err(damaged)?.tree.packs;

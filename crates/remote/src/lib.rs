@@ -42,7 +42,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use storage::{Building, Cache, Entry, SigningKey, TrustedKey};
 use sys::lock;
-use template::{EntryDescription, FetchProgress, FetchResult, TemplateSource};
+use template::{EntryDescription, FetchProgress, FetchResult, SourceError, TemplateSource};
 use tokio::runtime::Handle;
 
 pub use address::RemoteAddress;
@@ -53,7 +53,7 @@ pub use push::Pushed;
 
 use crate::error::StoreError;
 use crate::fetch::FoundTemplate;
-use crate::push::PushBounds;
+use crate::patience::TransferBounds;
 use crate::store::{TemplateStore, with_store};
 
 /// How long a remote isn't used after a failure. This is longer than a run needs to start its server, so a broken
@@ -77,6 +77,15 @@ impl fmt::Debug for RemoteCache {
     }
 }
 
+/// Destination of a fetched template.
+#[derive(Debug, Clone, Copy)]
+pub struct Destination<'a> {
+    /// The future entry of the cache.
+    pub building: &'a Building,
+    /// Maximum size of the template, in bytes.
+    pub limit: u64,
+}
+
 impl RemoteCache {
     /// Creates a client for the store at `address` that fetches into `cache`. The client accepts only templates that
     /// one of the `trusted` keys has signed.
@@ -97,7 +106,7 @@ impl RemoteCache {
         &self.address
     }
 
-    /// Fetches the template `fingerprint` into the cache if it has at most `limit` bytes.
+    /// Fetches the template `fingerprint` to its destination, if it is not too large for that.
     ///
     /// Returns `None` if the remote doesn't have the template. `progress` is called with the number of bytes received
     /// and the total number of bytes.
@@ -108,20 +117,21 @@ impl RemoteCache {
     pub fn fetch(
         &self,
         fingerprint: &str,
-        (building, limit): (&Building, u64),
+        destination: Destination<'_>,
         patience: Patience,
         progress: &dyn Fn(u64, u64),
     ) -> Result<Option<Entry>, RemoteError> {
         with_store(&self.address, |runtime, store| {
-            self.fetch_from((runtime, store), fingerprint, (building, limit), patience, progress)
+            self.fetch_from(runtime, store, fingerprint, destination, patience, progress)
         })
     }
 
     fn fetch_from(
         &self,
-        (runtime, store): (&Handle, &TemplateStore),
+        runtime: &Handle,
+        store: &TemplateStore,
         fingerprint: &str,
-        (building, limit): (&Building, u64),
+        Destination { building, limit }: Destination<'_>,
         patience: Patience,
         progress: &dyn Fn(u64, u64),
     ) -> Result<Option<Entry>, RemoteError> {
@@ -132,10 +142,10 @@ impl RemoteCache {
         if bytes > limit {
             return Err(RemoteError::TooLarge { bytes, limit });
         }
-        let took = build_time(announced.about());
+        let bounds = TransferBounds { patience, took: build_time(announced.about()) };
         building
             .receive(&announced, |receiving| {
-                fetch::download(runtime, store, (&tree, receiving), (patience, took), progress)
+                fetch::download(runtime, store, &tree, receiving, bounds, progress)
             })
             .map(Some)
     }
@@ -176,7 +186,7 @@ impl RemoteCache {
         progress: &dyn Fn(u64, u64),
     ) -> Result<Pushed, RemoteError> {
         let (fingerprint, about) = (entry.fingerprint(), entry.about());
-        let bounds = PushBounds { patience, took: build_time(&about) };
+        let bounds = TransferBounds { patience, took: build_time(&about) };
         let mut trusted = self.trusted.clone();
         trusted.push(key.public());
         with_store(&self.address, |runtime, store| {
@@ -191,11 +201,16 @@ impl RemoteCache {
                 related.extend(found.ok().flatten().map(|found| found.tree));
             }
             for _ in 0..2 {
-                let (tree, mut pushed) =
-                    push::send_packs(runtime, store, (entry, &related), bounds, progress)?;
-                let document = (tree, entry.describe(key)?);
-                let published =
-                    runtime.block_on(push::publish(store, &fingerprint, document, replace, bounds))?;
+                let (tree, mut pushed) = push::send_packs(runtime, store, entry, &related, bounds, progress)?;
+                let description = entry.describe(key)?;
+                let published = runtime.block_on(push::publish(
+                    store,
+                    &fingerprint,
+                    tree,
+                    description,
+                    replace,
+                    bounds,
+                ))?;
                 let sent = pushed.bytes + published.tree;
                 pushed.bytes = sent + published.head;
                 // A collection that runs at the same time can remove blobs that this push found in the store.
@@ -233,16 +248,16 @@ impl RemoteCache {
         failed.is_some_and(|when| when.elapsed() < TROUBLE)
     }
 
-    /// Formats the error as one line. If the remote failed, also records the time, after which the remote isn't used
-    /// for a while.
-    fn explain(&self, error: &RemoteError) -> String {
+    /// Returns the error of a source. If the remote failed, also records the time, after which the remote isn't used for
+    /// a while.
+    fn source_error(&self, error: RemoteError) -> SourceError {
         use RemoteError::{Missing, TooLarge, Untrusted};
         // If a part is missing, only one template is affected, and the remote remains usable. A part that is missing
         // during a write does count as a failure of the remote.
         if !matches!(error, Untrusted { .. } | TooLarge { .. } | Missing { verb: "read", .. }) {
             *lock(&self.failed) = Some(Instant::now());
         }
-        format!("{}: {error}", self.address)
+        SourceError { source_name: self.address.to_string(), reason: error.into() }
     }
 }
 
@@ -284,17 +299,19 @@ impl TemplateSource for RemoteCache {
         building: &Building,
         limit: u64,
         progress: &dyn Fn(FetchProgress),
-    ) -> Result<FetchResult, String> {
+    ) -> Result<FetchResult, SourceError> {
         if self.has_failed() || self.trusted.is_empty() {
             return Ok(FetchResult::Missing(None));
         }
-        self.seek(fingerprint, (building, limit), progress).map_err(|error| self.explain(&error))
+        self.seek(fingerprint, Destination { building, limit }, progress)
+            .map_err(|error| self.source_error(error))
     }
 
-    fn offer(&self, entry: &Entry, progress: &dyn Fn(u64, u64)) -> Result<Option<u64>, String> {
+    fn offer(&self, entry: &Entry, progress: &dyn Fn(u64, u64)) -> Result<Option<u64>, SourceError> {
         let Some(key) = self.pushes_with.as_ref().filter(|_| !self.has_failed()) else { return Ok(None) };
-        let pushed =
-            self.push(entry, key, Patience::AFTER_A_BUILD, progress).map_err(|error| self.explain(&error))?;
+        let pushed = self
+            .push(entry, key, Patience::AFTER_A_BUILD, progress)
+            .map_err(|error| self.source_error(error))?;
         Ok(Some(pushed.bytes))
     }
 }

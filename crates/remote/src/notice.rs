@@ -104,9 +104,14 @@ pub(crate) struct BeatWatch {
 }
 
 impl BeatWatch {
-    /// Returns true if the builder that wrote the notice `text` is alive. `now` is when the notice was read.
-    pub(crate) fn is_alive(&mut self, text: &str, of: (&str, &[TrustedKey]), now: Instant) -> bool {
-        let (fingerprint, trusted) = of;
+    /// Returns true if the builder of the template `fingerprint` is alive, which has written the notice `text`. `now` is when the notice was read.
+    pub(crate) fn is_alive(
+        &mut self,
+        text: &str,
+        fingerprint: &str,
+        trusted: &[TrustedKey],
+        now: Instant,
+    ) -> bool {
         let Some(notice) = Notice::parse(text, fingerprint, trusted) else { return false };
         if notice.signed.abs_diff(seconds_since_1970()) > SKEW.as_secs() {
             return false;
@@ -266,7 +271,7 @@ mod tests {
                         true
                     }
                 };
-                prop_assert_eq!(watch.is_alive(&text, ("abc", &trusted), now), alive);
+                prop_assert_eq!(watch.is_alive(&text, "abc", &trusted, now), alive);
             }
         }
     }
@@ -278,11 +283,7 @@ mod tests {
             let mut notice = Notice::new("abc", 7, 3);
             notice.signed -= ago;
             let text = notice.to_signed_text(&key);
-            assert_eq!(
-                BeatWatch::default().is_alive(&text, ("abc", &trusted), Instant::now()),
-                alive,
-                "{ago}"
-            );
+            assert_eq!(BeatWatch::default().is_alive(&text, "abc", &trusted, Instant::now()), alive, "{ago}");
         }
     }
 }

@@ -40,10 +40,19 @@ impl Patience {
         Self { answer: Duration::from_secs(20), stall: Duration::from_secs(10), projects: false };
 }
 
-/// Runs `work` with the timeout `after`.
+/// Limits of a transfer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TransferBounds {
+    pub(crate) patience: Patience,
+    /// Duration of the template's build. A transfer that takes longer isn't worth it.
+    pub(crate) took: Duration,
+}
+
+/// Runs `work` with the timeout `after`. An error says that pgfresh could not `verb` the `object`.
 pub(crate) async fn within<T>(
     after: Duration,
-    (verb, object): (&'static str, &str),
+    verb: &'static str,
+    object: &str,
     work: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, RemoteError> {
     match tokio::time::timeout(after, work).await {

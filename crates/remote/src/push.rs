@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use crate::digest::{Blob, BlobDigest};
 use crate::document::HeadDocument;
 use crate::error::{RemoteError, StoreError};
-use crate::patience::{MARGIN, Patience, TICK, within};
+use crate::patience::{MARGIN, Patience, TICK, TransferBounds, within};
 use crate::store::TemplateStore;
 use crate::tree::{FrameTree, LARGEST_FRAME, LEVEL, PackedFrame, TreeDocument};
 
@@ -174,15 +174,7 @@ struct Rate {
     busy: Duration,
 }
 
-/// The limits for a push.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PushBounds {
-    pub(crate) patience: Patience,
-    /// How long the build of the template took.
-    pub(crate) took: Duration,
-}
-
-impl PushBounds {
+impl TransferBounds {
     /// Returns the timeout for a blob of `bytes` bytes, based on the upload speed so far.
     fn of_blob(self, bytes: u64, rate: &Mutex<Rate>) -> Duration {
         let rate = lock(rate);
@@ -201,8 +193,9 @@ impl PushBounds {
 pub(crate) fn send_packs(
     runtime: &Handle,
     store: &TemplateStore,
-    (entry, related): (&Entry, &[FrameTree]),
-    bounds: PushBounds,
+    entry: &Entry,
+    related: &[FrameTree],
+    bounds: TransferBounds,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(FrameTree, Pushed), RemoteError> {
     let (sink, packs) = sync_channel(1);
@@ -242,7 +235,7 @@ pub(crate) fn send_packs(
     })
 }
 
-fn late(begun: Instant, bounds: PushBounds) -> RemoteError {
+fn late(begun: Instant, bounds: TransferBounds) -> RemoteError {
     RemoteError::Late { after: begun.elapsed().as_secs_f64(), took: bounds.took.as_secs_f64() }
 }
 
@@ -254,7 +247,7 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
 async fn send(
     store: &TemplateStore,
     packs: &Mutex<Receiver<NewPack>>,
-    bounds: PushBounds,
+    bounds: TransferBounds,
     rate: &Mutex<Rate>,
 ) -> Result<u64, RemoteError> {
     let mut sent = 0;
@@ -283,16 +276,16 @@ async fn put(
     store: &TemplateStore,
     blob: &Blob,
     bytes: Bytes,
-    bounds: PushBounds,
+    bounds: TransferBounds,
     rate: &Mutex<Rate>,
 ) -> Result<u64, RemoteError> {
     let object = format!("blob {}", blob.digest);
-    if within(bounds.patience.answer, ("look for", &object), store.has_blob(blob)).await? {
+    if within(bounds.patience.answer, "look for", &object, store.has_blob(blob)).await? {
         return Ok(0);
     }
     let begun = Instant::now();
     let after = bounds.of_blob(blob.bytes, rate);
-    within(after, ("write", &object), again(|| store.put_blob(&blob.digest, bytes.clone()))).await?;
+    within(after, "write", &object, again(|| store.put_blob(&blob.digest, bytes.clone()))).await?;
     let mut rate = lock(rate);
     rate.sent += blob.bytes;
     rate.busy += begun.elapsed();
@@ -325,9 +318,10 @@ pub(crate) struct Published {
 pub(crate) async fn publish(
     store: &TemplateStore,
     fingerprint: &str,
-    (tree, description): (FrameTree, Description),
+    tree: FrameTree,
+    description: Description,
     replace: bool,
-    bounds: PushBounds,
+    bounds: TransferBounds,
 ) -> Result<Published, RemoteError> {
     let Description { head, signature, manifest, about } = description;
     let mut blobs = tree.packs.clone();
@@ -347,7 +341,7 @@ pub(crate) async fn publish(
             other => other,
         }
     };
-    within(bounds.patience.answer, ("write", &object), write).await?;
+    within(bounds.patience.answer, "write", &object, write).await?;
     Ok(Published { blobs, tree: sent, head: text.len() as u64 })
 }
 
@@ -359,7 +353,7 @@ pub(crate) async fn is_complete(
 ) -> Result<bool, RemoteError> {
     for blob in blobs {
         let object = format!("blob {}", blob.digest);
-        if !within(patience.answer, ("look for", &object), store.has_blob(blob)).await? {
+        if !within(patience.answer, "look for", &object, store.has_blob(blob)).await? {
             return Ok(false);
         }
     }

@@ -6,14 +6,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use storage::Building;
 use template::{FetchProgress, FetchResult};
 use tokio::time::timeout;
 
 use crate::error::{RemoteError, StoreError};
 use crate::notice::{BeatWatch, LONGEST_NOTICE, PostedNotice};
 use crate::store::{TemplateStore, with_store};
-use crate::{Patience, RemoteCache};
+use crate::{Destination, Patience, RemoteCache};
 
 /// Interval between checks for a template that another machine is building.
 const POLL: Duration = Duration::from_millis(200);
@@ -46,15 +45,12 @@ impl RemoteCache {
     pub(crate) fn seek(
         &self,
         fingerprint: &str,
-        into: (&Building, u64),
+        into: Destination<'_>,
         progress: &dyn Fn(FetchProgress),
     ) -> Result<FetchResult, RemoteError> {
         let bytes = |done, total| progress(FetchProgress::Receiving { done, total });
         with_store(self.address(), |runtime, store| {
-            let fetch = || {
-                let from = (runtime, store);
-                self.fetch_from(from, fingerprint, into, Patience::ON_THE_WAY, &bytes)
-            };
+            let fetch = || self.fetch_from(runtime, store, fingerprint, into, Patience::ON_THE_WAY, &bytes);
             let (mut watch, mut waits, mut hesitates) = (BeatWatch::default(), false, true);
             loop {
                 if let Some(entry) = fetch()? {
@@ -97,7 +93,7 @@ impl RemoteCache {
         match timeout(READ_BOUND, store.notice(fingerprint, LONGEST_NOTICE)).await {
             Ok(Ok(text)) => {
                 let text = String::from_utf8_lossy(&text);
-                let alive = watch.is_alive(&text, (fingerprint, &self.trusted), Instant::now());
+                let alive = watch.is_alive(&text, fingerprint, &self.trusted, Instant::now());
                 if alive { OtherBuilder::AtWork } else { OtherBuilder::Dead }
             }
             Ok(Err(StoreError::Absent)) => OtherBuilder::Absent,

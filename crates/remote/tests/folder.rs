@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use remote::{Patience, RemoteCache};
-use storage::{Cache, Entry, SigningKey};
+use remote::{Destination, Patience, RemoteCache};
+use storage::{Building, Cache, Entry, SigningKey};
 use tempfile::TempDir;
 use template::TemplateSource;
 
@@ -58,13 +58,18 @@ impl Ground {
     fn is_fetched(&self, machine: &str) -> bool {
         let (remote, cache) = self.remote(machine);
         let building = cache.building("abc", || ()).unwrap();
-        let fetched = remote.fetch("abc", (&building, u64::MAX), Patience::ASKED_FOR, &|_, _| ());
+        let fetched = remote.fetch("abc", into(&building), Patience::ASKED_FOR, &|_, _| ());
         matches!(fetched, Ok(Some(_)))
     }
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect()
+}
+
+/// Returns a destination for templates of any size.
+fn into(building: &Building) -> Destination<'_> {
+    Destination { building, limit: u64::MAX }
 }
 
 #[test]
@@ -78,7 +83,7 @@ fn push_restores_template_with_missing_blob() {
         let (remote, cache) = ground.remote("second");
         let building = cache.building("abc", || ()).unwrap();
         let sought = TemplateSource::fetch(&remote, "abc", &building, u64::MAX, &|_| ());
-        let why = sought.map(drop).unwrap_err();
+        let why = sought.map(drop).unwrap_err().to_string();
         assert!(why.contains(": could not read ") && why.ends_with(": it is missing"), "{why}");
         let offered = remote.offer(&ground.entry, &|_, _| ()).unwrap();
         assert!(offered.is_some_and(|bytes| bytes > 0), "{offered:?}");
@@ -116,7 +121,7 @@ fn a_directory_that_is_missing_is_not_created() {
             fs::write(ground.store(), "").unwrap();
         }
         let pushed = remote.push(&ground.entry, &ground.key, Patience::ASKED_FOR, &|_, _| ()).map(drop);
-        let fetched = remote.fetch("other", (&building, u64::MAX), Patience::ASKED_FOR, &|_, _| ()).map(drop);
+        let fetched = remote.fetch("other", into(&building), Patience::ASKED_FOR, &|_, _| ()).map(drop);
         let (listed, removed) =
             (remote.usage(Duration::MAX).map(drop), remote.collect(Duration::ZERO).map(drop));
         for done in [pushed, fetched, listed, removed, remote.expect_usable()] {

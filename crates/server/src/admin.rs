@@ -18,6 +18,10 @@ use crate::address::SOCKET;
 const CHUNK: usize = 8192;
 const LARGE_CHUNK: usize = 64 << 10;
 
+/// Maximum size in bytes of queries that are sent together. The socket's buffers have room for them and for the
+/// answers, so neither side waits for the other to read.
+const TOGETHER: usize = 32 << 10;
+
 /// An open session. Dropping it while it is idle ends the session without an error in the server.
 #[derive(Debug)]
 pub struct AdminConnection<S = UnixStream> {
@@ -186,6 +190,28 @@ impl<S: Read + Write> AdminConnection<S> {
     pub fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {
         self.send_query(sql)?;
         self.rows()
+    }
+
+    /// Runs queries one after the other, and returns the rows of the last one. Sends them without waiting for
+    /// the answers in between, so a failed query doesn't keep the server from running the next ones.
+    pub fn query_all(&mut self, queries: &[String]) -> Result<Rows, SessionError> {
+        let messages: Vec<_> = queries.iter().map(|sql| query(sql.as_bytes())).collect();
+        let together = messages.iter().map(Vec::len).sum::<usize>() <= TOGETHER;
+        if together {
+            self.send(&messages.concat())?;
+        }
+        let mut result = Ok(Rows::new());
+        for message in &messages {
+            if !together {
+                self.send(message)?;
+            }
+            let rows = self.rows();
+            if rows.as_ref().is_err_and(SessionError::is_fatal) {
+                return rows;
+            }
+            result = result.and(rows);
+        }
+        result
     }
 
     /// Runs `COPY … TO STDOUT` and passes each row to `take`.

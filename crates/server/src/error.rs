@@ -7,8 +7,9 @@ use std::time::Duration;
 use storage::{CopyError, FileError, PlaceError};
 
 use crate::admin::SessionError;
+use crate::major::MAJORS;
 use crate::package::Package;
-use crate::version::{MAJORS, Version, VersionRequest};
+use crate::version::{Version, VersionRequest};
 
 /// An error that occurred while finding or examining an installation.
 #[derive(Debug, thiserror::Error)]

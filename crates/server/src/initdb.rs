@@ -7,6 +7,7 @@ use storage::{Account, Attempt};
 
 use crate::address::SUPERUSER;
 use crate::error::InitdbError;
+use crate::major::Major;
 use crate::trim::CHANGES_NAME;
 use crate::{Guard, Installation, log};
 
@@ -31,11 +32,11 @@ impl Initdb {
     #[must_use]
     pub fn of(installation: &Installation) -> Self {
         let mut words = vec!["--username", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-sync"];
-        let major = installation.version().major;
-        if major >= 18 {
+        let major = Major(installation.version().major);
+        if major.has_checksums_by_default() {
             words.push("--no-data-checksums");
         }
-        let locales: &[&[&str]] = if major >= 17 {
+        let locales: &[&[&str]] = if major.has_builtin_locale() {
             &[&["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]]
         } else {
             &[&["--locale=C.UTF-8"], &["--locale=C"]]
@@ -113,7 +114,7 @@ impl Initdb {
 /// work. pgfresh can find and remove the System V segments of a dead process. This has no effect on the
 /// resulting cluster, because pgfresh replaces the configuration at each boot.
 fn avoid_posix_segments(installation: &Installation, command: &mut Command) {
-    if installation.version().major >= 16 {
+    if Major(installation.version().major).has_initdb_settings() {
         command.args(["-c", "dynamic_shared_memory_type=mmap"]);
     }
     sys::refuse_posix_segments(command);

@@ -16,9 +16,10 @@ use storage::{Account, Attempt, Cache};
 use sys::ProcessHandle;
 
 use crate::error::{InstallationError, StartError};
+use crate::major::MAJORS;
 use crate::preset;
 use crate::shim::is_own_program;
-use crate::version::{MAJORS, Version};
+use crate::version::Version;
 
 /// The text that precedes the name in a server's error about an unknown setting.
 pub(crate) const UNKNOWN_SETTING: &str = "unrecognized configuration parameter";

@@ -133,7 +133,7 @@ pub(crate) fn sha512(file: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::version::MAJORS;
+    use crate::major::MAJORS;
 
     #[test]
     fn every_package_is_pinned_to_one_file() {

@@ -4,8 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Major versions that are tested. Newer ones can also be used.
-pub const MAJORS: std::ops::RangeInclusive<u32> = 13..=18;
+use crate::major::MAJORS;
 
 /// A version, e.g. `17.10`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::entry::Entry;
 use crate::error::CacheError;
 use crate::file_error::Attempt;
-use crate::head::{self, Head};
+use crate::head::{self, Head, SignedHead};
 use crate::manifest::{self, Manifest};
 use crate::publish::{self, Building};
-use crate::signing::{Signed, SigningKey, TrustedKey};
+use crate::signing::{Signed, SigningKey, TrustError, TrustedKey};
 
 /// The signed texts of an entry, without the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,14 +76,13 @@ impl TrustedHead {
     /// Checks that a trusted key has signed a head for the entry `fingerprint`.
     ///
     /// # Errors
-    /// Returns the reason why the head can't be trusted, e.g. "it is signed with key 0123, which is not
-    /// trusted".
+    /// Returns an error if the head can't be trusted.
     pub fn verify(
         fingerprint: &str,
-        (head, signature): (&str, &str),
+        signed: SignedHead<'_>,
         trusted: &[TrustedKey],
-    ) -> Result<Self, String> {
-        let (head, signed) = head::verify(fingerprint, (head, signature), trusted)?;
+    ) -> Result<Self, TrustError> {
+        let (head, signed) = head::verify(fingerprint, signed, trusted)?;
         Ok(Self { head, signed })
     }
 
@@ -97,13 +96,13 @@ impl TrustedHead {
     ///
     /// # Errors
     /// Returns an error that names the text that differs, or that describes the damage in it.
-    pub fn into_manifest(self, manifest: &str, about: String) -> Result<SignedManifest, String> {
+    pub fn into_manifest(self, manifest: &str, about: String) -> Result<SignedManifest, TrustError> {
         if let Some(name) = self.head.changed_text(manifest, &about) {
-            return Err(format!("its {name} is not the one that was signed"));
+            return Err(TrustError::OtherPart(name));
         }
-        let manifest = Manifest::parse(manifest).ok_or("its manifest is damaged")?;
+        let manifest = Manifest::parse(manifest).ok_or(TrustError::DamagedManifest)?;
         if !manifest.has_consistent_paths() {
-            return Err("its manifest contradicts itself".to_owned());
+            return Err(TrustError::AmbiguousManifest);
         }
         Ok(SignedManifest { manifest, about })
     }
@@ -258,7 +257,8 @@ mod tests {
 
     fn announced(description: &Description, key: &TrustedKey) -> SignedManifest {
         let Description { head, signature, manifest, about } = description;
-        let head = TrustedHead::verify("abc", (head, signature), std::slice::from_ref(key)).unwrap();
+        let signed = SignedHead { text: head, signature };
+        let head = TrustedHead::verify("abc", signed, std::slice::from_ref(key)).unwrap();
         head.into_manifest(manifest, about.clone()).unwrap()
     }
 
@@ -333,17 +333,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (_, description, key) = entry(directory.path(), &[]);
         let Description { head, signature, manifest, about } = &description;
-        let verify = |fingerprint, keys: &[TrustedKey]| {
-            TrustedHead::verify(fingerprint, (head, signature), keys).map_err(|why| {
-                assert!(!why.contains('\n'), "{why}");
-            })
-        };
+        let signed = SignedHead { text: head, signature };
+        let verify = |fingerprint, keys: &[TrustedKey]| TrustedHead::verify(fingerprint, signed, keys);
         let other = SigningKey::generate().unwrap().public();
         assert!(verify("abc", &[]).is_err() && verify("abc", &[other]).is_err());
         assert!(verify("abd", std::slice::from_ref(&key)).is_err());
         let head = || verify("abc", std::slice::from_ref(&key)).unwrap();
         assert!(head().into_manifest(manifest, about.clone()).is_ok());
-        assert!(head().into_manifest(manifest, "other".to_owned()).unwrap_err().contains("about"));
+        let other = head().into_manifest(manifest, "other".to_owned()).unwrap_err();
+        assert_eq!(other, TrustError::OtherPart("about"));
         assert!(head().into_manifest(&manifest.replace("base", "bass"), about.clone()).is_err());
     }
 }

@@ -13,7 +13,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::signing::{self, Signed, SigningKey, TrustedKey};
+use crate::signing::{self, Signed, SigningKey, TrustError, TrustedKey};
 
 /// First line.
 const HEADER: &str = "pgfresh template 1";
@@ -75,17 +75,25 @@ impl Head {
     }
 }
 
-/// Returns the head of the entry `fingerprint` if a `trusted` key has signed it. Otherwise returns the reason
-/// why the head can't be trusted.
+/// The text of a head, and its signature in minisign's format.
+#[derive(Debug, Clone, Copy)]
+pub struct SignedHead<'a> {
+    /// The text that the signature covers.
+    pub text: &'a str,
+    /// The content of the signature file.
+    pub signature: &'a str,
+}
+
+/// Returns the head of the entry `fingerprint` if a `trusted` key has signed it.
 pub(crate) fn verify(
     fingerprint: &str,
-    (text, signature): (&str, &str),
+    SignedHead { text, signature }: SignedHead<'_>,
     trusted: &[TrustedKey],
-) -> Result<(Head, Signed), String> {
+) -> Result<(Head, Signed), TrustError> {
     let key = signing::trusted_signer(text.as_bytes(), signature, trusted)?;
-    let head = Head::parse(text).ok_or("a newer pgfresh has signed it")?;
+    let head = Head::parse(text).ok_or(TrustError::NewerFormat)?;
     if head.fingerprint != fingerprint {
-        return Err(format!("its signature is that of template {}", head.fingerprint));
+        return Err(TrustError::OtherTemplate(head.fingerprint));
     }
     let time = head.signed;
     Ok((head, Signed { key, time }))

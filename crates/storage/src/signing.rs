@@ -199,10 +199,38 @@ fn format_key_id(id: [u8; 8]) -> String {
     format!("{:016X}", u64::from_le_bytes(id))
 }
 
-/// Returns the id of the trusted key that has signed `data`, or the reason why the signature can't be
-/// trusted.
-pub fn trusted_signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<String, String> {
-    let wrong = || "its signature is damaged".to_owned();
+/// Reasons why a signed text can't be trusted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TrustError {
+    /// The signature can't be parsed.
+    #[error("its signature is damaged")]
+    DamagedSignature,
+    /// The user doesn't trust the key with this id.
+    #[error("it is signed with key {0}, which is not trusted")]
+    UntrustedKey(String),
+    /// The signature belongs to a different text.
+    #[error("its signature is not that of what is there")]
+    OtherText,
+    /// The text has a format that this version can't read.
+    #[error("a newer pgfresh has signed it")]
+    NewerFormat,
+    /// The text describes the template with this fingerprint.
+    #[error("its signature is that of template {0}")]
+    OtherTemplate(String),
+    /// The signature covers a different manifest or description.
+    #[error("its {0} is not the one that was signed")]
+    OtherPart(&'static str),
+    /// The manifest can't be parsed.
+    #[error("its manifest is damaged")]
+    DamagedManifest,
+    /// The manifest names a path twice.
+    #[error("its manifest contradicts itself")]
+    AmbiguousManifest,
+}
+
+/// Returns the id of the trusted key that has signed `data`.
+pub fn trusted_signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<String, TrustError> {
+    let wrong = || TrustError::DamagedSignature;
     let parsed =
         Signature::decode(signature).ok().filter(|_| has_exact_format(signature)).ok_or_else(wrong)?;
     let bytes =
@@ -210,12 +238,12 @@ pub fn trusted_signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> R
     let id: [u8; 8] = bytes.get(2..10).and_then(|id| id.try_into().ok()).ok_or_else(wrong)?;
     let mut known = trusted.iter().filter(|key| key.id == id).peekable();
     if known.peek().is_none() {
-        return Err(format!("it is signed with key {}, which is not trusted", format_key_id(id)));
+        return Err(TrustError::UntrustedKey(format_key_id(id)));
     }
     if known.any(|key| key.key.verify(data, &parsed, false).is_ok()) {
         return Ok(format_key_id(id));
     }
-    Err("its signature is not that of what is there".to_owned())
+    Err(TrustError::OtherText)
 }
 
 /// Whether the text has exactly the format that pgfresh writes. This check also rejects changes to bytes that
@@ -307,7 +335,7 @@ mod tests {
                 prop_assert!(trusted_signer(&longer, &key.sign(&data, "a comment"), &trusted).is_err());
             }
             let foreign = trusted_signer(&data, &other.sign(&data, "a comment"), &trusted).unwrap_err();
-            prop_assert!(foreign.ends_with("which is not trusted"));
+            prop_assert_eq!(foreign, TrustError::UntrustedKey(format_key_id(other.id)));
         }
 
         #[test]

@@ -17,7 +17,7 @@ use sys::{Directory, FileKind};
 use crate::cancel::{Cancellable, check_cancelled};
 use crate::error::{CacheError, CopyError};
 use crate::file_error::Attempt;
-use crate::head::{self, Head};
+use crate::head::{self, Head, SignedHead};
 use crate::manifest::{self, Manifest};
 use crate::publish;
 use crate::signing::{Signed, TrustedKey};
@@ -110,8 +110,9 @@ impl<'a> UncheckedEntry<'a> {
             };
         }
         let (text, signature) = (self.text(HEAD, MAX_HEAD_SIZE)?, self.text(SIGNATURE, MAX_HEAD_SIZE)?);
-        head::verify(self.fingerprint, (&text, &signature), trusted)
-            .map_err(|why| untrusted_entry(self.folder, why))
+        let signed = SignedHead { text: &text, signature: &signature };
+        head::verify(self.fingerprint, signed, trusted)
+            .map_err(|error| untrusted_entry(self.folder, error.to_string()))
     }
 
     /// Compares every file with the manifest, and returns a head for the caller to sign.

@@ -136,7 +136,7 @@ impl Provisioner {
                 return Ok(found(entry));
             }
             // Other machines wait for this build until the value is dropped.
-            let _notice = match self.fetch((spec, &fingerprint), &building, report)? {
+            let _notice = match self.fetch(spec, &fingerprint, &building, report)? {
                 FetchResult::Fetched(entry) => return Ok(found(entry)),
                 FetchResult::Missing(notice) => notice,
             };
@@ -145,7 +145,7 @@ impl Provisioner {
                 changes = before.map_or_else(Vec::new, |before| inputs.differences(&before));
             }
             let begun = Instant::now();
-            let (guard, parent) = self.prepare(spec, (&inputs, &changes), report)?;
+            let (guard, parent) = self.prepare(spec, &inputs, &changes, report)?;
             let after = self.fingerprint_inputs(spec, &|_| ())?;
             if after == inputs {
                 let version = self.installation.version().to_string();
@@ -203,7 +203,8 @@ impl Provisioner {
     fn prepare(
         &self,
         spec: &TemplateSpec,
-        (inputs, changes): (&FingerprintInputs, &[String]),
+        inputs: &FingerprintInputs,
+        changes: &[String],
         report: &dyn Fn(Step<'_>),
     ) -> Result<(Guard, Option<Fingerprint>), ProvisionError> {
         let (name, fingerprint) = (&spec.title(), &inputs.fingerprint());

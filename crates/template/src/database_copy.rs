@@ -1,6 +1,6 @@
 //! Builds the SQL that copies a database within a server, including the properties that CREATE DATABASE doesn't copy.
 
-use server::{identifier, literal};
+use server::{Major, identifier, literal};
 
 /// Returns SQL that copies the database `from` to `to`, owned by the superuser. The query must not contain any other
 /// statement.
@@ -9,7 +9,7 @@ use server::{identifier, literal};
 /// takes twice as long.
 #[must_use]
 pub fn create_copy(from: &str, to: &str, major: u32) -> String {
-    let strategy = if major >= 15 { " STRATEGY FILE_COPY" } else { "" };
+    let strategy = if Major(major).has_create_strategy() { " STRATEGY FILE_COPY" } else { "" };
     format!("CREATE DATABASE {} TEMPLATE {}{strategy}", identifier(to), identifier(from))
 }
 

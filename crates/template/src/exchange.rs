@@ -15,7 +15,8 @@ impl Provisioner {
     /// Tries to fetch a missing template from the source, if there is one.
     pub(crate) fn fetch(
         &self,
-        (spec, fingerprint): (&TemplateSpec, &Fingerprint),
+        spec: &TemplateSpec,
+        fingerprint: &Fingerprint,
         building: &Building,
         report: &dyn Fn(Step<'_>),
     ) -> Result<FetchResult, ProvisionError> {
@@ -42,8 +43,8 @@ impl Provisioner {
         let limit = self.server_options().cache_size.unwrap_or(u64::MAX);
         match source.fetch(fingerprint.as_str(), building, limit, &progress) {
             Ok(missing @ FetchResult::Missing(_)) => Ok(missing),
-            Err(why) => {
-                report(Step::NotFetched { name, why: &why });
+            Err(error) => {
+                report(Step::NotFetched { name, why: &error.to_string() });
                 Ok(FetchResult::Missing(None))
             }
             Ok(FetchResult::Fetched(entry)) => {
@@ -67,7 +68,7 @@ impl Provisioner {
         match source.offer(entry, &|done, total| report(Step::Pushing { name, done, total })) {
             Ok(None) => {}
             Ok(Some(bytes)) => report(Step::Pushed { name, bytes, took: begun.elapsed().as_secs_f64() }),
-            Err(why) => report(Step::NotPushed { name, why: &why }),
+            Err(error) => report(Step::NotPushed { name, why: &error.to_string() }),
         }
     }
 }

@@ -38,6 +38,6 @@ pub use fingerprint::{Builder, Fingerprint};
 pub use fingerprint_inputs::FingerprintInputs;
 pub use inputs::InputError;
 pub use provisioner::{Provisioner, ServerOptions, Step, Swept, Template, remove_kept, sweep, sweep_runs};
-pub use source::{FetchProgress, FetchResult, TemplateSource};
+pub use source::{FetchProgress, FetchResult, SourceError, TemplateSource};
 pub use spec::{PREFIX, TemplateSpec, check_name};
 pub use start::Started;

@@ -1,5 +1,6 @@
 //! Defines the interface to sources that can provide a template without a build, such as a remote.
 
+use std::error::Error;
 use std::fmt;
 
 use storage::{Building, Entry};
@@ -27,25 +28,35 @@ pub enum FetchProgress {
     },
 }
 
+/// Failure of a source. The caller can still build the template.
+#[derive(Debug, thiserror::Error)]
+#[error("{source_name}: {reason}")]
+pub struct SourceError {
+    /// Name of the source, e.g. its address without credentials.
+    pub source_name: String,
+    /// Cause of the failure, whose message has one line.
+    pub reason: Box<dyn Error + Send + Sync>,
+}
+
 /// A source of templates other than builds. It may also accept templates that this machine builds.
 pub trait TemplateSource: fmt::Debug + Send + Sync {
     /// Puts the template into the cache, if the source has it and it is at most `limit` bytes long. If a different
     /// machine is building the template, waits for it.
     ///
     /// # Errors
-    /// Returns the reason on one line. The caller can still build the template.
+    /// Returns an error if the source failed, or if its template is too large or isn't trusted.
     fn fetch(
         &self,
         fingerprint: &str,
         building: &Building,
         limit: u64,
         progress: &dyn Fn(FetchProgress),
-    ) -> Result<FetchResult, String>;
+    ) -> Result<FetchResult, SourceError>;
 
     /// Offers the source a template that this machine has built. Returns the number of bytes sent, or `None` if the
     /// source doesn't accept templates.
     ///
     /// # Errors
-    /// Returns the reason on one line.
-    fn offer(&self, entry: &Entry, progress: &dyn Fn(u64, u64)) -> Result<Option<u64>, String>;
+    /// Returns an error if the source failed.
+    fn offer(&self, entry: &Entry, progress: &dyn Fn(u64, u64)) -> Result<Option<u64>, SourceError>;
 }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ::report::{PhaseTimes, Progress, Report, Rounds, Sample, Timed, Unit};
-use server::AdminConnection;
+use server::{AdminConnection, Major};
 use template::ServerOptions;
 
 use crate::client::Address;
@@ -201,7 +201,7 @@ enum Strategy {
 impl Strategy {
     /// Returns the strategies that a major version has.
     fn all(major: u32) -> &'static [Self] {
-        if major >= 15 { &[Self::Default, Self::Files] } else { &[Self::Default] }
+        if Major(major).has_create_strategy() { &[Self::Default, Self::Files] } else { &[Self::Default] }
     }
 
     fn name(self) -> &'static str {
@@ -213,7 +213,7 @@ impl Strategy {
 
     /// Returns the fastest strategy that a major version has.
     fn best(major: u32) -> Self {
-        if major >= 15 { Self::Files } else { Self::Default }
+        if Major(major).has_create_strategy() { Self::Files } else { Self::Default }
     }
 
     fn create(self, admin: &mut AdminConnection, name: &str) -> Result<(), BenchError> {

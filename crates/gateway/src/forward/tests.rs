@@ -43,7 +43,7 @@ impl Fixture {
         let vacated = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&vacated);
         let vacate = Box::new(move || count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed));
-        let observed = (Conversation::new(false), SessionTraces::of_session(STARTUP_RESPONSE));
+        let observed = Observed::new(false, STARTUP_RESPONSE);
         let begun = Instant::now();
         let tap = taps.tap("d", None, begun, None);
         let forward = Forward::new(near, far, observed, vacate, tap, Vec::new());

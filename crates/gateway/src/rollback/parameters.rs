@@ -6,6 +6,7 @@
 
 use super::settings::Restored;
 use pgwire::{HEADER, encode, frames, split_zero};
+use server::Major;
 
 /// Returns the value that follows `name` in a startup response, or nothing if the name does not occur.
 pub(super) fn parameter<'g>(startup_response: &'g [u8], name: &[u8]) -> &'g [u8] {
@@ -20,7 +21,7 @@ type Parameter = (Vec<u8>, Vec<u8>);
 #[derive(Debug, Default)]
 pub(super) struct Parameters {
     /// Major version of the server.
-    major: u32,
+    major: Major,
     reported: Vec<Parameter>,
     /// Changes, in the order in which they must be reported.
     changed: Vec<Parameter>,
@@ -30,7 +31,7 @@ pub(super) struct Parameters {
 
 impl Parameters {
     /// Reads the reports in a startup response, which must consist of complete messages.
-    pub(super) fn new(startup_response: &[u8], major: u32) -> Self {
+    pub(super) fn new(startup_response: &[u8], major: Major) -> Self {
         let reported = frames(startup_response)
             .filter(|frame| frame.tag == b'S')
             .map(|frame| read(frame.body))
@@ -41,7 +42,7 @@ impl Parameters {
     /// Records a report, or returns it if the client must receive it at once. `ours` means that an injected statement
     /// caused it.
     pub(super) fn record_report<'m>(&mut self, report: &'m [u8], ours: bool) -> Option<&'m [u8]> {
-        if self.major < 14 && !ours {
+        if !self.major.reports_settings_when_ready() && !ours {
             return Some(report);
         }
         self.batch.push(read(&report[HEADER..]));
@@ -57,7 +58,7 @@ impl Parameters {
         if !restored.is_empty() {
             self.order(restored);
         }
-        if self.major < 14 {
+        if !self.major.reports_settings_when_ready() {
             return self.batch.drain(..).flat_map(|parameter| report(&parameter)).collect();
         }
         for (name, value) in self.batch.drain(..).rev() {
@@ -72,7 +73,7 @@ impl Parameters {
     /// Sorts the reports as a plain server does at the end of a transaction. Versions before 16 set settings back in
     /// the order of their names. Later versions set back the most recent change first, and report it last.
     fn order(&mut self, restored: &[Restored]) {
-        if self.major < 16 {
+        if !self.major.restores_latest_setting_first() {
             return self.batch.sort_by_cached_key(|(name, _)| name.to_ascii_lowercase());
         }
         self.batch.sort_by_key(|(name, _)| {
@@ -86,7 +87,7 @@ impl Parameters {
     /// Removes and returns the reports that the client must receive before ReadyForQuery.
     pub(super) fn take_changes(&mut self) -> Vec<u8> {
         self.server_is_ready(&[]);
-        if self.major < 16 {
+        if !self.major.restores_latest_setting_first() {
             self.changed.sort_by_cached_key(|(name, _)| name.to_ascii_lowercase());
         }
         let mut reports = Vec::new();
@@ -127,7 +128,7 @@ mod tests {
             [parameter_status("TimeZone", "UTC"), parameter_status("DateStyle", "ISO"), encode(b'Z', b"I")]
                 .concat();
         for (major, names) in [(14, ["a", "DateStyle", "in"]), (16, ["in", "a", "DateStyle"])] {
-            let mut parameters = Parameters::new(&startup_response, major);
+            let mut parameters = Parameters::new(&startup_response, Major(major));
             // Batches of one string that the server received in parts. The last name in a batch was changed first.
             let batches =
                 [vec![("DateStyle", "SQL"), ("TimeZone", "CET")], vec![("a", "1")], vec![("in", "2")]];
@@ -148,7 +149,7 @@ mod tests {
             );
             assert!(parameters.take_changes().is_empty());
         }
-        let mut old = Parameters::new(&startup_response, 13);
+        let mut old = Parameters::new(&startup_response, Major(13));
         let at_once = parameter_status("TimeZone", "CET");
         assert_eq!(old.record_report(&at_once, false), Some(&at_once[..]));
         assert!(old.take_changes().is_empty());
@@ -162,7 +163,7 @@ mod tests {
             (15, ["DateStyle", "is_superuser", "TimeZone"]),
             (18, ["TimeZone", "is_superuser", "DateStyle"]),
         ] {
-            let mut parameters = Parameters::new(&[], major);
+            let mut parameters = Parameters::new(&[], Major(major));
             for name in ["is_superuser", "TimeZone", "DateStyle"] {
                 assert_eq!(parameters.record_report(&parameter_status(name, "x"), true), None);
             }

@@ -7,12 +7,13 @@
 //! The client's own Sync is not forwarded. Within a transaction a Sync only ends a group, so the session can send one
 //! whenever it needs the server's state. The client receives ReadyForQuery after all tasks are done.
 
+mod answers;
+
 use std::collections::VecDeque;
 
 use super::message::{
-    BEGIN, BEGIN_PLACEHOLDER, BEGIN_SAVEPOINT, RELEASE, STAY_IDLE, SYNC, SYNTAX_ABORT, SYNTAX_UNDO,
-    UNBOUNDED, UNDO, adapt_error, field, injection, ready_for_query, report, syntax_check, transaction_lost,
-    values, with_sql,
+    BEGIN, BEGIN_PLACEHOLDER, BEGIN_SAVEPOINT, RELEASE, STAY_IDLE, SYNC, UNBOUNDED, UNDO, injection,
+    ready_for_query, report, syntax_check, with_sql,
 };
 use super::parameters::{Parameters, parameter};
 use super::setting_changes::SettingChanges;
@@ -21,7 +22,8 @@ use super::statement::{Kind, Statement, kind_of_all, statements};
 use super::statement_names::Names;
 use super::task::{Awaited, Disposition, InjectedStatement, Native, Row, Task, Turn};
 use lease::{LeaseTransaction, Savepoint};
-use pgwire::{ErrorResponse, FramePrefix, HEADER, SessionTraces, encode, is_frontend_tag, query, split_zero};
+use pgwire::{ErrorResponse, FramePrefix, SessionTraces, encode, is_frontend_tag, query, split_zero};
+use server::Major;
 
 /// One client session in the transaction of a lease.
 #[derive(Debug, Default)]
@@ -79,7 +81,7 @@ pub(crate) struct RollbackSession {
     /// Whether a backslash is an escape character in plain literals.
     backslashes: bool,
     /// The server's major version.
-    major: u32,
+    major: Major,
     /// The error that ends the session, if it cannot continue.
     pub(super) broken: Option<ErrorResponse>,
 }
@@ -90,7 +92,7 @@ impl RollbackSession {
         let backslashes = parameter(startup_response, b"standard_conforming_strings\0").starts_with(b"off");
         let version = String::from_utf8_lossy(parameter(startup_response, b"server_version\0")).into_owned();
         let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
-        let major = digits.parse().unwrap_or(0);
+        let major = Major(digits.parse().unwrap_or(0));
         let (traces, parameters) =
             (SessionTraces::of_session(startup_response), Parameters::new(startup_response, major));
         let mut settings = SettingsTracker::new(parameter(startup_response, b"session_authorization\0"));
@@ -224,7 +226,7 @@ impl RollbackSession {
         let (kind, execute) = (self.names.of_portal(split_zero(body).0), encode(b'E', body));
         // The server treats later statements of a group like several in a string. PostgreSQL 18 does so more often than
         // older versions.
-        let top = !self.has_executed || self.major < 18 && kind != Some(Kind::DiscardAll);
+        let top = !self.has_executed || !self.major.groups_pipelines() && kind != Some(Kind::DiscardAll);
         let ends = kind.as_ref().is_some_and(Kind::ends_pipeline);
         match kind {
             Some(kind) if !self.is_supported_unchanged(&kind, top) => {
@@ -238,164 +240,6 @@ impl RollbackSession {
             }
         }
         self.has_executed = !ends;
-    }
-
-    /// Decides what to do with the server's next message, given its tag.
-    pub(super) fn server_head(&mut self, tag: u8) -> Disposition {
-        match tag {
-            b'Z' | b'C' | b'E' | b'G' | b'1' | b'S' => return Disposition::Whole,
-            // A notice caused by an injected statement must precede the CommandComplete that is being held.
-            b'N' | b'A' if matches!(self.awaited.front(), Some(Awaited::Injected(_))) => {
-                return Disposition::Pass;
-            }
-            _ => {}
-        }
-        match self.awaited.front() {
-            Some(Awaited::Injected(_)) if tag == b'D' => Disposition::Whole,
-            Some(Awaited::Injected(_)) => Disposition::Drop,
-            _ => {
-                self.flush_delayed_completion();
-                Disposition::Pass
-            }
-        }
-    }
-
-    /// Processes a complete message from the server.
-    pub(super) fn server_message(&mut self, bytes: &[u8]) {
-        let (tag, body) = (bytes[0], &bytes[HEADER..]);
-        let ours = matches!(self.awaited.front(), Some(Awaited::Injected(_)));
-        match tag {
-            b'Z' => self.server_ready(body.first().copied().unwrap_or_default()),
-            b'S' => {
-                match body {
-                    b"standard_conforming_strings\0on\0" => self.backslashes = false,
-                    b"standard_conforming_strings\0off\0" => self.backslashes = true,
-                    _ => {}
-                }
-                if let Some(report) = self.parameters.record_report(bytes, ours) {
-                    self.send_to_client(report);
-                }
-            }
-            b'D' => self.rows.push(values(body)),
-            b'E' if ours => self.error = Some(bytes.to_vec()),
-            _ if ours => {}
-            b'C' if self.awaited.front() == Some(&Awaited::Part) => {
-                self.flush_delayed_completion();
-                self.delayed_completion = bytes.to_vec();
-            }
-            b'E' => {
-                (self.failed, self.copying) = (true, false);
-                self.flush_delayed_completion();
-                let explained = adapt_error(bytes, self.offset, !self.in_transaction, self.has_held_cursor);
-                self.to_client.extend_from_slice(&explained);
-                self.close_group();
-            }
-            _ => {
-                match tag {
-                    b'1' => self.names.parsed(),
-                    b'G' => self.begin_copy(),
-                    _ => {}
-                }
-                self.send_to_client(bytes);
-            }
-        }
-        self.perform_tasks();
-    }
-
-    /// Starts forwarding COPY data to the server. The server ignores a Sync that it has already received.
-    fn begin_copy(&mut self) {
-        self.copying = !std::mem::take(&mut self.copy_data_complete);
-        if !self.copying {
-            return;
-        }
-        if self.awaited.front() == Some(&Awaited::Group) && !self.open {
-            if self.tasks.iter().any(|task| *task != Task::End) {
-                self.fail_with_protocol_error("a transaction was to end during COPY from stdin".to_owned());
-            }
-            self.tasks.clear();
-            (self.open, self.awaits_ready) = (true, false);
-        }
-    }
-
-    fn server_ready(&mut self, status: u8) {
-        let awaited = self.awaited.pop_front();
-        let restored = if awaited == Some(Awaited::Injected(InjectedStatement::Release)) {
-            std::mem::take(&mut self.restored)
-        } else {
-            Vec::new()
-        };
-        // Immediate reports come before the tag of the statement that caused them, but after an error.
-        let mut reports = self.parameters.server_is_ready(&restored);
-        self.status = status;
-        if self.transaction.begun && status == b'I' {
-            self.broken = Some(transaction_lost());
-        }
-        if let Some(Awaited::Injected(ours)) = awaited {
-            let error = self.error.take();
-            if error.is_none() {
-                self.to_client.append(&mut reports);
-            }
-            self.injected_statement_done(ours, error);
-            return self.to_client.append(&mut reports);
-        }
-        (self.copying, self.copy_data_complete) = (false, false);
-        if std::mem::take(&mut self.failed) {
-            self.fail();
-        }
-    }
-
-    fn injected_statement_done(&mut self, ours: InjectedStatement, error: Option<Vec<u8>>) {
-        let mut rows = std::mem::take(&mut self.rows).into_iter();
-        let mut first = || rows.next().unwrap_or_default();
-        match (ours, error) {
-            (InjectedStatement::Required | InjectedStatement::Silent, Some(error)) => {
-                let message = field(&error, b'M').unwrap_or_default();
-                self.broken = Some(transaction_lost().detail(String::from_utf8_lossy(message).into_owned()));
-            }
-            // The server refuses a correct string because it contains several statements. Source: `exec_parse_message`.
-            (InjectedStatement::Syntax { saved }, Some(error))
-                if field(&error, b'R') != Some(b"exec_parse_message") =>
-            {
-                self.send_to_client(&error);
-                self.fail();
-                if saved && self.in_transaction {
-                    self.prepend_tasks([Task::Inject(
-                        SYNTAX_ABORT.map(str::to_owned).to_vec(),
-                        InjectedStatement::Abort,
-                    )]);
-                }
-            }
-            (InjectedStatement::Required | InjectedStatement::Silent, None)
-            | (InjectedStatement::Syntax { saved: false } | InjectedStatement::Abort, _) => {}
-            (InjectedStatement::Syntax { saved: true }, _) => {
-                let undo = SYNTAX_UNDO.map(str::to_owned).to_vec();
-                self.prepend_tasks([Task::Inject(undo, InjectedStatement::Required)]);
-            }
-            (_, Some(error)) => self.commit_failed(&error),
-            (InjectedStatement::CommitState, None) => self.commit_state_read(rows),
-            (InjectedStatement::Constraints, None) => self.constraints_read(first(), rows),
-            (InjectedStatement::Release, None) => self.released(),
-            (InjectedStatement::ReadOnly, None) => {
-                self.read_only = first().first() == Some(&Some("on".to_owned()));
-            }
-            (InjectedStatement::Settings, None) => self.settings.read(rows),
-            (InjectedStatement::Sources, None) => _ = self.sources_read(rows),
-            (InjectedStatement::SettingsAtEnd, None) => self.settings_at_end = rows.collect(),
-        }
-    }
-
-    /// Handles the failure of the client's statement. Outside of a client transaction, rolls back its work.
-    pub(super) fn fail(&mut self) {
-        self.tasks.clear();
-        self.names.failed();
-        if !self.in_transaction && self.has_savepoint() {
-            self.tasks.push_back(Task::Undo);
-        }
-        if self.awaits_ready {
-            self.tasks.push_back(Task::Ready);
-        } else {
-            self.skipping = true;
-        }
     }
 
     /// Performs tasks until the session must wait for an answer.

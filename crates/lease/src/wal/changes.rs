@@ -15,6 +15,8 @@ pub struct FileChanges {
     pub updated: u64,
     /// Number of rows deleted, including speculative insertions that the server took back.
     pub deleted: u64,
+    /// Whether rows, dead or alive, have been in the file since it was last created or truncated to no pages.
+    pub filled: bool,
     /// Whether the file has become shorter. VACUUM removes empty pages at its end, and TRUNCATE does this to a file that is new in
     /// its transaction.
     pub truncated: bool,

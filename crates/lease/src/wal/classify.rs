@@ -3,7 +3,7 @@
 //! The module lists each kind of record that does not change contents. Every other kind counts as a change, so an unknown kind
 //! can't hide one. The numbers are the same in PostgreSQL 13 to 18, unless a comment says otherwise.
 
-use super::changes::{SharedChange, UntakenChanges};
+use super::changes::{FileChanges, SharedChange, UntakenChanges};
 use super::error::WalError;
 use super::field::field;
 use super::file::RelationFile;
@@ -110,7 +110,7 @@ pub(super) fn classify(
 /// Records the changes by a record of an unknown kind, using its blocks.
 fn unknown(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) {
     for block in blocks {
-        untaken.change(record.transaction, block.file, |file| file.other = true);
+        change_rows(record, block, untaken, |file| file.other = true);
     }
     if blocks.is_empty() {
         untaken.doubt(0, UNKNOWN);
@@ -127,9 +127,9 @@ fn heap(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> 
     }
     let block = blocks.first().ok_or("the heap record names no block")?;
     match kind {
-        0x00 => untaken.change(record.transaction, block.file, |file| file.inserted += 1),
-        0x10 => untaken.change(record.transaction, block.file, |file| file.deleted += 1),
-        0x20 | 0x40 => untaken.change(record.transaction, block.file, |file| file.updated += 1),
+        0x00 => change_rows(record, block, untaken, |file| file.inserted += 1),
+        0x10 => change_rows(record, block, untaken, |file| file.deleted += 1),
+        0x20 | 0x40 => change_rows(record, block, untaken, |file| file.updated += 1),
         _ => untaken.in_place(block.file),
     }
     Ok(true)
@@ -145,8 +145,21 @@ fn heap2(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) ->
     }
     let block = blocks.first().ok_or("the heap record names no block")?;
     let rows = field(record.data, 2).map(u16::from_ne_bytes).ok_or(CUT)?;
-    untaken.change(record.transaction, block.file, |file| file.inserted += u64::from(rows));
+    change_rows(record, block, untaken, |file| file.inserted += u64::from(rows));
     Ok(true)
+}
+
+/// Records a change of rows in a block.
+fn change_rows(
+    record: &Record<'_>,
+    block: &Block,
+    untaken: &mut UntakenChanges,
+    count: impl FnOnce(&mut FileChanges),
+) {
+    untaken.change(record.transaction, block.file, |file| {
+        count(file);
+        file.filled = true;
+    });
 }
 
 /// Records what the server's own records and page images change.
@@ -157,7 +170,7 @@ fn xlog(record: &Record<'_>, blocks: &[Block], untaken: &mut UntakenChanges) -> 
         // FPI: an image of a page with any content. Free space and visibility maps (forks 1 and 2) contain no rows.
         0xB0 => {
             for block in blocks.iter().filter(|block| !matches!(block.fork, 1 | 2)) {
-                untaken.change(record.transaction, block.file, |file| file.other = true);
+                change_rows(record, block, untaken, |file| file.other = true);
             }
             true
         }
@@ -184,9 +197,13 @@ fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
         }
         0x20 => {
             let file = file_at(4)?;
+            let pages = number(record.data, 0)?;
             // SMGR_TRUNCATE_HEAP. The other bits are for the visibility and free space maps.
             if number(record.data, 16)? & 1 != 0 {
-                untaken.change(record.transaction, file, |file| file.truncated = true);
+                untaken.change(record.transaction, file, |file| {
+                    file.truncated = true;
+                    file.filled = pages > 0;
+                });
             }
         }
         _ => return Some(false),
@@ -198,7 +215,7 @@ fn storage(record: &Record<'_>, untaken: &mut UntakenChanges) -> Option<bool> {
 /// two, and DROP has a different number.
 fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Option<bool> {
     let target = number(record.data, 0)?;
-    match (record.info & KIND, major) {
+    match (record.info & KIND, server::Major(major).has_wal_database_copies()) {
         (0x00, _) => {
             let source = number(record.data, 8)?;
             if source == target {
@@ -207,8 +224,8 @@ fn database(record: &Record<'_>, major: u32, untaken: &mut UntakenChanges) -> Op
                 untaken.create_database(record.transaction, target, Some(source));
             }
         }
-        (0x10, 15..) => untaken.create_database(record.transaction, target, None),
-        (0x10, _) | (0x20, 15..) => untaken.drop_database(target),
+        (0x10, true) => untaken.create_database(record.transaction, target, None),
+        (0x10, false) | (0x20, true) => untaken.drop_database(target),
         _ => return Some(false),
     }
     Some(true)
@@ -257,7 +274,8 @@ impl<'a> End<'a> {
     fn read(data: &'a [u8], commits: bool, major: u32) -> Option<Self> {
         let mut rest = data;
         let flags = take_number(&mut rest)?;
-        let known = 0xE000_00FF | if major < 15 { 0 } else { 0x100 };
+        let statistics = server::Major(major).wal_statistics_entry();
+        let known = 0xE000_00FF | if statistics.is_some() { 0x100 } else { 0 };
         if flags & !known != 0 {
             return None;
         }
@@ -275,7 +293,7 @@ impl<'a> End<'a> {
         }
         // Statistics to remove.
         if flags & 0x100 != 0 {
-            take_array(&mut rest, if major < 18 { 12 } else { 16 })?;
+            take_array(&mut rest, statistics?)?;
         }
         // Cache invalidations.
         if flags & 0x08 != 0 {

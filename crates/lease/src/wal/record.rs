@@ -176,7 +176,8 @@ impl<'a> Headers<'a> {
         let _hole_offset: [u8; 2] = self.take()?;
         let [info] = self.take()?;
         // IS_COMPRESSED, which since 15 is one bit each for pglz, LZ4 and Zstandard. The remaining bit is APPLY.
-        let (compressed, known) = if self.major < 15 { (0x02, 0x07) } else { (0x1C, 0x1F) };
+        let (compressed, known) =
+            if server::Major(self.major).has_wal_compression_methods() { (0x1C, 0x1F) } else { (0x02, 0x07) };
         if info & !known != 0 {
             return Err("the record has a page image of an unknown kind");
         }

@@ -14,6 +14,7 @@ const MAGIC: u16 = 0xD110;
 
 const XLOG: u8 = 0;
 const XACT: u8 = 1;
+const SMGR: u8 = 2;
 const HEAP: u8 = 10;
 const SEQ: u8 = 15;
 const LOGICALMSG: u8 = 21;
@@ -91,6 +92,13 @@ impl Log {
         self.append(HEAP, 0x00, transaction, &block(file(number), &[9; 11], &[1, 0, 8]))
     }
 
+    /// Writes that all forks of a file were truncated, its main fork to `pages`.
+    fn truncate(&mut self, pages: u32, number: u32) {
+        let RelationFile { tablespace, database, number } = file(number);
+        let numbers = [pages, tablespace, database, number, 7].map(u32::to_ne_bytes).concat();
+        self.append(SMGR, 0x20, 0, &[&[255, 20], &numbers[..]].concat());
+    }
+
     fn message(&mut self, length: usize) {
         let mut body = vec![254];
         body.extend(u32::try_from(length).unwrap().to_ne_bytes());
@@ -156,7 +164,7 @@ fn block(file: RelationFile, data: &[u8], own: &[u8]) -> Vec<u8> {
 }
 
 fn inserted(rows: u64) -> FileChanges {
-    FileChanges { inserted: rows, ..FileChanges::default() }
+    FileChanges { inserted: rows, filled: true, ..FileChanges::default() }
 }
 
 #[track_caller]
@@ -195,6 +203,24 @@ fn change_and_its_commit_are_reported_once() {
     assert_eq!(changes.files.len(), 1);
     assert!(changes.committed && changes.doubt.is_none());
     assert_eq!(reader.take(5), Changes::default());
+}
+
+#[test]
+fn only_truncation_to_no_pages_leaves_file_unfilled() {
+    let mut log = Log::new();
+    for number in 1..=4 {
+        log.insert(700, number);
+    }
+    log.truncate(0, 2);
+    log.truncate(1, 3);
+    log.truncate(0, 4);
+    log.insert(700, 4);
+    log.truncate(1, 5);
+    let files = log.read().unwrap().take(5).files;
+    assert_eq!(
+        (1..=5).map(|number| files[&file(number)].filled).collect::<Vec<_>>(),
+        [true, false, true, true, true]
+    );
 }
 
 #[test]

@@ -8,27 +8,34 @@ use std::path::{Path, PathBuf};
 use bench::EventStore;
 use clap::{Args, Subcommand};
 
-use super::number;
+use super::options::{
+    BenchEventsOptions, BenchFleetOptions, BenchFsyncOptions, BenchOptions, BenchStartOptions,
+    BenchSuiteOptions, Options,
+};
+use super::values::number;
 use crate::report_file::{Format, ReportFile};
 use crate::variable::Variable;
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "a process has one value")]
 pub(crate) enum Bench {
     /// Time a start and stop, phase by phase, beside the same by hand
     #[command(after_help = "Example: pgfresh bench start --rounds 40")]
     Start {
-        /// The number of rounds
+        /// Number of rounds
         #[arg(long, default_value_t = 20, value_parser = number(3..=10_000))]
         rounds: u32,
         #[command(flatten)]
         output: Output,
+        #[command(flatten)]
+        options: BenchStartOptions,
     },
     /// Time fresh databases, one by one and many at once, beside CREATE DATABASE
     #[command(
         after_help = "Examples:\n  pgfresh bench fresh\n  pgfresh bench fresh --first --rounds 5\n  pgfresh bench fresh --recycle\n  pgfresh bench fresh --tables --rounds 6"
     )]
     Fresh {
-        /// The number of rounds
+        /// Number of rounds
         #[arg(long, default_value_t = 20, value_parser = number(3..=10_000))]
         rounds: u32,
         /// Time resets of used databases instead, beside copies and TRUNCATE
@@ -46,59 +53,67 @@ pub(crate) enum Bench {
         tables: Option<Vec<u32>>,
         #[command(flatten)]
         output: Output,
+        #[command(flatten)]
+        options: BenchOptions,
     },
     /// Time leases in rollback isolation, beside clones and BEGIN … ROLLBACK by hand
     #[command(after_help = "Example: pgfresh bench rollback")]
     Rollback {
-        /// The number of rounds; each contender runs for a second a round
+        /// Number of rounds; each contender runs for a second a round
         #[arg(long, default_value_t = 10, value_parser = number(3..=10_000))]
         rounds: u32,
         #[command(flatten)]
         output: Output,
+        #[command(flatten)]
+        options: BenchOptions,
     },
     /// Time clean-up by TRUNCATE, DELETE and rollback on disk, in RAM and with pgfresh
     #[command(after_help = "Example: pgfresh bench truncate /mnt/slow-disk")]
     Truncate {
-        /// A directory on the disk to measure [default: where a server's data would be on disk]
+        /// Directory on the disk to measure [default: where a server's data would be on disk]
         path: Option<PathBuf>,
-        /// The number of rounds
+        /// Number of rounds
         #[arg(long, default_value_t = 6, value_parser = number(1..=10_000))]
         rounds: u32,
         #[command(flatten)]
         output: Output,
+        #[command(flatten)]
+        options: BenchOptions,
     },
     /// Time pgbench on a durable disk, with fsync off, in RAM and with pgfresh
     #[command(after_help = "Examples:\n  pgfresh bench pgbench\n  \
         pgfresh bench pgbench /mnt/slow-disk --scale 25 --seconds 300 --rounds 1")]
     Pgbench {
-        /// A directory on the disk to measure [default: where a server's data would be on disk]
+        /// Directory on the disk to measure [default: where a server's data would be on disk]
         path: Option<PathBuf>,
-        /// The scale of pgbench: 15 MB for each unit, on five servers
+        /// Scale of pgbench: 15 MB for each unit, on five servers
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = number(1..=10_000))]
         scale: u32,
         /// Seconds of each measurement
         #[arg(long, value_name = "N", default_value_t = 2, value_parser = number(1..=86_400))]
         seconds: u32,
-        /// The number of rounds; a round has 21 measurements
+        /// Number of rounds; a round has 21 measurements
         #[arg(long, default_value_t = 6, value_parser = number(1..=10_000))]
         rounds: u32,
         #[command(flatten)]
         output: Output,
+        #[command(flatten)]
+        options: BenchOptions,
     },
     /// Time events that are appended one by one, each in a transaction
     #[command(after_help = "Examples:\n  pgfresh bench events\n  \
         pgfresh bench events /mnt/slow-disk --target durable --batches 500 --html events.html\n  \
         pgfresh bench events --target fast --target postgresql://postgres@localhost/app")]
     Events {
-        /// A directory on the disk to measure [default: where a server's data would be on disk]
+        /// Directory on the disk to measure [default: where a server's data would be on disk]
         path: Option<PathBuf>,
-        /// The event store: durable, async, fast or a postgresql:// URL; repeatable [default: durable, async, fast]
+        /// Event store: durable, async, fast or a postgresql:// URL; repeatable [default: durable, async, fast]
         #[arg(long, value_name = "TARGET")]
         target: Vec<EventStore>,
-        /// The number of batches for each target
+        /// Number of batches for each target
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = number(1..=1_000_000))]
         batches: u32,
-        /// The number of events in a batch
+        /// Number of events in a batch
         #[arg(long, value_name = "N", default_value_t = 1000, value_parser = number(1..=1_000_000))]
         batch: u32,
         /// Another directory for /sys
@@ -109,6 +124,8 @@ pub(crate) enum Bench {
         procfs: Option<PathBuf>,
         #[command(flatten)]
         output: Output,
+        #[command(flatten)]
+        options: BenchEventsOptions,
     },
     /// Time your test suite on a durable server on disk, on one with fsync off, and in RAM
     #[command(after_help = "Examples:\n  pgfresh bench suite -- pytest -q\n  \
@@ -118,48 +135,54 @@ pub(crate) enum Bench {
     /// Time pgbench and COPY through the gateway, beside direct connections and PgBouncer
     #[command(after_help = "Example: pgfresh bench gateway --rounds 10")]
     Gateway {
-        /// The number of rounds
+        /// Number of rounds
         #[arg(long, default_value_t = 5, value_parser = number(3..=10_000))]
         rounds: u32,
         #[command(flatten)]
         output: Output,
+        #[command(flatten)]
+        options: BenchOptions,
     },
     /// Time many machines that need the same template at once: with a shared remote, and without
     #[command(
         after_help = "Examples:\n  pgfresh bench fleet\n  pgfresh bench fleet --shards 4 --seconds 10 --remote s3://bucket/bench"
     )]
     Fleet {
-        /// The number of machines, each a process with an empty cache
+        /// Number of machines, each a process with an empty cache
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = number(2..=200))]
         shards: u32,
         /// Seconds that the set-up of their template takes
         #[arg(long, value_name = "N", default_value_t = 45, value_parser = number(0..=3600))]
         seconds: u32,
-        /// The remote, in which the template stays [default: a directory]
+        /// Remote, in which the template stays [default: a directory]
         #[arg(long, value_name = "URL")]
         remote: Option<String>,
         #[command(flatten)]
         output: Output,
+        #[command(flatten)]
+        options: BenchFleetOptions,
     },
     /// Time syncs as doctor does, beside pg_test_fsync
     #[command(after_help = "Example: pgfresh bench fsync /var/lib/postgresql --rounds 6")]
     Fsync {
-        /// A directory on the disk to measure [default: where a server's data would be on disk]
+        /// Directory on the disk to measure [default: where a server's data would be on disk]
         path: Option<PathBuf>,
-        /// The number of rounds; a round takes 36 s
+        /// Number of rounds; a round takes 36 s
         #[arg(long, default_value_t = 3, value_parser = number(1..=1000))]
         rounds: u32,
         #[command(flatten)]
         output: Output,
+        #[command(flatten)]
+        options: BenchFsyncOptions,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Suite {
-    /// A directory on the disk to measure [default: where a server's data would be on disk]
+    /// Directory on the disk to measure [default: where a server's data would be on disk]
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
-    /// The number of rounds
+    /// Number of rounds
     #[arg(long, default_value_t = 3, value_parser = number(1..=10_000))]
     pub(crate) rounds: u32,
     /// Set another variable for the command, as for "run"; repeatable
@@ -167,9 +190,11 @@ pub(crate) struct Suite {
     pub(crate) env: Vec<Variable>,
     #[command(flatten)]
     pub(crate) output: Output,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    options: BenchSuiteOptions,
 }
 
 impl Bench {
@@ -188,9 +213,25 @@ impl Bench {
             | Self::Suite(Suite { output, .. }) => output,
         }
     }
+
+    /// Returns the options from which the command's settings come.
+    pub(super) fn options(&self) -> Options {
+        match self {
+            Self::Start { options, .. } => options.into(),
+            Self::Fresh { options, .. }
+            | Self::Rollback { options, .. }
+            | Self::Truncate { options, .. }
+            | Self::Pgbench { options, .. }
+            | Self::Gateway { options, .. } => options.into(),
+            Self::Events { options, .. } => options.into(),
+            Self::Fleet { options, .. } => options.into(),
+            Self::Fsync { options, .. } => options.into(),
+            Self::Suite(Suite { options, .. }) => options.into(),
+        }
+    }
 }
 
-/// Where the results go. Files have what is finished after each round.
+/// Destinations of the results. Files are complete after each round.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct Output {

@@ -2,18 +2,20 @@
 
 use std::ffi::OsString;
 
-use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory};
 
 use super::Cli;
 use crate::failure::Failure;
 
 /// Exit code for an invalid command line.
-pub(super) const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
+/// Maximum number of commands that a hint about an option names.
+const OWNERS: usize = 4;
 
 /// Converts a clap error. Its text is "error: MESSAGE", or a heading with lines below it. After that come tips, the
 /// usage and a pointer to the help.
-pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
+pub(super) fn failure(error: &clap::Error, arguments: &[OsString]) -> Failure {
     let text = error.render().to_string();
     let mut message = Vec::new();
     let mut hints = Vec::new();
@@ -25,9 +27,12 @@ pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
             None => {}
         }
     }
-    let path = command_path(words);
+    let path = command_path(arguments);
     if let Some(nearest) = nearest_command(error, &path) {
         hints = vec![format!("Did you mean \"{nearest}\"?")];
+    }
+    if let Some(hint) = owner_of_option(error, &path) {
+        hints = vec![hint];
     }
     if hints.is_empty() {
         hints.push(format!("\"{path} --help\" lists what it accepts."));
@@ -41,7 +46,7 @@ pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
         .strip_prefix("error: ")
         .unwrap_or(&message)
         .replace("unrecognized subcommand", "unknown command");
-    if let Some((flag, variable)) = variable(error, &path, words) {
+    if let Some((flag, variable)) = variable(error, &path, arguments) {
         message = message.replacen(&format!("'{flag}'"), &variable, 1);
     }
     Failure::new(message).hint(hints.join(" ")).exit_with(USAGE)
@@ -55,10 +60,10 @@ fn is_without_command(error: &clap::Error) -> bool {
 }
 
 /// Returns the subcommands that the arguments name, ignoring unknown ones.
-pub(super) fn command_path(words: &[OsString]) -> String {
+pub(super) fn command_path(arguments: &[OsString]) -> String {
     let mut command = &Cli::command();
     let mut path = command.get_name().to_owned();
-    for word in words.iter().skip(1).take_while(|word| *word != "--") {
+    for word in arguments.iter().skip(1).take_while(|word| *word != "--") {
         if let Some(inner) = word.to_str().and_then(|word| command.find_subcommand(word)) {
             command = inner;
             path = format!("{path} {}", command.get_name());
@@ -67,28 +72,59 @@ pub(super) fn command_path(words: &[OsString]) -> String {
     path
 }
 
+/// Returns the command at `path`, which begins with "pgfresh".
+fn find<'c>(root: &'c Command, path: &str) -> Option<&'c Command> {
+    path.split(' ').skip(1).try_fold(root, |command, name| command.find_subcommand(name))
+}
+
+/// Returns a hint for an option that other commands have, or that the user wrote before the command's name.
+fn owner_of_option(error: &clap::Error, path: &str) -> Option<String> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    let root = Cli::command();
+    let has_option = |command: &Command| command.get_arguments().any(|arg| arg.get_long() == Some(name));
+    if has_option(find(&root, path)?) {
+        return Some(format!("Write it after the command, as in \"{path} {option}\"."));
+    }
+    let mut owners = Vec::new();
+    collect(&root, "", &mut |path, command| {
+        if has_option(command) {
+            owners.push(format!("\"{path}\""));
+        }
+    });
+    let more = owners.len().saturating_sub(OWNERS);
+    owners.truncate(OWNERS);
+    let more = if more > 0 { " and others" } else { "" };
+    (!owners.is_empty()).then(|| format!("\"{option}\" is an option of {}{more}.", owners.join(", ")))
+}
+
+/// Calls `visit` for a command and all commands below it, with their full names.
+fn collect(command: &Command, parent: &str, visit: &mut dyn FnMut(&str, &Command)) {
+    let path = format!("{parent} {}", command.get_name());
+    visit(path.trim_start(), command);
+    command.get_subcommands().for_each(|subcommand| collect(subcommand, path.trim_start(), visit));
+}
+
 /// Returns the flag whose value is invalid according to `error`, and the variable that the value comes from.
-fn variable(error: &clap::Error, path: &str, words: &[OsString]) -> Option<(String, String)> {
+fn variable(error: &clap::Error, path: &str, arguments: &[OsString]) -> Option<(String, String)> {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
     let (name, _) = flag.split_once(' ')?;
     let is_given = |word: &OsString| word.to_str().is_some_and(|word| word.split('=').next() == Some(name));
-    if words.iter().any(is_given) {
+    if arguments.iter().any(is_given) {
         return None;
     }
-    let mut command = &Cli::command();
-    let mut arguments: Vec<_> = command.get_arguments().collect();
-    for inner in path.split(' ').skip(1) {
-        command = command.find_subcommand(inner)?;
-        arguments.extend(command.get_arguments());
-    }
-    let argument = arguments.into_iter().find(|argument| argument.get_long() == name.strip_prefix("--"))?;
+    let root = Cli::command();
+    let mut arguments = find(&root, path)?.get_arguments();
+    let argument = arguments.find(|argument| argument.get_long() == name.strip_prefix("--"))?;
     Some((flag.clone(), argument.get_env()?.to_str()?.to_owned()))
 }
 
 /// Renders the help for the command that the arguments name.
-pub(super) fn help_of(words: &[OsString]) -> String {
-    let mut all = super::help::command();
-    let path = command_path(words);
+pub(super) fn help_of(arguments: &[OsString]) -> String {
+    let mut all = Cli::command();
+    // This gives the subcommands their full names.
+    all.build();
+    let path = command_path(arguments);
     let command = path
         .split(' ')
         .skip(1)
@@ -105,28 +141,26 @@ fn sentence(tip: &str) -> String {
 /// Returns the command most similar to an unknown one. Returns `None` if no command is similar enough.
 fn nearest_command(error: &clap::Error, path: &str) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    let mut command = &Cli::command();
-    for name in path.split(' ').skip(1) {
-        command = command.find_subcommand(name)?;
-    }
-    let names = command.get_subcommands().map(clap::Command::get_name);
+    let root = Cli::command();
+    let names = find(&root, path)?.get_subcommands().map(clap::Command::get_name);
     let (distance, name) = names.map(|name| (strsim::osa_distance(name, word), name)).min()?;
     (distance <= 2 && distance < name.len().min(word.len())).then(|| format!("{path} {name}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse_words;
+    use clap::Parser;
+
     use super::*;
 
-    fn words(line: &str) -> Vec<OsString> {
+    fn split(line: &str) -> Vec<OsString> {
         std::iter::once("pgfresh").chain(line.split_whitespace()).map(OsString::from).collect()
     }
 
     #[track_caller]
     fn check(line: &str, message: &str, hint: &str) {
-        let words = words(line);
-        let failure = failure(&parse_words(&words).unwrap_err(), &words).to_string();
+        let arguments = split(line);
+        let failure = failure(&Cli::try_parse_from(&arguments).unwrap_err(), &arguments).to_string();
         assert_eq!(failure, format!("pgfresh: {message}\nHINT:  {hint}\n"));
     }
 
@@ -156,7 +190,7 @@ mod tests {
             "\"pgfresh run --help\" lists what it accepts.",
         );
         check(
-            "--cache-size 10 run -- true",
+            "run --cache-size 10 -- true",
             "invalid value '10' for '--cache-size <SIZE>': expected a size with a unit, such as 10GB",
             "\"pgfresh run --help\" lists what it accepts.",
         );
@@ -169,13 +203,33 @@ mod tests {
     }
 
     #[test]
+    fn option_of_another_command_names_its_commands() {
+        check(
+            "status --idle 1s",
+            "unexpected argument '--idle' found",
+            "\"--idle\" is an option of \"pgfresh run\", \"pgfresh serve\", \"pgfresh psql\", \"pgfresh url\".",
+        );
+        check(
+            "template list --rounds=3",
+            "unexpected argument '--rounds' found",
+            "\"--rounds\" is an option of \"pgfresh run\", \"pgfresh bench start\", \"pgfresh bench fresh\", \
+            \"pgfresh bench rollback\" and others.",
+        );
+        check(
+            "--cache-size 10GB run -- true",
+            "unexpected argument '--cache-size' found",
+            "Write it after the command, as in \"pgfresh run --cache-size\".",
+        );
+    }
+
+    #[test]
     fn command_without_subcommand_shows_its_help() {
         for (line, usage) in [
             ("", "Usage: pgfresh [OPTIONS]"),
             ("template", "Usage: pgfresh template"),
             ("-q bench", "Usage: pgfresh bench"),
         ] {
-            let help = help_of(&words(line));
+            let help = help_of(&split(line));
             assert!(help.contains(usage) && help.contains("Commands:"), "{line:?}: {help}");
             assert!(!help.contains("\n\n\n"), "{line:?}: {help}");
         }
@@ -194,9 +248,9 @@ mod tests {
         }
         let strategy = proptest::collection::vec(proptest::sample::select(known), 0..6);
         proptest::proptest!(proptest::test_runner::Config::with_cases(64), |(line in strategy)| {
-            let words: Vec<OsString> = std::iter::once("pgfresh".into()).chain(line.into_iter().map(OsString::from)).collect();
-            if let Err(error) = parse_words(&words) && error.use_stderr() {
-                let text = failure(&error, &words).to_string();
+            let arguments: Vec<OsString> = std::iter::once("pgfresh".into()).chain(line.into_iter().map(OsString::from)).collect();
+            if let Err(error) = Cli::try_parse_from(&arguments) && error.use_stderr() {
+                let text = failure(&error, &arguments).to_string();
                 proptest::prop_assert!(text.starts_with("pgfresh: ") && !text.contains("error:"), "{text}");
                 proptest::prop_assert!(text.matches("\nHINT:  ").count() == 1 && !text.contains("Usage:"), "{text}");
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use clap::{Arg, Command};
+use clap::{Arg, Args, Command};
 
 /// Text before the list of commands.
 const INTRODUCTION: &str = "# CLI reference
@@ -15,11 +15,18 @@ This page is what `pgfresh COMMAND --help` prints, for every command. A test gen
 `PGFRESH_WRITE_DOCS=1 cargo test -p pgfresh reference` writes it again.
 ";
 
-const GLOBAL: &str = "
-## Global options
+const SHARED: &str = "
+## Shared options
 
-Every command accepts these options, before or after its name. Help lists them for the commands on which they have an effect.
-Options are read from flags, then `PGFRESH_*` variables, then [`pgfresh.toml`](reference-config.md).
+Commands that these options affect accept them after their name; each command above lists those that it accepts.
+Options are read from flags, then `PGFRESH_*` variables, then [`pgfresh.toml`](reference-config.md). In a variable, `;` separates
+the values of a repeatable option.
+";
+
+const OUTPUT: &str = "
+## Output options
+
+Every command accepts these options, before or after its name.
 ";
 
 const EXIT_CODES: &str = "
@@ -39,14 +46,22 @@ const EXIT_CODES: &str = "
 fn page() -> String {
     let mut text = INTRODUCTION.to_owned();
     let mut command = super::command();
+    // This gives the subcommands their full names.
+    command.build();
     for subcommand in command.get_subcommands_mut() {
         describe(subcommand, &mut text);
     }
-    text.push_str(GLOBAL);
-    let command = <super::Cli as clap::CommandFactory>::command();
+    text.push_str(SHARED);
+    table(shared_options().get_arguments(), "option", &mut text);
+    text.push_str(OUTPUT);
     table(command.get_arguments().filter(|arg| arg.is_global_set()), "option", &mut text);
     text.push_str(EXIT_CODES);
     text
+}
+
+/// Returns a command that has exactly the options that several commands share.
+fn shared_options() -> Command {
+    super::Options::augment_args(Command::new("shared"))
 }
 
 fn describe(command: &mut Command, text: &mut String) {
@@ -65,8 +80,16 @@ fn describe(command: &mut Command, text: &mut String) {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     write!(text, "\n## `{name}`\n\n{about}.\n\n```sh\n{usage}\n```\n").unwrap();
     table(command.get_arguments().filter(|arg| arg.is_positional()), "argument", text);
-    let own = |arg: &&Arg| !arg.is_positional() && !arg.is_global_set() && !is_standard(arg);
-    table(command.get_arguments().filter(own), "option", text);
+    let all = shared_options();
+    let is_shared = |arg: &Arg| all.get_arguments().any(|shared| shared.get_id() == arg.get_id());
+    let options = || command.get_arguments().filter(|arg| !arg.is_positional() && !arg.is_hide_set());
+    let own = |arg: &&Arg| !is_shared(arg) && !arg.is_global_set() && !is_standard(arg);
+    table(options().filter(own), "option", text);
+    let shared = options().filter(|arg| is_shared(arg)).filter_map(Arg::get_long);
+    let shared: Vec<_> = shared.map(|name| format!("`--{name}`")).collect();
+    if !shared.is_empty() {
+        write!(text, "\n[Shared options](#shared-options): {}.\n", shared.join(", ")).unwrap();
+    }
     let after = command.get_after_long_help().or_else(|| command.get_after_help());
     if let Some(after) = after {
         write!(text, "\n```text\n{}\n```\n", after.to_string().trim()).unwrap();
@@ -79,7 +102,7 @@ fn is_standard(arg: &Arg) -> bool {
 
 /// Appends a table of arguments. Appends nothing if there are no arguments.
 fn table<'a>(arguments: impl Iterator<Item = &'a Arg>, what: &str, text: &mut String) {
-    let rows: Vec<_> = arguments.filter(|arg| !arg.is_hide_set() || arg.is_global_set()).map(row).collect();
+    let rows: Vec<_> = arguments.filter(|arg| !arg.is_hide_set()).map(row).collect();
     if !rows.is_empty() {
         write!(text, "\n| {what} | meaning | default | variable |\n|---|---|---|---|\n{}", rows.concat())
             .unwrap();
@@ -95,7 +118,7 @@ fn row(arg: &Arg) -> String {
         _ => value,
     };
     let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
-    let (help, told) = match help.split_once(" [default: ") {
+    let (help, stated) = match help.split_once(" [default: ") {
         Some((start, rest)) => {
             let (default, rest) = rest.split_once(']').unwrap_or((rest, ""));
             (format!("{start}{rest}"), default.to_owned())
@@ -104,9 +127,9 @@ fn row(arg: &Arg) -> String {
     };
     let default: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     let default = if arg.is_hide_default_value_set() || default == ["false"] {
-        told
+        stated
     } else {
-        told + &default.join(" ")
+        stated + &default.join(" ")
     };
     let variable = arg.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
     let help = help.replace("\n\n", ". ").replace('\n', " ").replace('|', "\\|");
@@ -118,7 +141,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_cli_reference_says_what_help_says() {
+fn cli_reference_matches_help() {
     let path = file("reference-cli.md");
     if std::env::var_os("PGFRESH_WRITE_DOCS").is_some() {
         std::fs::write(&path, page()).unwrap();
@@ -134,14 +157,12 @@ fn the_cli_reference_says_what_help_says() {
 fn configuration_reference_lists_exactly_existing_settings() {
     let page = std::fs::read_to_string(file("reference-config.md")).unwrap();
     let command = <super::Cli as clap::CommandFactory>::command();
-    let global =
-        command.get_arguments().filter(|arg| arg.is_global_set() && arg.get_help_heading().is_some());
     let mut expected = vec!["`PGFRESH_SET`".to_owned()];
-    for arg in global {
+    for arg in shared_options().get_arguments() {
         expected.push(format!("`--{}", arg.get_long().unwrap()));
         expected.extend(arg.get_env().map(|name| format!("`{}`", name.to_str().unwrap())));
     }
-    for (table, keys) in crate::settings::TABLES {
+    for (table, keys) in crate::settings::tables() {
         expected.push(format!("[{table}]"));
         expected.extend(keys.iter().map(|key| format!("`{key}`")));
     }

@@ -7,7 +7,8 @@ use std::ffi::OsString;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 
-use super::{number, port};
+use super::options::Options;
+use super::values::{number, port};
 use crate::report_file::ReportFile;
 use crate::variable::Variable;
 
@@ -16,13 +17,12 @@ use crate::variable::Variable;
     pgfresh run --profile -- pytest -q\n  \
     pgfresh run --env 'TEST_DATABASE_URL={url}' -- npm test")]
 #[command(
-    after_long_help = "Examples:\n  pgfresh run -- pytest -q\n  pgfresh run --profile -- pytest -q\n  \
-    pgfresh run --compare -- pytest -q\n  \
-    pgfresh run --env 'TEST_DATABASE_URL={url}' -- npm test\n  \
+    after_long_help = "Examples:\n  pgfresh run -- pytest -q\n  pgfresh run --compare -- pytest -q\n  \
     pgfresh run --env 'DB_PORT={port}' --env 'DB_PASSWORD={password}' -- ./mvnw test\n\n\
-    The command sees DATABASE_URL, PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. It can connect to any other \
-    database name as well: pgfresh creates that database as a copy of the template.\n\n\
-    The exit code is the command's own; 128+N if signal N ended it; 125 if pgfresh failed; 126 if the command cannot \
+    The command sees DATABASE_URL, PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE. When it connects to another \
+    database name, pgfresh creates that database as a copy of the template.\n\
+    Options can also be variables, such as PGFRESH_PLACE for --place, and keys of pgfresh.toml.\n\
+    Exit code: the command's own; 128+N if signal N ended it; 125 if pgfresh failed; 126 if the command cannot \
     be run; 127 if it does not exist."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag, and they combine freely")]
@@ -32,50 +32,55 @@ pub(crate) struct Run {
     /// {url}, {host}, {port}, {user}, {password} and {database} stand for the server's own values.
     #[arg(long, value_name = "NAME=TEMPLATE")]
     pub(crate) env: Vec<Variable>,
-    /// The TCP port on 127.0.0.1, for tests with a fixed URL; PGFRESH_PASSWORD sets the password [default: any that is free]
+    /// TCP port on 127.0.0.1, for tests with a fixed URL [default: any free port]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = port)]
     #[arg(hide_short_help = true)]
     pub(crate) port: u16,
     #[command(flatten)]
-    pub(crate) service: ServiceArguments,
-    /// If the command or the template's setup fails, keep data and log
+    pub(crate) service: ServiceOptions,
+    /// Keep data and log if the command or the setup fails
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Run all steps of the template, even if it could be or was built on an earlier one
+    /// Build the template in full, not on an earlier one
     #[arg(long, conflicts_with = "compare")]
     pub(crate) full: bool,
-    /// Report at the end where the time went and what would help
-    #[arg(long, group = "told")]
+    /// Report where the time went, and what would help
+    #[arg(long, group = "reported")]
     pub(crate) profile: bool,
-    /// Compare the command's time with that on a durable server on disk
-    #[arg(long, group = "told", conflicts_with = "keep")]
+    /// Compare the time with that on a durable server on disk
+    #[arg(long, group = "reported", conflicts_with = "keep")]
     pub(crate) compare: bool,
-    /// With --compare: the number of runs on each server
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 3, requires = "compare")]
+    /// Number of runs on each server, with --compare [default: 3]
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        default_value_t = 3,
+        hide_default_value = true,
+        requires = "compare"
+    )]
     #[arg(value_parser = number(1..=1000))]
     pub(crate) rounds: u32,
-    /// Write the profile or comparison to a .html, .json, .md, .csv or .txt file, or the profile's tests to .xml (JUnit); repeatable
-    #[arg(long, value_name = "FILE", requires = "told", value_parser = ReportFile::of_tests)]
+    /// Write the report to a .html, .json, .md, .csv, .txt or .xml (JUnit) file; repeatable
+    #[arg(long, value_name = "FILE", requires = "reported", value_parser = ReportFile::of_tests)]
     pub(crate) report: Vec<ReportFile>,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(super) options: Options,
 }
 
-/// How clients are served.
+/// Options for the service that clients use.
 #[derive(Debug, Default, Args)]
-pub(crate) struct ServiceArguments {
-    /// Compare each reset database with its template before reuse (slow)
-    #[arg(long, env = "PGFRESH_PARANOID", hide_env_values = true, value_parser = FalseyValueParser::new())]
+pub(crate) struct ServiceOptions {
+    /// Compare reset databases with their template (slow)
+    #[arg(long, env = "PGFRESH_PARANOID", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) paranoid: bool,
-    /// Keep the databases of failed tests, and print their URLs at the end
-    ///
-    /// The clients' plugins tell pgfresh which tests failed.
-    #[arg(long, env = "PGFRESH_KEEP_FAILED", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    /// Keep the databases of failed tests, and print their URLs
+    #[arg(long, env = "PGFRESH_KEEP_FAILED", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) keep_failed: bool,
     /// Accept TLS, with a certificate that pgfresh makes
-    ///
-    /// For sslmode=verify-full, "run" sets PGSSLROOTCERT to its root, and "serve" prints the path of it.
-    #[arg(long, env = "PGFRESH_TLS", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "PGFRESH_TLS", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) tls: bool,
 }

@@ -8,48 +8,52 @@ use std::path::PathBuf;
 use clap::Args;
 use gateway::Advertised;
 
-use super::{ServiceArguments, port};
+use super::options::Options;
+use super::run::ServiceOptions;
+use super::values::port;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  pgfresh serve --json\n  pgfresh serve --name dev --port 54321\n\n\
     The server stops when its standard input closes: a program that starts it keeps the pipe open, and the server \
     ends with that program however that ends.")]
 pub(crate) struct Serve {
-    /// The TCP port on 127.0.0.1, for PostgreSQL and HTTP [default: any that is free]
-    #[arg(long, value_name = "N", env = "PGFRESH_PORT", hide_env_values = true, default_value_t = 0)]
+    /// TCP port, for PostgreSQL and HTTP [default: any free port]
+    #[arg(long, value_name = "N", env = "PGFRESH_PORT", hide_env = true, default_value_t = 0)]
     #[arg(hide_default_value = true, value_parser = port)]
     pub(crate) port: u16,
-    /// The address to listen on [default: 127.0.0.1]
+    /// Address to listen on [default: 127.0.0.1]
     ///
-    /// On other addresses passwords are checked by SCRAM, TLS is accepted, and other machines can use HTTP over TLS only.
-    #[arg(long, value_name = "ADDRESS", env = "PGFRESH_LISTEN", hide_env_values = true)]
+    /// If other machines can reach it, the server requires SCRAM, accepts TLS, and serves them HTTP only over TLS.
+    #[arg(long, value_name = "ADDRESS", env = "PGFRESH_LISTEN", hide_env = true)]
     pub(crate) listen: Option<IpAddr>,
-    /// The host, and the port if it differs, in the URLs that clients get [default: where it listens]
-    #[arg(long, value_name = "HOST[:PORT]", env = "PGFRESH_ADVERTISE", hide_env_values = true)]
+    /// Host, and port if it differs, in the URLs that clients get [default: where it listens]
+    #[arg(long, value_name = "HOST[:PORT]", env = "PGFRESH_ADVERTISE", hide_env = true)]
     #[arg(hide_short_help = true)]
     pub(crate) advertise: Option<Advertised>,
-    /// Accept TLS with the certificate in this file (PEM), followed by those that lead to its root
-    #[arg(long, value_name = "FILE", env = "PGFRESH_TLS_CERT", hide_env_values = true)]
+    /// Accept TLS with the certificate chain in this file (PEM)
+    #[arg(long, value_name = "FILE", env = "PGFRESH_TLS_CERT", hide_env = true)]
     #[arg(hide_short_help = true, requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The private key of that certificate (PEM)
-    #[arg(long, value_name = "FILE", env = "PGFRESH_TLS_KEY", hide_env_values = true)]
+    /// Private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", env = "PGFRESH_TLS_KEY", hide_env = true)]
     #[arg(hide_short_help = true, requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// A name for a development server, which keeps its data, port and password between starts
+    /// Name of a development server, which keeps its data, port and password between starts
     #[arg(long, value_name = "NAME", value_parser = server_name)]
     pub(crate) name: Option<String>,
-    /// With --name: discard its data and begin again from the template
+    /// Discard the data of the server with this --name, and begin again from the template
     #[arg(long, requires = "name")]
     pub(crate) reset: bool,
     #[command(flatten)]
-    pub(crate) service: ServiceArguments,
+    pub(crate) service: ServiceOptions,
     /// Use a database of the project's background server instead of an own server
     #[arg(long, conflicts_with_all = ["port", "listen", "advertise", "name", "paranoid", "keep_failed", "tls", "tls_cert"])]
     pub(crate) shared: bool,
     /// Print the server's address as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(super) options: Options,
 }
 
 fn server_name(text: &str) -> Result<String, String> {

@@ -5,118 +5,191 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+
+use super::options::{
+    BuildOptions, FingerprintOptions, InstallationOptions, Options, ProjectOptions, PullOptions,
+    RemoteCacheOptions, VerifyOptions,
+};
+use super::values::age;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Template {
     /// Build a template, unless the cache has it
-    #[command(after_help = "Examples:\n  pgfresh template build\n  \
-        pgfresh template build --setup 'alembic upgrade head' --inputs 'migrations/**'")]
-    Build {
-        /// A template of pgfresh.toml [default: the one that "run" would start from]
-        name: Option<String>,
-        /// If the setup fails, keep data and log
-        #[arg(long)]
-        keep: bool,
-        /// Run all steps, even if the template could be or was built on an earlier one
-        #[arg(long)]
-        full: bool,
-    },
+    Build(Build),
     /// List the cached templates, the last used first
-    #[command(after_help = "Example: pgfresh template list --json")]
-    List {
-        /// Print one JSON array
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show what a template is made of, and what has changed since it was built
-    #[command(after_help = "Example: pgfresh template show app")]
-    Show {
-        /// A template of pgfresh.toml, or the first digits of a fingerprint [default: as for "run"]
-        name: Option<String>,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
+    List(List),
+    /// Show the inputs of a template, and their changes since it was built
+    Show(Show),
     /// Remove templates that are not in use from the cache
-    #[command(after_help = "Examples:\n  pgfresh template rm app\n  pgfresh template rm --all")]
-    Rm {
-        /// Templates of this project, or the first digits (at least four) of fingerprints
-        #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "NAME|FINGERPRINT")]
-        names: Vec<String>,
-        /// Remove all templates of all projects, and the base images
-        #[arg(long)]
-        all: bool,
-    },
+    Rm(Remove),
     /// Write the schema of a live database to an SQL file; that server is only read
-    #[command(after_help = "Example: pgfresh template import postgresql://me@db.example/shop schema.sql")]
-    Import {
-        /// Its URL, as for psql, without the password: put that in PGPASSWORD or ~/.pgpass
-        url: String,
-        /// The file to write
-        file: PathBuf,
-    },
+    Import(Import),
     /// Copy a template to the remote template cache, or to a directory, for other machines
-    #[command(
-        after_help = "Signs it with the key in PGFRESH_SIGNING_KEY, if that is set; a remote needs one.\n\n\
-        Examples:\n  pgfresh template push\n  pgfresh template push --key templates.key /mnt/templates"
-    )]
-    Push {
-        /// A directory, or the URL of a remote [default: the remote of pgfresh.toml]
-        #[arg(value_name = "FOLDER|URL")]
-        target: Option<String>,
-        /// Sign with the secret key in this file
-        #[arg(long, value_name = "FILE")]
-        key: Option<PathBuf>,
-    },
+    Push(Push),
     /// Add the template from the remote template cache, or those of a directory, to the cache
-    #[command(
-        after_help = "If public keys are configured (keys in [cache]), one of them must have signed each template.\n\n\
-        Examples:\n  pgfresh template pull\n  pgfresh template pull .cache/pgfresh"
-    )]
-    Pull {
-        /// A directory, or the URL of a remote [default: the remote of pgfresh.toml]
-        #[arg(value_name = "FOLDER|URL")]
-        target: Option<String>,
-        /// Take templates of a directory without a signature, although keys are configured
-        #[arg(long)]
-        unsigned: bool,
-    },
-    /// Remove old templates from the remote template cache, and what no other template there needs
-    #[command(
-        after_help = "What is younger than a day stays.\n\nExample: pgfresh template gc --remote --older-than 30d"
-    )]
-    Gc {
-        /// Required: the cache of this machine removes what is old by itself
-        #[arg(long, required = true)]
-        remote: bool,
-        /// Templates that were pushed longer ago
-        #[arg(long, value_name = "AGE", value_parser = super::age)]
-        older_than: Duration,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
+    Pull(Pull),
+    /// Remove old templates from the remote template cache, and data that no template there needs
+    Gc(Collect),
     /// Make a pair of keys for signing templates
-    #[command(after_help = "Example: pgfresh template keygen templates.key")]
-    Keygen {
-        /// The file for the secret key; the public one goes to FILE.pub
-        file: PathBuf,
-    },
+    Keygen(Keygen),
     /// Sign the templates of a directory, written by "push"
-    #[command(after_help = "Uses the key in PGFRESH_SIGNING_KEY, unless --key names a file.\n\n\
-        Example: pgfresh template sign --key templates.key /mnt/templates")]
-    Sign {
-        /// The directory
-        folder: PathBuf,
-        /// The file of the secret key
-        #[arg(long, value_name = "FILE")]
-        key: Option<PathBuf>,
-    },
+    Sign(Sign),
     /// Check the signatures and all files of the templates in a directory
-    #[command(after_help = "Example: pgfresh template verify /mnt/templates")]
-    Verify {
-        /// The directory
-        folder: PathBuf,
-    },
+    Verify(Verify),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  pgfresh template build\n  \
+    pgfresh template build --setup 'alembic upgrade head' --inputs 'migrations/**'")]
+pub(crate) struct Build {
+    /// Template of pgfresh.toml [default: the one that "run" would start from]
+    pub(crate) name: Option<String>,
+    /// Keep data and log if the setup fails
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Build the template in full, not on an earlier one
+    #[arg(long)]
+    pub(crate) full: bool,
+    #[command(flatten)]
+    options: BuildOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: pgfresh template list --json")]
+pub(crate) struct List {
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    options: RemoteCacheOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: pgfresh template show app")]
+pub(crate) struct Show {
+    /// Template of pgfresh.toml, or the first digits of a fingerprint [default: as for "run"]
+    pub(crate) name: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    options: FingerprintOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  pgfresh template rm app\n  pgfresh template rm --all")]
+pub(crate) struct Remove {
+    /// Templates of this project, or the first digits (at least four) of fingerprints
+    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "NAME|FINGERPRINT")]
+    pub(crate) names: Vec<String>,
+    /// Remove all templates of all projects, and the base images
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    options: ProjectOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: pgfresh template import postgresql://me@db.example/shop schema.sql")]
+pub(crate) struct Import {
+    /// URL of the database, as for psql, without the password: put that in PGPASSWORD or ~/.pgpass
+    pub(crate) url: String,
+    /// File to write
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    options: InstallationOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Signs it with the key in PGFRESH_SIGNING_KEY, if that is set; a remote needs one.\n\n\
+    Examples:\n  pgfresh template push\n  pgfresh template push --key templates.key /mnt/templates"
+)]
+pub(crate) struct Push {
+    /// Directory, or URL of a remote [default: the remote of pgfresh.toml]
+    #[arg(value_name = "FOLDER|URL")]
+    pub(crate) target: Option<String>,
+    /// Sign with the secret key in this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    #[command(flatten)]
+    options: BuildOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "If public keys are configured (keys in [cache]), one of them must have signed each template.\n\n\
+    Examples:\n  pgfresh template pull\n  pgfresh template pull .cache/pgfresh"
+)]
+pub(crate) struct Pull {
+    /// Directory, or URL of a remote [default: the remote of pgfresh.toml]
+    #[arg(value_name = "FOLDER|URL")]
+    pub(crate) target: Option<String>,
+    /// Take templates of a directory without a signature, although keys are configured
+    #[arg(long)]
+    pub(crate) unsigned: bool,
+    #[command(flatten)]
+    options: PullOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "It keeps what is younger than a day.\n\nExample: pgfresh template gc --remote --older-than 30d"
+)]
+pub(crate) struct Collect {
+    /// Required: the cache of this machine removes old templates by itself
+    #[arg(long, required = true)]
+    remote: bool,
+    /// Minimum time since the push of a template
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub(crate) older_than: Duration,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    options: RemoteCacheOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: pgfresh template keygen templates.key")]
+pub(crate) struct Keygen {
+    /// File for the secret key; the public one goes to FILE.pub
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Uses the key in PGFRESH_SIGNING_KEY, unless --key names a file.\n\n\
+    Example: pgfresh template sign --key templates.key /mnt/templates")]
+pub(crate) struct Sign {
+    /// Directory
+    pub(crate) folder: PathBuf,
+    /// File of the secret key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: pgfresh template verify /mnt/templates")]
+pub(crate) struct Verify {
+    /// Directory
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    options: VerifyOptions,
+}
+
+impl Template {
+    /// Returns the options from which the command's settings come.
+    pub(super) fn options(&self) -> Options {
+        match self {
+            Self::Build(Build { options, .. }) | Self::Push(Push { options, .. }) => options.into(),
+            Self::List(List { options, .. }) | Self::Gc(Collect { options, .. }) => options.into(),
+            Self::Show(Show { options, .. }) => options.into(),
+            Self::Rm(Remove { options, .. }) => options.into(),
+            Self::Import(Import { options, .. }) => options.into(),
+            Self::Pull(Pull { options, .. }) => options.into(),
+            Self::Verify(Verify { options, .. }) => options.into(),
+            Self::Keygen(_) | Self::Sign(_) => Options::default(),
+        }
+    }
 }

@@ -11,27 +11,23 @@ use server::{Preset, VersionRequest};
 use storage::PlaceRequest;
 use sys::{ProcessorWatch, Roots};
 
-use crate::cli::{Bench, Options};
+use crate::cli::Bench;
 use crate::comparison;
+use crate::context::Context;
+use crate::context::provisioning;
 use crate::disk;
 use crate::failure::Failure;
 use crate::report_file;
-use crate::settings::ResolvedSettings;
-use crate::startup;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 
-pub(crate) fn execute(
-    options: &Options,
-    settings: &ResolvedSettings,
-    command: &Bench,
-) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(context: &Context, command: &Bench) -> Result<ExitCode, Failure> {
     if let Bench::Suite(suite) = command {
-        return comparison::suite(settings, suite);
+        return comparison::suite(context, suite);
     }
     let output = command.output();
-    let progress = TerminalProgress::listen(settings.verbosity)?.writing(output.files())?;
+    let progress = TerminalProgress::listen(context.verbosity)?.writing(output.files())?;
     let watch = ProcessorWatch::start(&Roots::default());
-    let (report, failure) = match measure(options, settings, command, &progress) {
+    let (report, failure) = match measure(context, command, &progress) {
         Ok((report, failure)) => (Some(report).filter(|_| progress.has_measured()), failure),
         Err(failure) => (None, Some(failure)),
     };
@@ -48,17 +44,18 @@ pub(crate) fn execute(
 }
 
 fn measure(
-    options: &Options,
-    settings: &ResolvedSettings,
+    context: &Context,
     command: &Bench,
     progress: &dyn Progress,
 ) -> Result<(Report, Option<Failure>), Failure> {
-    let (server_options, cache, program) =
-        (settings.with_template()?, options.cache.clone(), sys::this_program().to_owned());
+    let settings = context.settings()?;
+    let cache = context.options().cache.cache.clone();
+    let (server_options, program) = (settings.server_options.clone(), sys::this_program().to_owned());
     let (report, failure) = match *command {
         Bench::Start { rounds, .. } => {
-            let run = || ourselves(options, &["run", "--quiet", "--", "true"]);
-            let serve = || ourselves(options, &["serve"]);
+            let server_options = settings.with_template()?;
+            let run = || ourselves(context, "run", &["--quiet", "--", "true"]);
+            let serve = || ourselves(context, "serve", &[]);
             Start { server_options, cache, program, run: &run, serve: &serve }.measure(rounds, progress)?
         }
         Bench::Gateway { rounds, .. } => {
@@ -84,7 +81,7 @@ fn measure(
             Transactions { server_options, cache, program, disk, scale, seconds }.measure(rounds, progress)?
         }
         Bench::Events { ref path, ref target, batches, batch, ref sysfs, ref procfs, .. } => {
-            let disk = disk::path(settings, path.as_deref())?;
+            let disk = disk::path(context, path.as_deref())?;
             let sensors = disk::sensors(&disk, &disk::roots(sysfs.clone(), procfs.clone()));
             let thermometer = || sensors.as_ref().and_then(|sensors| sensors.read().temperature);
             let usual = || vec![EventStore::Durable, EventStore::Asynchronous, EventStore::Fast];
@@ -98,8 +95,8 @@ fn measure(
                 .measure(progress)?
         }
         Bench::Fsync { ref path, rounds, .. } => {
-            let path = disk::path(settings, path.as_deref())?;
-            let original = pg_test_fsync(settings)?;
+            let path = disk::path(context, path.as_deref())?;
+            let original = pg_test_fsync(context)?;
             return Ok((SyncComparison { path, original, program, rounds }.measure(progress)?, None));
         }
         Bench::Suite(_) => unreachable!("it is done elsewhere"),
@@ -107,50 +104,55 @@ fn measure(
     Ok((report, failure.map(Into::into)))
 }
 
-fn pg_test_fsync(settings: &ResolvedSettings) -> Result<PathBuf, Failure> {
-    let original = startup::provisioner_without_template(settings)?.installation.client("pg_test_fsync");
+fn pg_test_fsync(context: &Context) -> Result<PathBuf, Failure> {
+    let original = provisioning::installation(context)?.client("pg_test_fsync");
     original.ok_or_else(|| {
         let failure = Failure::new("could not find pg_test_fsync");
         failure.hint("Install it (Debian: in postgresql-MAJOR, Fedora: in postgresql-contrib).".to_owned())
     })
 }
 
-/// Returns a command that runs this program with the same options but with the arguments `words`.
-fn ourselves(options: &Options, words: &[&str]) -> Command {
+/// Returns a command that runs this program's command `name` with our options, without a template.
+fn ourselves(context: &Context, name: &str, rest: &[&str]) -> Command {
+    let options = context.options();
     let mut command = Command::new(sys::this_program());
+    command.arg(name);
     let mut add = |name: &str, value: OsString| {
         let mut word = OsString::from(format!("--{name}="));
         word.push(value);
         command.arg(word);
     };
-    match &options.postgres {
+    match &options.postgres.postgres {
         Some(VersionRequest::Major(major)) => add("postgres", major.to_string().into()),
         Some(VersionRequest::Bin(bin)) => add("postgres", bin.into()),
         Some(VersionRequest::Any) | None => {}
     }
-    match &options.place {
+    match &options.place.place {
         Some(PlaceRequest::At(path)) => add("place", path.into()),
         Some(PlaceRequest::Ram) => add("place", "ram".into()),
         Some(PlaceRequest::Disk) => add("place", "disk".into()),
         Some(PlaceRequest::Auto) => add("place", "auto".into()),
         None => {}
     }
-    match options.preset {
+    match options.preset.preset {
         Some(Preset::Fast) => add("preset", "fast".into()),
         Some(Preset::Durable) => add("preset", "durable".into()),
         None => {}
     }
-    for (name, path) in [("cache", &options.cache), ("config", &options.config)] {
+    for (name, path) in [("cache", &options.cache.cache), ("config", &options.config.config)] {
         if let Some(path) = path {
             add(name, path.into());
         }
     }
-    for pair in &options.set {
+    if let Some(bytes) = options.space.space {
+        add("space", format!("{bytes}B").into());
+    }
+    for pair in &options.settings.set {
         add("set", format!("{}={}", pair.0, pair.1).into());
     }
     for name in ["PGFRESH_SETUP", "PGFRESH_SQL", "PGFRESH_DUMP", "PGFRESH_FROM"] {
         command.env_remove(name);
     }
-    command.arg("--template=none").args(words);
+    command.arg("--template=none").args(rest);
     command
 }

@@ -10,7 +10,9 @@ use credentials::SharedTemplates;
 use project::Project;
 use server::VersionRequest;
 
-use crate::cli::System;
+use crate::cli::{Ci, System};
+use crate::context::Context;
+use crate::failure::Failure;
 use crate::output;
 use crate::settings::{PushPolicy, ResolvedSettings};
 
@@ -25,7 +27,7 @@ const CACHED: &str = " @CACHED@";
 const SHARED: &str = " @SHARED@";
 
 /// Values for the placeholders in a configuration.
-struct Context<'a> {
+struct Values<'a> {
     system: System,
     project: &'a Project,
     /// Major PostgreSQL version that the project requires, if any.
@@ -36,7 +38,8 @@ struct Context<'a> {
     shared: Option<SharedTemplates>,
 }
 
-pub(crate) fn execute(settings: &ResolvedSettings, system: System) -> ExitCode {
+pub(crate) fn execute(context: &Context, arguments: &Ci) -> Result<ExitCode, Failure> {
+    let (settings, system) = (context.settings()?, arguments.system);
     let mut project = project::detect(&settings.folder);
     project.notes.extend(missing(settings));
     let major = match &settings.server_options.installation {
@@ -46,8 +49,8 @@ pub(crate) fn execute(settings: &ResolvedSettings, system: System) -> ExitCode {
     let inputs = settings.templates.iter().flat_map(|spec| spec.inputs.iter().chain(&spec.sql));
     let inputs = inputs.map(|input| as_glob(&settings.folder, input)).collect();
     let shared = shared(settings);
-    output::print(fill_in(&Context { system, project: &project, major, inputs, shared }));
-    ExitCode::SUCCESS
+    output::print(fill_in(&Values { system, project: &project, major, inputs, shared }));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Returns notes about gaps in the settings.
@@ -88,7 +91,7 @@ fn as_glob(folder: &Path, input: &str) -> String {
 
 /// Replaces the placeholders of the configuration with the project's values. If a line contains a list's placeholder,
 /// repeats the line for each value.
-fn fill_in(context: &Context<'_>) -> String {
+fn fill_in(context: &Values<'_>) -> String {
     let (lists, values) = (lists(context), values(context));
     let (wanted, other) = if context.shared.is_some() { (SHARED, CACHED) } else { (CACHED, SHARED) };
     let mut text = String::new();
@@ -109,7 +112,7 @@ fn fill_in(context: &Context<'_>) -> String {
     text
 }
 
-fn lists(context: &Context<'_>) -> Vec<(&'static str, Vec<String>)> {
+fn lists(context: &Values<'_>) -> Vec<(&'static str, Vec<String>)> {
     let (system, project) = (context.system, context.project);
     let mut lists = vec![
         ("@NOTE@", notes(context)),
@@ -131,7 +134,7 @@ fn lists(context: &Context<'_>) -> Vec<(&'static str, Vec<String>)> {
     lists
 }
 
-fn values(context: &Context<'_>) -> Vec<(&'static str, String)> {
+fn values(context: &Values<'_>) -> Vec<(&'static str, String)> {
     let (project, shared) = (context.project, context.shared.as_ref());
     let files: Vec<_> =
         ["pgfresh.toml"].into_iter().chain(context.inputs.iter().map(String::as_str)).collect();
@@ -158,7 +161,7 @@ fn values(context: &Context<'_>) -> Vec<(&'static str, String)> {
 }
 
 /// Returns notes about things that the user must check.
-fn notes(context: &Context<'_>) -> Vec<String> {
+fn notes(context: &Values<'_>) -> Vec<String> {
     let mut notes = vec![
         "PGFRESH_RELEASE: where the files of the release are, for your CI to reach".to_owned(),
         format!("PGFRESH_SHA256: the digest of {ARCHIVE}.tar.gz, from SHA256SUMS of the release"),
@@ -198,7 +201,7 @@ fn machine(system: System) -> Machine {
 /// Returns commands that install PostgreSQL from the distribution. If the distribution lacks the major version, they
 /// use the PostgreSQL project's packages. An agent needs no commands, because pgfresh uses its PostgreSQL or downloads
 /// one.
-fn postgres(context: &Context<'_>) -> Vec<String> {
+fn postgres(context: &Values<'_>) -> Vec<String> {
     let sudo = match machine(context.system) {
         Machine::Container => "",
         Machine::Runner => "sudo ",
@@ -293,7 +296,7 @@ mod tests {
                 {
                     let inputs = vec!["a/**".to_owned(), "b.sql".to_owned()];
                     let shared = remote.map(|remote| sharing(remote, major.map(|_| "main")));
-                    let text = fill_in(&Context { system, project: &project, major, inputs, shared });
+                    let text = fill_in(&Values { system, project: &project, major, inputs, shared });
                     let left = text
                         .split('@')
                         .skip(1)
@@ -327,7 +330,7 @@ mod tests {
     fn plain(system: System) -> String {
         let folder = tempfile::tempdir().unwrap();
         let project = &project::detect(folder.path());
-        fill_in(&Context { system, project, major: None, inputs: Vec::new(), shared: None })
+        fill_in(&Values { system, project, major: None, inputs: Vec::new(), shared: None })
     }
 
     /// Returns the configuration for each kind of project. Jobs of `branch` push to the remote.
@@ -338,7 +341,7 @@ mod tests {
             let project = project::detect(folder.path());
             let shared = Some(sharing(remote, branch));
             let inputs = vec!["a/**".to_owned(), "b.sql".to_owned(), "c.sql".to_owned()];
-            fill_in(&Context { system, project: &project, major: None, inputs, shared })
+            fill_in(&Values { system, project: &project, major: None, inputs, shared })
         };
         MARKERS.map(text).into()
     }

@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use clap_complete::{Shell, generate};
+use clap_complete::generate;
 
-use crate::cli;
+use crate::cli::{self, Completions};
 use crate::output;
 
-pub(crate) fn execute(shell: Shell) -> ExitCode {
+pub(crate) fn execute(arguments: &Completions) -> ExitCode {
     let mut script = Vec::new();
-    generate(shell, &mut cli::command(), "pgfresh", &mut script);
+    generate(arguments.shell, &mut cli::command(), "pgfresh", &mut script);
     output::print(String::from_utf8_lossy(&script));
     ExitCode::SUCCESS
 }

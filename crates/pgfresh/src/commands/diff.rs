@@ -8,17 +8,17 @@ use server::percent_encode;
 use ureq::http::Method;
 
 use crate::background;
-use crate::cli::{Diff, Options};
+use crate::cli::Diff;
+use crate::context::Context;
 use crate::control::{Control, path_of};
 use crate::failure::Failure;
-use crate::output::{print, say};
-use crate::settings::ResolvedSettings;
+use crate::output::{print, print_line};
 
 /// Width of the output if there is no terminal, in columns.
 const USUAL_WIDTH: usize = 80;
 
-pub(crate) fn execute(options: &Options, arguments: &Diff) -> Result<ExitCode, Failure> {
-    let (control, name) = find(options, &arguments.name)?;
+pub(crate) fn execute(context: &Context, arguments: &Diff) -> Result<ExitCode, Failure> {
+    let (control, name) = find(context, &arguments.name)?;
     let mut query = format!("/diff?rows={}", arguments.rows);
     for (key, value) in [("table", &arguments.table), ("template", &arguments.of)] {
         if let Some(value) = value {
@@ -28,7 +28,7 @@ pub(crate) fn execute(options: &Options, arguments: &Diff) -> Result<ExitCode, F
     let mut answer = control.call(&Method::GET, &path_of(&name, &query), &Value::Null)?;
     answer["url"] = control.address(&name).url().into();
     if arguments.json {
-        say!("{answer}");
+        print_line!("{answer}");
         return Ok(ExitCode::SUCCESS);
     }
     let word = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
@@ -41,11 +41,11 @@ pub(crate) fn execute(options: &Options, arguments: &Diff) -> Result<ExitCode, F
 
 /// Finds the server that has a leased or kept database with this name. Otherwise finds the kept database of the test
 /// with this name.
-fn find(options: &Options, wanted: &str) -> Result<(Control, String), Failure> {
+fn find(context: &Context, wanted: &str) -> Result<(Control, String), Failure> {
     let controls = if let Some(control) = Control::of_this_run()? {
         vec![control]
     } else {
-        let found = background::running(&ResolvedSettings::resolve(options)?)?;
+        let found = background::running(context)?;
         found.into_iter().map(|found| found.control).collect()
     };
     if controls.is_empty() {
@@ -80,19 +80,19 @@ fn find(options: &Options, wanted: &str) -> Result<(Control, String), Failure> {
 
 fn show(diff: &DatabaseDiff, name: &str, template: &str, test: &str, table: Option<&str>) {
     if !test.is_empty() && test != name {
-        say!("{test}");
+        print_line!("{test}");
     }
     let whole = table.map_or_else(|| name.to_owned(), |table| format!("table \"{table}\" of {name}"));
     match (diff.is_empty(), diff.not_compared.is_empty()) {
-        (false, _) if table.is_some() => say!("{whole} differs from template \"{template}\"\n"),
-        (false, _) => say!("{whole} differs from template \"{template}\": {}\n", diff.summary()),
-        (true, true) => return say!("{whole} does not differ from template \"{template}\""),
+        (false, _) if table.is_some() => print_line!("{whole} differs from template \"{template}\"\n"),
+        (false, _) => print_line!("{whole} differs from template \"{template}\": {}\n", diff.summary()),
+        (true, true) => return print_line!("{whole} does not differ from template \"{template}\""),
         (true, false) => {
-            say!("{whole} does not differ from template \"{template}\" in what could be compared\n");
+            print_line!("{whole} does not differ from template \"{template}\" in what could be compared\n");
         }
     }
     print(diff.to_text(sys::terminal_width().unwrap_or(USUAL_WIDTH)));
     if diff.tables_left_out.tables > 0 {
-        say!("HINT:  \"pgfresh diff {name} --table TABLE\" shows one of them.");
+        print_line!("HINT:  \"pgfresh diff {name} --table TABLE\" shows one of them.");
     }
 }

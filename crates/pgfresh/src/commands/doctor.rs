@@ -10,14 +10,14 @@ use report::{Earlier, Progress, Sample};
 use serde_json::{Map, Value, json};
 use template::{ProvisionError, Provisioner};
 
-use crate::cli::{Doctor, Options};
+use crate::cli::Doctor;
+use crate::context::Context;
+use crate::context::provisioning;
 use crate::disk;
 use crate::failure::Failure;
 use crate::output;
-use crate::output::say;
+use crate::output::print_line;
 use crate::report_file;
-use crate::settings::ResolvedSettings;
-use crate::startup;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 
 /// How long the measurement takes: by default, and with `--quick`.
@@ -25,17 +25,19 @@ const LENGTH: [Duration; 2] = [Duration::from_secs(9), Duration::from_millis(250
 /// Percentiles that the JSON output has for each distribution.
 const PERCENTILES: [f64; 7] = [1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
-pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(context: &Context, arguments: &Doctor) -> Result<ExitCode, Failure> {
     report_file::expect_writable(&arguments.report)?;
     let roots = disk::roots(arguments.sysfs.clone(), arguments.procfs.clone());
-    let progress = TerminalProgress::listen(options.verbosity())?;
+    let progress = TerminalProgress::listen(context.verbosity)?;
     let length = LENGTH[usize::from(arguments.quick)];
     if let Some(url) = &arguments.url {
         // Examining a URL doesn't need a pgfresh server. Without an installation, the psql on PATH suffices.
         let target = server::ConnectionString::parse(url)?;
-        let psql = ResolvedSettings::resolve(options)
-            .and_then(|settings| startup::installed(&settings))
-            .and_then(|provisioner| startup::find_psql(&provisioner));
+        let psql = context.settings().and_then(|settings| {
+            let server_options = settings.server_options.clone();
+            let provisioner = provisioning::find_installed(server_options, context.cache()?)?;
+            provisioning::find_psql(&provisioner.installation)
+        });
         let psql = psql.unwrap_or_else(|_| PathBuf::from("psql"));
         let diagnosis = RemoteExamination { target, psql, length }.diagnose(&progress);
         progress.finish();
@@ -43,27 +45,26 @@ pub(crate) fn execute(options: &Options, arguments: &Doctor) -> Result<ExitCode,
         if progress.is_cancelled() {
             return Err(progress.why_nothing(None));
         }
-        tell(&diagnosis?, arguments)?;
+        publish(&diagnosis?, arguments)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let settings = &ResolvedSettings::resolve(options)?;
     let examination = Examination {
-        path: disk::path(settings, arguments.path.as_deref())?,
+        path: disk::path(context, arguments.path.as_deref())?,
         roots,
         length,
         soak: arguments.soak,
         suite: suite(arguments)?,
         try_remedies: arguments.r#try,
-        all_rows: options.verbosity().is_verbose() || arguments.json,
+        all_rows: context.verbosity.is_verbose() || arguments.json,
         program: sys::this_program().to_owned(),
-        provisioner: provisioner(settings)?,
+        provisioner: provisioner(context)?,
     };
     let diagnosis = examination.diagnose(&progress)?;
     progress.finish();
     if progress.is_cancelled() && diagnosis.samples.iter().all(Sample::is_empty) {
         return Err(progress.why_nothing(None));
     }
-    tell(&diagnosis, arguments)?;
+    publish(&diagnosis, arguments)?;
     if let (Some(why), Some(_)) = (&diagnosis.without_servers, &arguments.suite) {
         return Err(Failure::new(format!("could not examine the suite: {why}")));
     }
@@ -85,13 +86,9 @@ fn suite(arguments: &Doctor) -> Result<Option<Tests>, Failure> {
 }
 
 /// Finds the components that servers need. If there is no installation, the diagnosis still examines the disk.
-fn provisioner(settings: &ResolvedSettings) -> Result<Result<Provisioner, ProvisionError>, Failure> {
-    let server_options = settings.with_template()?;
-    let provisioner = Provisioner::find(
-        server_options,
-        startup::cache(settings.cache.as_deref())?,
-        PathBuf::from(sys::this_program()),
-    );
+fn provisioner(context: &Context) -> Result<Result<Provisioner, ProvisionError>, Failure> {
+    let server_options = context.settings()?.with_template()?;
+    let provisioner = provisioning::find_installed(server_options, context.cache()?);
     if let Ok(provisioner) = &provisioner {
         // Like every start, the diagnosis begins with a sweep.
         let (_, failures) = provisioner.sweep();
@@ -103,11 +100,11 @@ fn provisioner(settings: &ResolvedSettings) -> Result<Result<Provisioner, Provis
 }
 
 /// Prints the diagnosis and writes the report files.
-fn tell(diagnosis: &Diagnosis, arguments: &Doctor) -> Result<(), Failure> {
+fn publish(diagnosis: &Diagnosis, arguments: &Doctor) -> Result<(), Failure> {
     let mut report = diagnosis.report.clone();
     report.add_data("distributions", diagnosis.samples.iter().map(distribution).collect());
     if arguments.json {
-        say!("{}", report.to_json());
+        print_line!("{}", report.to_json());
     } else {
         output::print(&report);
     }

@@ -1,12 +1,12 @@
 //! `pgfresh man`: writes the man pages.
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use crate::cli;
+use crate::cli::{self, Man};
 use crate::failure::Failure;
 
-pub(crate) fn execute(folder: &Path) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(arguments: &Man) -> Result<ExitCode, Failure> {
+    let folder = &arguments.folder;
     let written = clap_mangen::generate_to(cli::command(), folder).and_then(|()| {
         let entries = std::fs::read_dir(folder)?.flatten();
         let pages = entries.filter(|entry| {

@@ -4,72 +4,68 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use server::VersionRequest;
-use template::{Provisioner, ServerOptions};
+use template::ServerOptions;
 
-use crate::cli::{Options, Postgres};
+use crate::cli::{Install, ListInstallations, Postgres};
+use crate::context::Context;
+use crate::context::provisioning;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::print_line;
 use crate::progress;
-use crate::settings::ResolvedSettings;
-use crate::startup;
 
-pub(crate) fn execute(options: &Options, command: &Postgres) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(context: &Context, command: &Postgres) -> Result<ExitCode, Failure> {
     match command {
-        Postgres::Install { major } => return install(options, *major),
-        Postgres::Path => say!(
-            "{}",
-            startup::provisioner_without_template(&ResolvedSettings::resolve(options)?)?
-                .installation
-                .bin()
-                .display()
-        ),
-        Postgres::List { json } => {
-            let found = server::list(&startup::cache(options.cache.as_deref())?);
-            if *json {
-                let all: Vec<_> = found
-                    .iter()
-                    .map(|found| {
-                        json!({
-                            "version": found.installation.version().to_string(),
-                            "bin": found.installation.bin(),
-                            "source": found.source,
-                        })
-                    })
-                    .collect();
-                say!("{}", serde_json::Value::from(all));
-            } else {
-                for found in &found {
-                    let installation = &found.installation;
-                    let version = installation.version().to_string();
-                    say!("{version:<8} {}  ({})", installation.bin().display(), found.source);
-                }
-            }
-            if found.is_empty() {
-                // This fails, and the error says where pgfresh searched and what the user can do.
-                startup::installed(&ResolvedSettings::resolve(options)?)?;
-            }
-        }
+        Postgres::Install(arguments) => install(context, arguments)?,
+        Postgres::Path(_) => print_line!("{}", provisioning::installation(context)?.bin().display()),
+        Postgres::List(arguments) => list(context, arguments)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
+fn list(context: &Context, arguments: &ListInstallations) -> Result<(), Failure> {
+    let cache = context.cache()?;
+    let found = server::list(&cache);
+    if arguments.json {
+        let all = found.iter().map(|found| {
+            json!({
+                "version": found.installation.version().to_string(),
+                "bin": found.installation.bin(),
+                "source": found.source,
+            })
+        });
+        print_line!("{}", all.collect::<serde_json::Value>());
+    } else {
+        for found in &found {
+            let installation = &found.installation;
+            let version = installation.version().to_string();
+            print_line!("{version:<8} {}  ({})", installation.bin().display(), found.source);
+        }
+    }
+    if found.is_empty() {
+        // This fails, and the error says where pgfresh searched and what the user can do.
+        provisioning::find_installed(ServerOptions::default(), cache)?;
+    }
+    Ok(())
+}
+
 /// Downloads an installation if it is missing, and starts a server to check that the installation works.
-fn install(options: &Options, major: u32) -> Result<ExitCode, Failure> {
-    let cache = startup::cache(options.cache.as_deref())?;
-    let installation = startup::bring((options.download(), options.verbosity()), &cache, major)?;
+fn install(context: &Context, arguments: &Install) -> Result<(), Failure> {
+    let cache = context.cache()?;
+    let installation =
+        provisioning::download(&cache, arguments.major, arguments.download(), context.verbosity)?;
     let server_options = ServerOptions {
         installation: VersionRequest::Bin(installation.bin().to_owned()),
         ..ServerOptions::default()
     };
     let proof = || -> Result<(), Failure> {
-        let provisioner = Provisioner::find(server_options, cache.clone(), sys::this_program().to_owned())?;
-        provisioner.start(&progress::announce(options.verbosity()))?.server.stop()?;
+        let provisioner = provisioning::find_installed(server_options, cache.clone())?;
+        provisioner.start(&progress::announce(context.verbosity))?.server.stop()?;
         Ok(())
     };
     if let Err(failure) = proof() {
         server::discard(&installation, &cache)?;
         return Err(failure);
     }
-    say!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display());
-    Ok(ExitCode::SUCCESS)
+    print_line!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display());
+    Ok(())
 }

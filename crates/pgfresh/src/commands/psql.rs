@@ -8,17 +8,17 @@ use ureq::http::Method;
 
 use crate::background;
 use crate::cli::Psql;
+use crate::context::Context;
+use crate::context::provisioning;
 use crate::control::{Control, path_of};
 use crate::failure::Failure;
 use crate::foreground;
-use crate::settings::ResolvedSettings;
-use crate::startup;
 
-pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Psql) -> Result<ExitCode, Failure> {
-    let mut command = Command::new(startup::find_psql(&startup::provisioner(settings)?)?);
+pub(crate) fn execute(context: &Context, arguments: &Psql) -> Result<ExitCode, Failure> {
+    let mut command = Command::new(provisioning::find_psql(&context.provisioner()?.installation)?);
     command.args(&arguments.arguments);
     let name = arguments.name.as_deref();
-    let control = Control::of_this_run_or(|| Ok(background::join_for(settings, name)?.control))?;
+    let control = Control::of_this_run_or(|| Ok(background::join_for(context, name)?.control))?;
     // If the user names a database, psql's session creates it. This database outlives psql like any other lease.
     let leased = arguments.name.is_none().then(|| lease(&control)).transpose()?;
     let leased = leased.as_ref().map(|(name, _held)| name.as_str());

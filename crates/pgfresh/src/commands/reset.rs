@@ -5,20 +5,20 @@ use std::process::ExitCode;
 use serde_json::json;
 use ureq::http::Method;
 
-use crate::cli::Options;
+use crate::cli::Reset;
+use crate::context::Context;
 use crate::control::{instead_of_closing, path_of};
 use crate::failure::Failure;
 use crate::over_budget;
 use crate::target::find;
 
-pub(crate) fn execute(
-    options: &Options,
-    name: &str,
-    close: bool,
-    test: Option<&str>,
-) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(context: &Context, arguments: &Reset) -> Result<ExitCode, Failure> {
+    let Reset { name, close, test, .. } = arguments;
     let body = json!({ "close_sessions": close, "test": test });
-    let answer = find(options, name)?.call(&Method::POST, &path_of(name, "/reset"), &body);
+    let answer = find(context, name)?.call(&Method::POST, &path_of(name, "/reset"), &body);
     let closing = format!("\"pgfresh reset {name} --close\" closes them.");
-    Ok(over_budget::end_of_test(test, &answer.map_err(|failure| instead_of_closing(failure, &closing))?))
+    Ok(over_budget::end_of_test(
+        test.as_deref(),
+        &answer.map_err(|failure| instead_of_closing(failure, &closing))?,
+    ))
 }

@@ -4,30 +4,32 @@ use std::process::ExitCode;
 
 use template::ServerOptions;
 
-use crate::aside::aside;
 use crate::background;
 use crate::cli::Run;
 use crate::comparison;
+use crate::context::Context;
+use crate::context::provisioning;
 use crate::failure::Failure;
 use crate::foreground;
+use crate::lifecycle;
+use crate::notice::notice;
 use crate::over_budget;
 use crate::profiling::Watch;
 use crate::report_file;
 use crate::service::ServeOptions;
-use crate::settings::ResolvedSettings;
-use crate::startup;
 use crate::user_command::{self, NO_SESSION};
 
-pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Failure> {
     if arguments.compare {
-        return comparison::durable_and_ours(settings, arguments);
+        return comparison::durable_and_ours(context, arguments);
     }
     report_file::expect_writable(&arguments.report)?;
+    let settings = context.settings()?;
     let (keep, full) = (arguments.keep, arguments.full);
     let options = ServerOptions { keep, full, ..settings.with_template()? };
     let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?.at_port(arguments.port);
-    let provisioner = serve_options.encrypt_setups(startup::provisioner_for(settings, options)?);
-    let service = startup::serve(settings, &provisioner, serve_options)?;
+    let provisioner = serve_options.encrypt_setups(provisioning::provisioner(context, options)?);
+    let service = lifecycle::serve(context, &provisioner, serve_options)?;
     let command =
         user_command::command(&arguments.command, &arguments.env, &service, &provisioner.installation);
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
@@ -37,22 +39,22 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
     let (over, more) = service.recorder.finish();
     if code != 0 && arguments.keep {
         let kept = service.close().keep()?;
-        aside!(
+        notice!(
             "pgfresh: kept log and data in \"{}\"; \"{}\" removes them",
             kept.display(),
             provisioner.command_to_sweep()
         );
     } else {
         // A background server takes over the databases of failed tests.
-        background::stop_or_keep(settings, service)?;
+        background::stop_or_keep(context, service)?;
     }
-    if !has_session && !settings.verbosity.is_quiet() {
-        aside!("pgfresh: {NO_SESSION}");
+    if !has_session && !context.verbosity.is_quiet() {
+        notice!("pgfresh: {NO_SESSION}");
     }
     let without_profile = |failure: Failure| if code == 0 { failure } else { failure.exit_with(code) };
     if let Some(seen) = seen.transpose().map_err(without_profile)? {
-        report_file::tell(
-            settings.verbosity.is_quiet(),
+        report_file::publish(
+            context.verbosity.is_quiet(),
             &seen,
             &seen.report(),
             &|| seen.to_html(),
@@ -62,6 +64,6 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Run) -> Result<Ex
     if over.is_empty() {
         return Ok(ExitCode::from(code));
     }
-    over_budget::tell(&over, more);
+    over_budget::print(&over, more);
     Ok(ExitCode::from(if code == 0 { over_budget::EXIT } else { code }))
 }

@@ -13,16 +13,16 @@ use serde_json::json;
 use template::Provisioner;
 use ureq::http::Method;
 
-use crate::aside::aside;
-use crate::background::{self, Found};
+use crate::background::{self, RunningServer};
 use crate::cli::Serve;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::foreground::{self, Event, Events};
+use crate::lifecycle;
 use crate::named::NamedServer;
+use crate::notice::notice;
 use crate::output::{self, Verbosity};
 use crate::service::{ServeOptions, Service};
-use crate::settings::ResolvedSettings;
-use crate::startup;
 
 /// The JSON line for the client that started this process.
 #[derive(Serialize)]
@@ -50,72 +50,74 @@ struct Ready<'a> {
     holder: Option<String>,
 }
 
-pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Serve) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(context: &Context, arguments: &Serve) -> Result<ExitCode, Failure> {
     if arguments.shared {
-        return share(settings, arguments.json);
+        return share(context, arguments.json);
     }
     let listen = arguments.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
-    let serve_options = ServeOptions::new(settings)?.with(&arguments.service)?.on(listen, arguments)?;
+    let serve_options =
+        ServeOptions::new(context.settings()?)?.with(&arguments.service)?.on(listen, arguments)?;
     if let Some(name) = &arguments.name {
-        let mut named = NamedServer::start(settings, name, arguments.reset, serve_options)?;
+        let mut named = NamedServer::start(context, name, arguments.reset, serve_options)?;
         // Once other processes find the server, they can stop it. So this process must handle signals before that.
         let events = Events::listen()?;
-        named.announce(settings)?;
-        let gone = attend(settings, arguments, events, (&named.provisioner, &named.service))?;
+        named.announce(context.settings()?)?;
+        let gone = attend(context, arguments, events, &named.provisioner, &named.service)?;
         named.stop()?;
         return gone.map_or(Ok(ExitCode::SUCCESS), Err);
     }
-    let provisioner = serve_options.encrypt_setups(startup::provisioner(settings)?);
-    let service = startup::serve(settings, &provisioner, serve_options)?;
-    if let Some(gone) = attend(settings, arguments, Events::listen()?, (&provisioner, &service))? {
-        startup::stop(settings, service)?;
+    let provisioner = serve_options.encrypt_setups(context.provisioner()?.clone());
+    let service = lifecycle::serve(context, &provisioner, serve_options)?;
+    if let Some(gone) = attend(context, arguments, Events::listen()?, &provisioner, &service)? {
+        lifecycle::stop(context, service)?;
         return Err(gone);
     }
-    background::stop_or_keep(settings, service)?;
+    background::stop_or_keep(context, service)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the server's address and waits until the server ends. Returns a failure if the server ended on its own.
 fn attend(
-    settings: &ResolvedSettings,
+    context: &Context,
     arguments: &Serve,
     mut events: Events,
-    (provisioner, service): (&Provisioner, &Service),
+    provisioner: &Provisioner,
+    service: &Service,
 ) -> Result<Option<Failure>, Failure> {
     let line = if arguments.json {
         describe(provisioner, service)?
     } else {
         // This URL contains the token, so it must reach only a person and no log.
-        if io::stderr().is_terminal() && settings.verbosity == Verbosity::Normal {
-            aside!("pgfresh: live page at {}", service.local_address().page_url());
+        if io::stderr().is_terminal() && context.verbosity == Verbosity::Normal {
+            notice!("pgfresh: live page at {}", service.local_address().page_url());
         }
-        if let Some(root) = service.root_certificate.as_ref().filter(|_| !settings.verbosity.is_quiet()) {
-            aside!("pgfresh: TLS root certificate in \"{}\"", root.display());
+        if let Some(root) = service.root_certificate.as_ref().filter(|_| !context.verbosity.is_quiet()) {
+            notice!("pgfresh: TLS root certificate in \"{}\"", root.display());
         }
         service.address(&service.database).url()
     };
-    say(&line)?;
+    print_address(&line)?;
     events.watch_server(&service.server)?;
     if is_lifeline() {
         events.watch_lifeline()?;
     }
-    let early = events.hear()?.into_iter().next();
+    let early = events.deliver_signals()?.into_iter().next();
     let event = early.map_or_else(|| events.next(), Event::Signal);
     let gone = matches!(event, Event::ServerGone).then(|| service.server.end_reason());
     Ok(gone.map(|why| Failure::new("the server went away").detail(format!("The cause: {why}"))))
 }
 
-fn say(line: &str) -> Result<(), Failure> {
+fn print_address(line: &str) -> Result<(), Failure> {
     output::try_print(format_args!("{line}\n")).map_err(|error| output::could_not_print(&error))
 }
 
 /// Joins the background server, and leases a database there until the lifeline closes or a signal arrives.
-fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure> {
+fn share(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
     // Building a template, or waiting for a build, can take long.
     if is_lifeline() {
-        foreground::end_with_lifeline()?;
+        foreground::end_with_lifeline(context.exit.clone())?;
     }
-    let Found { about, control, .. } = background::join(settings)?;
+    let RunningServer { about, control, .. } = background::join(context)?;
     let (holder, held) = control.hold()?;
     let leased = control.call(&Method::POST, "/v1/databases", &json!({ "holder": holder }))?;
     let word = |name: &str| leased[name].as_str().unwrap_or_default().to_owned();
@@ -143,9 +145,9 @@ fn share(settings: &ResolvedSettings, as_json: bool) -> Result<ExitCode, Failure
     };
     // Until this point, a signal ends this process and therefore also the lease.
     let mut events = Events::listen()?;
-    say(&line)?;
+    print_address(&line)?;
     events.watch_end_of(held)?;
-    let early = events.hear()?.into_iter().next();
+    let early = events.deliver_signals()?.into_iter().next();
     match early.map_or_else(|| events.next(), Event::Signal) {
         Event::ServerGone => Err(Failure::new("the background server went away")),
         _ => Ok(ExitCode::SUCCESS),

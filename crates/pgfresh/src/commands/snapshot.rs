@@ -1,55 +1,44 @@
 //! `pgfresh snapshot`: turns a leased database into a template.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use template::DumpFile;
 use ureq::http::Method;
 
-use crate::cli::Options;
+use crate::cli::Snapshot;
+use crate::context::Context;
+use crate::context::provisioning;
 use crate::control::{Control, instead_of_closing, path_of, text};
 use crate::failure::Failure;
-use crate::output::say;
-use crate::settings::ResolvedSettings;
-use crate::startup;
-use crate::target::{find, holder_of};
+use crate::output::print_line;
+use crate::target::find;
 
-pub(crate) fn execute(
-    options: &Options,
-    name: &str,
-    template: &str,
-    file: Option<&Path>,
-) -> Result<ExitCode, Failure> {
+pub(crate) fn execute(context: &Context, arguments: &Snapshot) -> Result<ExitCode, Failure> {
+    let (name, template) = (&arguments.name, arguments.template()?);
     let snapshot = |control: &Control| {
         let made = control.call(&Method::POST, &path_of(name, "/snapshot"), &json!({ "template": template }));
         made.map_err(|failure| instead_of_closing(failure, "Close its sessions first."))
     };
-    let Some(file) = file else {
-        snapshot(&find(options, name)?)?;
+    let Some(file) = &arguments.save else {
+        snapshot(&find(context, name)?)?;
         return Ok(ExitCode::SUCCESS);
     };
     let target = DumpFile::for_dump(file)?;
-    let settings = ResolvedSettings::resolve(options)?;
-    let control = Control::of_this_run_or(|| holder_of(&settings, name))?;
+    let control = find(context, name)?;
     snapshot(&control)?;
-    save(&settings, &control, template, target)
+    save(context, &control, template, target)
         .map_err(|failure| failure.after(&format!("template \"{template}\" was made, but not written")))?;
-    if !settings.verbosity.is_quiet() {
-        say!("# Wrote {}. In pgfresh.toml:", file.display());
-        say!("[template.{template}]\ndump = {}", json!(file));
+    if !context.verbosity.is_quiet() {
+        print_line!("# Wrote {}. In pgfresh.toml:", file.display());
+        print_line!("[template.{template}]\ndump = {}", json!(file));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Saves a template of the server as a file.
-fn save(
-    settings: &ResolvedSettings,
-    control: &Control,
-    template: &str,
-    file: DumpFile,
-) -> Result<(), Failure> {
-    let installation = startup::provisioner_without_template(settings)?.installation;
+fn save(context: &Context, control: &Control, template: &str, file: DumpFile) -> Result<(), Failure> {
+    let installation = provisioning::installation(context)?;
     // A new copy is equal to the template and has no other sessions.
     let serve_options = json!({ "template": template, "isolation": "clone" });
     let copy = control.call(&Method::POST, "/v1/databases", &serve_options)?;

@@ -6,23 +6,22 @@ use storage::{Attempt, PlaceRequest};
 
 use crate::background;
 use crate::cli::Sweep;
+use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::say;
-use crate::settings::ResolvedSettings;
-use crate::startup;
+use crate::output::print_line;
 
-pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Sweep) -> Result<ExitCode, Failure> {
-    let place = &settings.server_options.place;
+pub(crate) fn execute(context: &Context, arguments: &Sweep) -> Result<ExitCode, Failure> {
+    let place = &context.settings()?.server_options.place;
     // With a misspelt place, the sweep would wrongly report that nothing is left.
     if let PlaceRequest::At(path) = place {
         path.metadata().attempt("sweep", path)?;
     }
     // A sweep must not create a cache.
-    let missing = settings.cache.as_deref().filter(|path| !path.exists());
+    let missing = context.options().cache.cache.as_deref().filter(|path| !path.exists());
     let (disk, (mut removed, mut failures)) = if let Some(path) = missing {
         (path.to_owned(), template::sweep_runs(path, place))
     } else {
-        let cache = startup::cache(settings.cache.as_deref())?;
+        let cache = context.cache()?;
         let (mut removed, failures) = template::sweep(&cache, place);
         removed.extend(background::sweep(&cache)?);
         (cache.root().to_owned(), (removed, failures))
@@ -32,14 +31,14 @@ pub(crate) fn execute(settings: &ResolvedSettings, arguments: &Sweep) -> Result<
         removed.extend(kept);
         failures.extend(more);
     }
-    if !settings.verbosity.is_quiet() {
+    if !context.verbosity.is_quiet() {
         for path in &removed {
-            say!("removed \"{}\"", path.display());
+            print_line!("removed \"{}\"", path.display());
         }
         match missing {
             _ if !(removed.is_empty() && failures.is_empty()) => {}
-            Some(path) => say!("nothing to remove, and no cache in \"{}\"", path.display()),
-            None => say!("nothing to remove"),
+            Some(path) => print_line!("nothing to remove, and no cache in \"{}\"", path.display()),
+            None => print_line!("nothing to remove"),
         }
     }
     match failures.into_iter().next() {

@@ -11,45 +11,39 @@ use serde_json::json;
 use storage::{CacheError, human_bytes};
 use template::{BuildPlan, CachedTemplate, DumpFile, ServerOptions, TemplateSpec, TemplateStatus};
 
-use self::shared::Carrier;
-use crate::aside::aside;
+use self::shared::Target;
 use crate::cancellation::cancellable;
-use crate::cli::{Options, Template};
+use crate::cli::{Build, Import, Remove, Template};
+use crate::context::Context;
+use crate::context::provisioning;
 use crate::failure::Failure;
-use crate::output::{print, say};
+use crate::notice::notice;
+use crate::output::{print, print_line};
 use crate::progress;
 use crate::settings::ResolvedSettings;
-use crate::startup;
 
 /// Number of fingerprint digits in human-readable output.
 const DIGITS: usize = 8;
 
-pub(crate) fn execute(options: &Options, command: &Template) -> Result<ExitCode, Failure> {
-    let settings = || ResolvedSettings::resolve(options);
+pub(crate) fn execute(context: &Context, command: &Template) -> Result<ExitCode, Failure> {
     match command {
-        Template::Build { name, keep, full } => build(&settings()?, name.as_deref(), (*keep, *full))?,
-        Template::List { json } => list(options, *json)?,
-        Template::Show { name, json } => show(&settings()?, name.as_deref(), *json)?,
-        Template::Rm { names, all } => remove(options, names, *all)?,
-        Template::Import { url, file } => import(&settings()?, url, file)?,
-        Template::Push { target, key } => {
-            let settings = settings()?;
-            match shared::carrier(&settings, target.as_deref())? {
-                Carrier::Folder(folder) => push(&settings, &folder, key.as_deref())?,
-                Carrier::Remote(address) => shared::push(&settings, address, key.as_deref())?,
-            }
-        }
-        Template::Pull { target, unsigned } => {
-            let settings = settings()?;
-            match shared::carrier(&settings, target.as_deref())? {
-                Carrier::Folder(folder) => pull(&settings, &folder, *unsigned)?,
-                Carrier::Remote(address) => shared::pull(&settings, address)?,
-            }
-        }
-        Template::Gc { older_than, json, .. } => shared::collect(&settings()?, *older_than, *json)?,
-        Template::Keygen { file } => signed::keygen(file)?,
-        Template::Sign { folder, key } => signed::sign(folder, key.as_deref(), options.quiet)?,
-        Template::Verify { folder } => signed::verify(&settings()?, folder)?,
+        Template::Build(arguments) => build(context, arguments)?,
+        Template::List(arguments) => list(context, arguments.json)?,
+        Template::Show(arguments) => show(context, arguments.name.as_deref(), arguments.json)?,
+        Template::Rm(arguments) => remove(context, arguments)?,
+        Template::Import(arguments) => import(context, arguments)?,
+        Template::Push(arguments) => match shared::target(context, arguments.target.as_deref())? {
+            Target::Folder(folder) => push(context, &folder, arguments.key.as_deref())?,
+            Target::Remote(address) => shared::push(context, address, arguments.key.as_deref())?,
+        },
+        Template::Pull(arguments) => match shared::target(context, arguments.target.as_deref())? {
+            Target::Folder(folder) => pull(context, &folder, arguments.unsigned)?,
+            Target::Remote(address) => shared::pull(context, address)?,
+        },
+        Template::Gc(arguments) => shared::collect(context, arguments)?,
+        Template::Keygen(arguments) => signed::keygen(&arguments.file)?,
+        Template::Sign(arguments) => signed::sign(context, arguments)?,
+        Template::Verify(arguments) => signed::verify(context, &arguments.folder)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -67,29 +61,31 @@ fn spec(settings: &ResolvedSettings, name: Option<&str>) -> Result<TemplateSpec,
     })
 }
 
-fn build(settings: &ResolvedSettings, name: Option<&str>, (keep, full): (bool, bool)) -> Result<(), Failure> {
-    let spec = spec(settings, name)?;
+fn build(context: &Context, arguments: &Build) -> Result<(), Failure> {
+    let settings = context.settings()?;
+    let spec = spec(settings, arguments.name.as_deref())?;
     let name = spec.title();
+    let (keep, full) = (arguments.keep, arguments.full);
     let server_options =
         ServerOptions { template: Some(spec), keep, full, ..settings.server_options.clone() };
-    let provisioner = startup::provisioner_for(settings, server_options)?;
-    let template = provisioner.template(&progress::announce(settings.verbosity))?;
-    if !settings.verbosity.is_quiet() {
+    let provisioner = provisioning::provisioner(context, server_options)?;
+    let template = provisioner.template(&progress::announce(context.verbosity))?;
+    if !context.verbosity.is_quiet() {
         let bytes = human_bytes(template.entry.occupied()?);
-        say!("{name} {} {bytes}", template.fingerprint);
+        print_line!("{name} {} {bytes}", template.fingerprint);
     }
     Ok(())
 }
 
-fn list(options: &Options, json: bool) -> Result<(), Failure> {
-    let all = template::list(&startup::cache(options.cache.as_deref())?)?;
+fn list(context: &Context, json: bool) -> Result<(), Failure> {
+    let all = template::list(&context.cache()?)?;
     if json {
-        say!("{}", all.iter().map(describe_in_json).collect::<serde_json::Value>());
+        print_line!("{}", all.iter().map(describe_in_json).collect::<serde_json::Value>());
         return Ok(());
     }
     let now = SystemTime::now();
     if !all.is_empty() {
-        say!("{:<16} {:<8} {:>7} {:>7} {:>8}  MADE FROM", "NAME", "PRINT", "SIZE", "AGE", "LAST USE");
+        print_line!("{:<16} {:<8} {:>7} {:>7} {:>8}  MADE FROM", "NAME", "PRINT", "SIZE", "AGE", "LAST USE");
     }
     for shelved in &all {
         let about = shelved.about.as_ref();
@@ -101,7 +97,7 @@ fn list(options: &Options, json: bool) -> Result<(), Failure> {
             }
             None => format!("{} of PostgreSQL {}", about.made_from, about.version),
         });
-        say!(
+        print_line!(
             "{:<16} {:<8} {:>7} {age:>7} {:>8}  {from}",
             shelved.name().unwrap_or("(base image)"),
             short(&shelved.fingerprint),
@@ -109,7 +105,7 @@ fn list(options: &Options, json: bool) -> Result<(), Failure> {
             ago(now, shelved.last_use),
         );
     }
-    shared::list(&ResolvedSettings::resolve(options)?)
+    shared::list(context)
 }
 
 fn describe_in_json(shelved: &CachedTemplate) -> serde_json::Value {
@@ -128,13 +124,14 @@ fn describe_in_json(shelved: &CachedTemplate) -> serde_json::Value {
     })
 }
 
-fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(), Failure> {
+fn show(context: &Context, name: Option<&str>, json: bool) -> Result<(), Failure> {
+    let settings = context.settings()?;
     let known = name.is_none_or(|name| settings.find_template(name).is_ok());
     if let (Some(word), false) = (name, known) {
-        return show_shelved(settings, word, json);
+        return show_shelved(context, word, json);
     }
     let spec = spec(settings, name)?;
-    let provisioner = startup::provisioner_for(settings, settings.server_options.clone())?;
+    let provisioner = provisioning::find_or_download(context, settings.server_options.clone())?;
     let status = provisioner.status(&spec)?;
     let state = state(&spec, &status)?;
     if json {
@@ -154,11 +151,11 @@ fn show(settings: &ResolvedSettings, name: Option<&str>, json: bool) -> Result<(
             "changes": status.changes,
             "ingredients": status.fingerprint_inputs,
         });
-        say!("{value}");
+        print_line!("{value}");
         return Ok(());
     }
-    say!("{} {}: {state}", spec.title(), status.fingerprint);
-    say!("made from {}: {}", spec.folder.display(), spec.summary());
+    print_line!("{} {}: {state}", spec.title(), status.fingerprint);
+    print_line!("made from {}: {}", spec.folder.display(), spec.summary());
     show_ingredients(&status.fingerprint_inputs);
     Ok(())
 }
@@ -191,23 +188,23 @@ fn on(parent: Option<&str>) -> String {
     parent.map_or_else(String::new, |parent| format!(" on {}", short(parent)))
 }
 
-fn show_shelved(settings: &ResolvedSettings, word: &str, json: bool) -> Result<(), Failure> {
-    let all = template::list(&startup::cache(settings.cache.as_deref())?)?;
-    let Some(shelved) = template::select(&all, word, &settings.folder).into_iter().next() else {
+fn show_shelved(context: &Context, word: &str, json: bool) -> Result<(), Failure> {
+    let all = template::list(&context.cache()?)?;
+    let Some(shelved) = template::select(&all, word, &context.settings()?.folder).into_iter().next() else {
         return Err(unknown(word));
     };
     let about = shelved.about.as_ref();
     if json {
         let mut value = describe_in_json(shelved);
         value["ingredients"] = json!(about.map(|about| &about.fingerprint_inputs));
-        say!("{value}");
+        print_line!("{value}");
         return Ok(());
     }
     let name = shelved.name().unwrap_or("(base image)");
-    say!("{name} {}: {} on disk", short(&shelved.fingerprint), human_bytes(shelved.occupied));
+    print_line!("{name} {}: {} on disk", short(&shelved.fingerprint), human_bytes(shelved.occupied));
     if let Some(about) = about {
         let (folder, on) = (about.folder.display(), on(about.parent.as_deref()));
-        say!("made from {folder}{on}: {} (in {:.1} s)", about.made_from, about.took);
+        print_line!("made from {folder}{on}: {} (in {:.1} s)", about.made_from, about.took);
         show_ingredients(&about.fingerprint_inputs);
     }
     Ok(())
@@ -218,26 +215,26 @@ fn show_ingredients(fingerprint_inputs: &template::FingerprintInputs) {
         // A digest is useful only for comparisons, so its first digits suffice.
         let digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
         let value = if digest { short(value) } else { value };
-        say!("  {name}: {}", value.replace('\n', "\n    "));
+        print_line!("  {name}: {}", value.replace('\n', "\n    "));
     }
 }
 
-fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Failure> {
-    let cache = startup::cache(options.cache.as_deref())?;
+fn remove(context: &Context, arguments: &Remove) -> Result<(), Failure> {
+    let cache = context.cache()?;
     let all = template::list(&cache)?;
-    let mut doomed: Vec<_> = if every_one { all.iter().collect() } else { Vec::new() };
-    if !every_one {
-        let folder = ResolvedSettings::resolve(options)?.folder;
-        for name in names {
-            let found = template::select(&all, name, &folder);
+    let mut selected: Vec<_> = if arguments.all { all.iter().collect() } else { Vec::new() };
+    if !arguments.all {
+        let folder = &context.settings()?.folder;
+        for name in &arguments.names {
+            let found = template::select(&all, name, folder);
             if found.is_empty() {
                 return Err(unknown(name));
             }
-            doomed.extend(found);
+            selected.extend(found);
         }
     }
     let (mut removed, mut in_use) = (String::new(), Vec::new());
-    let outcome = doomed.into_iter().try_for_each(|shelved| {
+    let outcome = selected.into_iter().try_for_each(|shelved| {
         let line = format!("{} {}", shelved.name().unwrap_or("(base image)"), short(&shelved.fingerprint));
         if cache.remove(&shelved.fingerprint)? {
             removed += &format!("removed {line}, {}\n", human_bytes(shelved.occupied));
@@ -247,7 +244,7 @@ fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Fa
         Ok::<_, CacheError>(())
     });
     // If the reader of the output has gone, this must not stop the removal of the other templates.
-    if !options.quiet {
+    if !context.verbosity.is_quiet() {
         print(removed);
     }
     outcome?;
@@ -257,43 +254,44 @@ fn remove(options: &Options, names: &[String], every_one: bool) -> Result<(), Fa
     Err(Failure::new(format!("could not remove {}: in use", in_use.join(", "))))
 }
 
-fn import(settings: &ResolvedSettings, url: &str, file: &Path) -> Result<(), Failure> {
+fn import(context: &Context, arguments: &Import) -> Result<(), Failure> {
+    let file = &arguments.file;
     let target = DumpFile::for_schema(file)?;
-    let installation = startup::provisioner_without_template(settings)?.installation;
-    let left_out = template::import(&installation, url, target)?;
-    if settings.verbosity.is_quiet() {
+    let installation = provisioning::installation(context)?;
+    let left_out = template::import(&installation, &arguments.url, target)?;
+    if context.verbosity.is_quiet() {
         return Ok(());
     }
     if let Some(why) = left_out {
-        aside!("pgfresh: roles, owners and grants are left out, because roles could not be read: {why}");
+        notice!("pgfresh: roles, owners and grants are left out, because roles could not be read: {why}");
     }
-    say!("# Wrote {}. In pgfresh.toml, beside it:", file.display());
+    print_line!("# Wrote {}. In pgfresh.toml, beside it:", file.display());
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    say!("[template]\nsql = [{}]", json!(name));
+    print_line!("[template]\nsql = [{}]", json!(name));
     Ok(())
 }
 
-fn push(settings: &ResolvedSettings, folder: &Path, key: Option<&Path>) -> Result<(), Failure> {
+fn push(context: &Context, folder: &Path, key: Option<&Path>) -> Result<(), Failure> {
+    let settings = context.settings()?;
     // If the key is missing, this must fail before the build.
     let key = signed::key_for_push(settings, key)?;
     let spec = spec(settings, None)?;
     let name = spec.title();
     let server_options = ServerOptions { template: Some(spec), ..settings.server_options.clone() };
-    let template = startup::provisioner_for(settings, server_options)?
-        .template(&progress::announce(settings.verbosity))?;
+    let template = provisioning::provisioner(context, server_options)?
+        .template(&progress::announce(context.verbosity))?;
     cancellable(|cancelled| {
         template.entry.export(folder, key.as_ref(), cancelled).map_err(server::StartError::from)
     })?;
-    if !settings.verbosity.is_quiet() {
-        say!("{name} {}", template.fingerprint);
+    if !context.verbosity.is_quiet() {
+        print_line!("{name} {}", template.fingerprint);
     }
     Ok(())
 }
 
-fn pull(settings: &ResolvedSettings, folder: &Path, unsigned: bool) -> Result<(), Failure> {
-    let cache = startup::cache(settings.cache.as_deref())?;
-    let trusted = if unsigned { &[] } else { &settings.trusted[..] };
-    signed::pull(&cache, folder, trusted, settings.verbosity.is_quiet())
+fn pull(context: &Context, folder: &Path, unsigned: bool) -> Result<(), Failure> {
+    let trusted = if unsigned { &[] } else { &context.settings()?.trusted[..] };
+    signed::pull(&context.cache()?, folder, trusted, context.verbosity.is_quiet())
 }
 
 fn unknown(word: &str) -> Failure {

@@ -5,18 +5,16 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use crate::cli::Options;
+use crate::cli::Url;
+use crate::context::Context;
 use crate::control::{path_of, text};
 use crate::failure::Failure;
-use crate::output::{self, say};
+use crate::output::{self, print_line};
 use crate::target::join;
 
-pub(crate) fn execute(
-    options: &Options,
-    name: Option<&str>,
-    template: Option<&str>,
-) -> Result<ExitCode, Failure> {
-    let control = join(options, name)?;
+pub(crate) fn execute(context: &Context, arguments: &Url) -> Result<ExitCode, Failure> {
+    let (name, template) = (arguments.name.as_deref(), arguments.of.as_deref());
+    let control = join(context, name)?;
     let serve_options = json!({ "name": name, "template": template });
     match (control.call(&Method::POST, "/v1/databases", &serve_options), name) {
         (Ok(leased), _) => {
@@ -27,7 +25,7 @@ pub(crate) fn execute(
         }
         // The name already has a lease, and this is the lease's URL.
         (Err(failure), Some(name)) if failure.is("42P04") && template.is_none() => {
-            say!("{}", control.address(name).url());
+            print_line!("{}", control.address(name).url());
         }
         (Err(failure), _) => return Err(failure),
     }

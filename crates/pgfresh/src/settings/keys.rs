@@ -5,8 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use remote::RemoteAddress;
 use storage::{KeyError, SigningKey, TrustedKey};
 
+use super::ResolvedSettings;
 use crate::failure::Failure;
 
 /// Variable with the secret key that signs templates. CI systems provide secrets in this way.
@@ -49,4 +51,23 @@ pub(super) fn trusted(flags: &[String], file: Vec<TrustedKey>) -> Result<Vec<Tru
     });
     let named = named.collect::<Result<Vec<_>, _>>()?;
     Ok(if named.is_empty() { file } else { named })
+}
+
+/// Builds the error for a remote without trusted keys.
+pub(crate) fn no_trusted_key(address: &RemoteAddress) -> Failure {
+    Failure::new(format!("cannot take templates from {address}: no key is trusted")).hint(
+        "Write keys = [\"PUBLIC KEY\"] under [cache] in pgfresh.toml, or use --cache-key; \"pgfresh template keygen FILE\" makes one."
+            .to_owned(),
+    )
+}
+
+/// Checks that caches which trust the project's keys will accept signatures with this key.
+pub(crate) fn expect_trusted(settings: &ResolvedSettings, key: &SigningKey) -> Result<(), Failure> {
+    if settings.trusted.is_empty() || settings.trusted.contains(&key.public()) {
+        return Ok(());
+    }
+    Err(Failure::new("cannot push with a key that [cache] keys do not name").hint(format!(
+        "No cache that has these keys would take the template: add \"{}\" to the keys first.",
+        key.public()
+    )))
 }

@@ -7,6 +7,7 @@ mod remote;
 mod schema;
 mod template;
 mod toml_file;
+mod values;
 
 use std::env::{self, VarError};
 use std::fmt;
@@ -18,14 +19,15 @@ use gateway::Budget;
 use lease::{Isolation, NameRules};
 use storage::TrustedKey;
 
-pub(crate) use self::keys::{SIGNING_KEY, signing_key, take_signing_key};
+pub(crate) use self::keys::{SIGNING_KEY, expect_trusted, no_trusted_key, signing_key, take_signing_key};
+use self::remote::RemoteOptions;
 pub(crate) use self::remote::{PushPolicy, RemoteSettings, parse_address};
 #[cfg(test)]
-pub(crate) use self::schema::TABLES;
+pub(crate) use self::schema::tables;
 use self::template::TemplateRequest;
+use self::values::{Count, Parsed, Size, Span, Version};
 use crate::cli::{self, Options};
 use crate::failure::Failure;
-use crate::output::Verbosity;
 
 /// Variable with the password, for clients that must know it in advance.
 pub(crate) const PASSWORD: &str = "PGFRESH_PASSWORD";
@@ -44,8 +46,6 @@ pub(crate) struct ResolvedSettings {
     template_request: TemplateRequest,
     /// The project's folder. This is the folder of the file, or else the working directory.
     pub(crate) folder: PathBuf,
-    /// The cache's folder. `None` means the default folder.
-    pub(crate) cache: Option<PathBuf>,
     /// Trusted keys. One of them must have signed each template from elsewhere. If empty, pgfresh doesn't check
     /// signatures.
     pub(crate) trusted: Vec<TrustedKey>,
@@ -63,49 +63,59 @@ pub(crate) struct ResolvedSettings {
     /// Budget for each test.
     pub(crate) budget: Budget,
     pub(crate) password: Result<Option<Password>, UnusablePassword>,
-    pub(crate) verbosity: Verbosity,
 }
 
 impl ResolvedSettings {
     /// Reads the file and combines it with the command line and the environment.
     pub(crate) fn resolve(options: &Options) -> Result<Self, Failure> {
-        let file = config_file::read(options.config.as_deref())?;
+        let Options { postgres, place, space, preset, settings, template, cache_size, .. } = options;
+        let Options { download, trust, remote, push, databases, background, config, .. } = options;
+        let file = config_file::read(config.config.as_deref())?;
         let folder =
             if file.folder.as_os_str().is_empty() { template::working_directory()? } else { file.folder };
-        let postgres = file.postgres;
-        let settings = postgres.settings.into_iter().map(|(name, value)| (name, value.into_text()));
+        let in_file = file.postgres.settings.0.into_iter().map(|(name, value)| (name, value.into_text()));
         let server_options = ServerOptions {
-            installation: options.postgres.clone().or(postgres.version).unwrap_or_default(),
-            place: options.place.clone().or(postgres.place).unwrap_or_default(),
-            space: options.space.or(postgres.space),
-            preset: options.preset.or(postgres.preset).unwrap_or_default(),
-            settings: settings.chain(settings_of_environment()?).chain(options.set.clone()).collect(),
-            cache_size: options.cache_size.or(file.cache.size),
+            installation: postgres
+                .postgres
+                .clone()
+                .or(file.postgres.version.map(|Version(version)| version))
+                .unwrap_or_default(),
+            place: place.place.clone().or(file.postgres.place.map(|Parsed(place)| place)).unwrap_or_default(),
+            space: space.space.or(file.postgres.space.map(|Size(bytes)| bytes)),
+            preset: preset.preset.or(file.postgres.preset.map(|Parsed(preset)| preset)).unwrap_or_default(),
+            settings: in_file.chain(settings_of_environment()?).chain(settings.set.clone()).collect(),
+            cache_size: cache_size.cache_size.or(file.cache.size.map(|Size(bytes)| bytes)),
             ..ServerOptions::default()
         };
+        let given =
+            RemoteOptions { address: remote.cache_remote.as_deref(), push: push.cache_push.as_deref() };
         Ok(Self {
             server_options,
             templates: file.templates,
-            template_request: TemplateRequest::of(options),
+            template_request: TemplateRequest::of(template),
             folder,
-            cache: options.cache.clone(),
-            trusted: keys::trusted(&options.cache_key, file.cache.keys)?,
-            remote: RemoteSettings::resolve(options, (file.cache.remote, file.cache.push))?,
-            download: options.download(),
-            idle: options.idle.or(file.server.idle).unwrap_or(IDLE),
+            trusted: keys::trusted(&trust.cache_key, file.cache.keys.0)?,
+            remote: given.resolve(
+                file.cache.remote.map(|Parsed(address)| address),
+                file.cache.push.map(|Parsed(push)| push),
+            )?,
+            download: download.policy(),
+            idle: background.idle.or(file.server.idle.map(|Span(time)| time)).unwrap_or(IDLE),
             names: NameRules {
-                names: given_or(&options.created, file.databases.names),
-                except: given_or(&options.except, file.databases.except),
+                names: given_or(&databases.created, file.databases.names.0),
+                except: given_or(&databases.except, file.databases.except.0),
             },
-            isolation: options.isolation.or(file.database.isolation).unwrap_or_default(),
-            linger: options.linger.or(file.database.linger).unwrap_or(LINGER),
+            isolation: databases
+                .isolation
+                .or(file.database.isolation.map(|Parsed(isolation)| isolation))
+                .unwrap_or_default(),
+            linger: databases.linger.or(file.database.linger.map(|Span(time)| time)).unwrap_or(LINGER),
             budget: Budget {
-                statements: file.budget.statements,
-                n_plus_one: file.budget.n_plus_one,
-                time: file.budget.time,
+                statements: file.budget.statements.map(|Count(count)| count),
+                n_plus_one: file.budget.n_plus_one.map(|Count(count)| count),
+                time: file.budget.time.map(|Span(time)| time),
             },
             password: Password::of_environment(),
-            verbosity: options.verbosity(),
         })
     }
 

@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use remote::RemoteAddress;
 
-use crate::cli::Options;
 use crate::failure::Failure;
 
 /// Variable for the remote's address. Unlike the file, it can contain a password.
@@ -62,15 +61,22 @@ pub(crate) struct RemoteSettings {
     pub(crate) push: PushPolicy,
 }
 
-impl RemoteSettings {
-    /// Reads the address and the policy from flags and variables, or else from the file.
+/// The address and the push policy from flags and variables.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RemoteOptions<'a> {
+    /// An empty text disables the remote that the file names.
+    pub(super) address: Option<&'a str>,
+    pub(super) push: Option<&'a str>,
+}
+
+impl RemoteOptions<'_> {
+    /// Combines the options with the address and the policy in the file.
     pub(super) fn resolve(
-        options: &Options,
-        (address, push): (Option<RemoteAddress>, Option<PushPolicy>),
-    ) -> Result<Option<Self>, Failure> {
-        let named = options.cache_remote.as_deref();
-        let address = match named {
-            // An empty text disables the remote that the file names.
+        self,
+        address: Option<RemoteAddress>,
+        push: Option<PushPolicy>,
+    ) -> Result<Option<RemoteSettings>, Failure> {
+        let address = match self.address {
             Some("") => None,
             Some(text) => Some(parse_address(text, env::var(REMOTE).is_ok_and(|value| value == text))?),
             None => match address {
@@ -78,8 +84,8 @@ impl RemoteSettings {
                 address => address,
             },
         };
-        let push = options.cache_push.as_deref().map(|text| text.parse().unwrap_or_default()).or(push);
-        Ok(address.map(|address| Self { address, push: push.unwrap_or_default() }))
+        let push = self.push.map(|text| text.parse().unwrap_or_default()).or(push);
+        Ok(address.map(|address| RemoteSettings { address, push: push.unwrap_or_default() }))
     }
 }
 

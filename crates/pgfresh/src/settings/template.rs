@@ -6,9 +6,10 @@ use template::{TemplateSpec, check_name};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::schema::{TABLES, TemplateTable};
+use super::schema::{TemplateTable, keys_of};
 use super::toml_file::File;
-use crate::cli::Options;
+use super::values::Parsed;
+use crate::cli::TemplateOptions;
 use crate::failure::Failure;
 
 /// Name of an unnamed template and its database.
@@ -16,8 +17,12 @@ pub(super) const UNNAMED: &str = "app";
 /// The word that means no template.
 const NONE: &str = "none";
 
-/// A template, and the name of the template in the file that it extends.
-type Read = (TemplateSpec, Option<Spanned<String>>);
+/// A template in the file.
+struct ReadTemplate {
+    spec: TemplateSpec,
+    /// Name of the template that it extends.
+    from: Option<Spanned<String>>,
+}
 
 /// Reads all templates in the file. `at` is the position of their table.
 pub(super) fn read(
@@ -28,23 +33,28 @@ pub(super) fn read(
 ) -> Result<Vec<TemplateSpec>, Failure> {
     let (named, own): (DeTable<'_>, DeTable<'_>) =
         table.into_iter().partition(|(_, value)| value.get_ref().is_table());
-    let mut all = Vec::new();
+    let mut all: Vec<ReadTemplate> = Vec::new();
+    let empty = |name: &str| TemplateSpec {
+        name: name.to_owned(),
+        folder: folder.to_owned(),
+        ..TemplateSpec::default()
+    };
     let first = own.keys().next().map(|key| key.span().start);
     // An empty table may only contain other tables. It counts as a template only if it contains none.
     if let Some(at) = first.or(named.is_empty().then_some(at)) {
-        all.push(read_one(file, "template", &own, at, (UNNAMED, folder))?);
+        all.push(read_one(file, "template", &own, at, empty(UNNAMED))?);
     }
     for (key, value) in named {
         let DeValue::Table(table) = value.into_inner() else { continue };
         let (name, at) = (key.get_ref().as_ref(), key.span().start);
-        if TABLES.iter().any(|(table, keys)| *table == "template" && keys.contains(&name)) {
+        if keys_of::<TemplateTable>().contains(&name) {
             return Err(file.bad(at, name, "expected a string, not a table"));
         }
         check_name(name).map_err(|why| file.failure(at, &why))?;
-        if all.iter().any(|(spec, _): &Read| spec.name == name) {
+        if all.iter().any(|read| read.spec.name == name) {
             return Err(file.failure(at, &format!("\"{name}\" is what [template] is called already")));
         }
-        all.push(read_one(file, &format!("template.{name}"), &table, at, (name, folder))?);
+        all.push(read_one(file, &format!("template.{name}"), &table, at, empty(name))?);
     }
     all.iter().map(|read| resolve(file, &all, read, &mut Vec::new())).collect()
 }
@@ -54,21 +64,28 @@ fn read_one(
     title: &str,
     table: &DeTable<'_>,
     at: usize,
-    (name, folder): (&str, &Path),
-) -> Result<Read, Failure> {
+    empty: TemplateSpec,
+) -> Result<ReadTemplate, Failure> {
     if let Some((key, value)) = table.iter().find(|(_, value)| is_blank(value.get_ref())) {
         return Err(file.bad(value.span().start, key.get_ref(), "it is empty"));
     }
     let TemplateTable { setup, inputs, sql, dump, from, env, steps } = file.read(title, table)?;
-    if sql.is_empty() && dump.is_none() && setup.is_none() && from.is_none() {
+    if sql.0.is_empty() && dump.is_none() && setup.is_none() && from.is_none() {
         let hint = "Give it setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\".";
         return Err(file
             .failure(at, &format!("[{title}] needs setup, sql, dump or from"))
             .hint(hint.to_owned()));
     }
-    let (name, folder, steps) = (name.to_owned(), folder.to_owned(), steps.unwrap_or_default());
-    let spec = TemplateSpec { name, folder, sql, dump, setup, inputs, env, steps, ..TemplateSpec::default() };
-    Ok((spec, from))
+    let spec = TemplateSpec {
+        sql: sql.0,
+        dump,
+        setup,
+        inputs: inputs.0,
+        env: env.0,
+        steps: steps.map(|Parsed(steps)| steps).unwrap_or_default(),
+        ..empty
+    };
+    Ok(ReadTemplate { spec, from })
 }
 
 /// Whether the value is a blank text, or a list with a blank text.
@@ -83,15 +100,16 @@ fn is_blank(value: &DeValue<'_>) -> bool {
 /// Resolves a specification and those that it extends. `path` contains the names on the way to it.
 fn resolve<'r>(
     file: &File<'_>,
-    all: &'r [Read],
-    (spec, from): &'r Read,
+    all: &'r [ReadTemplate],
+    read: &'r ReadTemplate,
     path: &mut Vec<&'r str>,
 ) -> Result<TemplateSpec, Failure> {
+    let ReadTemplate { spec, from } = read;
     path.push(&spec.name);
     let Some(from) = from else { return Ok(spec.clone()) };
     let (name, at) = (from.get_ref().as_str(), from.span().start);
-    let Some(found) = all.iter().find(|(other, _)| other.name == name) else {
-        let names: Vec<_> = all.iter().map(|(spec, _)| spec.name.as_str()).collect();
+    let Some(found) = all.iter().find(|other| other.spec.name == name) else {
+        let names: Vec<_> = all.iter().map(|read| read.spec.name.as_str()).collect();
         return Err(file.unknown(at, name, "template", &names, &[]));
     };
     if let Some(begin) = path.iter().position(|known| *known == name) {
@@ -122,7 +140,7 @@ pub(super) enum TemplateRequest {
 }
 
 impl TemplateRequest {
-    pub(super) fn of(options: &Options) -> Self {
+    pub(super) fn of(options: &TemplateOptions) -> Self {
         let named = options.template.as_deref().filter(|name| !name.is_empty());
         if named == Some(NONE) {
             return Self::Bare;

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use crate::common::depth::some_of;
 use crate::common::leftovers::{Process, processes_about};
-use crate::common::{Outcome, Scene, User, finish, ground, is_root, majors, mounts, postgres};
+use crate::common::{Outcome, Scene, User, as_root, finish, ground, is_root, majors, mounts, postgres};
 
 /// User id without an entry in `/etc/passwd`.
 const NAMELESS: &str = "45678";
@@ -51,8 +51,7 @@ fn nameless() -> [&'static str; 6] {
 
 #[test]
 fn nameless_users_get_servers_of_every_major() {
-    if !is_root() {
-        eprintln!("Only root can be another user: not tested.");
+    if !as_root("be another user") {
         return;
     }
     for major in majors() {
@@ -73,8 +72,7 @@ fn nameless_users_get_servers_of_every_major() {
 
 #[test]
 fn nameless_homeless_users_get_npm_servers() {
-    if !is_root() {
-        eprintln!("Only root can be another user: not tested.");
+    if !as_root("be another user") {
         return;
     }
     for home in some_of(["unset HOME", "HOME=/"]) {
@@ -88,8 +86,7 @@ fn nameless_homeless_users_get_npm_servers() {
 
 #[test]
 fn a_missing_proc_is_named_with_a_remedy() {
-    if !is_root() {
-        eprintln!("Only root can take it away: not tested.");
+    if !as_root("hide /proc") {
         return;
     }
     let scene = open_scene();
@@ -138,8 +135,7 @@ fn assert_server_or_error(
 
 #[test]
 fn low_limits_give_a_server_or_an_error() {
-    if !is_root() {
-        eprintln!("Only root can be another user: not tested.");
+    if !as_root("be another user") {
         return;
     }
     let scene = open_scene();
@@ -165,8 +161,7 @@ exit $code
 
 #[test]
 fn nameless_users_without_namespaces_get_a_hint() {
-    if !is_root() {
-        eprintln!("Only root can be another user: not tested.");
+    if !as_root("be another user") {
         return;
     }
     let scene = open_scene();

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::serve::Serve;
-use crate::common::{Scene, User, WAIT_TIMEOUT, ground, is_root, wait_until};
+use crate::common::{Scene, User, WAIT_TIMEOUT, as_root, ground, wait_until};
 use serde_json::{Value, json};
 
 /// Id of another user.
@@ -547,7 +547,7 @@ fn nobody_comes_in_without_the_secret() {
 /// The answers to integresql's clients are as good as the secret, and these clients send none. Other users' programs must send it.
 #[test]
 fn integresql_is_for_programs_of_the_same_user() {
-    if !is_root() {
+    if !as_root("be another user") {
         return;
     }
     let serve = start();

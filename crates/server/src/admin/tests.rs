@@ -136,6 +136,23 @@ fn fatal_errors_end_the_session() {
 }
 
 #[test]
+fn queries_sent_together_report_the_first_error() {
+    let queries = ["DELETE", "VACUUM", "SELECT"].map(str::to_owned);
+    let answers = |second: &[u8]| [&row(b"1"), READY, second, READY, &row(b"3"), READY].concat();
+    let mut session = Script::of([&answers(&row(b"2"))[..]]).session();
+    assert_eq!(session.query_all(&queries).unwrap(), rows(&["3"]));
+    assert_eq!(session.stream.heard, queries.clone().map(|sql| query(sql.as_bytes())).concat());
+    let mut session = Script::of([&answers(&error("ERROR"))[..], &row(b"4"), READY]).session();
+    assert!(!session.query_all(&queries).unwrap_err().is_fatal());
+    assert_eq!(session.query("SELECT").unwrap(), rows(&["4"]), "all answers have been read");
+    let large = ["DELETE".repeat(TOGETHER), "SELECT".to_owned()];
+    let mut session = Script::of([&row(b"1"), READY, &row(b"2"), READY]).session();
+    assert_eq!(session.query_all(&large).unwrap(), rows(&["2"]));
+    let mut session = Script::of([&error("FATAL")[..]]).session();
+    assert!(session.query_all(&queries).unwrap_err().is_fatal());
+}
+
+#[test]
 fn copies_end_with_copy_done() {
     let out =
         [encode(b'H', b"\0\0\0"), encode(b'd', b"1\n"), encode(b'd', b""), encode(b'd', b"2\n")].concat();

@@ -9,29 +9,31 @@ use storage::human_bytes;
 use template::ServerOptions;
 
 use super::{signed, spec};
-use crate::aside::aside;
+use crate::cli::Collect;
+use crate::context::Context;
+use crate::context::provisioning;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::notice::notice;
+use crate::output::print_line;
 use crate::progress;
-use crate::settings::{RemoteSettings, ResolvedSettings, parse_address};
-use crate::startup;
+use crate::settings::{RemoteSettings, ResolvedSettings, no_trusted_key, parse_address};
 
 /// Maximum time for which "list" waits for the remote's response.
 const LISTING: Duration = Duration::from_secs(3);
 
 /// Destination of a push, or source of a pull.
-pub(super) enum Carrier {
+pub(super) enum Target {
     Folder(PathBuf),
     Remote(RemoteAddress),
 }
 
-/// Returns the carrier that `target` names, which is a directory or the URL of a remote. `None` means the configured
+/// Returns the target that `target` names, which is a directory or the URL of a remote. `None` means the configured
 /// remote.
-pub(super) fn carrier(settings: &ResolvedSettings, target: Option<&str>) -> Result<Carrier, Failure> {
+pub(super) fn target(context: &Context, target: Option<&str>) -> Result<Target, Failure> {
     match target {
-        Some(url) if url.contains("://") => Ok(Carrier::Remote(parse_address(url, false)?)),
-        Some(folder) => Ok(Carrier::Folder(folder.into())),
-        None => Ok(Carrier::Remote(configured(settings)?.address.clone())),
+        Some(url) if url.contains("://") => Ok(Target::Remote(parse_address(url, false)?)),
+        Some(folder) => Ok(Target::Folder(folder.into())),
+        None => Ok(Target::Remote(configured(context.settings()?)?.address.clone())),
     }
 }
 
@@ -44,9 +46,8 @@ fn configured(settings: &ResolvedSettings) -> Result<&RemoteSettings, Failure> {
     })
 }
 
-fn remote(settings: &ResolvedSettings, address: RemoteAddress) -> Result<RemoteCache, Failure> {
-    let cache = startup::cache(settings.cache.as_deref())?;
-    Ok(RemoteCache::new(address, cache, settings.trusted.clone()))
+fn remote(context: &Context, address: RemoteAddress) -> Result<RemoteCache, Failure> {
+    Ok(RemoteCache::new(address, context.cache()?, context.settings()?.trusted.clone()))
 }
 
 /// Builds the failure for an action on `address`.
@@ -57,53 +58,56 @@ fn failed(what: &'static str, address: &RemoteAddress) -> impl FnOnce(RemoteErro
 
 /// Builds the template if it isn't cached, and pushes it.
 pub(super) fn push(
-    settings: &ResolvedSettings,
+    context: &Context,
     address: RemoteAddress,
     file: Option<&std::path::Path>,
 ) -> Result<(), Failure> {
+    let settings = context.settings()?;
     // If the key is missing, this must fail before the build.
     let key = signed::key_for_push(settings, file)?.ok_or_else(signed::no_key)?;
-    let remote = remote(settings, address)?;
+    let remote = remote(context, address)?;
     remote.expect_usable().map_err(failed("push to", remote.address()))?;
     let spec = spec(settings, None)?;
     let name = &spec.title();
     let options = ServerOptions { template: Some(spec), ..settings.server_options.clone() };
-    let announce = progress::announce(settings.verbosity);
-    let template = startup::provisioner_for(settings, options)?.template(&announce)?;
+    let announce = progress::announce(context.verbosity);
+    let template = provisioning::provisioner(context, options)?.template(&announce)?;
     let progress = |done, total| announce(template::Step::Pushing { name, done, total });
     let pushed = remote
         .push(&template.entry, &key, Patience::ASKED_FOR, &progress)
         .map_err(failed("push to", remote.address()))?;
-    if !settings.verbosity.is_quiet() {
+    if !context.verbosity.is_quiet() {
         let what = match (pushed.bytes, pushed.shared) {
             (0, _) => "is there already".to_owned(),
             (bytes, 0) => format!("pushed, {}", human_bytes(bytes)),
             (bytes, shared) => format!("pushed, {}, and shares {}", human_bytes(bytes), human_bytes(shared)),
         };
-        say!("{name} {} {what}", template.fingerprint);
+        print_line!("{name} {} {what}", template.fingerprint);
     }
     Ok(())
 }
 
 /// Pulls the template that the options name. Computes its fingerprint from its inputs, without a build.
-pub(super) fn pull(settings: &ResolvedSettings, address: RemoteAddress) -> Result<(), Failure> {
+pub(super) fn pull(context: &Context, address: RemoteAddress) -> Result<(), Failure> {
+    let settings = context.settings()?;
     if settings.trusted.is_empty() {
-        return Err(startup::no_trusted_key(&address));
+        return Err(no_trusted_key(&address));
     }
     let spec = spec(settings, None)?;
     let name = &spec.title();
     let options = ServerOptions { template: Some(spec), ..settings.server_options.clone() };
-    let provisioner = startup::provisioner_for(settings, options)?;
+    let provisioner = provisioning::provisioner(context, options)?;
     let fingerprint = provisioner.fingerprint()?;
-    let announce = progress::announce(settings.verbosity);
+    let announce = progress::announce(context.verbosity);
     let building =
         provisioner.cache.building(fingerprint.as_str(), || announce(template::Step::Waiting { name }))?;
     let mut what = "is here already";
     if provisioner.cache.examine(fingerprint.as_str())?.is_none() {
         let progress = |done, total| announce(template::Step::Fetching { name, done, total });
-        let into = (&building, settings.server_options.cache_size.unwrap_or(u64::MAX));
+        let limit = settings.server_options.cache_size.unwrap_or(u64::MAX);
+        let into = remote::Destination { building: &building, limit };
         let (shown, failed) = (address.to_string(), failed("pull from", &address));
-        remote(settings, address)?
+        remote(context, address)?
             .fetch(fingerprint.as_str(), into, Patience::ASKED_FOR, &progress)
             .map_err(failed)?
             .ok_or_else(|| {
@@ -112,44 +116,45 @@ pub(super) fn pull(settings: &ResolvedSettings, address: RemoteAddress) -> Resul
             })?;
         what = "taken over";
     }
-    if !settings.verbosity.is_quiet() {
-        say!("{name} {fingerprint} {what}");
+    if !context.verbosity.is_quiet() {
+        print_line!("{name} {fingerprint} {what}");
     }
     Ok(())
 }
 
 /// Prints the contents of the configured remote, if there is one. Prints a warning if the remote doesn't respond.
-pub(super) fn list(settings: &ResolvedSettings) -> Result<(), Failure> {
-    let Some(RemoteSettings { address, .. }) = &settings.remote else { return Ok(()) };
-    match remote(settings, address.clone())?.usage(LISTING) {
+pub(super) fn list(context: &Context) -> Result<(), Failure> {
+    let Some(RemoteSettings { address, .. }) = &context.settings()?.remote else { return Ok(()) };
+    match remote(context, address.clone())?.usage(LISTING) {
         Ok(usage) => {
             let (templates, bytes) = (counted(usage.templates, "template"), human_bytes(usage.bytes));
-            say!("{address}: {templates}, {bytes}");
+            print_line!("{address}: {templates}, {bytes}");
         }
-        Err(error) => aside!("pgfresh: {address}: {error}"),
+        Err(error) => notice!("pgfresh: {address}: {error}"),
     }
     Ok(())
 }
 
-/// Removes templates from the configured remote that were pushed longer than `age` ago.
-pub(super) fn collect(settings: &ResolvedSettings, age: Duration, json: bool) -> Result<(), Failure> {
-    let address = configured(settings)?.address.clone();
-    let collected = remote(settings, address.clone())?.collect(age).map_err(failed("clean up", &address))?;
-    if json {
+/// Removes templates from the configured remote that are old enough.
+pub(super) fn collect(context: &Context, arguments: &Collect) -> Result<(), Failure> {
+    let age = arguments.older_than;
+    let address = configured(context.settings()?)?.address.clone();
+    let collected = remote(context, address.clone())?.collect(age).map_err(failed("clean up", &address))?;
+    if arguments.json {
         let value =
             json!({"templates": collected.templates, "objects": collected.blobs, "bytes": collected.bytes});
-        say!("{value}");
+        print_line!("{value}");
         return Ok(());
     }
-    if settings.verbosity.is_quiet() {
+    if context.verbosity.is_quiet() {
         return Ok(());
     }
     for fingerprint in &collected.templates {
-        say!("removed {}", super::short(fingerprint));
+        print_line!("removed {}", super::short(fingerprint));
     }
     let templates = counted(collected.templates.len(), "template");
     let objects = counted(collected.blobs, "object");
-    say!("{address}: removed {templates}, {objects}, {}", human_bytes(collected.bytes));
+    print_line!("{address}: removed {templates}, {objects}, {}", human_bytes(collected.bytes));
     Ok(())
 }
 

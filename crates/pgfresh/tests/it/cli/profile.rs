@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::common::serve::Serve;
 use crate::common::{Outcome, Scene, User, collect, finish, ground, line_of, majors, postgres, wait_until};
@@ -238,12 +237,10 @@ fn a_hanging_server_ends_the_profile() {
     // The script stops the postmaster and all of its processes, and the guard ends them.
     let script = "server=$(pgrep -P $PPID -x postgres); kill -STOP $server; \
         for process in $(pgrep -P $server); do kill -STOP $process || true; done; exit 7";
-    let begun = Instant::now();
     let outcome = scene.run(["run", "--profile", "--", "sh", "-euc", script]);
     assert_eq!(outcome.code, Some(7), "{outcome}");
     let expected = "pgfresh: could not end the profile: the server has not answered for 20 s\nHINT:";
     assert!(outcome.stderr.contains(expected), "{outcome}");
-    assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", begun.elapsed());
     scene.assert_nothing_left("the end");
 }
 

@@ -1,19 +1,17 @@
 //! Connection to PostgreSQL, over TCP through the gateway or over a unix socket to the server itself.
 //!
 //! It implements the protocol itself, so that a test can stop at any byte, and sees each ParameterStatus and each ReadyForQuery.
-//! [`ANSWER_TIMEOUT`] bounds every wait.
+//! [`WAIT_TIMEOUT`] bounds every wait.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use pgwire::{ErrorResponse, columns, encode};
 
-/// Timeout for an answer, on a busy machine and while a server recovers from a crash.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+use super::WAIT_TIMEOUT;
 
 /// Code of protocol 3.0 in a StartupMessage.
 const PROTOCOL_3_0: u32 = 0x0003_0000;
@@ -180,14 +178,14 @@ fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
         Address::Tcp { address, .. } => {
             let stream = TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
+            stream.set_write_timeout(Some(WAIT_TIMEOUT))?;
             Ok(Box::new(stream))
         }
         Address::Unix(path) => {
             let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-            stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
+            stream.set_write_timeout(Some(WAIT_TIMEOUT))?;
             Ok(Box::new(stream))
         }
     }

@@ -4,14 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Scene, User};
-
-/// Timeout for the removal of everything, on a busy machine. `kills` measures the time on a quiet one.
-pub(crate) const BOUND: Duration = Duration::from_secs(20);
 
 /// Process, as `/proc` shows it.
 #[derive(Debug, Clone)]

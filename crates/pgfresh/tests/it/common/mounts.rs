@@ -2,25 +2,21 @@
 
 use std::process::Command;
 
-use super::{Outcome, Scene, User, finish, ground, is_root};
+use super::{Outcome, Scene, User, as_root, finish, ground};
 
-/// Returns a scene in which root can mount. For other users, prints that it skips the test, and returns `None`.
+/// Returns a scene in which root can mount. For other users, prints that the test is skipped, and returns `None`.
 pub(crate) fn scene() -> Option<Scene> {
-    if is_root() {
-        return Some(Scene::with_empty_cache(User::Ourselves));
-    }
-    eprintln!("Only root can mount: not tested.");
-    None
+    as_root("mount").then(|| Scene::with_empty_cache(User::Ourselves))
 }
 
 /// Runs pgfresh with `arguments` after the shell lines in `mount`, in a new mount namespace. The output ends with the files of
-/// pgfresh below `$MOUNTED` that still exist two seconds later.
+/// pgfresh below `$MOUNTED` that pgfresh does not remove.
 pub(crate) fn run(scene: &Scene, mount: &str, arguments: &[&str]) -> Outcome {
     let script = format!(
         "{mount}
         code=0; \"$@\" || code=$?
         left() {{ (cd \"$MOUNTED\" && find . -maxdepth 3 '(' -path './*pgfresh-*/*' -o -name '*.staging' ')' -printf 'left: %P\\n'); }}
-        for _ in $(seq 200); do [ -n \"$(left)\" ] || break; sleep 0.01; done
+        for _ in $(seq 60000); do [ -n \"$(left)\" ] || break; sleep 0.01; done
         left
         exit $code"
     );

@@ -8,11 +8,12 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::WAIT_TIMEOUT;
 use super::depth;
 use super::leftovers::{Process, processes_about};
 
-/// Longer than any test takes on a machine that is ten times as slow as a desktop.
-const TEST_TIMEOUT: Duration = Duration::from_mins(8);
+/// Longer than any test takes on a machine that is ten times as slow as a desktop. A wait that hangs fails before, and says why.
+const TEST_TIMEOUT: Duration = WAIT_TIMEOUT.saturating_mul(2);
 /// Timeout for a test to fail after its processes were killed.
 const FAIL_TIMEOUT: Duration = Duration::from_mins(1);
 

@@ -22,7 +22,7 @@ ask() { PGPASSWORD= psql -h "$PWD" -p 5432 -U postgres -XAtqd "$1" -c "$2"; }
 attempt=0
 until [ "$(ask postgres "SELECT pg_last_wal_replay_lsn() >= '$position'" 2>&1)" = t ]; do
     attempt=$((attempt + 1))
-    if [ $attempt -gt 600 ] || ! kill -0 $standby 2>/dev/null; then cat log >&2; exit 1; fi
+    if [ $attempt -gt 6000 ] || ! kill -0 $standby 2>/dev/null; then cat log >&2; exit 1; fi
     sleep 0.1
 done
 for name in $(ask postgres "SELECT datname FROM pg_database WHERE datname ~ '^(during|before|after)_' ORDER BY oid"); do

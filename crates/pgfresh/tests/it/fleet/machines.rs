@@ -276,12 +276,3 @@ impl Fleet {
         fleet
     }
 }
-
-/// Whether the tests can make networks; prints that it skips the test otherwise.
-pub(super) fn is_possible() -> bool {
-    let possible = crate::common::is_root();
-    if !possible {
-        eprintln!("Only root can make a network: not tested.");
-    }
-    possible
-}

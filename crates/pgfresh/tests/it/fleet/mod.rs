@@ -20,8 +20,8 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage};
 
 use crate::common::random::Random;
-use crate::common::{depth, wait_until};
-use machines::{BALANCER, Fleet, Replica, in_a_network, is_possible};
+use crate::common::{WAIT_TIMEOUT, as_root, depth, wait_until};
+use machines::{BALANCER, Fleet, Replica, in_a_network};
 
 /// Number of clients that lease at once.
 const WORKERS: usize = 8;
@@ -113,7 +113,7 @@ impl Leased {
                 Ok(messages) => Ok(first(&messages)),
                 // An error that the server sent before it closed the connection comes as the connection's error.
                 Err(error) if error.code().is_none() => {
-                    let ended = timeout(SILENCE, connection).await.expect("an end").unwrap();
+                    let ended = timeout(WAIT_TIMEOUT, connection).await.expect("an end").unwrap();
                     Err(ending(&ended.err().unwrap_or(error)))
                 }
                 Err(error) => Err(ending(&error)),
@@ -320,7 +320,7 @@ fn report(count: u8, going: Going, (gone, ended): (Instant, Instant), seen: &See
 
 #[test]
 fn one_replica_continues_without_the_other() {
-    if is_possible() {
+    if as_root("make a network") {
         for going in depth::some_of(GOINGS) {
             in_a_network(|| play(2, going));
         }
@@ -329,7 +329,7 @@ fn one_replica_continues_without_the_other() {
 
 #[test]
 fn two_replicas_continue_without_the_third() {
-    if is_possible() {
+    if as_root("make a network") {
         for going in depth::some_of(GOINGS) {
             in_a_network(|| play(3, going));
         }

@@ -164,9 +164,9 @@ fn many_names_at_once() {
     assert_no_background_errors(&gateway);
 }
 
-/// The place has space for few databases: pgfresh soon refuses further clients.
+/// The place has space for few databases: pgfresh refuses further clients, which would otherwise wait without end.
 #[test]
-fn a_full_budget_is_refused_soon() {
+fn a_full_budget_is_refused() {
     let Some(scene) = mounts::scene() else { return };
     let psql = ground::psql();
     // Each successful session stays open, because it waits for a line from a FIFO without writers.
@@ -194,10 +194,7 @@ fn a_full_budget_is_refused_soon() {
         assert!(line.contains("53100") || line.contains("no room"), "{line}");
         waits.push(Duration::from_millis(line.split(' ').next().unwrap().parse().unwrap()));
     }
-    println!("{} databases, then {} refusals: {}", fine.len(), refused.len(), summary(waits.clone()));
-    // Each client needs a psql process, and the machine may be busy. A client without a refusal would wait for ever.
-    waits.sort();
-    assert!(waits[waits.len() / 2] < Duration::from_secs(4), "{waits:?}");
+    println!("{} databases, then {} refusals: {}", fine.len(), refused.len(), summary(waits));
 }
 
 #[test]

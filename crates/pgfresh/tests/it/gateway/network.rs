@@ -5,7 +5,7 @@ use crate::common::client::{Client, startup};
 use crate::common::connection::Address;
 use crate::common::gateway::Gateway;
 use crate::common::serve::Serve;
-use crate::common::{Scene, User, finish, ground, is_root, wait_until};
+use crate::common::{Scene, User, as_root, finish, ground, wait_until};
 
 /// Script that makes a network with one address, and then a server on all addresses until the rest of the script has ended.
 const SCRIPT: &str = r#"
@@ -42,8 +42,7 @@ wait
 
 #[test]
 fn only_the_secret_admits_remote_clients() {
-    if !is_root() {
-        eprintln!("Only root can make a network: not tested.");
+    if !as_root("make a network") {
         return;
     }
     let scene = Scene::new(User::Ourselves);
@@ -80,7 +79,7 @@ fn proofs_are_asked_beyond_loopback_and_by_tls() {
     let serve = Serve::at(Scene::new(User::Ourselves), ["--listen", "127.0.0.1", "--tls"]);
     let outcome = psql(&serve, "127.0.0.1", proved);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "near\n"), "{outcome}");
-    // A proof without TLS would take time and protect nothing on the usual one: there the password is asked for.
+    // On the usual address, a proof without TLS would take time and protect nothing, so the gateway asks for the password.
     Client::open(&serve.address(), serve.secret(), &startup("near", &[])).unwrap().close();
 }
 
@@ -185,8 +184,7 @@ psql -XAtqc 'SELECT 1' >answer
 
 #[test]
 fn other_users_connections_cost_little() {
-    if !is_root() {
-        eprintln!("Only root can be a stranger: not tested.");
+    if !as_root("be another user") {
         return;
     }
     let scene = Scene::new(User::Ourselves);

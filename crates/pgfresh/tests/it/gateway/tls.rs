@@ -22,7 +22,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use crate::common::client::{Client, failure, message, packet, query, startup};
 use crate::common::scram;
 use crate::common::serve::Serve;
-use crate::common::{Outcome, Scene, User, finish, ground, is_root, wait_until};
+use crate::common::{Outcome, Scene, User, as_root, finish, ground, wait_until};
 
 /// Code of a request for TLS.
 const SSL_REQUEST: u32 = 80_877_103;
@@ -216,8 +216,7 @@ wait
 
 #[test]
 fn proofs_are_bound_to_certificates_of_any_kind() {
-    if !is_root() {
-        eprintln!("Only root can make a network: not tested.");
+    if !as_root("make a network") {
         return;
     }
     for (algorithm, binding, said) in [

@@ -185,7 +185,7 @@ fn nothing_is_downloaded_where_that_is_forbidden() {
     let install = never(&["postgres", "install", MAJOR]);
     assert_eq!(install.code, Some(1), "{install}");
     assert!(install.stderr.starts_with("pgfresh: cannot download PostgreSQL 14: downloads are disabled\n"));
-    let wrong = scene.run(["postgres", "list", "--download", "sometimes"]);
+    let wrong = scene.run(["postgres", "install", MAJOR, "--download", "sometimes"]);
     assert!(wrong.code == Some(2) && wrong.stderr.contains("'sometimes'"), "{wrong}");
     assert!(!scene.directory.join("traces").exists());
 }

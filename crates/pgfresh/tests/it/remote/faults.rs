@@ -1,26 +1,7 @@
-//! Faults of a remote cost a few seconds and one warning, and the result is right.
-
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+//! A fault of a remote gives one warning, and the result is right. pgfresh waits for no remote without end.
 
 use super::*;
 use crate::common::random::Random;
-
-/// Upper bound for the cost of a failing remote.
-const COST: Duration = Duration::from_secs(3);
-/// Allowance for a repetition of the same work on a busy machine.
-const NOISE: Duration = Duration::from_secs(3);
-
-/// Runs the command. Returns it with the time until the setup began, or until the end if there was no setup.
-fn timed(fleet: &Fleet, command: Command) -> (Outcome, Duration) {
-    let (builds, begun, at) = (fleet.builds(), Instant::now(), SystemTime::now());
-    let outcome = finish(command);
-    if fleet.builds() == builds {
-        return (outcome, begun.elapsed());
-    }
-    let setups = fs::read_to_string(fleet.scene.directory.join("began")).unwrap();
-    let setup: u64 = setups.lines().last().unwrap().parse().unwrap();
-    (outcome, (UNIX_EPOCH + Duration::from_nanos(setup)).duration_since(at).unwrap_or_default())
-}
 
 /// Returns faults of all kinds, at random positions of the `whole` bytes of an undisturbed answer.
 fn faults(whole: u64, random: &mut Random) -> Vec<Fault> {
@@ -51,7 +32,7 @@ fn faults(whole: u64, random: &mut Random) -> Vec<Fault> {
 const SERVERS: [Store; 5] = [Store::Http, Store::S3, Store::Gcs, Store::Azure, Store::Oci];
 
 #[test]
-fn read_faults_cost_little() {
+fn read_faults_give_one_warning() {
     let mut random = Random::new();
     for store in depth::some_of(SERVERS) {
         let fleet = Fleet::new();
@@ -60,7 +41,6 @@ fn read_faults_cost_little() {
         let plain = Proxy::start(running.port.unwrap(), Fault::None);
         let (url, variables) = running.through(plain.port);
         assert!(assert_right(&finish(fleet.pgfresh("reader", &url, &variables, &ask())), "reader"));
-        let (_, usual) = timed(&fleet, fleet.pgfresh("alone", "", &[], &ask()));
         for _ in 0..depth::rounds(1) {
             for fault in depth::some_of(faults(plain.sent(), &mut random)) {
                 let context = format!("{store:?} {fault:?} of {} bytes", plain.sent());
@@ -68,11 +48,10 @@ fn read_faults_cost_little() {
                 let proxy = Proxy::start(running.port.unwrap(), fault);
                 let (url, variables) = running.through(proxy.port);
                 fleet.forget("faulty");
-                let (outcome, took) = timed(&fleet, fleet.pgfresh("faulty", &url, &variables, &ask()));
-                println!("{took:?}, usually {usual:?}: {}", warnings(&outcome).concat());
+                let outcome = finish(fleet.pgfresh("faulty", &url, &variables, &ask()));
+                println!("{}", warnings(&outcome).concat());
                 let fetched = assert_right(&outcome, &context);
                 assert_eq!(warnings(&outcome).len(), usize::from(!fetched), "{context}: {outcome}");
-                assert!(took < usual + COST + NOISE, "{context}: {took:?}, usually {usual:?}: {outcome}");
                 if matches!(fault, Fault::CutOnce(_)) && store != Store::Http {
                     // pgfresh requests the head only once, and continues the other downloads where they broke off.
                     assert!(
@@ -101,14 +80,12 @@ fn a_cut_download_resumes() {
 }
 
 #[test]
-fn write_faults_cost_little() {
+fn write_faults_give_no_error() {
     let mut random = Random::new();
     for store in depth::some_of([Store::S3, Store::Azure, Store::Oci]) {
         let fleet = Fleet::new();
         let running = store.start(&fleet.scene);
-        let begun = Instant::now();
         assert!(!assert_right(&finish(fleet.pgfresh("alone", "", &[], &ask())), "alone"));
-        let usual = begun.elapsed();
         for round in 0..depth::rounds(1) {
             for fault in depth::some_of(faults(4000, &mut random)) {
                 let context = format!("{store:?} {fault:?}");
@@ -120,12 +97,9 @@ fn write_faults_cost_little() {
                 fleet.scene.write("migrations/0002.sql", &format!("-- {round} {fault:?}"));
                 let mut command = fleet.pgfresh("faulty", &url, &variables, &ask());
                 command.env("PGFRESH_SIGNING_KEY", &fleet.secret).env("PGFRESH_CACHE_PUSH", "always");
-                let begun = Instant::now();
                 let outcome = finish(command);
-                let took = begun.elapsed();
-                println!("{took:?}, usually {usual:?}: {}", warnings(&outcome).concat());
+                println!("{}", warnings(&outcome).concat());
                 assert!(!assert_right(&outcome, &context));
-                assert!(took < usual + COST + NOISE, "{context}: {took:?}, usually {usual:?}: {outcome}");
                 fleet.forget("reader");
                 let outcome = finish(fleet.reader("reader", &running, &ask()));
                 assert_right(&outcome, &context);

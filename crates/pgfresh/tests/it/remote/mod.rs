@@ -391,7 +391,7 @@ fn invalid_remote_settings_give_one_line() {
     refused("file:///nowhere", &["template", "push"], "", "there is no key to sign with");
     refused("", &["template", "pull"], &fleet.public, "there is no remote template cache");
     let url = "https://me:hidden@cache.example/x";
-    refused("", &["--cache-remote", url, "template", "list"], &fleet.public, "is on the command line");
+    refused("", &["template", "list", "--cache-remote", url], &fleet.public, "is on the command line");
     refused("", &["template", "pull", url], &fleet.public, "is on the command line");
     fleet.scene.write("pgfresh.toml", &format!("{CONFIG}[cache]\nremote = \"{url}\"\n"));
     let mut command = fleet.scene.pgfresh(["template", "pull"]);

@@ -98,7 +98,7 @@ fn every_check_finds_what_is_planted() {
     write(
         root,
         "crates/storage/Cargo.toml",
-        "[dependencies]\nsys.workspace = true\n[target.x.dev-dependencies]\ny = { package = \"server\", path = \"\" }\n",
+        "[dependencies]\npgfresh-sys.workspace = true\n[target.x.dev-dependencies]\ny = { package = \"pgfresh-server\", path = \"\" }\n",
     );
     write(root, "crates/stray/Cargo.toml", "");
     write(
@@ -176,7 +176,8 @@ fn wrong_arrows(root: &Path) -> Vec<String> {
         };
         let document = DeTable::parse(&text).unwrap_or_else(|error| panic!("{manifest}: {error}"));
         let mut wrong = Vec::new();
-        dependencies(document.get_ref(), &mut |on, at| {
+        dependencies(document.get_ref(), &mut |package, at| {
+            let on = package.strip_prefix("pgfresh-").unwrap_or(package);
             let ours = ARROWS.iter().any(|(known, _)| *known == on);
             if ours && !allowed.contains(&on) {
                 let line = text[..at].lines().count().max(1);
@@ -439,9 +440,9 @@ fn line(span: Span) -> usize {
 }
 
 /// Rust file of the repository; its name is relative to the root, with slashes.
-struct Source {
-    name: String,
-    text: String,
+pub(super) struct Source {
+    pub(super) name: String,
+    pub(super) text: String,
 }
 
 impl Source {
@@ -449,7 +450,7 @@ impl Source {
         syn::parse_file(&self.text).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
-    fn tokens(&self) -> TokenStream {
+    pub(super) fn tokens(&self) -> TokenStream {
         self.text.parse().unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
@@ -463,7 +464,7 @@ impl Source {
 }
 
 /// Returns every Rust file under `crates/` and `clients/`, by name.
-fn sources(root: &Path) -> Vec<Source> {
+pub(super) fn sources(root: &Path) -> Vec<Source> {
     let mut found = Vec::new();
     for top in ["crates", "clients"] {
         let folder = root.join(top);
@@ -502,18 +503,18 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     listed.map(|entry| entry.expect("the folder can be read").path()).collect()
 }
 
-fn read(path: &Path) -> String {
+pub(super) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn write(root: &Path, name: &str, text: &str) {
+pub(super) fn write(root: &Path, name: &str, text: &str) {
     let path = root.join(name);
     fs::create_dir_all(path.parent().expect("it has a folder")).unwrap();
     fs::write(path, text).unwrap();
 }
 
 /// Returns the root of the repository.
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
@@ -522,7 +523,7 @@ fn root() -> PathBuf {
 }
 
 #[track_caller]
-fn report(violations: &[String]) {
+pub(super) fn report(violations: &[String]) {
     assert!(
         violations.is_empty(),
         "{} against the house rules:\n{}",

@@ -3,4 +3,8 @@
 mod boundaries;
 mod circles;
 mod house;
+mod majors;
+mod minimum_rust;
+mod test_index;
+mod test_names;
 mod troubleshooting;

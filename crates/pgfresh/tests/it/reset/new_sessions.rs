@@ -1,17 +1,10 @@
 //! New connections: settings of roles are the current ones, and nothing of earlier sessions remains.
 
-use std::thread;
-use std::time::Duration;
-
 use super::{BRIEF, Findings, LASTING};
 use crate::common::connection::Connection;
 use crate::common::depth::rounds;
 use crate::common::gateway::Gateway;
-use crate::common::on_every_major;
-
-/// Number and pause of a session's attempts at an action that an ending session may still prevent.
-const RETRIES: u32 = 100;
-const RETRY_PAUSE: Duration = Duration::from_millis(10);
+use crate::common::{on_every_major, wait_until};
 
 on_every_major! {
     sessions_begin_with_current_role_settings
@@ -120,12 +113,10 @@ fn play(gateway: &Gateway, trace: &Trace, round: u32, findings: &mut Findings) {
     // failed action proves no leftover.
     let leave = |session: Option<Connection>| {
         let Some(mut session) = session else { return };
-        for _ in 0..RETRIES {
-            match session.rows(&trace.done) {
-                Err(error) if error.sqlstate == "55006" => thread::sleep(RETRY_PAUSE),
-                _ => break,
-            }
-        }
+        wait_until(
+            "the end of the session before",
+            || !matches!(session.rows(&trace.done), Err(error) if error.sqlstate == "55006"),
+        );
         session.close();
     };
     leave(gateway.connect(&format!("new_{round}"), BRIEF).ok());

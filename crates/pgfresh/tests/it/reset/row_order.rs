@@ -1,4 +1,4 @@
-//! Where the rows of a test are stored, which is their order without ORDER BY: as in a new copy, whatever was there before.
+//! Physical places of rows, which determine their order without ORDER BY, are those of a new copy after any earlier lease.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,11 +6,13 @@ use std::fs;
 use server::VersionRequest;
 use template::ServerOptions;
 
+use crate::common::connection::{Address, Connection};
 use crate::common::digests::DigestFixture;
 use crate::common::{on_every_major, postgres, wait_until};
 
 on_every_major! {
     reset_leaves_line_pointers_as_in_copy
+    databases_with_rows_for_a_standby_are_dropped
 }
 
 /// One table of each kind that a reset empties or fills again.
@@ -22,7 +24,7 @@ const SETUP: &str = "CREATE TABLE item (id int PRIMARY KEY, name text NOT NULL, 
     ALTER TABLE kind ALTER large SET STORAGE EXTERNAL; ALTER TABLE item ALTER large SET STORAGE EXTERNAL; \
     INSERT INTO kind SELECT i, 'kind', repeat('x', 3000) FROM generate_series(1, 20) i";
 
-/// What leases do, one after the other. A reset recycles after each.
+/// Statements of leases, one lease after the other. A reset recycles after each.
 const USES: &[&str] = &[
     "INSERT INTO item VALUES (1, 'a', repeat('x', 30000)), (2, 'b', NULL); INSERT INTO child VALUES (1)",
     "BEGIN; INSERT INTO item SELECT i, 'name' FROM generate_series(1, 50) i; ROLLBACK",
@@ -108,4 +110,31 @@ fn rows_of_every_lease_come_in_their_order() {
         fixture.server.leases.reset("used", true).unwrap();
     }
     assert_eq!(fixture.recycled(), 60);
+}
+
+/// A standby needs the rows that a reset deletes, so VACUUM keeps them.
+fn databases_with_rows_for_a_standby_are_dropped(major: u32) {
+    let installation: VersionRequest = postgres(major).parse().unwrap();
+    let options = ServerOptions { installation, ..ServerOptions::default() };
+    let fixture = DigestFixture::untouched(options, "CREATE TABLE e (id int PRIMARY KEY)");
+    wait_until("two ready databases", || fixture.server.leases.status().ready[0].1 > 1);
+    let socket = fixture.server.started.server.run().socket_directory().join(server::SOCKET);
+    let mut standby =
+        Connection::open(&Address::Unix(socket), "postgres", &[("replication", "true")]).unwrap();
+    let ends = fixture.server.admin("SELECT pg_current_wal_flush_lsn(), txid_current()").concat();
+    let [end, next] = &ends[..] else { panic!("{ends:?}") };
+    let start = format!("START_REPLICATION PHYSICAL {}\0", end.as_deref().unwrap());
+    standby.send(b'Q', start.as_bytes()).unwrap();
+    let next: u32 = next.as_deref().unwrap().parse().unwrap();
+    // HotStandbyFeedback: the time, the oldest transaction that the standby needs, and none for its catalogs.
+    let feedback = [&b"h"[..], &[0; 8], &next.to_be_bytes(), &[0; 12]].concat();
+    standby.send(b'd', &feedback).unwrap();
+    let holds = "SELECT FROM pg_stat_replication WHERE backend_xmin IS NOT NULL";
+    wait_until("the standby's oldest transaction", || !fixture.server.admin(holds).is_empty());
+    let (mut session, _, guard) = fixture.connect("used", "postgres");
+    session.query("INSERT INTO e VALUES (1), (2)").unwrap();
+    drop((session, guard));
+    fixture.server.leases.reset("used", true).unwrap();
+    assert_eq!(fixture.server.leases.status().dropped, [("its deleted rows could not be removed", 1)]);
+    drop(standby);
 }

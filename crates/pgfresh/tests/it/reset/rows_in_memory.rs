@@ -1,8 +1,11 @@
 //! Rows of the template that pgfresh keeps in memory: few bytes, whatever the server stores them in.
 
+use std::fs;
+
 use template::ServerOptions;
 
 use crate::common::digests::DigestFixture;
+use crate::common::gateway::Gateway;
 use crate::common::wait_until;
 
 /// Why a database was dropped after a lease with `statement` in a template made by `setup`; `None` if it was recycled.
@@ -42,4 +45,24 @@ fn rows_of_all_tables_together_are_bounded() {
     assert_eq!(why_dropped(setup, "INSERT INTO t1 VALUES ('')"), None);
     assert_eq!(why_dropped(setup, "INSERT INTO small VALUES (2)"), None);
     assert!(why_dropped(setup, "INSERT INTO t40 VALUES ('')").is_some());
+}
+
+/// Of rows with 100 MB of values, pgfresh kept all in memory, some of them three times.
+#[test]
+fn large_rows_of_a_template_take_no_memory() {
+    let setup = "CREATE TABLE large (id int, value text); CREATE TABLE small (id int); \
+        INSERT INTO large SELECT i, repeat('x', 2000000) FROM generate_series(1, 50) i";
+    let gateway = Gateway::start(15, setup, &[]);
+    wait_until("a reset of a database", || {
+        for statement in ["INSERT INTO small VALUES (1)", "INSERT INTO large VALUES (0)"] {
+            let mut session = gateway.connect_in_time("used", "-c pgfresh.linger=0");
+            session.rows(statement).unwrap();
+            session.close();
+        }
+        gateway.http("GET", "/v1/status", "").1["recycled"]["count"].as_u64().unwrap() > 0
+    });
+    let status = fs::read_to_string(format!("/proc/{}/status", gateway.serve.child.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < 80 << 10, "{peak} kB");
 }

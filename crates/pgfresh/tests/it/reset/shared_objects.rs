@@ -1,8 +1,5 @@
 //! Objects that all databases of a server share: they go with their lease, or pgfresh reports them.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
 use super::{BRIEF, Findings, LASTING};
 use crate::common::gateway::Gateway;
 use crate::common::{Scene, User, ground, on_every_major, postgres, wait_until};
@@ -111,7 +108,6 @@ fn each_change_of_what_all_share_is_reported(major: u32) {
         let all = status["leaks"].as_array().unwrap();
         all.iter().find(|change| change["what"] == what).map_or(0, |change| change["count"].as_u64().unwrap())
     };
-    let mut missed = Vec::new();
     for (number, (since, what, change)) in CHANGES.iter().enumerate() {
         // From 15 on, tablespaces can be within the data directory, which needs no other directory.
         if major < *since || major < 15 && change.contains("allow_in_place_tablespaces") {
@@ -125,23 +121,6 @@ fn each_change_of_what_all_share_is_reported(major: u32) {
                 .unwrap_or_else(|error| panic!("{statement} on PostgreSQL {major}: {error}"));
         }
         session.close();
-        if !within(WAIT, || count(what) > before) {
-            missed.push(*change);
-        }
+        wait_until(&format!("the report of {change} on PostgreSQL {major}"), || count(what) > before);
     }
-    assert!(missed.is_empty(), "not reported on PostgreSQL {major}: {missed:#?}");
-}
-
-/// Timeout for pgfresh to notice a change, after the end of its lease.
-const WAIT: Duration = Duration::from_secs(2);
-
-fn within(bound: Duration, mut is_so: impl FnMut() -> bool) -> bool {
-    let begun = Instant::now();
-    while !is_so() {
-        if begun.elapsed() > bound {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    true
 }

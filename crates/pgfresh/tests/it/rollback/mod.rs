@@ -11,7 +11,7 @@ use std::thread;
 
 use crate::common::client::{Client, Failure, Message, failure, message, packet, query, startup};
 use crate::common::serve::Serve;
-use crate::common::{Scene, User, WAIT_TIMEOUT, majors, postgres, wait_until};
+use crate::common::{Scene, User, majors, postgres, wait_until};
 use serde_json::Value;
 
 /// Schema with a table of each relevant kind.
@@ -319,7 +319,6 @@ fn large_values_and_copies_pass_in_little_memory() {
     let copied = session.ask("COPY item (word) TO STDOUT");
     assert_eq!(copied.iter().filter(|message| message.0 == b'd').count(), 20);
     // Many statements are on their way at once, in both directions.
-    let begun = std::time::Instant::now();
     let mut bytes = Vec::new();
     for _ in 0..3000 {
         bytes.extend([run("SELECT repeat('z', 500)"), sync()].concat());
@@ -330,5 +329,4 @@ fn large_values_and_copies_pass_in_little_memory() {
         assert_eq!(tags(&session.until_ready()), "12TDCZI");
     }
     writer.join().unwrap();
-    assert!(begun.elapsed() < WAIT_TIMEOUT);
 }

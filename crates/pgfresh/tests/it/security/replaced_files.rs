@@ -15,7 +15,7 @@ use crate::common::gateway::Gateway;
 use crate::common::leftovers::{guard_of, processes_about};
 use crate::common::random::Random;
 use crate::common::serve::Serve;
-use crate::common::{Scene, User, end_of, finish, ground, is_root, line_of, wait_until};
+use crate::common::{Scene, User, as_root, end_of, finish, ground, line_of, wait_until};
 
 /// Paths that an attack replaces, relative to the data directory: pgfresh opens, gives away, removes or examines them.
 const TARGETS: [&str; 26] = [
@@ -251,7 +251,7 @@ impl Case {
 
 #[test]
 fn replaced_server_files_harm_no_other_user() {
-    if !is_root() {
+    if !as_root("run servers as another user") {
         // For other users, the server runs as the user of pgfresh: SQL can do no more than that user.
         return;
     }
@@ -277,7 +277,7 @@ fn replaced_server_files_harm_no_other_user() {
 /// Attacks that once succeeded, on the folder of databases, the log and the lock.
 #[test]
 fn links_in_place_of_files_are_harmless() {
-    if !is_root() {
+    if !as_root("run servers as another user") {
         return;
     }
     for (target, replacement, then) in [

@@ -1,4 +1,4 @@
-//! Waits for a server end with an error soon after its postmaster is killed, whatever pgfresh waits for.
+//! Waits for a server end with an error after its postmaster is killed, whatever pgfresh waits for.
 //!
 //! Backends notice the end of their postmaster only at certain points, and stopped ones never do.
 
@@ -11,16 +11,13 @@ use crate::common::random::Random;
 use crate::common::{Outcome, Scene, User, collect, ground, line_of, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Upper bound for the end of pgfresh after the kill, on an idle machine.
-const BOUND: Duration = Duration::from_millis(1500);
-
 /// Requests that a command repeats until it gets an error.
 const REQUESTS: [&str; 6] = [
     "while \"$0\" url; do :; done",
     "\"$0\" url a; while \"$0\" reset a; do :; done",
     "\"$0\" url a; i=0; while i=$((i + 1)); \"$0\" snapshot a as t$i; do :; done",
     "i=0; while i=$((i + 1)); \"$1\" -XAtqc 'SELECT 1' \"dbname=d$i\"; do :; done",
-    "\"$1\" -XAtqc 'SELECT pg_sleep(600)'",
+    "\"$1\" -XAtqc 'SELECT pg_sleep(3600)'",
     "while PGFRESH_ISOLATION=server \"$0\" url; do :; done",
 ];
 
@@ -45,22 +42,11 @@ fn postmaster_in_time(pgfresh: &Child) -> Process {
     found.unwrap()
 }
 
-/// Waits for the end of pgfresh, whose postmaster was killed at `since`.
+/// Waits for the end of pgfresh, whose postmaster was killed at `since`. Without the kill, it would come after the test's timeout.
 fn end_in_time(pgfresh: Child, since: Instant, context: &str) -> Outcome {
     let outcome = collect(pgfresh);
-    let took = since.elapsed();
-    println!("{:.0} ms: {context}", took.as_secs_f64() * 1000.0);
-    // On a busy machine, a whole run takes longer, too.
-    let bound = if took < BOUND { BOUND } else { BOUND + 4 * time_of_a_run() };
-    assert!(took < bound, "{context}: ended only after {took:?}: {outcome}");
+    println!("{:.0} ms: {context}", since.elapsed().as_secs_f64() * 1000.0);
     outcome
-}
-
-/// Returns the time that a successful run takes on this machine now.
-fn time_of_a_run() -> Duration {
-    let begun = Instant::now();
-    assert_eq!(Scene::new(User::Ourselves).run(["run", "--", "true"]).code, Some(0));
-    begun.elapsed()
 }
 
 #[test]
@@ -117,8 +103,8 @@ fn stopped_servers_end_with_their_run() {
 #[test]
 fn builds_fail_with_their_server() {
     let specs = [
-        ("sql", "CREATE TABLE t AS SELECT generate_series(1, 100000); SELECT pg_sleep(600);"),
-        ("setup", "sleep 600"),
+        ("sql", "CREATE TABLE t AS SELECT generate_series(1, 100000); SELECT pg_sleep(3600);"),
+        ("setup", "sleep 3600"),
         ("setup", "until psql -qc 'SELECT no_such_thing'; do :; done"),
     ];
     let mut random = Random::new();
@@ -149,9 +135,10 @@ fn an_end_at_boot_fails_at_once() {
         let mut command = scene.pgfresh(["run", "--", "sleep", "0.5"]);
         let pgfresh = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let postmaster = postmaster_in_time(&pgfresh);
-        let mut children = Vec::new();
-        while stopped && children.is_empty() {
-            children = children_of(postmaster.pid.cast_unsigned());
+        if stopped {
+            wait_until("a child of the postmaster", || {
+                !children_of(postmaster.pid.cast_unsigned()).is_empty()
+            });
         }
         let since = kill(&postmaster, stopped);
         let outcome = end_in_time(pgfresh, since, "while it boots");

@@ -10,9 +10,8 @@ use server::{AdminConnection, VersionRequest};
 use template::{Provisioner, ServerOptions, Started};
 
 use crate::common::depth::some_of;
-use crate::common::{majors, postgres};
+use crate::common::{WAIT_TIMEOUT, majors, postgres, wait_until};
 
-const TIMEOUT: Duration = Duration::from_mins(1);
 const TEMPLATE: &str = include_str!("template.sql");
 /// Statements, below headings with the relations that they change, or "nothing", "doubt" or "anything". ";;" separates queries.
 const STATEMENTS: &str = include_str!("statements.sql");
@@ -105,10 +104,9 @@ impl Fixture {
     /// Waits until only this session and the inspector's are left: others may roll back changes at their end.
     fn wait_for_ends(&mut self) {
         let others = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
-        let begun = Instant::now();
-        while self.admin.query(others).unwrap()[0][0].as_deref() != Some("1") {
-            assert!(begun.elapsed() < TIMEOUT, "sessions stay");
-        }
+        wait_until("the end of other sessions", || {
+            self.admin.query(others).unwrap()[0][0].as_deref() == Some("1")
+        });
     }
 }
 
@@ -369,16 +367,13 @@ fn changes_before_a_crash_are_named() {
         let pid = session.query("SELECT pg_backend_pid()").unwrap()[0][0].as_ref().unwrap().parse().unwrap();
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        let begun = Instant::now();
-        while fixture.admin.query("SELECT 1").is_ok() {
-            assert!(begun.elapsed() < TIMEOUT, "the server has not noticed the crash");
-        }
-        fixture.admin = loop {
-            assert!(begun.elapsed() < TIMEOUT, "the server has not recovered");
-            if let Ok(session) = AdminConnection::open(&folder, "postgres", "postgres", TIMEOUT) {
-                break session;
-            }
-        };
+        wait_until("the server to notice the crash", || fixture.admin.query("SELECT 1").is_err());
+        let mut recovered = None;
+        wait_until("the server to recover", || {
+            recovered = AdminConnection::open(&folder, "postgres", "postgres", WAIT_TIMEOUT).ok();
+            recovered.is_some()
+        });
+        fixture.admin = recovered.unwrap();
         fixture.advance();
         let changes = fixture.reader.take(oid);
         let named: BTreeSet<_> = changes.files.keys().map(|file| known[file].as_str()).collect();

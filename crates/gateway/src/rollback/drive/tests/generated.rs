@@ -63,7 +63,7 @@ proptest! {
         let expected = run_without_sockets(&sent);
         run(async {
             let mut fixture = Fixture::new(small.then_some(1));
-            assert_eq!(fixture.play(&sent, (&up, &down, patient), &expected).await, expected);
+            assert_eq!(fixture.play(&sent, Pieces { up: &up, down: &down, patient }, &expected).await, expected);
             assert!(sys::is_idle_socket(&duplicate(&fixture.client)));
             let Drive { session, up, down, .. } = &fixture.drive;
             assert!(session.is_idle() && up.bytes.capacity() == 0 && down.bytes.capacity() == 0);

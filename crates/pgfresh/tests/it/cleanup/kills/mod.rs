@@ -14,14 +14,12 @@ use std::time::{Duration, Instant};
 
 use crate::common::depth::rounds;
 use crate::common::random::Random;
-use crate::common::{Scene, User, ground, is_root};
+use crate::common::{Scene, User, WAIT_TIMEOUT, ground, is_root};
 use life::{Kind, Life, Plan};
 use machine::Machine;
 
-/// Timeout for a guard's cleanup.
+/// Time that a guard gets for its cleanup, before the next start does it.
 const BOUND: Duration = Duration::from_secs(2);
-/// Timeout for the next start's cleanup, also on a busy machine.
-const LATEST: Duration = Duration::from_secs(10);
 
 /// Results of the kills of one command.
 #[derive(Default)]
@@ -127,7 +125,7 @@ fn play(home: &Home, plan: &Plan, context: &str, figures: &mut Figures, complain
     if next.code != Some(0) {
         complaints.push(format!("{context}: the next start fails: {next}"));
     }
-    if !within(LATEST, || left().is_empty()) {
+    if !within(WAIT_TIMEOUT, || left().is_empty()) {
         figures.left += 1;
         complaints.push(format!("{context}: left behind:\n{}", left().join("\n")));
         machine::clear(scene);

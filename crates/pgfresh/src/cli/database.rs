@@ -1,0 +1,136 @@
+//! Defines the arguments of the commands that use one database: `psql`, `url`, `reset`, `release`, `snapshot` and
+//! `diff`.
+// clap prints these doc comments as help, so they must be plain text.
+#![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::USAGE;
+use super::options::{InstallationOptions, Options, ProjectOptions};
+use super::values::{database, number};
+use crate::failure::Failure;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  pgfresh psql\n  pgfresh psql scratch -- -c 'SELECT version()'")]
+pub(crate) struct Psql {
+    /// Database; created from the template if it does not exist [default: a new one, dropped afterwards]
+    #[arg(value_parser = database)]
+    pub(crate) name: Option<String>,
+    /// Arguments for psql
+    #[arg(last = true, value_name = "ARGUMENT")]
+    pub(crate) arguments: Vec<OsString>,
+    #[command(flatten)]
+    pub(super) options: Options,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: DATABASE_URL=$(pgfresh url scratch) ./server\n\n\
+    Within \"pgfresh run\" the database is on that run's server. Elsewhere it is on the background server of the \
+    project, which starts when it is needed and stops 5 minutes after its last client. The database lasts \
+    until the server stops or until \"pgfresh release\".")]
+pub(crate) struct Url {
+    /// Name of the database [default: a new name]
+    #[arg(value_parser = database)]
+    pub(crate) name: Option<String>,
+    /// Template to copy [default: the one that the server starts from]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) of: Option<String>,
+    #[command(flatten)]
+    pub(super) options: Options,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: pgfresh reset scratch --close")]
+pub(crate) struct Reset {
+    /// Database
+    #[arg(value_parser = database)]
+    pub(crate) name: String,
+    /// Close its connections first; without this, open connections are an error
+    #[arg(long)]
+    pub(crate) close: bool,
+    /// Name of the test that is over, for profiles
+    #[arg(long, value_name = "NAME")]
+    pub(crate) test: Option<String>,
+    #[command(flatten)]
+    pub(super) options: ProjectOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: pgfresh release scratch")]
+pub(crate) struct Release {
+    /// Database
+    #[arg(value_parser = database)]
+    pub(crate) name: String,
+    /// Report that the test failed: a server with --keep-failed keeps the database
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// Name of the test that is over, for profiles and kept databases
+    #[arg(long, value_name = "NAME")]
+    pub(crate) test: Option<String>,
+    #[command(flatten)]
+    pub(super) options: ProjectOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  pgfresh snapshot scratch with_orders\n  \
+    pgfresh snapshot scratch with_orders --save db/with_orders.dump")]
+pub(crate) struct Snapshot {
+    /// Database; it must have no open connections
+    #[arg(value_parser = database)]
+    pub(crate) name: String,
+    /// New template; a word "as" before it has no meaning
+    template: String,
+    /// The template, if "as" precedes it
+    #[arg(hide = true)]
+    after_as: Option<String>,
+    /// Also write it to a file, for "dump" in pgfresh.toml
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) options: InstallationOptions,
+}
+
+impl Snapshot {
+    /// Returns the name of the new template. Accepts `NAME TEMPLATE` and `NAME as TEMPLATE`.
+    ///
+    /// # Errors
+    /// Returns an error if the template is missing after "as", or if there is a different word before it.
+    pub(crate) fn template(&self) -> Result<&str, Failure> {
+        let message = match (self.template.eq_ignore_ascii_case("as"), &self.after_as) {
+            (false, None) => return Ok(&self.template),
+            (true, Some(template)) => return Ok(template),
+            (true, None) => "the name of the template is missing".to_owned(),
+            (false, Some(word)) => format!("unexpected argument '{word}' found"),
+        };
+        let hint = format!("Write \"pgfresh snapshot {} TEMPLATE\".", self.name);
+        Err(Failure::new(message).hint(hint).exit_with(USAGE))
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  pgfresh diff tests_test_orders_py_test_total_failed_7\n  \
+    pgfresh diff scratch --table orders --rows 100\n\n\
+    It reads the database beside a fresh copy of the template, changes nothing, and does not see what a transaction has \
+    not committed. \"+\" is inserted or created, \"~\" updated, \"-\" deleted. The exit code is 0, with differences or without.")]
+pub(crate) struct Diff {
+    /// Leased database, kept database of a failed test, or name of that test
+    #[arg(value_parser = database)]
+    pub(crate) name: String,
+    /// Compare this table only, with or without its schema
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) table: Option<String>,
+    /// Maximum number of rows to show of each table
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number(0..=1000))]
+    pub(crate) rows: u32,
+    /// Template to compare with [default: the one that the database is a copy of]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) of: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(super) options: ProjectOptions,
+}

@@ -1,0 +1,63 @@
+//! Provides the objects that commands need besides their own arguments.
+
+pub(crate) mod provisioning;
+
+use std::cell::OnceCell;
+
+use storage::Cache;
+use template::Provisioner;
+
+use crate::cli::Options;
+use crate::exit::ExitRequests;
+use crate::failure::Failure;
+use crate::output::Verbosity;
+use crate::settings::ResolvedSettings;
+
+/// The settings, the verbosity and the provisioner of a command. `main` creates it, and every command receives it.
+///
+/// It resolves the settings at their first use. A mistake in `pgfresh.toml` therefore doesn't affect commands that need
+/// no settings, for example within a run.
+#[derive(Debug)]
+pub(crate) struct Context {
+    options: Options,
+    pub(crate) verbosity: Verbosity,
+    /// Lets threads of this command end the process.
+    pub(crate) exit: ExitRequests,
+    settings: OnceCell<ResolvedSettings>,
+    provisioner: OnceCell<Provisioner>,
+}
+
+impl Context {
+    pub(crate) fn new(options: Options, verbosity: Verbosity, exit: ExitRequests) -> Self {
+        Self { options, verbosity, exit, settings: OnceCell::new(), provisioner: OnceCell::new() }
+    }
+
+    /// Returns the settings.
+    pub(crate) fn settings(&self) -> Result<&ResolvedSettings, Failure> {
+        if let Some(settings) = self.settings.get() {
+            return Ok(settings);
+        }
+        let settings = ResolvedSettings::resolve(&self.options)?;
+        Ok(self.settings.get_or_init(|| settings))
+    }
+
+    /// Returns the cache. Creates its directory if it is missing.
+    pub(crate) fn cache(&self) -> Result<Cache, Failure> {
+        Ok(Cache::locate(self.options.cache.cache.as_deref())?)
+    }
+
+    /// Returns the options from the command line and from variables.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Returns the provisioner for the settings and their template. Downloads PostgreSQL if it is missing and the user
+    /// allows this.
+    pub(crate) fn provisioner(&self) -> Result<&Provisioner, Failure> {
+        if let Some(provisioner) = self.provisioner.get() {
+            return Ok(provisioner);
+        }
+        let provisioner = provisioning::provisioner(self, self.settings()?.with_template()?)?;
+        Ok(self.provisioner.get_or_init(|| provisioner))
+    }
+}
