@@ -62,7 +62,7 @@ fn burst_table(timed: &[Timed]) -> Table {
 fn sustained_table(timed: &[Timed]) -> Table {
     let title = "Databases in a second, obtained, asked and disposed of";
     let columns =
-        ["through the gateway", "of the best", "a session alone", "of the best", "by hand", "ratio"];
+        ["through the gateway", "of the best", "a session alone", "of its best alone", "by hand", "ratio"];
     let mut table = Table::numbers(title, "workers", columns);
     for WorkerContenders { workers, gateway, by_hand, session } in WORKERS {
         table.add_row([
