@@ -44,6 +44,8 @@ const DEFINITIONS: &str = "its definitions were changed";
 /// Maximum number of changed catalog rows for which the reset compares catalogs with the template. For example, a temporary table
 /// that is gone leaves the catalogs as they were. The comparison takes longer with each row.
 const MOST_OF_CATALOGS: u64 = 500;
+/// Number of sequences that one statement sets back. A SELECT can have 1664 columns. Source: `MaxTupleAttributeNumber`.
+const MOST_COLUMNS: usize = 1600;
 /// Additional settings of a session that writes for a reset.
 const WRITING: [Setting; 2] = [("session_replication_role", "replica"), ("lock_timeout", "5s")];
 
@@ -443,10 +445,12 @@ fn clean(
         };
         undo.sql.push_str(&format!("{verb} ONLY {}; ", table.name));
     }
-    for oid in &touched.sequences {
-        let Some(Sequence { last_value, is_called, .. }) = catalog.sequences.get(oid) else { continue };
-        let sequence = format!("{oid}::pg_catalog.regclass");
-        undo.sql.push_str(&format!("SELECT pg_catalog.setval({sequence}, {last_value}, {is_called}); "));
+    let set_back = |oid: &u32| {
+        let Sequence { last_value, is_called, .. } = catalog.sequences.get(oid)?;
+        Some(format!("pg_catalog.setval({oid}::pg_catalog.regclass, {last_value}, {is_called})"))
+    };
+    for calls in touched.sequences.iter().filter_map(set_back).collect::<Vec<_>>().chunks(MOST_COLUMNS) {
+        undo.sql.push_str(&format!("SELECT {}; ", calls.join(", ")));
     }
     touched.classes |= truncates;
     undo.counts |= !undo.seeded.is_empty();

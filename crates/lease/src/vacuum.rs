@@ -45,7 +45,7 @@ pub(crate) fn count_filled(tables: &[(u32, &Table)]) -> String {
 }
 
 /// Returns SQL that restores the planner's numbers of tables from the template. Most relations of a template have the same numbers,
-/// so there are few statements. They take half as long as a join with the numbers.
+/// so there are few statements. They take half as long as a join with the numbers would.
 pub(crate) fn restore_planner(catalog: &TemplateCatalog, tables: &[(u32, &Table)]) -> String {
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for oid in tables.iter().flat_map(|(_, table)| &table.relations) {
