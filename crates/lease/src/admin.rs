@@ -5,12 +5,12 @@
 
 use std::fmt::Debug;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use server::{AdminConnection, Rows, SessionError, Setting, own_params, set_own};
-use sys::lock;
+use sys::{lock, sound};
 
 use crate::LeaseError;
 use crate::address::{DatabaseAddress, oid_in};
@@ -262,7 +262,7 @@ impl AdminPool {
         let mut connections = lock(&self.connections);
         connections.waiting += 1;
         let waited = self.put_back.wait_timeout_while(connections, patience, is_at_bound);
-        let (mut connections, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut connections, waited) = sound(waited);
         connections.waiting -= 1;
         if waited.timed_out() {
             return Err(LeaseError::NoConnection { verb, waited: patience });

@@ -5,150 +5,114 @@
 
 use std::fs::{self, DirEntry};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::{AdminConnection, literal};
+use server::AdminConnection;
 use sys::lock;
 
 use crate::address::DatabaseAddress;
-use crate::admin::{DATABASE_OF, number, text};
-use crate::backend::{WaitingBackend, ids, may_be_too_idle};
+use crate::admin::{DATABASE_OF, text};
+use crate::backend::{Backend, WaitingBackend, may_be_too_idle};
 use crate::catalog::TemplateCatalog;
-use crate::core::Held;
-use crate::drop::{drop_database, drop_named};
+use crate::error::LeaseError;
+use crate::growth::Growth;
 use crate::inner::Inner;
-use crate::names::ready;
+use crate::pool::CheckedOut;
 use crate::reach::MAY_LEAVE_TRACES;
 use crate::reset::NotRecyclable;
+use crate::resources::{Identity, Phase, PooledCopy, Resources};
 use crate::stats::{DatabaseStats, STATS_RENAMED};
-use crate::table::{DatabaseId, Event, Outcome, Proof};
+use crate::table::{DatabaseId, Outcome, Proof};
 use crate::template::{HIDE, Template, name_in};
-use crate::{Backend, LeaseError};
 
 /// How long the creation of a copy pauses while many clients come and go, before it checks again.
 const CROWD_PAUSE: Duration = Duration::from_millis(3);
-
-/// Maximum time for which a client waits until a database in preparation is ready.
-const PREPARATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Inner {
     /// Creates a copy of a template, and prepares it for a client.
     pub(crate) fn create(&self, id: DatabaseId, template: &str) -> Outcome {
         let begun = Instant::now();
-        let (epoch, own_name) = (self.evidence.epoch(), self.lock().next_name());
-        let made = self.template(template).and_then(|template| {
-            let mut held = Held::new(own_name.clone(), Some(template.clone()), epoch);
-            held.copied_after = (!template.is_recyclable()).then(|| self.evidence.changes(template.oid));
-            self.lock().databases.insert(id, held);
-            let _coming = template.announce_copy();
-            let go_on = || self.let_clients_pass(id, &template);
-            let copied = template.copy(&own_name, self.options.major, &self.admin, &self.evidence, &go_on)?;
-            let Some(oid) = copied else { return Ok(None) };
-            let address = DatabaseAddress::new(oid, &own_name);
-            let leaves_traces = self.look_into(id, &address, &template)?;
-            Ok(Some((template, address, leaves_traces)))
-        });
-        let (template, address, leaves_traces) = match made {
-            Ok(Some(made)) => made,
-            Ok(None) => return Outcome::PutOff,
+        let template = match self.template(template) {
+            Ok(template) => template,
             Err(error) => return Outcome::Failed(error),
         };
+        let mut database = self.core.insert_checked_out(id, Resources::Preparing(self.claim_next_name()));
+        match self.copy_template(id, &mut database, template) {
+            Ok(true) => {}
+            Ok(false) => return Outcome::PutOff,
+            Err(error) => return Outcome::Failed(error),
+        }
+        let Some(copy) = database.copy_mut() else { return Outcome::Failed(LeaseError::Panicked) };
         if !self.lock().table.is_awaited(id) {
             self.practise();
         }
-        self.let_clients_pass(id, &template);
-        let waiting = self.warm_up(id, &address, &template, Vec::new());
-        let mut core = self.lock();
-        core.counters.created.0 += 1;
-        core.counters.created.1 += begun.elapsed();
-        let waiting = core.admit(waiting);
-        let params = ids(&waiting);
-        if let Some(held) = core.databases.get_mut(&id) {
-            (held.oid, held.leaves_traces, held.waiting) = (address.oid, leaves_traces, waiting);
-        }
-        core.trim_idle(id);
-        core.raise_in_background(Event::Warmed { database: id, params });
-        drop(core);
-        if !template.has_unlogged() {
-            return Outcome::Fresh(Proof::new());
-        }
-        if !self.evidence.has_known_format() || template.has_fixed_unlogged() {
-            return self.unless_crashed(id, &template);
-        }
-        // A crash may have emptied the template's own unlogged tables. The reset restores their rows in the copy from memory.
-        match self.recycle(id, false) {
-            Ok(proof) => Outcome::Fresh(proof),
-            Err(NotRecyclable { reason, .. }) => Outcome::Doubt(reason),
-        }
-    }
-
-    /// Hides a newly prepared database from programs that list databases to connect to them. `outcome` is the outcome of the
-    /// preparation. The sessions that wait in the database are not affected, because they have started before.
-    pub(crate) fn hide(&self, id: DatabaseId, outcome: Outcome) -> Outcome {
-        if !matches!(outcome, Outcome::Fresh(_)) {
-            return outcome;
-        }
-        let (oid, from, to) = {
+        self.let_clients_pass(id, &copy.template);
+        self.warm_up(id, copy);
+        {
             let mut core = self.lock();
-            let Some(held) = core.databases.get_mut(&id) else { return outcome };
-            if !held.names.contains(&held.own_name) {
-                // After a rollback, the database keeps the name of its lease for the next one.
-                return outcome;
-            }
-            let to = ready(&held.own_name);
-            // If the connection is lost, the database may have either name.
-            held.names.insert(to.clone());
-            (held.oid, held.own_name.clone(), to)
-        };
-        let arguments = [&*oid.to_string(), &literal(&from), &literal(&to)];
-        match self.admin.execute("hide a database", &HIDE, &arguments) {
-            Ok(rows) if rows.is_empty() => {}
-            Ok(_) => {
-                if let Some(held) = self.lock().databases.get_mut(&id) {
-                    held.names.retain(|name| *name == to);
-                    held.own_name = to;
-                }
-            }
-            Err(error) => tracing::debug!(%error, "a ready database can be seen"),
+            core.counters.created.0 += 1;
+            core.counters.created.1 += begun.elapsed();
+        }
+        let outcome = self.fill_unlogged(copy);
+        if matches!(outcome, Outcome::Fresh(_)) {
+            self.put_back_ready(id, database, false);
         }
         outcome
     }
 
-    /// Drops a database, or stops the server of a lease in isolation `server`.
-    pub(crate) fn drop(&self, id: DatabaseId) -> Outcome {
-        let Some(held) = self.lock().databases.remove(&id) else { return Outcome::Done };
-        if held.server.is_some() {
-            return Outcome::Done;
-        }
-        let dropped = if held.oid == 0 {
-            // The copy has failed before pgfresh received its oid.
-            drop_named(&held.own_name, &self.admin)
-        } else {
-            drop_database(held.oid, &held.names, &self.admin)
-        };
-        match dropped {
-            Ok(()) => {
-                // The changes of the database no longer matter.
-                self.evidence.take(held.oid);
-                Outcome::Done
-            }
-            Err(error) => {
-                self.lock().databases.insert(id, held);
-                Outcome::Failed(error)
-            }
-        }
+    /// Copies a template, unless other tasks should go first. Then returns false.
+    fn copy_template(
+        &self,
+        id: DatabaseId,
+        database: &mut CheckedOut<'_>,
+        template: Template,
+    ) -> Result<bool, LeaseError> {
+        let Resources::Preparing(claim) = &**database else { return Ok(false) };
+        let epoch = self.evidence.epoch();
+        let copied_after = (!template.is_recyclable()).then(|| self.evidence.changes(template.oid));
+        let _coming = template.announce_copy();
+        let go_on = || self.let_clients_pass(id, &template);
+        let copied = template.copy(claim.name(), self.options.major, &self.admin, &self.evidence, &go_on)?;
+        let Some(oid) = copied else { return Ok(false) };
+        let leaves_traces = self.look_into(id, &DatabaseAddress::new(oid, claim.name()), &template)?;
+        database.change(|resources| match resources {
+            Resources::Preparing(claim) => Resources::Clone(Box::new(PooledCopy {
+                identity: Identity::new(oid, claim),
+                template,
+                copied_after,
+                epoch,
+                generation: None,
+                leaves_traces,
+                files: None,
+                growth: Growth::default(),
+                waiting: Vec::new(),
+                session: None,
+                last_lease: None,
+                phase: Phase::Unleased(None),
+            })),
+            other => other,
+        });
+        Ok(true)
     }
 
-    /// Waits, up to a limit, while pgfresh prepares a database under this name. The name changes once the database is ready.
-    pub(crate) fn wait_until_prepared(&self, name: &str) {
-        let begun = Instant::now();
-        let is_there = || self.lock().databases.values().any(|held| held.own_name == name);
-        while is_there() && begun.elapsed() < PREPARATION_TIMEOUT {
-            // Only programs that visit all databases wait here, and these are rare.
-            thread::sleep(CROWD_PAUSE);
+    /// Makes sure that a copy has the rows of unlogged tables, which a crash may have removed from the template.
+    fn fill_unlogged(&self, copy: &mut PooledCopy) -> Outcome {
+        if !copy.template.has_unlogged() {
+            return Outcome::Fresh(Proof::new());
+        }
+        if !self.evidence.has_known_format() || copy.template.has_fixed_unlogged() {
+            return self.unless_crashed(copy);
+        }
+        // The reset restores the rows in the copy from memory.
+        match self.recycle(copy) {
+            Ok(proof) => Outcome::Fresh(proof),
+            Err(NotRecyclable { reason, .. }) => {
+                copy.close_waiting();
+                Outcome::Doubt(reason)
+            }
         }
     }
 
@@ -179,7 +143,7 @@ impl Inner {
                 return false;
             }
             if let Some(pause) = pause {
-                core = self.shortage.wait_timeout(core, pause).unwrap_or_else(PoisonError::into_inner).0;
+                core = self.core.wait(&self.shortage, core, pause);
             } else {
                 // Each arriving client finds no ready database and would wake this thread. The wake-ups would take up the time that
                 // the pause saves.
@@ -197,22 +161,14 @@ impl Inner {
     }
 
     /// Accepts a copy of a template with unlogged tables whose rows no reset can restore, unless the server has crashed since.
-    fn unless_crashed(&self, id: DatabaseId, template: &Template) -> Outcome {
-        let now = self.generation();
-        if now == 0 || *template.generation.get_or_init(|| now) != now {
-            return Outcome::Failed(LeaseError::Emptied(template.name.clone()));
+    fn unless_crashed(&self, copy: &mut PooledCopy) -> Outcome {
+        match self.generation() {
+            Some(now) if *copy.template.generation.get_or_init(|| now) == now => {
+                copy.generation = Some(now);
+                Outcome::Fresh(Proof::new())
+            }
+            _ => Outcome::Failed(LeaseError::Emptied(copy.template.name.clone())),
         }
-        if let Some(held) = self.lock().databases.get_mut(&id) {
-            held.generation = now;
-        }
-        Outcome::Fresh(Proof::new())
-    }
-
-    /// Returns the process id of the checkpointer. It changes with each crash, so equal numbers mean that the server has not
-    /// crashed in between. Returns 0 if the server does not answer.
-    pub(crate) fn generation(&self) -> u32 {
-        let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
-        self.admin.run("look at the server", sql).map_or(0, |rows| number(&text(&rows)))
     }
 
     /// Reads from an unused copy what pgfresh doesn't know about its template yet, unless another thread is reading it from another
@@ -366,13 +322,7 @@ impl Inner {
     /// doesn't start (for example, because the role may not connect), its client will receive the error. If an event trigger fires
     /// at each login, no backend starts, because the trigger should fire only when a client comes. If a client already waits for
     /// the database, that client starts its own backend, while this worker makes the next copy.
-    pub(crate) fn warm_up(
-        &self,
-        id: DatabaseId,
-        address: &DatabaseAddress,
-        template: &Template,
-        mut waiting: Vec<WaitingBackend>,
-    ) -> Vec<WaitingBackend> {
+    pub(crate) fn warm_up(&self, id: DatabaseId, copy: &mut PooledCopy) {
         let expected = {
             let core = self.lock();
             if core.has_room() && !core.table.is_awaited(id) {
@@ -381,14 +331,15 @@ impl Inner {
                 Vec::new()
             }
         };
+        let PooledCopy { identity: Identity { address, .. }, template, waiting, .. } = copy;
         let lacking: Vec<_> = expected
             .into_iter()
             .filter(|params| waiting.iter().all(|waits| waits.params != *params))
             .collect();
         if lacking.is_empty() || template.fires_at_login || self.ends_idle {
-            return waiting;
+            return;
         }
-        let Ok((stamp, before)) = self.read_stamp(address) else { return waiting };
+        let Ok((stamp, before)) = self.read_stamp(address) else { return };
         let tables = template.catalog().map_or_else(Vec::new, TemplateCatalog::names);
         let mut started = Vec::new();
         for params in lacking.into_iter().filter(|params| !may_be_too_idle(params, &stamp)) {
@@ -400,7 +351,7 @@ impl Inner {
             match backend {
                 Some(backend) => {
                     if backend.database(&self.admin).and_then(|oid| address.expect(oid)).is_err() {
-                        return waiting;
+                        return;
                     }
                     let backend = Backend { seat, ..backend };
                     started.push(WaitingBackend { params, backend, stamp: Arc::clone(&stamp), since: None });
@@ -413,6 +364,5 @@ impl Inner {
         if is_same && self.evidence.are_settings_unchanged(before) {
             waiting.append(&mut started);
         }
-        waiting
     }
 }

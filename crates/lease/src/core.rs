@@ -3,37 +3,26 @@
 //! The table decides, and this module carries the decisions to the threads: it stores tasks for workers, and wakes clients with
 //! their answers.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pgwire::StartupParams;
-use server::AdminConnection;
-use sys::lock;
 
 use crate::address::DatabaseAddress;
-use crate::admin::MakeRoom;
-use crate::backend::{CatalogStamp, WaitingBackend, params_id};
-use crate::catalog::{Content, FileMap, TemplateCatalog};
+use crate::backend::{CatalogStamp, params_id};
 use crate::client::Client;
 use crate::counters::Counters;
-use crate::evidence::Epoch;
+use crate::error::LeaseError;
 use crate::expected::ExpectedParams;
-use crate::growth::Growth;
-use crate::leased_server::LeasedServer;
 use crate::names::preparing;
+use crate::pool::Pool;
+use crate::resources::{CrashEffect, KnownFiles, Phase, Resources, RollbackCopy, SharedServer};
 use crate::rollback::TransactionSession;
 use crate::slot::{Newcomer, Slot};
-use crate::stats::DatabaseStats;
-use crate::table::{Action, Answer, DatabaseId, Event, LeaseTable, ParamsId, Task, Ticket, Want};
-use crate::template::Template;
-use crate::wal::Changes;
+use crate::table::{Action, Answer, Closing, DatabaseId, Event, LeaseTable, ParamsId, Task, Ticket, Want};
 
-/// Maximum number of rows that the leases of one database may have written and rolled back. These rows take up space until a
-/// VACUUM, and nothing starts one.
-const MOST_ROLLED_BACK: u64 = 10_000;
-/// The lowest number for a file that initdb has not created. Source: `FirstNormalObjectId` in `src/include/access/transam.h`.
-const FIRST_NORMAL: u32 = 16384;
 /// Maximum number of backends that wait in leased databases after their clients have left.
 const MOST_WAITING: usize = 64;
 /// Interval at which pgfresh reads the log while any database is leased, because the server recycles old segments.
@@ -48,7 +37,7 @@ pub(crate) struct Core {
     /// Tasks that a client waits for while its own thread is busy with something else.
     urgent: VecDeque<Task>,
     pub(crate) slots: HashMap<Ticket, Arc<Slot>>,
-    pub(crate) databases: HashMap<DatabaseId, Held>,
+    pub(crate) pool: Pool,
     pub(crate) expected: ExpectedParams,
     /// When each idle maintenance worker wakes up by itself.
     pub(crate) idle_workers: Vec<Instant>,
@@ -63,133 +52,39 @@ pub(crate) struct Core {
     serial: u64,
     last_ticket: u64,
     pub(crate) closed: bool,
+    /// Whether a panic has left the table in an unknown state, so that a closed one has replaced it.
+    pub(crate) has_failed: bool,
+    /// Functions to call after such a panic.
+    on_failure: Vec<OnFailure>,
     pub(crate) counters: Counters,
 }
 
-/// The resources of one database in the table: its backends, sessions and files.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    /// Oid of the database. It is 0 until the database exists, and for a lease with its own server.
-    pub(crate) oid: u32,
-    /// The database's name while no lease has it.
-    pub(crate) own_name: String,
-    /// Names that pgfresh has given the database and that it may have now. A database with a different name belongs to SQL.
-    pub(crate) names: BTreeSet<String>,
-    /// The name under which the last lease had the database.
-    pub(crate) last_name: String,
-    /// The database's state when the last lease ended.
-    pub(crate) stats: Option<DatabaseStats>,
-    pub(crate) template: Option<Template>,
-    /// The template's changes before it was copied. Only for `template1`, because SQL may change it.
-    pub(crate) copied_after: Option<Changes>,
-    /// The database's own catalog, if its template has none.
-    pub(crate) catalog: Option<Arc<TemplateCatalog>>,
-    /// Whether a session that uses an object of the database may leave something in its backend.
-    pub(crate) leaves_traces: bool,
-    /// Backends that wait here for a client.
-    pub(crate) waiting: Vec<WaitingBackend>,
-    /// The stamp that a session would have if it started now, and whether pgfresh has read it for this very session.
-    pub(crate) stamp: (CatalogStamp, bool),
-    /// The database's files, if they differ from the template's.
-    pub(crate) files: Option<FileMap>,
-    /// pgfresh's own session in the database, once a reset has opened one.
-    pub(crate) session: Option<AdminConnection>,
-    /// The session for leases in rollback isolation, while no client uses it.
-    pub(crate) transaction: Option<Box<TransactionSession>>,
-    pub(crate) growth: Growth,
-    /// Number of rows that leases have written and rolled back.
-    rolled_back: u64,
-    /// The lease's own server, in isolation `server`.
-    pub(crate) server: Option<Arc<Mutex<LeasedServer>>>,
-    /// Generation of the server in which the database was fresh. See [`Inner::generation`](crate::inner::Inner).
-    pub(crate) generation: u32,
-    /// Epoch of the log since which pgfresh knows all changes in the database.
-    pub(crate) epoch: Epoch,
-    pub(crate) clients: Vec<Arc<Client>>,
-    /// Whether a session has started since the database received its lease's name.
-    pub(crate) entered: bool,
-}
-
-/// Data that tell what a file of one database contains.
+/// The resources for a session in a leased database.
 #[derive(Debug)]
-pub(crate) struct KnownFiles {
-    files: Option<FileMap>,
-    /// Whether any file may be a catalog while `files` is `None`. This is false for the system's own template, whose catalogs have
-    /// the files that initdb has given them.
-    is_unread: bool,
+pub(crate) enum Admission {
+    Clone(Visit),
+    Rollback(Box<TransactionSession>),
+    Server(SharedServer),
 }
 
-impl MakeRoom for Mutex<Core> {
-    fn make_room(&self) {
-        lock(self).evict_idle();
-    }
+/// Facts about a database for a session in it.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    pub(crate) address: DatabaseAddress,
+    /// The stamp, if pgfresh has read it for this very session.
+    pub(crate) stamp: Option<CatalogStamp>,
+    pub(crate) files: KnownFiles,
+    pub(crate) crash_effect: CrashEffect,
+    /// Whether no session has started yet since the database received its lease's name, or since its last reset.
+    pub(crate) is_first: bool,
 }
 
-impl Held {
-    pub(crate) fn new(own_name: String, template: Option<Template>, epoch: Epoch) -> Self {
-        let names = BTreeSet::from([own_name.clone()]);
-        // Until pgfresh has looked for functions, it assumes that the database has some.
-        Self { own_name, names, template, leaves_traces: true, epoch, ..Self::default() }
-    }
+/// A function to call once if a panic leaves the table in an unknown state.
+pub(crate) struct OnFailure(Box<dyn FnOnce() + Send>);
 
-    /// Returns the address while a lease has the database.
-    pub(crate) fn leased_address(&self) -> DatabaseAddress {
-        DatabaseAddress::new(self.oid, &self.last_name)
-    }
-
-    /// Returns the address while no lease has the database.
-    pub(crate) fn own_address(&self) -> DatabaseAddress {
-        DatabaseAddress::new(self.oid, &self.own_name)
-    }
-
-    pub(crate) fn of_server(server: LeasedServer, epoch: Epoch) -> Self {
-        let server = Some(Arc::new(Mutex::new(server)));
-        Self { server, ..Self::new(String::new(), None, epoch) }
-    }
-
-    pub(crate) fn catalog(&self) -> Option<&TemplateCatalog> {
-        self.catalog.as_deref().or_else(|| self.template.as_ref()?.catalog())
-    }
-
-    /// Returns the data that show if a file belongs to a catalog. They can be used without the lock.
-    pub(crate) fn known_files(&self) -> KnownFiles {
-        let files = self.files.as_ref().or_else(|| Some(&self.catalog()?.files)).cloned();
-        KnownFiles { files, is_unread: self.template.as_ref().is_some_and(Template::is_recyclable) }
-    }
-
-    /// Counts rows that a lease has rolled back. Returns false once there are too many.
-    pub(crate) fn has_room_for(&mut self, rows: u64) -> bool {
-        self.rolled_back = self.rolled_back.saturating_add(rows);
-        self.rolled_back <= MOST_ROLLED_BACK
-    }
-
-    /// Returns the number of sessions that wait in the database.
-    fn idle(&self) -> usize {
-        self.waiting.len() + usize::from(self.session.is_some())
-    }
-
-    /// Removes and returns a waiting backend with these parameters.
-    pub(crate) fn take_waiting(&mut self, params: &StartupParams) -> Option<WaitingBackend> {
-        let at = self.waiting.iter().position(|at| at.params == *params)?;
-        Some(self.waiting.swap_remove(at))
-    }
-
-    /// Closes the sessions that wait in the database.
-    pub(crate) fn close_waiting(&mut self) {
-        self.waiting.clear();
-        self.session = None;
-    }
-}
-
-impl KnownFiles {
-    pub(crate) fn may_be_definition(&self, file: u32) -> bool {
-        match &self.files {
-            Some(known) => matches!(
-                known.get(file),
-                None | Some(Content::Catalog(_) | Content::CatalogValues(_) | Content::Classes)
-            ),
-            None => self.is_unread || file < FIRST_NORMAL,
-        }
+impl fmt::Debug for OnFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnFailure")
     }
 }
 
@@ -202,6 +97,30 @@ impl Core {
     pub(crate) fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
+    }
+
+    /// Discards the table and all databases after a panic that may have changed only a part of them. Refuses all waiting and future
+    /// requests, so that no client receives a database in an unknown state.
+    pub(crate) fn fail(&mut self) {
+        self.table = LeaseTable::refusing(Closing::Failed);
+        self.urgent.clear();
+        self.pool.fail();
+        (self.closed, self.has_failed) = (true, true);
+        for slot in std::mem::take(&mut self.slots).into_values() {
+            slot.answer(Answer::Refused(LeaseError::Failed));
+        }
+        for OnFailure(call) in self.on_failure.drain(..) {
+            call();
+        }
+    }
+
+    /// Calls `call` once if a panic leaves the table in an unknown state, or immediately if one has done so already.
+    pub(crate) fn when_failed(&mut self, call: impl FnOnce() + Send + 'static) {
+        if self.has_failed {
+            call();
+        } else {
+            self.on_failure.push(OnFailure(Box::new(call)));
+        }
     }
 
     /// Returns a new name for a database that pgfresh prepares.
@@ -220,11 +139,6 @@ impl Core {
         self.crowded.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Returns `waiting` if the server has room for waiting backends, or else an empty list.
-    pub(crate) fn admit(&self, waiting: Vec<WaitingBackend>) -> Vec<WaitingBackend> {
-        if self.has_room() { waiting } else { Vec::new() }
-    }
-
     /// Makes room for another backend that a client leaves in its database. Returns false if that backend must close. If the lease
     /// ends with this client, no room is needed, because the backend then waits in a ready database. At the limit, closes the
     /// waiting backends of the lease that ends next.
@@ -235,20 +149,17 @@ impl Core {
         if self.table.ends_with_its_session(id) {
             return true;
         }
-        let is_left =
-            |(id, held): &(&DatabaseId, &Held)| !held.waiting.is_empty() && self.table.is_leased(**id);
-        let waiting =
-            self.databases.iter().filter(is_left).map(|(_, held)| held.waiting.len()).sum::<usize>();
-        if waiting < MOST_WAITING {
+        if self.pool.waiting_among(|id| self.table.is_leased(id)) < MOST_WAITING {
             return true;
         }
-        let ends = self
-            .table
-            .by_end()
-            .find(|id| self.databases.get(id).is_some_and(|held| !held.waiting.is_empty()));
-        match ends.and_then(|id| self.databases.get_mut(&id)) {
-            Some(held) => {
-                held.waiting.clear();
+        let waiting = |id: &DatabaseId| {
+            let copy = self.pool.get(*id).and_then(Resources::copy);
+            copy.is_some_and(|copy| !copy.waiting.is_empty())
+        };
+        let ends = self.table.by_end().find(waiting);
+        match ends.and_then(|id| self.pool.copy_mut(id)) {
+            Some(copy) => {
+                copy.waiting.clear();
                 true
             }
             None => false,
@@ -259,7 +170,7 @@ impl Core {
     /// with leases, those that end first being first. It closes sessions in ready databases last, in the reverse order of their
     /// use. It leaves the database `stays` alone.
     pub(crate) fn trim_idle(&mut self, stays: DatabaseId) {
-        let mut idle = self.databases.values().map(Held::idle).sum::<usize>();
+        let mut idle = self.pool.idle();
         if idle <= self.most_idle {
             return;
         }
@@ -267,9 +178,9 @@ impl Core {
             if idle <= self.most_idle {
                 return;
             }
-            if let Some(held) = self.databases.get_mut(&id) {
-                idle -= held.idle();
-                held.close_waiting();
+            if let Some(resources) = self.pool.get_mut(id) {
+                idle -= resources.idle();
+                resources.close_waiting();
             }
         }
     }
@@ -277,19 +188,19 @@ impl Core {
     /// Ends all backends that wait for a client, and keeps others from waiting for a while.
     pub(crate) fn evict_idle(&mut self) {
         self.crowded = Some(Instant::now() + CROWDED);
-        self.databases.values_mut().for_each(Held::close_waiting);
+        self.pool.close_waiting();
         // A lease is using none of these sessions, because the databases are ready.
         for id in self.table.ready_databases() {
-            if let Some(held) = self.databases.get_mut(&id) {
-                held.transaction = None;
+            if let Some(Resources::Rollback(RollbackCopy { session, .. })) = self.pool.get_mut(id) {
+                *session = None;
             }
         }
     }
 
     pub(crate) fn close_waiting_in_leases(&mut self) {
         for lease in self.table.leases() {
-            if let Some(held) = lease.database.and_then(|id| self.databases.get_mut(&id)) {
-                held.close_waiting();
+            if let Some(resources) = lease.database.and_then(|id| self.pool.get_mut(id)) {
+                resources.close_waiting();
             }
         }
     }
@@ -347,7 +258,7 @@ impl Core {
     pub(crate) fn handle(&mut self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
         let actions = self.table.handle(event, Instant::now());
         for id in self.table.take_gone() {
-            self.databases.remove(&id);
+            drop(self.pool.remove(id));
         }
         self.act_on(actions, mine)
     }
@@ -368,9 +279,9 @@ impl Core {
                     let Some(slot) = self.slots.remove(&ticket) else { continue };
                     // This client must learn if its session ends, even before its own thread continues.
                     if let (Answer::Session(id), Some(client)) = (&answer, slot.client())
-                        && let Some(held) = self.databases.get_mut(id)
+                        && let Some(clients) = self.pool.clients_mut(*id)
                     {
-                        held.clients.push(Arc::clone(client));
+                        clients.push(Arc::clone(client));
                     }
                     slot.answer(answer);
                 }
@@ -402,20 +313,37 @@ impl Core {
     /// client comes.
     fn notice_gone_clients(&mut self, name: &str) {
         let Some(id) = self.table.holder(name) else { return };
-        let Some(held) = self.databases.get(&id) else { return };
-        if held.clients.iter().any(|client| client.is_present()) {
+        let clients = self.pool.clients(id);
+        if clients.iter().any(|client| client.is_present()) {
             return;
         }
-        let count = held.clients.iter().filter(|client| client.leave()).count();
+        let count = clients.iter().filter(|client| client.leave()).count();
         for _ in 0..count {
             self.raise_in_background(Event::Leaving { database: id });
+        }
+    }
+
+    /// Returns the resources for a session in a leased database. The table already counts the session. Returns `None` if the lease
+    /// has ended in the meantime.
+    pub(crate) fn admit(&mut self, id: DatabaseId) -> Option<Admission> {
+        match self.pool.get_mut(id)? {
+            Resources::Clone(copy) => {
+                let address = copy.identity.address.clone();
+                let (files, crash_effect) = (copy.known_files(), copy.crash_effect());
+                let Phase::Leased { stamp, is_current, entered } = &mut copy.phase else { return None };
+                let stamp = std::mem::take(is_current).then(|| Arc::clone(stamp));
+                Some(Admission::Clone(Visit { address, stamp, files, crash_effect, is_first: !*entered }))
+            }
+            Resources::Rollback(rollback) => Some(Admission::Rollback(rollback.session.take()?)),
+            Resources::Server(server) => Some(Admission::Server(Arc::clone(server))),
+            Resources::Preparing(_) | Resources::Retired(_) | Resources::Gone => None,
         }
     }
 
     /// Removes a session from its lease. Returns whether its client was leaving. Returns `None` if the lease has already ended
     /// without the session.
     pub(crate) fn count_out(&mut self, id: DatabaseId, client: &Arc<Client>) -> Option<bool> {
-        let clients = &mut self.databases.get_mut(&id)?.clients;
+        let clients = self.pool.clients_mut(id)?;
         let at = clients.iter().position(|other| Arc::ptr_eq(other, client))?;
         clients.swap_remove(at);
         Some(client.is_leaving())
@@ -425,7 +353,10 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Isolation;
+    use crate::backend::{Backend, WaitingBackend};
+    use crate::isolation::Isolation;
+    use crate::resources::PooledCopy;
+    use crate::seats::Seat;
     use crate::table::{Explicit, Outcome, Proof, Source, TaskKind, Terms};
 
     /// Leases `name` with a new session, and runs all tasks.
@@ -488,30 +419,36 @@ mod tests {
     #[test]
     fn core_forgets_database_dropped_by_sql() {
         let (mut core, database) = leased(Duration::ZERO);
-        core.databases.insert(database, Held::default());
+        core.pool.insert(database, Resources::default());
         core.raise_in_background(Event::Lost { database, leaving: false });
         assert_eq!(core.next_task(), Ok(Task { database, kind: TaskKind::Unname }));
         core.raise_in_background(Event::Finished { database, outcome: Outcome::Vanished });
-        assert!(core.databases.is_empty(), "{:?}", core.databases);
+        assert!(core.pool.remove(database).is_none(), "{:?}", core.pool);
     }
 
     fn waiting_backend() -> WaitingBackend {
         let (stream, _) = std::os::unix::net::UnixStream::pair().unwrap();
-        let backend = crate::Backend { stream, greeting: Vec::new(), seat: crate::seats::Seat::default() };
+        let backend = Backend { stream, greeting: Vec::new(), seat: Seat::default() };
         let params = StartupParams::new([("user", "postgres")]);
         WaitingBackend { params, backend, stamp: "".into(), since: None }
+    }
+
+    /// Returns the resources of a copy in which backends wait.
+    fn with_waiting(count: usize) -> Resources {
+        let waiting = (0..count).map(|_| waiting_backend()).collect();
+        Resources::Clone(Box::new(PooledCopy { waiting, ..PooledCopy::fake() }))
     }
 
     #[test]
     fn limit_on_waiting_backends_evicts_older_exempts_pool() {
         let mut core = Core::new(1000);
         core.table.add_source(Source::Template("app".to_owned()), true);
-        let waiting = |core: &Core| core.databases.values().map(|held| held.waiting.len()).sum::<usize>();
+        let waiting = |core: &Core| core.pool.waiting_among(|_| true);
         for serial in 0..3 * MOST_WAITING {
             let database = lease(&mut core, &format!("db_{serial}"), Duration::from_hours(1));
-            core.databases.insert(database, Held::default());
+            core.pool.insert(database, with_waiting(0));
             assert!(core.make_room_for_left(database));
-            core.databases.get_mut(&database).unwrap().waiting.push(waiting_backend());
+            core.pool.copy_mut(database).unwrap().waiting.push(waiting_backend());
             core.raise_in_background(Event::Disconnected { database, leaving: false });
             assert_eq!(waiting(&core), (serial + 1).min(MOST_WAITING));
         }
@@ -538,10 +475,9 @@ mod tests {
         let [last, first] = ready[..] else { panic!("two are ready, not {ready:?}") };
         let all = [soon, late, open, first, last];
         for id in all {
-            let held = Held { waiting: vec![waiting_backend(), waiting_backend()], ..Held::default() };
-            core.databases.insert(id, held);
+            core.pool.insert(id, with_waiting(2));
         }
-        let waits = |core: &Core| all.map(|id| core.databases[&id].idle() > 0);
+        let waits = |core: &Core| all.map(|id| core.pool.get(id).unwrap().idle() > 0);
         for (most_idle, expected) in [
             (10, [true; 5]),
             (9, [false, true, true, true, true]),
@@ -577,13 +513,6 @@ mod tests {
         let first = ask(0);
         (1..5000).for_each(|number| drop(ask(number)));
         assert_eq!(core.params_of(params_id(&first)), Some(first));
-    }
-
-    #[test]
-    fn rolled_back_rows_add_up_across_leases() {
-        let mut held = Held::new("pgfresh_ready_1".to_owned(), None, Epoch::default());
-        let leases = (0..100).take_while(|_| held.has_room_for(1000)).count();
-        assert_eq!(leases, 10);
     }
 
     #[test]

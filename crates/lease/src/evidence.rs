@@ -175,6 +175,11 @@ impl Evidence {
         (!missed).then_some(changes)
     }
 
+    /// Whether a thread has panicked while it read the log. All further calls then panic, too.
+    pub(crate) fn is_half_read(&self) -> bool {
+        self.state.is_poisoned()
+    }
+
     pub(crate) fn epoch(&self) -> Epoch {
         self.lock().epoch
     }

@@ -4,94 +4,42 @@
 //! outcome goes back to the table as an event.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use ::template::{complete_copy, create_copy};
-use server::AdminConnection;
 use sys::lock;
 
 use crate::address::DatabaseAddress;
 use crate::admin::{MARK, mark_of};
-use crate::backend::{WaitingBackend, ids};
-use crate::catalog::{FileMap, TemplateCatalog};
-use crate::core::Held;
-use crate::drop::drop_named;
+use crate::backend::ids;
+use crate::digest::{Difference, Digest};
+use crate::drop::{drop_database, drop_named};
+use crate::error::LeaseError;
 use crate::eviction::{copy_without_sessions, evict};
 use crate::evidence::Epoch;
-use crate::growth::Growth;
 use crate::inner::Inner;
 use crate::leased_server::LeasedServer;
+use crate::options::TemplateDatabase;
+use crate::pool::{Access, CheckedOut};
 use crate::reset::{GONE, NotRecyclable, Used, open_own_session, reset};
+use crate::resources::{Identity, PooledCopy, Resources, RollbackCopy};
 use crate::rollback::{TransactionSession, are_only_sequences, restore_sequences};
-use crate::stats::DatabaseStats;
 use crate::table::{DatabaseId, Event, Outcome, Proof, Source, TaskKind};
 use crate::template::{Template, database_of};
-use crate::{Difference, Digest, LeaseError, TemplateDatabase};
-
-/// A database at the end of its lease in rollback isolation.
-struct RolledBack {
-    address: DatabaseAddress,
-    template: Template,
-    /// The database's own catalog, if its template has none.
-    catalog: Option<Arc<TemplateCatalog>>,
-    files: Option<FileMap>,
-    epoch: Epoch,
-    leaves_traces: bool,
-}
-
-impl RolledBack {
-    fn of(held: &Held) -> Option<Self> {
-        Some(Self {
-            address: held.leased_address(),
-            template: held.template.clone()?,
-            catalog: held.catalog.clone(),
-            files: held.files.clone(),
-            epoch: held.epoch,
-            leaves_traces: held.leaves_traces,
-        })
-    }
-}
-
-/// Parts of a [`Held`] that a reset takes out, to work on them without the lock.
-struct Taken {
-    template: Template,
-    address: DatabaseAddress,
-    epoch: Epoch,
-    stats: Option<DatabaseStats>,
-    files: Option<FileMap>,
-    growth: Growth,
-    waiting: Vec<WaitingBackend>,
-    session: Option<AdminConnection>,
-}
-
-impl Taken {
-    fn from(held: &mut Held, in_place: bool) -> Option<Self> {
-        Some(Self {
-            template: held.template.clone()?,
-            address: if in_place { held.leased_address() } else { held.own_address() },
-            epoch: held.epoch,
-            stats: held.stats.take(),
-            files: held.files.take(),
-            growth: std::mem::take(&mut held.growth),
-            waiting: std::mem::take(&mut held.waiting),
-            session: held.session.take(),
-        })
-    }
-}
 
 impl Inner {
     /// Executes a task. Reports a failure, unless the cause is a lack of sessions.
     pub(crate) fn execute(&self, id: DatabaseId, kind: &TaskKind) -> Outcome {
         let _span = tracing::debug_span!("database", number = id.0).entered();
         let outcome = match kind {
-            TaskKind::Create(Source::Template(template)) => self.hide(id, self.create(id, template)),
+            TaskKind::Create(Source::Template(template)) => self.create(id, template),
             TaskKind::Create(Source::Server(template)) => self.start_server(id, template),
             TaskKind::Name { to, isolation, params } => self.name(id, to, *isolation, *params),
             TaskKind::Unname => self.unname(id),
-            TaskKind::Reset { in_place: false } => self.hide(id, self.reset(id, false)),
-            TaskKind::Reset { in_place: true } => self.reset(id, true),
-            TaskKind::Keep { to } => self.rename(id, to),
+            TaskKind::Reset { in_place } => self.reset(id, *in_place),
+            TaskKind::Keep { to } => self.keep(id, to),
             TaskKind::Copy { to } => outcome(self.copy_to_template(id, to)),
             TaskKind::Drop => self.drop(id),
             TaskKind::Close => Outcome::Done,
@@ -111,8 +59,7 @@ impl Inner {
         };
         match LeasedServer::start(provisioner, template, &self.options.templates) {
             Ok(server) => {
-                let held = Held::of_server(server, self.evidence.epoch());
-                self.lock().databases.insert(id, held);
+                self.lock().pool.insert(id, Resources::Server(Arc::new(Mutex::new(server))));
                 Outcome::Fresh(Proof::new())
             }
             Err(error) => Outcome::Failed(error),
@@ -121,26 +68,30 @@ impl Inner {
 
     fn reset(&self, id: DatabaseId, in_place: bool) -> Outcome {
         let begun = Instant::now();
+        let Some(Access::Exclusive(mut database)) = self.core.check_out(id) else {
+            return Outcome::Doubt(GONE);
+        };
         if !in_place {
-            let name = self.lock().databases.get(&id).map_or_else(String::new, |held| held.last_name.clone());
-            self.shared().ended(&name);
+            if let Some(lease) = database.copy().and_then(|copy| copy.last_lease.as_deref()) {
+                self.shared().ended(lease);
+            }
             self.look_at_shared_state();
         }
-        let transaction = self.lock().databases.get_mut(&id).and_then(|held| held.transaction.take());
-        let result = match transaction {
-            Some(session) => self.roll_back(id, session),
-            None => self.recycle(id, in_place).map(Outcome::Fresh),
-        };
+        let result = self.restore(id, &mut database, in_place);
         match result {
-            Ok(outcome) => {
-                if matches!(outcome, Outcome::Fresh(_)) {
+            Ok(Outcome::Fresh(proof)) => {
+                {
                     let mut core = self.lock();
                     core.counters.recycled.0 += 1;
                     core.counters.recycled.1 += begun.elapsed();
                 }
-                outcome
+                self.put_back_ready(id, database, in_place);
+                Outcome::Fresh(proof)
             }
+            Ok(outcome) => outcome,
             Err(NotRecyclable { reason, error }) => {
+                // pgfresh drops the database.
+                database.close_waiting();
                 if let Some(error) = error {
                     self.report("reset a database", &error);
                 }
@@ -149,35 +100,63 @@ impl Inner {
         }
     }
 
+    /// Restores the state of the template, in the way that fits the lease's isolation.
+    fn restore(
+        &self,
+        id: DatabaseId,
+        database: &mut CheckedOut<'_>,
+        in_place: bool,
+    ) -> Result<Outcome, NotRecyclable> {
+        if let Resources::Rollback(rollback) = &mut **database
+            && let Some(session) = rollback.session.take()
+        {
+            return self.roll_back(rollback, session);
+        }
+        let copy = database.copy_mut().ok_or(NotRecyclable::because(GONE))?;
+        let proof = self.recycle(copy)?;
+        if !in_place && self.lock().table.has_time_for(id) {
+            self.warm_up(id, copy);
+        }
+        Ok(Outcome::Fresh(proof))
+    }
+
+    /// Puts the resources of a fresh database back, and tells the table for which clients backends wait in it. Unless its lease goes
+    /// on, hides the database first.
+    pub(crate) fn put_back_ready(&self, id: DatabaseId, mut database: CheckedOut<'_>, in_place: bool) {
+        if !in_place && let Some(identity) = database.identity_mut() {
+            self.hide(identity);
+        }
+        let params = database.copy().map(|copy| ids(&copy.waiting)).unwrap_or_default();
+        drop(database);
+        self.lock().raise_in_background(Event::Warmed { database: id, params });
+    }
+
     /// Ends a lease in rollback isolation. The database is then fresh. Its session waits for the next lease if it is fresh too.
     fn roll_back(
         &self,
-        id: DatabaseId,
+        RollbackCopy { copy, session: kept, catalog }: &mut RollbackCopy,
         mut session: Box<TransactionSession>,
     ) -> Result<Outcome, NotRecyclable> {
-        let gone = || NotRecyclable::because(GONE);
-        let database = self.lock().databases.get(&id).and_then(RolledBack::of).ok_or_else(gone)?;
-        let RolledBack { address, template, catalog, files, epoch, leaves_traces } = database;
-        let catalog = catalog.as_deref().or_else(|| template.catalog_when_read());
-        let catalog = catalog.ok_or_else(|| NotRecyclable::because(template.why_unknown()))?;
+        let catalog = catalog.as_deref().or_else(|| copy.template.catalog_when_read());
+        let catalog = catalog.ok_or_else(|| NotRecyclable::because(copy.template.why_unknown()))?;
         let leaves_nothing = session.transaction.leaves_nothing;
-        let (touched, rows) = session.roll_back(&self.evidence, address.oid, catalog, files.as_ref())?;
-        self.check_epoch(epoch)?;
-        if !self.lock().databases.get_mut(&id).is_some_and(|held| held.has_room_for(rows)) {
+        let address = &copy.identity.address;
+        let (touched, rows) = session.roll_back(&self.evidence, address.oid, catalog, copy.files.as_ref())?;
+        self.check_epoch(copy.epoch)?;
+        if !copy.growth.has_room_for_rolled_back(rows) {
             return Err(NotRecyclable::because("what was rolled back takes too much room"));
         }
         if !touched.is_empty() {
-            let kept = self.lock().databases.get_mut(&id).and_then(|held| held.session.take());
-            let mut own = match kept.and_then(|mut session| session.is_alive().then_some(session)) {
-                Some(session) => session,
-                None => open_own_session(&self.admin, &address)?,
+            let mut own = match copy.session.take().and_then(|mut own| own.is_alive().then_some(own)) {
+                Some(own) => own,
+                None => open_own_session(&self.admin, address)?,
             };
             let rows = own.query(&format!("{}{MARK}", restore_sequences(catalog, &touched)))?;
             are_only_sequences(&self.evidence.changes_up_to(mark_of(&rows), address.oid))?;
-            self.keep_session(id, own);
+            copy.session = Some(own);
         }
         // The database is fresh by now. Its session can only be used again if it is fresh too.
-        if leaves_traces
+        if copy.leaves_traces
             || !leaves_nothing
             || !session.may_greet_another
             || !self.may_wait(&session.params, &session.stamp)
@@ -185,58 +164,39 @@ impl Inner {
         {
             return Ok(Outcome::SessionSpent);
         }
-        if let Some(held) = self.lock().databases.get_mut(&id) {
-            held.transaction = Some(session);
-        }
+        *kept = Some(session);
         Ok(Outcome::Fresh(Proof::new()))
     }
 
-    /// Keeps pgfresh's session in a database for the next reset.
-    fn keep_session(&self, id: DatabaseId, session: AdminConnection) {
-        let mut core = self.lock();
-        if let Some(held) = core.databases.get_mut(&id) {
-            held.session = Some(session);
-        }
-        core.trim_idle(id);
-    }
-
     /// Resets a database to the state of its template.
-    pub(crate) fn recycle(&self, id: DatabaseId, in_place: bool) -> Result<Proof, NotRecyclable> {
-        let gone = || NotRecyclable::because(GONE);
-        let taken = self
-            .lock()
-            .databases
-            .get_mut(&id)
-            .and_then(|held| Taken::from(held, in_place))
-            .ok_or_else(gone)?;
-        let Taken { template, address, epoch, stats, files, growth, waiting, session } = taken;
-        if !template.is_recyclable() {
+    pub(crate) fn recycle(&self, copy: &mut PooledCopy) -> Result<Proof, NotRecyclable> {
+        if !copy.template.is_recyclable() {
             return Err(NotRecyclable::because("databases of this template are not recycled"));
         }
-        let catalog = template.catalog_when_read();
-        let catalog = catalog.ok_or_else(|| NotRecyclable::because(template.why_unknown()))?;
-        let generation = if template.has_unlogged() { self.generation() } else { 0 };
-        let mut used = Used { address: &address, catalog, stats, files, growth, waiting, session };
+        let stats = copy.take_stats();
+        let catalog = copy.template.catalog_when_read();
+        let catalog = catalog.ok_or_else(|| NotRecyclable::because(copy.template.why_unknown()))?;
+        let generation = copy.template.has_unlogged().then(|| self.generation()).flatten();
+        let mut used = Used {
+            address: &copy.identity.address,
+            catalog,
+            stats,
+            files: copy.files.take(),
+            growth: mem::take(&mut copy.growth),
+            waiting: mem::take(&mut copy.waiting),
+            session: copy.session.take(),
+        };
         let proof = reset(&self.admin, &self.evidence, &mut used)?;
-        self.check_epoch(epoch)?;
-        let Used { files, growth, mut waiting, session, .. } = used;
+        self.check_epoch(copy.epoch)?;
+        let Used { files, growth, waiting, session, .. } = used;
         if let Some(digest) = &catalog.digest {
-            self.compare(id, digest, &address)?;
+            self.compare(copy, digest)?;
         }
-        if !in_place && self.lock().table.has_time_for(id) {
-            waiting = self.warm_up(id, &address, &template, waiting);
-        }
-        let mut core = self.lock();
-        let waiting = core.admit(waiting);
-        let params = ids(&waiting);
-        let held = core.databases.get_mut(&id).ok_or_else(gone)?;
-        (held.files, held.growth, held.waiting, held.session) = (files, growth, waiting, session);
-        held.entered = false;
+        (copy.files, copy.growth, copy.waiting, copy.session) = (files, growth, waiting, session);
+        copy.set_entered(false);
         // An earlier lease may have begun before pgfresh had looked for functions.
-        held.leaves_traces = template.may_leave_traces();
-        held.generation = generation;
-        core.trim_idle(id);
-        core.raise_in_background(Event::Warmed { database: id, params });
+        copy.leaves_traces = copy.template.may_leave_traces();
+        copy.generation = generation;
         Ok(proof)
     }
 
@@ -249,43 +209,34 @@ impl Inner {
     }
 
     /// Compares a database completely with its template, and records the first difference.
-    fn compare(
-        &self,
-        id: DatabaseId,
-        fresh: &Digest,
-        address: &DatabaseAddress,
-    ) -> Result<(), NotRecyclable> {
+    fn compare(&self, copy: &PooledCopy, fresh: &Digest) -> Result<(), NotRecyclable> {
+        let address = &copy.identity.address;
         let mut session = self.admin.open_in(address, &[])?;
         let digest = Digest::read(&mut session)?;
         let Some(relation) = fresh.difference(&digest) else { return Ok(()) };
-        let mut core = self.lock();
-        let database =
-            core.databases.get(&id).map_or_else(|| address.name.clone(), |held| held.last_name.clone());
-        core.counters.differences.push(Difference { database, relation: relation.to_owned() });
+        let database = copy.last_lease.as_deref().unwrap_or(&address.name).to_owned();
+        self.lock().counters.differences.push(Difference { database, relation: relation.to_owned() });
         Err(NotRecyclable::because("it differed from its template"))
     }
 
     /// Copies a database that has no sessions, and takes the copy into service as a template.
     fn copy_to_template(&self, id: DatabaseId, template: &str) -> Result<(), LeaseError> {
-        let DatabaseAddress { oid, name } = {
-            let mut core = self.lock();
-            let held =
-                core.databases.get_mut(&id).ok_or_else(|| LeaseError::NotLeased(template.to_owned()))?;
-            held.close_waiting();
-            held.leased_address()
-        };
+        let unknown = || LeaseError::NotLeased(template.to_owned());
+        let Some(Access::Exclusive(mut source)) = self.core.check_out(id) else { return Err(unknown()) };
+        source.close_waiting();
+        let DatabaseAddress { oid, name } = &source.identity().ok_or_else(unknown)?.address;
         let database = TemplateDatabase { name: template.to_owned(), database: database_of(template) };
         let called = &database.database;
         // Any remaining session has been opened without the gateway.
-        evict(&name, &self.admin)?;
-        let sql = create_copy(&name, called, self.options.major);
-        let copied = copy_without_sessions(&name, &sql, &self.admin);
+        evict(name, &self.admin)?;
+        let sql = create_copy(name, called, self.options.major);
+        let copied = copy_without_sessions(name, &sql, &self.admin);
         // If the connection was lost, the copy may exist. After any other error, it does not.
         let is_there = copied.as_ref().map_or_else(LeaseError::is_lost, |_| true);
         let taken = copied
-            .and_then(|_| self.admin.run("complete a template", &complete_copy(&name, called)))
+            .and_then(|_| self.admin.run("complete a template", &complete_copy(name, called)))
             .and_then(|_| Template::take(&database, None, &self.options.data, &self.admin))
-            .and_then(|taken| self.expect_source(&taken, oid).map(|()| taken));
+            .and_then(|taken| self.expect_source(&taken, *oid).map(|()| taken));
         if taken.is_err()
             && is_there
             && let Err(error) = drop_named(called, &self.admin)
@@ -313,21 +264,62 @@ impl Inner {
 
     /// Ends the sessions of a database, if it has clients.
     pub(crate) fn close_sessions(&self, id: DatabaseId) {
-        let (server, oid) = {
-            let mut core = self.lock();
-            // If it has no clients, its sessions are waiting for the next one.
-            let held = core.databases.get_mut(&id).filter(|held| !held.clients.is_empty());
-            let Some(held) = held else { return };
-            held.close_waiting();
-            held.clients.iter().for_each(|client| client.close());
-            (held.server.clone(), held.oid)
-        };
-        if let Some(server) = server {
+        let mut core = self.lock();
+        // If it has no clients, its sessions are waiting for the next one.
+        let clients = core.pool.clients(id);
+        if clients.is_empty() {
+            return;
+        }
+        for client in clients {
+            client.close();
+        }
+        if let Some(Resources::Server(server)) = core.pool.get(id) {
+            let server = Arc::clone(server);
+            drop(core);
             return lock(&server).close_sessions();
         }
+        if let Some(resources) = core.pool.get_mut(id) {
+            resources.close_waiting();
+        }
+        let oid = core.pool.oid_of(id);
+        drop(core);
+        let Some(oid) = oid else { return };
         let sql = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datid = {oid}");
         if let Err(error) = self.admin.run("close the sessions of a database", &sql) {
             self.report("close sessions", &error.to_string());
+        }
+    }
+
+    /// Drops a database, or stops the server of a lease in isolation `server`.
+    pub(crate) fn drop(&self, id: DatabaseId) -> Outcome {
+        let mut database = match self.core.check_out(id) {
+            Some(Access::Exclusive(database)) => database,
+            Some(Access::Server(_)) => {
+                // The server ends when this function returns.
+                let _server = self.lock().pool.remove(id);
+                return Outcome::Done;
+            }
+            None => return Outcome::Done,
+        };
+        let dropped = match &mut *database {
+            // pgfresh may not have received the database's oid.
+            Resources::Preparing(claim) => drop_named(claim.name(), &self.admin),
+            resources => match resources.identity_mut() {
+                Some(Identity { address, names, .. }) => {
+                    drop_database(address.oid, names, &self.admin).map(|()| {
+                        // The changes of the database no longer matter.
+                        self.evidence.take(address.oid);
+                    })
+                }
+                None => Ok(()),
+            },
+        };
+        match dropped {
+            Ok(()) => {
+                database.change(|_| Resources::Gone);
+                Outcome::Done
+            }
+            Err(error) => Outcome::Failed(error),
         }
     }
 
@@ -350,12 +342,8 @@ impl Inner {
         };
         let (leased, guilty) = {
             let core = self.lock();
-            let name = |oid: u32| {
-                let held = core.databases.values().find(|held| held.oid == oid)?;
-                (!held.last_name.is_empty()).then(|| held.last_name.clone())
-            };
             let guilty: BTreeSet<_> =
-                changes.iter().flatten().filter_map(|change| name(change.from?)).collect();
+                changes.iter().flatten().filter_map(|change| core.pool.lease_of(change.from?)).map(str::to_owned).collect();
             (core.table.held_names(), guilty.into_iter().collect::<Vec<_>>())
         };
         self.shared().compare(facts, ended, leased.into_iter(), &guilty);

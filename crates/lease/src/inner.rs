@@ -4,7 +4,7 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,20 @@ use sys::lock;
 use crate::admin::AdminPool;
 use crate::claims::Claims;
 use crate::core::Core;
+use crate::error::LeaseError;
 use crate::evidence::Evidence;
+use crate::isolation::Isolation;
 use crate::leased_server::ServerAction;
 use crate::names::whole;
 use crate::options::LeaseOptions;
+use crate::pool::Access;
 use crate::processors::Processors;
 use crate::seats::Seats;
 use crate::shared::SharedWatch;
+use crate::shared_core::SharedCore;
 use crate::slot::Newcomer;
 use crate::table::{Answer, Closing, DatabaseId, Event, Outcome, Source, Task, TaskKind, Ticket, Want};
 use crate::template::Template;
-use crate::{Isolation, LeaseError};
 
 /// Minimum number of databases that may exist, however small the budget is. A server with room for fewer would be useless.
 pub(crate) const LEAST_CAPACITY: usize = 4;
@@ -44,7 +47,9 @@ pub(crate) struct Inner {
     pub(crate) templates: Mutex<Vec<Template>>,
     /// Locks on template names, for threads that create or remove a template.
     pub(crate) claims: Claims,
-    pub(crate) core: Arc<Mutex<Core>>,
+    /// Claims on the names of databases that pgfresh prepares, while programs that list databases can see them.
+    pub(crate) preparing: Claims,
+    pub(crate) core: Arc<SharedCore>,
     /// The state that all databases share. Use [`Self::shared`] to read it.
     pub(crate) shared: OnceLock<Mutex<SharedWatch>>,
     /// Lock for the thread that checks for changes of the shared state, which it holds while it reads and compares.
@@ -89,6 +94,13 @@ impl Inner {
         want: Want,
         newcomer: Option<Newcomer>,
     ) -> Result<Answer, LeaseError> {
+        let answer = unless_panicked(|| self.ask_table(name, want, newcomer));
+        answer.unwrap_or_else(|panicked| {
+            Err(if self.lock().has_failed { LeaseError::Failed } else { panicked })
+        })
+    }
+
+    fn ask_table(&self, name: &str, want: Want, newcomer: Option<Newcomer>) -> Result<Answer, LeaseError> {
         let mut core = self.lock();
         let (slot, ticket, mut tasks) = core.request(name, want, newcomer);
         self.wake_worker(core);
@@ -127,12 +139,16 @@ impl Inner {
             return Event::Closed { database };
         }
         let outcome = unless_panicked(|| self.execute(database, &kind));
+        // Without the log, pgfresh cannot know which databases are fresh.
+        if outcome.is_err() && self.evidence.is_half_read() {
+            self.lock().fail();
+        }
         Event::Finished { database, outcome: outcome.unwrap_or_else(Outcome::Failed) }
     }
 
     pub(crate) fn stop_handing_out(&self, why: Closing) {
         self.raise(Event::Close(why), None);
-        lock(&self.core).closed = true;
+        self.lock().closed = true;
         self.work.notify_all();
         self.shortage.notify_all();
     }
@@ -161,12 +177,12 @@ impl Inner {
         let largest =
             lock(&self.templates).iter().map(|template| template.bytes).max().unwrap_or(0).max(1 << 20);
         let capacity = usize::try_from(self.options.budget / 2 / largest).unwrap_or(usize::MAX);
-        lock(&self.core).table.capacity = capacity.max(LEAST_CAPACITY);
+        self.lock().table.capacity = capacity.max(LEAST_CAPACITY);
     }
 
     /// Returns an error if the name has no lease but SQL has created a database with that name.
     pub(crate) fn expect_free(&self, name: &str) -> Result<(), LeaseError> {
-        if lock(&self.core).table.holder(name).is_some() {
+        if self.lock().table.holder(name).is_some() {
             return Ok(());
         }
         let sql = format!("SELECT FROM pg_database WHERE datname = {}", literal(name));
@@ -177,7 +193,7 @@ impl Inner {
     }
 
     pub(crate) fn made_up(&self, isolation: Isolation) -> String {
-        let serial = lock(&self.core).next_serial();
+        let serial = self.lock().next_serial();
         match isolation {
             Isolation::Clone => format!("fresh_{serial}"),
             Isolation::Rollback => format!("rollback_{serial}"),
@@ -200,17 +216,16 @@ impl Inner {
     }
 
     pub(crate) fn act(&self, id: DatabaseId, action: ServerAction) -> Result<(), LeaseError> {
-        let server = lock(&self.core).databases.get(&id).and_then(|held| held.server.clone());
-        let result = match (&self.options.provisioner, server) {
-            (Some(provisioner), Some(server)) => lock(&server).act(provisioner, action),
+        let result = unless_panicked(|| match (&self.options.provisioner, self.core.check_out(id)) {
+            (Some(provisioner), Some(Access::Server(server))) => lock(&server).act(provisioner, action),
             _ => Err(LeaseError::NoServers),
-        };
+        });
         self.raise(Event::Finished { database: id, outcome: Outcome::Done }, None);
-        result
+        result?
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
-        lock(&self.core)
+        self.core.lock()
     }
 
     /// Wakes a maintenance worker if the table has work, and paused creations of copies if a client waits for one.
@@ -228,8 +243,8 @@ impl Inner {
     /// Makes a maintenance worker wait until there may be work, or until the time `until`.
     pub(crate) fn wait(&self, mut core: MutexGuard<'_, Core>, until: Instant) {
         core.idle_workers.push(until);
-        let patience = until.saturating_duration_since(Instant::now());
-        let mut core = self.work.wait_timeout(core, patience).unwrap_or_else(PoisonError::into_inner).0;
+        let timeout = until.saturating_duration_since(Instant::now());
+        let mut core = self.core.wait(&self.work, core, timeout);
         if let Some(at) = core.idle_workers.iter().position(|other| *other == until) {
             core.idle_workers.swap_remove(at);
         }
@@ -238,7 +253,7 @@ impl Inner {
 
 /// Runs `work` and returns its result, or an error if it panics.
 fn unless_panicked<T>(work: impl FnOnce() -> T) -> Result<T, LeaseError> {
-    // All data that `work` shares with other threads are behind locks, and they are consistent whenever a lock is free.
+    // All data that `work` shares with other threads are behind locks, which refuse data that a panic has left half changed.
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
         tracing::error!("a task has panicked");
         LeaseError::Panicked

@@ -16,18 +16,20 @@ use crate::backend::{IDLE_TIMEOUT, params_id};
 use crate::claims::Claims;
 use crate::core::Core;
 use crate::drop::{drop_database, drop_named, dropped_prefix};
+use crate::error::LeaseError;
 use crate::evidence::Evidence;
 use crate::expected::ExpectedParams;
 use crate::inner::{Inner, LEAST_CAPACITY};
+use crate::isolation::Isolation;
 use crate::leased_server::ServerAction;
 use crate::maintenance;
 use crate::names::{ALWAYS, check_name, cut, name_of_kept, preparing_prefix, ready_prefix, whole};
-use crate::options::LeaseOptions;
+use crate::options::{LeaseOptions, TemplateDatabase};
 use crate::processors::Processors;
 use crate::seats::{Seats, Shares};
+use crate::shared_core::SharedCore;
 use crate::table::{Answer, Closing, Event, Source, Terms, WORKERS, Want};
 use crate::template::{Template, database_of, discard_statistics};
-use crate::{Isolation, LeaseError, TemplateDatabase};
 
 /// All leases of one server. Clones share the same leases.
 #[derive(Debug, Clone)]
@@ -48,9 +50,8 @@ impl Leases {
     /// Takes the templates of a server into service, and starts to prepare copies. `session` is a superuser session with the
     /// database `postgres`, if the caller has one. pgfresh uses it as its first connection.
     pub fn open(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Self, LeaseError> {
-        let core = Arc::new(Mutex::new(Core::new(LEAST_CAPACITY)));
-        let admin =
-            AdminPool::new(options.directory.clone(), options.major, Arc::<Mutex<Core>>::clone(&core));
+        let core = Arc::new(SharedCore::new(Core::new(LEAST_CAPACITY)));
+        let admin = AdminPool::new(options.directory.clone(), options.major, Arc::<SharedCore>::clone(&core));
         if let Some(session) = session {
             admin.adopt(session)?;
         }
@@ -59,19 +60,19 @@ impl Leases {
         let most_at_work = admin.bound(shares.at_work);
         let expected = ExpectedParams::recall(options.entry.as_ref(), &admin)?;
         {
-            let mut core = lock(&core);
+            let mut core = core.lock();
             // Waiting backends and pgfresh's own sessions together use at most half of all sessions.
             core.most_idle = (sessions / 2).saturating_sub(most_at_work);
             core.expected = expected;
+            core.table.rules.clone_from(&options.names);
         }
-        lock(&core).table.rules.clone_from(&options.names);
         let mut templates = Vec::new();
         for template in &options.templates {
             if options.entry.is_none() {
                 discard_statistics(&template.database, &admin)?;
             }
             templates.push(Template::take(template, options.entry.clone(), &options.data, &admin)?);
-            let table = &mut lock(&core).table;
+            let table = &mut core.lock().table;
             table.add_source(Source::Template(template.name.clone()), templates.len() == 1);
             if options.provisioner.is_some() {
                 table.add_source(Source::Server(template.name.clone()), false);
@@ -88,6 +89,7 @@ impl Leases {
             ends_idle,
             templates: Mutex::new(templates),
             claims: Claims::default(),
+            preparing: Claims::default(),
             core,
             shared: OnceLock::new(),
             looking: Mutex::default(),
@@ -163,7 +165,7 @@ impl Leases {
         if isolation != Isolation::Clone {
             inner.expect_free(&name)?;
         }
-        let params = lock(&inner.core).expected.latest().map(params_id);
+        let params = inner.lock().expected.latest().map(params_id);
         let terms =
             Terms { template: template.clone(), isolation, linger: inner.options.linger, retained: true };
         match inner.ask(&name, Want::Lease { params, terms }, None)? {
@@ -174,7 +176,7 @@ impl Leases {
 
     /// Sets the function that recognizes names made up by pgfresh for a lease. A connection to such a name begins no lease.
     pub fn issue(&self, is_issued: fn(&str) -> bool) {
-        lock(&self.0.core).table.is_issued = Some(is_issued);
+        self.0.lock().table.is_issued = Some(is_issued);
     }
 
     /// Reports the start of a replication session, which may send the log to a standby or a backup. From now on, pgfresh lets the
@@ -202,7 +204,7 @@ impl Leases {
     pub fn keep(&self, name: &str, test: Option<&str>) -> Result<Option<String>, LeaseError> {
         let name = cut(whole(name)?);
         let to = loop {
-            let serial = lock(&self.0.core).next_serial();
+            let serial = self.0.lock().next_serial();
             let to = name_of_kept(name, test, serial);
             // The data may come from an earlier server that has kept databases under such names.
             match self.0.expect_free(&to) {
@@ -236,7 +238,7 @@ impl Leases {
         let taken = Template::take(&template, None, &inner.options.data, &inner.admin)?;
         lock(&inner.templates).push(taken);
         inner.measure_capacity();
-        lock(&inner.core).table.add_source(Source::Template(name.to_owned()), false);
+        inner.lock().table.add_source(Source::Template(name.to_owned()), false);
         Ok(())
     }
 
@@ -279,26 +281,26 @@ impl Leases {
 
     /// Makes the lease with this name last until a client releases it, even if it has no sessions.
     pub fn retain(&self, name: &str) {
-        lock(&self.0.core).table.retained.insert(cut(name).to_owned());
+        self.0.lock().table.retained.insert(cut(name).to_owned());
     }
 
     /// Returns the isolation of the lease with this name. Returns `None` if there is no such lease.
     #[must_use]
     pub fn isolation(&self, name: &str) -> Option<Isolation> {
-        lock(&self.0.core).table.isolation(cut(name))
+        self.0.lock().table.isolation(cut(name))
     }
 
     /// Whether [`Leases::keep`] has given this name to a database that still exists.
     #[must_use]
     pub fn is_kept(&self, name: &str) -> bool {
-        lock(&self.0.core).table.is_kept(cut(name))
+        self.0.lock().table.is_kept(cut(name))
     }
 
     /// Returns when the lease with this name began, and its number of sessions. Returns `None` if the name has no lease with a
     /// database.
     #[must_use]
     pub fn leased(&self, name: &str) -> Option<(Instant, usize)> {
-        let lease = lock(&self.0.core).table.lease(cut(name))?;
+        let lease = self.0.lock().table.lease(cut(name))?;
         Some((lease.since?, lease.sessions))
     }
 
@@ -318,7 +320,7 @@ impl Leases {
     /// Closes all backends that wait in leased databases. Call this before a client drops a database with SQL, because the server
     /// refuses to drop a database that has a session.
     pub fn vacate(&self) {
-        let mut core = lock(&self.0.core);
+        let mut core = self.0.lock();
         core.close_waiting_in_leases();
         drop(core);
         self.0.raise(Event::Vacate, None);
@@ -358,7 +360,7 @@ impl Leases {
             }
         }
         self.0.admin.close();
-        lock(&self.0.core).databases.clear();
+        self.0.lock().pool.clear();
     }
 
     /// Stops handing out databases, and refuses all waiting requests because pgfresh shuts down. Open sessions are not affected.
@@ -371,12 +373,24 @@ impl Leases {
         self.0.stop_handing_out(Closing::ServerGone);
     }
 
+    /// Calls `call` once if a panic leaves the table of leases in an unknown state. From then on, pgfresh refuses all requests. The
+    /// caller must stop the service. `call` must not block.
+    pub fn when_failed(&self, call: impl FnOnce() + Send + 'static) {
+        self.0.lock().when_failed(call);
+    }
+
+    /// Plants a panic after the next `actions` actions of the table, for tests.
+    #[cfg(debug_assertions)]
+    pub fn plant_panic(&self, actions: usize) {
+        self.0.lock().table.plant_panic(actions);
+    }
+
     /// Stops handing out databases without waiting for running tasks, because the caller is about to stop the server immediately.
     pub fn abandon(&self) {
         self.stop_handing_out();
-        let mut core = lock(&self.0.core);
-        let servers: Vec<_> = core.databases.values_mut().filter_map(|held| held.server.take()).collect();
-        core.databases.values_mut().for_each(crate::core::Held::close_waiting);
+        let mut core = self.0.lock();
+        let servers = core.pool.take_servers();
+        core.pool.close_waiting();
         drop(core);
         // Ending a server takes as long as its shutdown, so all servers end at the same time.
         thread::scope(|scope| {

@@ -1,10 +1,10 @@
 //! Divides the server's sessions between clients and pgfresh. pgfresh keeps some for itself, so that it can always rename, reset,
 //! copy and drop databases, however many clients there are.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use sys::lock;
+use sys::{lock, sound};
 
 /// pgfresh's own share of a server's sessions is one in this number, but at least [`LEAST_OWN`].
 const SHARE: usize = 16;
@@ -62,7 +62,7 @@ impl Seats {
     pub(crate) fn take_within(self: &Arc<Self>, patience: Duration) -> Option<Seat> {
         let is_full = |taken: &mut usize| *taken >= self.most;
         let waited = self.freed.wait_timeout_while(lock(&self.taken), patience, is_full);
-        let (mut taken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut taken, waited) = sound(waited);
         if waited.timed_out() {
             return None;
         }

@@ -14,27 +14,33 @@ use server::literal;
 use crate::address::DatabaseAddress;
 use crate::admin::ROOM_TIMEOUT;
 use crate::backend::{
-    CatalogStamp, WaitingBackend, may_be_too_idle, may_compile, params_id, stamp_in, stamp_of,
+    Backend, CatalogStamp, WaitingBackend, may_be_too_idle, may_compile, params_id, stamp_in, stamp_of,
 };
 use crate::client::{Client, ClientLink};
-use crate::core::{Core, Held};
+use crate::core::{Admission, Core, Visit};
 use crate::counters::Counters;
+use crate::error::LeaseError;
 use crate::expected::may_come_again;
 use crate::inner::Inner;
+use crate::isolation::Isolation;
 use crate::leased_server::LeasedServer;
 use crate::leases::Leases;
 use crate::names::{ALWAYS, check_name, cut, is_preparing};
+use crate::resources::Resources;
 use crate::rollback::{LeaseTransaction, TransactionSession};
 use crate::seats::Seat;
 use crate::slot::Newcomer;
 use crate::table::{Answer, DatabaseId, Event, Explicit, Terms, Want};
 use crate::wal::Lsn;
-use crate::{Backend, Isolation, LeaseError};
 
 /// Maximum number of attempts to start a session, if the database is gone each time.
 const ATTEMPTS: usize = 5;
 /// How long a client waits for a free seat. A backend that pgfresh is starting for an expected client may hold a seat for a while.
 const SEAT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Maximum time for which a client waits until a database in preparation is ready. Then the database has a different name. Only
+/// programs that visit all databases ask for such a name.
+const PREPARATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A request for a session.
 #[derive(Debug, Clone)]
@@ -129,7 +135,7 @@ impl Leases {
             inner.expect_free(name)?;
         }
         if is_preparing(name) {
-            inner.wait_until_prepared(name);
+            inner.preparing.wait(name, PREPARATION_TIMEOUT);
         }
         let want = Want::Session {
             params: params_id(request.params),
@@ -166,31 +172,21 @@ impl Leases {
     fn enter(&self, id: DatabaseId, name: &str, newcomer: Newcomer) -> Result<Entered, LeaseError> {
         let inner = &self.0;
         let stay = LeasedSession::new(inner, id, newcomer);
-        let (server, transaction, is_first) = {
-            let mut core = inner.lock();
-            let Some(held) = core.databases.get_mut(&id) else {
-                drop(core);
-                return Err(stay.lost(name));
-            };
-            (held.server.clone(), held.transaction.take(), !held.entered)
-        };
-        if let Some(server) = server {
-            let backend = LeasedServer::connect(&server, &stay.params).inspect_err(|_| stay.leave(false))?;
-            return stay.entered(backend);
-        }
-        if let Some(session) = transaction {
+        let admission = inner.lock().admit(id);
+        match admission {
+            Some(Admission::Clone(visit)) => stay.begin(name, &visit),
             // The table compares only hashes of parameters, so this compares the parameters themselves.
-            if session.params != stay.params {
-                drop(session);
-                return Err(stay.lost(name));
+            Some(Admission::Rollback(session)) if session.params == stay.params => {
+                inner.lock().expected.served(&stay.params);
+                Ok(Entered::Transaction(TransactionGuard { stay: Some(stay), session: Some(session) }))
             }
-            inner.lock().expected.served(&stay.params);
-            return Ok(Entered::Transaction(TransactionGuard { stay: Some(stay), session: Some(session) }));
+            Some(Admission::Server(server)) => {
+                let backend =
+                    LeasedServer::connect(&server, &stay.params).inspect_err(|_| stay.leave(false))?;
+                stay.entered(backend)
+            }
+            Some(Admission::Rollback(_)) | None => Err(stay.lost(name)),
         }
-        if inner.lock().table.lease(name).is_some_and(|lease| lease.terms.isolation == Isolation::Rollback) {
-            return Err(stay.lost(name));
-        }
-        stay.begin(name, is_first)
     }
 }
 
@@ -206,7 +202,7 @@ impl Inner {
     /// one.
     fn ask_for_session(&self, name: &str, want: Want, newcomer: Newcomer) -> Result<Answer, LeaseError> {
         match self.ask(name, want, Some(newcomer)) {
-            Err(error @ (LeaseError::Closed | LeaseError::Gone)) => Err(error),
+            Err(error @ (LeaseError::Closed | LeaseError::Gone | LeaseError::Failed)) => Err(error),
             Err(_) if matches!(self.expect_free(name), Err(LeaseError::Leased(_))) => Ok(Answer::Elsewhere),
             answer => answer,
         }
@@ -220,7 +216,8 @@ impl Inner {
         let entered = self.connect_unleased(name, params)?;
         let leased = {
             let core = self.lock();
-            core.table.holder(name).and_then(|id| core.databases.get(&id)).map(|held| held.oid)
+            let copy = core.table.holder(name).and_then(|id| core.pool.get(id)).and_then(Resources::copy);
+            copy.map(|copy| copy.identity.address.oid)
         };
         if let (Some(_), Entered::Plain(Connected { backend, .. })) = (leased, &entered)
             && backend.database(&self.admin)? == leased
@@ -294,40 +291,32 @@ impl LeasedSession {
 
     /// Returns a backend that waits in the database, if it is like a new one. Records the stamp and position that a new one would
     /// have.
-    fn find_waiting(&mut self) -> Option<Backend> {
+    fn find_waiting(&mut self, visit: &Visit) -> Option<Backend> {
         let inner = &self.inner;
-        let (address, (stamp, is_current), files) = {
-            let mut core = inner.lock();
-            let held = core.databases.get_mut(&self.id)?;
-            let stamp = held.stamp.clone();
-            held.stamp.1 = false;
-            (held.leased_address(), stamp, held.known_files())
-        };
         let position;
-        (self.stamp, position) = if is_current {
-            (stamp, inner.evidence.position())
-        } else {
-            inner.read_stamp(&address).unwrap_or((CatalogStamp::from(""), Lsn(0)))
+        (self.stamp, position) = match &visit.stamp {
+            Some(stamp) => (Arc::clone(stamp), inner.evidence.position()),
+            None => inner.read_stamp(&visit.address).unwrap_or((CatalogStamp::from(""), Lsn(0))),
         };
         self.since = Some(position);
         // Evidence keeps its lock while it reads files, so this reads it before it locks the core.
-        let may_be_defined =
-            !is_current && inner.evidence.may_have_changed(address.oid, |file| files.may_be_definition(file));
+        let may_be_defined = visit.stamp.is_none()
+            && inner.evidence.may_have_changed(visit.address.oid, |file| visit.files.may_be_definition(file));
         let settings = inner.evidence.settings_changed();
-        {
-            let mut core = inner.lock();
-            let held = core.databases.get_mut(&self.id)?;
-            // A waiting backend may have called a client's function, which may have left something in it.
-            if may_be_defined {
-                held.waiting.clear();
-            }
-        }
         let is_new = |at: &WaitingBackend| {
             let unchanged = at.since.is_none_or(|since| settings.is_some_and(|changed| since > changed));
             !self.stamp.is_empty() && at.stamp == self.stamp && unchanged && at.will_serve()
         };
         loop {
-            let found = inner.lock().databases.get_mut(&self.id)?.take_waiting(&self.params)?;
+            let found = {
+                let mut core = inner.lock();
+                let copy = core.pool.copy_mut(self.id)?;
+                // A waiting backend may have called a client's function, which may have left something in it.
+                if may_be_defined {
+                    copy.waiting.clear();
+                }
+                copy.take_waiting(&self.params)?
+            };
             if is_new(&found) {
                 self.since = found.since;
                 return Some(found.backend);
@@ -335,29 +324,28 @@ impl LeasedSession {
         }
     }
 
-    fn start_backend(&self) -> Result<Backend, LeaseError> {
-        let address = self.inner.lock().databases.get(&self.id).map(Held::leased_address);
-        let address = address.ok_or_else(|| LeaseError::NotLeased(String::new()))?;
-        self.inner.start_backend_in(&address, &self.params)
-    }
-
     /// Counts a session that the server has started.
     fn begun(&self, counter: impl FnOnce(&mut Counters) -> &mut u64) {
         let mut core = self.inner.lock();
         *counter(&mut core.counters) += 1;
         core.expected.served(&self.params);
+        if let Some(copy) = core.pool.copy_mut(self.id) {
+            copy.set_entered(true);
+        }
     }
 
     /// Starts the session in a waiting backend, or in a new one.
-    fn begin(mut self, name: &str, is_first: bool) -> Result<Entered, LeaseError> {
-        let backend = match self.find_waiting() {
+    fn begin(mut self, name: &str, visit: &Visit) -> Result<Entered, LeaseError> {
+        let backend = match self.find_waiting(visit) {
             Some(backend) => {
                 self.begun(|counters| &mut counters.warm);
                 backend
             }
-            None => match self.start_backend() {
+            None => match self.inner.start_backend_in(&visit.address, &self.params) {
                 // The server may have crashed after the database received its name, and before this session started.
-                Ok(_) if is_first && self.inner.has_crashed_since(self.id) => return Err(self.lost(name)),
+                Ok(_) if visit.is_first && self.inner.has_crashed_since(visit.crash_effect) => {
+                    return Err(self.lost(name));
+                }
                 Ok(backend) => {
                     self.begun(|counters| &mut counters.cold);
                     backend
@@ -369,9 +357,6 @@ impl LeasedSession {
                 }
             },
         };
-        if is_first && let Some(held) = self.inner.lock().databases.get_mut(&self.id) {
-            held.entered = true;
-        }
         self.entered(backend)
     }
 
@@ -429,10 +414,7 @@ impl LeasedSession {
     /// Records that the client has disconnected and the session is about to end.
     fn leaving(&self) {
         let mut core = self.inner.lock();
-        let is_counted = core
-            .databases
-            .get(&self.id)
-            .is_some_and(|held: &Held| held.clients.iter().any(|other| Arc::ptr_eq(other, &self.client)));
+        let is_counted = core.pool.clients(self.id).iter().any(|other| Arc::ptr_eq(other, &self.client));
         if is_counted && self.client.leave() {
             core.raise_in_background(Event::Leaving { database: self.id });
         }
@@ -446,16 +428,16 @@ impl SessionGuard {
         let Some(stay) = self.0.take() else { return };
         let mut core = stay.inner.lock();
         let may_wait = core.make_room_for_left(stay.id);
-        if let Some(held) = core.databases.get_mut(&stay.id)
+        if let Some(copy) = core.pool.copy_mut(stay.id)
             && may_wait
             && !stay.client.is_closed()
-            && !held.leaves_traces
+            && !copy.leaves_traces
             && !stay.stamp.is_empty()
             && backend.may_greet_another()
             && stay.inner.may_wait(&stay.params, &stay.stamp)
         {
             let (params, stamp, since) = (stay.params.clone(), stay.stamp.clone(), stay.since);
-            held.waiting.push(WaitingBackend { params, backend, stamp, since });
+            copy.waiting.push(WaitingBackend { params, backend, stamp, since });
             core.trim_idle(stay.id);
         }
         stay.leave_in(core, false);
@@ -501,8 +483,8 @@ impl TransactionGuard {
         let kept = stay.ends_lease() || session.discard().is_ok();
         let mut core = stay.inner.lock();
         let kept = kept && !stay.client.is_closed();
-        if kept && let Some(held) = core.databases.get_mut(&stay.id) {
-            held.transaction = Some(session);
+        if kept && let Some(Resources::Rollback(rollback)) = core.pool.get_mut(stay.id) {
+            rollback.session = Some(session);
         }
         stay.leave_and_end_in(core, !kept);
     }

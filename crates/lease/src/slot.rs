@@ -1,10 +1,10 @@
 //! Slots, in which requests wait for their answers.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use pgwire::StartupParams;
-use sys::lock;
+use sys::{lock, sound};
 
 use crate::LeaseError;
 use crate::client::Client;
@@ -64,7 +64,7 @@ impl Slot {
             reply.is_awaited
         };
         let waited = self.answered.wait_timeout_while(lock(&self.reply), patience, is_open);
-        match waited.unwrap_or_else(PoisonError::into_inner).0.answer.take()? {
+        match sound(waited).0.answer.take()? {
             Answer::Refused(error) => Some(Err(error)),
             answer => Some(Ok(answer)),
         }

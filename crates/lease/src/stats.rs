@@ -1,5 +1,7 @@
 //! Reads a database's state as the whole server sees it: its sessions, its attributes and the end of the log.
 
+use std::collections::BTreeSet;
+
 use server::literal;
 
 use crate::LeaseError;
@@ -74,7 +76,7 @@ impl DatabaseStats {
     /// different database has the name.
     pub(crate) fn rename_and_read(
         to: &DatabaseAddress,
-        names: &[String],
+        names: &BTreeSet<String>,
         admin: &AdminPool,
     ) -> Result<Self, LeaseError> {
         let DatabaseAddress { oid, name } = to;

@@ -3,16 +3,17 @@
 //! A template in service has a new name, so that its own name is free for leases. It is also closed to connections, so that
 //! ordinary clients can't change it. `template1` is an exception: it keeps its name, and users may change it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 pub(crate) use ::template::PREFIX;
 use ::template::{complete_copy, create_copy};
 use server::{literal, set_own};
 use storage::Entry;
-use sys::lock;
+use sys::{lock, sound};
 
 use crate::address::{DatabaseAddress, list_of};
 use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, text};
@@ -65,9 +66,13 @@ pub(crate) struct Template {
     coming: Arc<Coming>,
     /// Whether pgfresh has already made one copy without reading the catalog, so that the first client doesn't wait.
     pub(crate) passed_over: Arc<AtomicBool>,
-    /// Generation of the server in which pgfresh made the first copy. See `Inner::generation`.
-    pub(crate) generation: Arc<OnceLock<u32>>,
+    /// Generation of the server in which pgfresh made the first copy.
+    pub(crate) generation: Arc<OnceLock<Generation>>,
 }
+
+/// The process id of the checkpointer. It changes with each crash of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Generation(pub(crate) u32);
 
 /// Counts the copies that workers are making.
 #[derive(Debug, Default)]
@@ -87,8 +92,8 @@ impl Coming {
         let is_none = |copies: &mut usize| *copies == 0 && is_unread();
         let is_any = |copies: &mut usize| *copies > 0 && is_unread();
         let waited = self.changed.wait_timeout_while(lock(&self.copies), next, is_none);
-        let copies = waited.unwrap_or_else(PoisonError::into_inner).0;
-        drop(self.changed.wait_timeout_while(copies, end, is_any));
+        let copies = sound(waited).0;
+        drop(sound(self.changed.wait_timeout_while(copies, end, is_any)));
     }
 }
 
@@ -400,7 +405,7 @@ pub(crate) const fn name_in(major: u32) -> &'static Prepared {
 /// or renamed the database.
 pub(crate) fn rename(
     DatabaseAddress { oid, name }: &DatabaseAddress,
-    names: &[String],
+    names: &BTreeSet<String>,
     options: &LeaseOptions,
     admin: &AdminPool,
 ) -> Result<(CatalogStamp, Lsn), LeaseError> {
@@ -410,6 +415,30 @@ pub(crate) fn rename(
         return Err(LeaseError::NotLeased(name.to_owned()));
     }
     Ok((stamp_of(&rows, &options.data), mark))
+}
+
+#[cfg(test)]
+impl Template {
+    /// Returns a template for tests that don't use its server.
+    pub(crate) fn fake() -> Self {
+        Self {
+            name: "app".to_owned(),
+            database: database_of("app"),
+            oid: 16384,
+            bytes: 0,
+            attributes: None,
+            fires_at_login: false,
+            entry: None,
+            cached: None,
+            horizon: String::new(),
+            catalog: Arc::default(),
+            unreadable: Arc::default(),
+            reading: Arc::default(),
+            coming: Arc::default(),
+            passed_over: Arc::default(),
+            generation: Arc::default(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::thread;
 
 use super::*;
 use crate::fake::{FakeLeases, params};
+use crate::resources::Resources;
 use crate::{ClientLink, ConnectRequest, Entered, Isolation, LeaseError, TransactionGuard};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -64,7 +65,11 @@ fn lend(fake: &FakeLeases, name: &str) -> Lent {
 fn state(fake: &FakeLeases, name: &str) -> (usize, bool) {
     let core = fake.leases.0.lock();
     let lease = core.table.lease(name).unwrap();
-    (lease.sessions, core.databases[&lease.database.unwrap()].transaction.is_some())
+    let has_session = match core.pool.get(lease.database.unwrap()) {
+        Some(Resources::Rollback(rollback)) => rollback.session.is_some(),
+        _ => false,
+    };
+    (lease.sessions, has_session)
 }
 
 #[test]

@@ -63,14 +63,15 @@ impl FakeLeases {
     fn waiting(&self, name: &str) -> Vec<u32> {
         let core = self.leases.0.lock();
         let id = core.table.holder(name).unwrap();
-        core.databases[&id].waiting.iter().map(|waiting| pid_of(&waiting.backend)).collect()
+        let copy = core.pool.get(id).and_then(Resources::copy).unwrap();
+        copy.waiting.iter().map(|waiting| pid_of(&waiting.backend)).collect()
     }
 
     /// Returns the number of sessions in the lease, once as the table counts them and once as the number of clients.
     fn sessions(&self, name: &str) -> (usize, usize) {
         let core = self.leases.0.lock();
         let lease = core.table.lease(name).unwrap();
-        (lease.sessions, core.databases[&lease.database.unwrap()].clients.len())
+        (lease.sessions, core.pool.clients(lease.database.unwrap()).len())
     }
 
     fn counters(&self) -> (u64, u64) {
@@ -189,7 +190,7 @@ fn backend_with_possible_client_traces_is_closed() {
         let fake = FakeLeases::open(HOUR);
         let Connected { backend, guard } = fake.connect("db", params);
         let id = fake.leases.0.lock().table.holder("db").unwrap();
-        fake.leases.0.lock().databases.get_mut(&id).unwrap().leaves_traces = functions;
+        fake.leases.0.lock().pool.copy_mut(id).unwrap().leaves_traces = functions;
         let pid = pid_of(&backend);
         guard.give_back(backend);
         fake.server.expect_closed(pid);

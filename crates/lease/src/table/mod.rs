@@ -178,6 +178,8 @@ pub(crate) enum Event {
 pub(crate) enum Closing {
     ShuttingDown,
     ServerGone,
+    /// A panic has left the table in an unknown state, so that an empty one has replaced it.
+    Failed,
 }
 
 impl Closing {
@@ -185,6 +187,7 @@ impl Closing {
         match self {
             Self::ShuttingDown => LeaseError::Closed,
             Self::ServerGone => LeaseError::Gone,
+            Self::Failed => LeaseError::Failed,
         }
     }
 }
@@ -296,13 +299,47 @@ pub(crate) struct LeaseTable {
     /// Number of databases that pgfresh could not recycle, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) failures: u64,
-    /// Actions so far for the event that the table is handling.
-    actions: Vec<Action>,
+    actions: Actions,
+}
+
+/// Actions so far for the event that the table is handling.
+#[derive(Debug, Default)]
+struct Actions {
+    list: Vec<Action>,
+    /// Number of actions until a panic that a test has planted. Builds for users don't have this field.
+    #[cfg(debug_assertions)]
+    until_panic: Option<usize>,
+}
+
+impl Actions {
+    fn push(&mut self, action: Action) {
+        #[cfg(debug_assertions)]
+        if let Some(left) = &mut self.until_panic {
+            assert!(*left > 0, "a test has planted this panic");
+            *left -= 1;
+        }
+        self.list.push(action);
+    }
+
+    fn take(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.list)
+    }
 }
 
 impl LeaseTable {
     pub(crate) fn new(capacity: usize) -> Self {
         Self { capacity, ..Self::default() }
+    }
+
+    /// Returns an empty table that refuses all requests.
+    pub(crate) fn refusing(why: Closing) -> Self {
+        Self { closed: Some(why), ..Self::default() }
+    }
+
+    /// Plants a panic after the next `actions` actions, for tests.
+    #[cfg(debug_assertions)]
+    pub(crate) fn plant_panic(&mut self, actions: usize) {
+        self.actions.until_panic = Some(actions);
     }
 
     /// Returns the databases that have gone since the last call. The caller frees everything that belongs to them.
@@ -336,6 +373,6 @@ impl LeaseTable {
             Event::Tick => self.tick(now),
             Event::Close(why) => self.close(why),
         }
-        std::mem::take(&mut self.actions)
+        self.actions.take()
     }
 }

@@ -104,7 +104,7 @@ impl LeaseTable {
         for id in self.ready_of(source).collect::<Vec<_>>() {
             self.unname(id, true, None);
         }
-        std::mem::take(&mut self.actions)
+        self.actions.take()
     }
 
     fn refuse_wanted(&mut self, name: &str, source: &Source, now: Instant) {

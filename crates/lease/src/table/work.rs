@@ -239,7 +239,9 @@ impl LeaseTable {
     pub(super) fn close(&mut self, why: Closing) {
         self.closed = self.closed.or(Some(why));
         for line in self.names.values_mut() {
-            self.actions.extend(line.requests.drain(..).map(|request| refused(request.ticket, why.error())));
+            for request in line.requests.drain(..) {
+                self.actions.push(refused(request.ticket, why.error()));
+            }
         }
         self.names.retain(|_, line| matches!(line.state, NameState::Held(_) | NameState::Reserved(_)));
     }
