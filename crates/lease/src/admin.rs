@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use server::{AdminConnection, Rows, SessionError, Setting, own_params, set_own};
 use sys::{lock, sound};
 
-use crate::LeaseError;
 use crate::address::{DatabaseAddress, oid_in};
-use crate::wal::Lsn;
+use crate::error::LeaseError;
+use crate::wal::lsn::Lsn;
 
 /// Timeout for one of pgfresh's own statements. Copying a large template takes the longest.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::template::ProvisionError;
 use server::SessionError;
 
-use crate::Isolation;
+use crate::isolation::Isolation;
 
 /// Error for a lease or session that pgfresh could not provide or change.
 #[derive(Debug, thiserror::Error)]

@@ -3,13 +3,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::database::{Change, Closes, Lease, Work};
-use super::{
-    Action, Answer, DatabaseId, DatabaseState, Explicit, LeaseTable, Source, Task, TaskKind, Terms, Then,
-    Ticket, Want,
-};
+use super::database::{Change, Closes, DatabaseState, Lease, Then, Work};
+use super::{Action, Answer, DatabaseId, Explicit, LeaseTable, Source, Task, TaskKind, Terms, Ticket, Want};
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
 use crate::names::is_preparing;
-use crate::{Isolation, LeaseError};
 
 /// How long a request waits for sessions that it does not end. Their clients may have disconnected already.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::database::{Database, DatabaseState};
 use super::line::{Line, NameState};
 use super::{DatabaseId, LeaseTable, Terms};
-use crate::Isolation;
+use crate::isolation::Isolation;
 
 /// A summary of one lease.
 #[derive(Debug, Clone)]

@@ -28,18 +28,18 @@ mod simulation;
 mod supply;
 #[cfg(test)]
 mod tests;
-mod work;
+pub(crate) mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use database::{DatabaseState, Then};
 use databases::Databases;
 use line::Line;
 use supply::Supply;
-pub(crate) use work::WORKERS;
 
-use crate::{Isolation, LeaseError, NameRules};
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
+use crate::names::NameRules;
 
 /// Pause before the first retry of a failed task. Each further pause is twice as long as the previous one, up to [`LONGEST_RETRY`].
 const RETRY: Duration = Duration::from_millis(200);

@@ -2,13 +2,11 @@
 
 use std::time::Instant;
 
-use super::database::{Change, Lease, Work};
+use super::database::{Change, DatabaseState, Lease, Then, Work};
 use super::line::{Line, NameState, Request};
-use super::{
-    Action, Answer, DatabaseId, DatabaseState, LONGEST_RETRY, LeaseTable, Outcome, Terms, Then, Want,
-    pause_after,
-};
-use crate::{Isolation, LeaseError};
+use super::{Action, Answer, DatabaseId, LONGEST_RETRY, LeaseTable, Outcome, Terms, Want, pause_after};
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
 
 impl LeaseTable {
     pub(super) fn finished(&mut self, id: DatabaseId, outcome: Outcome, now: Instant) {

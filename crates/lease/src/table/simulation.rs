@@ -6,17 +6,17 @@
 //! `PGFRESH_SIMULATION_EVENTS` sets the length of the simulation, and `PGFRESH_SIMULATION_SEED` the first seed. If a run fails, the
 //! simulation prints its seed. Everything follows from the seed, so the same seed fails again.
 
-mod random;
+pub(super) mod random;
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use super::database::{Change, Closes, Database, Lease, Work};
+use super::database::{Change, Closes, Database, DatabaseState, Lease, Work};
 use super::line::NameState;
 use super::*;
-pub(super) use random::Random;
+use random::Random;
 use server::{Checks, Circumstances, Copy, FakeServer, Oid};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];

@@ -7,10 +7,11 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::database::{Change, Database, Work};
+use super::database::{Change, Database, DatabaseState, Work};
 use super::line::NameState;
-use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Want};
-use crate::{Isolation, LeaseError};
+use super::{Action, DatabaseId, LeaseTable, ParamsId, Source, Task, TaskKind, Want};
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
 
 /// Maximum number of ready copies of one template that the table creates ahead of demand.
 const MOST_AHEAD: usize = 16;

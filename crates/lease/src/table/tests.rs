@@ -5,6 +5,7 @@ mod turns;
 
 use std::time::{Duration, Instant};
 
+use super::work::WORKERS;
 use super::*;
 
 const PARAMS: ParamsId = ParamsId(1);

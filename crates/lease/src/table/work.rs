@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::database::{Change, Closes, Database, Work};
+use super::database::{Change, Closes, Database, DatabaseState, Then, Work};
 use super::line::{NameState, refused};
-use super::{Closing, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then, Want};
-use crate::Isolation;
+use super::{Closing, DatabaseId, LeaseTable, Task, TaskKind, Terms, Want};
+use crate::isolation::Isolation;
 
 /// Number of maintenance workers. One of them never creates or drops databases. Those tasks take tens of milliseconds, while a
 /// client may wait for a reset, which takes one.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::super::{DatabaseId, Outcome, Proof, Source, TaskKind};
-use super::{NAMES, Random};
-use crate::Isolation;
+use super::NAMES;
+use super::random::Random;
+use crate::isolation::Isolation;
 
 /// Names that SQL gives to databases, in addition to clients' names.
 const OTHER_NAMES: [&str; 2] = ["y", "z"];
