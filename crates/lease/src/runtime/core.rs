@@ -1,7 +1,4 @@
 //! The state of all leases behind one lock: the table, the resources of its databases, and the slots for answers.
-//!
-//! The table decides, and this module carries the decisions to the threads: it stores tasks for workers, and wakes clients with
-//! their answers.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -11,17 +8,15 @@ use std::time::{Duration, Instant};
 use pgwire::StartupParams;
 use sys::{lock, sound};
 
-use crate::address::DatabaseAddress;
 use crate::error::LeaseError;
 use crate::names::preparing;
 use crate::reset::digest::Difference;
 use crate::runtime::pool::Pool;
-use crate::runtime::resources::{CrashEffect, KnownFiles, Phase, Resources, RollbackCopy, SharedServer};
-use crate::sessions::backend::{CatalogStamp, params_id};
+use crate::runtime::resources::{Resources, RollbackCopy};
+use crate::sessions::backend::params_id;
 use crate::sessions::client::Client;
 use crate::sessions::expected::ExpectedParams;
-use crate::sessions::rollback::TransactionSession;
-use crate::table::{Action, Answer, Closing, DatabaseId, Event, LeaseTable, ParamsId, Task, Ticket, Want};
+use crate::table::{Answer, Closing, DatabaseId, LeaseTable, ParamsId, Task, Ticket};
 
 /// Maximum number of backends that wait in leased databases after their clients have left.
 const MOST_WAITING: usize = 64;
@@ -35,7 +30,7 @@ const CROWDED: Duration = Duration::from_secs(10);
 pub(crate) struct Core {
     pub(crate) table: LeaseTable,
     /// Tasks that a client waits for while its own thread is busy with something else.
-    urgent: VecDeque<Task>,
+    pub(crate) urgent: VecDeque<Task>,
     pub(crate) slots: HashMap<Ticket, Arc<Slot>>,
     pub(crate) pool: Pool,
     pub(crate) expected: ExpectedParams,
@@ -50,33 +45,13 @@ pub(crate) struct Core {
     /// Until this time, no backend waits for a client.
     crowded: Option<Instant>,
     serial: u64,
-    last_ticket: u64,
+    pub(crate) last_ticket: u64,
     pub(crate) closed: bool,
     /// Whether a panic has left the table in an unknown state, so that a closed one has replaced it.
     pub(crate) has_failed: bool,
     /// Functions to call after such a panic.
     on_failure: Vec<OnFailure>,
     pub(crate) counters: Counters,
-}
-
-/// The resources for a session in a leased database.
-#[derive(Debug)]
-pub(crate) enum Admission {
-    Clone(Visit),
-    Rollback(Box<TransactionSession>),
-    Server(SharedServer),
-}
-
-/// Facts about a database for a session in it.
-#[derive(Debug)]
-pub(crate) struct Visit {
-    pub(crate) address: DatabaseAddress,
-    /// The stamp, if pgfresh has read it for this very session.
-    pub(crate) stamp: Option<CatalogStamp>,
-    pub(crate) files: KnownFiles,
-    pub(crate) crash_effect: CrashEffect,
-    /// Whether no session has started yet since the database received its lease's name, or since its last reset.
-    pub(crate) is_first: bool,
 }
 
 /// A function to call once if a panic leaves the table in an unknown state.
@@ -253,101 +228,6 @@ impl Core {
             Err(soonest) => soonest.into_iter().chain(self.reads_log_at()).any(|time| time < wakes_at),
         }
     }
-
-    /// Passes an event to the table. Returns the tasks that belong to the ticket `mine`.
-    pub(crate) fn handle(&mut self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
-        let actions = self.table.handle(event, Instant::now());
-        for id in self.table.take_gone() {
-            drop(self.pool.remove(id));
-        }
-        self.act_on(actions, mine)
-    }
-
-    /// Passes an event to the table when no thread waits that could run its tasks.
-    pub(crate) fn raise_in_background(&mut self, event: Event) {
-        self.handle(event, None);
-    }
-
-    pub(crate) fn act_on(&mut self, actions: Vec<Action>, mine: Option<Ticket>) -> Vec<Task> {
-        let mut tasks = Vec::new();
-        for action in actions {
-            match action {
-                Action::Run { task, ticket } if Some(ticket) == mine => tasks.push(task),
-                Action::Run { task, .. } => self.urgent.push_back(task),
-                Action::Answer { ticket, answer } => {
-                    // Every client waits until it has its answer, so each session counted here has a client.
-                    let Some(slot) = self.slots.remove(&ticket) else { continue };
-                    // This client must learn if its session ends, even before its own thread continues.
-                    if let (Answer::Session(id), Some(client)) = (&answer, slot.client())
-                        && let Some(clients) = self.pool.clients_mut(*id)
-                    {
-                        clients.push(Arc::clone(client));
-                    }
-                    slot.answer(answer);
-                }
-            }
-        }
-        tasks
-    }
-}
-
-impl Core {
-    /// Begins a request. Returns the slot for its answer, its ticket, and the tasks for its thread.
-    pub(crate) fn request(
-        &mut self,
-        name: &str,
-        want: Want,
-        newcomer: Option<Newcomer>,
-    ) -> (Arc<Slot>, Ticket, Vec<Task>) {
-        self.notice_gone_clients(name);
-        self.last_ticket += 1;
-        let slot = Arc::new(Slot::new(newcomer));
-        let ticket = Ticket(self.last_ticket);
-        self.slots.insert(ticket, Arc::clone(&slot));
-        let tasks = self.handle(Event::Request { ticket, name: name.to_owned(), want }, Some(ticket));
-        (slot, ticket, tasks)
-    }
-
-    /// Reports clients to the table that have disconnected while their sessions have not ended yet. If any client is still
-    /// connected, the lease goes on anyway. So the method stops there, instead of checking hundreds of clients each time that a
-    /// client comes.
-    fn notice_gone_clients(&mut self, name: &str) {
-        let Some(id) = self.table.holder(name) else { return };
-        let clients = self.pool.clients(id);
-        if clients.iter().any(|client| client.is_present()) {
-            return;
-        }
-        let count = clients.iter().filter(|client| client.leave()).count();
-        for _ in 0..count {
-            self.raise_in_background(Event::Leaving { database: id });
-        }
-    }
-
-    /// Returns the resources for a session in a leased database. The table already counts the session. Returns `None` if the lease
-    /// has ended in the meantime.
-    pub(crate) fn admit(&mut self, id: DatabaseId) -> Option<Admission> {
-        match self.pool.get_mut(id)? {
-            Resources::Clone(copy) => {
-                let address = copy.identity.address.clone();
-                let (files, crash_effect) = (copy.known_files(), copy.crash_effect());
-                let Phase::Leased { stamp, is_current, entered } = &mut copy.phase else { return None };
-                let stamp = std::mem::take(is_current).then(|| Arc::clone(stamp));
-                Some(Admission::Clone(Visit { address, stamp, files, crash_effect, is_first: !*entered }))
-            }
-            Resources::Rollback(rollback) => Some(Admission::Rollback(rollback.session.take()?)),
-            Resources::Server(server) => Some(Admission::Server(Arc::clone(server))),
-            Resources::Preparing(_) | Resources::Retired(_) | Resources::Gone => None,
-        }
-    }
-
-    /// Removes a session from its lease. Returns whether its client was leaving. Returns `None` if the lease has already ended
-    /// without the session.
-    pub(crate) fn count_out(&mut self, id: DatabaseId, client: &Arc<Client>) -> Option<bool> {
-        let clients = self.pool.clients_mut(id)?;
-        let at = clients.iter().position(|other| Arc::ptr_eq(other, client))?;
-        clients.swap_remove(at);
-        Some(client.is_leaving())
-    }
 }
 
 /// The client of a request for a session, and its startup parameters.
@@ -397,13 +277,13 @@ impl Slot {
         }
     }
 
-    /// Waits for the answer. Returns `None` if it doesn't come within `patience`.
-    pub(crate) fn wait(&self, patience: Duration) -> Option<Result<Answer, LeaseError>> {
+    /// Waits for the answer. Returns `None` if it doesn't come within `timeout`.
+    pub(crate) fn wait(&self, timeout: Duration) -> Option<Result<Answer, LeaseError>> {
         let is_open = |reply: &mut Reply| {
             reply.is_awaited = reply.answer.is_none();
             reply.is_awaited
         };
-        let waited = self.answered.wait_timeout_while(lock(&self.reply), patience, is_open);
+        let waited = self.answered.wait_timeout_while(lock(&self.reply), timeout, is_open);
         match sound(waited).0.answer.take()? {
             Answer::Refused(error) => Some(Err(error)),
             answer => Some(Ok(answer)),

@@ -1,8 +1,5 @@
-//! The state that all leases of a server share, and the requests to their table.
-//!
-//! A request usually runs its tasks in its own thread. Waking another thread would take as long as most tasks.
+//! The state that all leases of a server share.
 
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -17,20 +14,16 @@ use crate::isolation::Isolation;
 use crate::names::whole;
 use crate::options::LeaseOptions;
 use crate::runtime::claims::Claims;
-use crate::runtime::core::{Core, Newcomer};
-use crate::runtime::leased_server::ServerAction;
+use crate::runtime::core::Core;
 use crate::runtime::shared::SharedWatch;
-use crate::runtime::shared_core::{Access, SharedCore};
+use crate::runtime::shared_core::SharedCore;
 use crate::runtime::template::Template;
 use crate::sessions::seats::Seats;
-use crate::table::{Answer, Closing, DatabaseId, Event, Outcome, Source, Task, TaskKind, Ticket, Want};
+use crate::table::{Closing, Event, Source};
 use crate::wal::evidence::Evidence;
 
 /// Minimum number of databases that may exist, however small the budget is. A server with room for fewer would be useless.
 pub(crate) const LEAST_CAPACITY: usize = 4;
-/// Interval at which a waiting thread asks the table to check its timeouts.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) options: LeaseOptions,
@@ -65,15 +58,6 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Passes an event to the table, and wakes other threads for the resulting actions. Returns the tasks that belong to the ticket
-    /// `mine`.
-    pub(crate) fn raise(&self, event: Event, mine: Option<Ticket>) -> Vec<Task> {
-        let mut core = self.lock();
-        let tasks = core.handle(event, mine);
-        self.wake_worker(core);
-        tasks
-    }
-
     /// Takes a source out of service.
     pub(crate) fn remove_source(&self, source: &Source) {
         let mut core = self.lock();
@@ -81,66 +65,6 @@ impl Inner {
         core.act_on(actions, None);
         drop(core);
         self.work.notify_all();
-    }
-
-    /// Sends a request concerning a name, and waits for the answer. The table limits the wait. Runs the request's own tasks in this
-    /// thread.
-    pub(crate) fn ask(
-        &self,
-        name: &str,
-        want: Want,
-        newcomer: Option<Newcomer>,
-    ) -> Result<Answer, LeaseError> {
-        let answer = unless_panicked(|| self.ask_table(name, want, newcomer));
-        answer.unwrap_or_else(|panicked| {
-            Err(if self.lock().has_failed { LeaseError::Failed } else { panicked })
-        })
-    }
-
-    fn ask_table(&self, name: &str, want: Want, newcomer: Option<Newcomer>) -> Result<Answer, LeaseError> {
-        let mut core = self.lock();
-        let (slot, ticket, mut tasks) = core.request(name, want, newcomer);
-        self.wake_worker(core);
-        loop {
-            while let Some(task) = tasks.pop() {
-                tasks.extend(self.raise(self.perform(task), Some(ticket)));
-            }
-            if let Some(answer) = slot.wait(LOOK_AGAIN) {
-                return answer;
-            }
-            // Maintenance workers do this too, but all of them may be waiting for the server.
-            tasks = self.raise(Event::Tick, Some(ticket));
-        }
-    }
-
-    /// Runs a task that no thread waits for, and then the next tasks of the same database. Waking another thread for these would
-    /// take as long as most tasks.
-    pub(crate) fn run(&self, task: Task) {
-        let database = task.database;
-        let mut next = Some(task);
-        while let Some(task) = next {
-            let event = self.perform(task);
-            let mut core = self.lock();
-            core.raise_in_background(event);
-            next = core.next_in(database);
-            self.wake_worker(core);
-        }
-    }
-
-    /// Executes a task, and returns the event for the table. Returns an event even after a panic, because all requests for the
-    /// database wait for it.
-    fn perform(&self, Task { database, kind }: Task) -> Event {
-        if kind == TaskKind::Close {
-            // If this fails, some sessions stay open. The requests that wait for their end have a timeout.
-            drop(unless_panicked(|| self.close_sessions(database)));
-            return Event::Closed { database };
-        }
-        let outcome = unless_panicked(|| self.execute(database, &kind));
-        // Without the log, pgfresh cannot know which databases are fresh.
-        if outcome.is_err() && self.evidence.is_half_read() {
-            self.lock().fail();
-        }
-        Event::Finished { database, outcome: outcome.unwrap_or_else(Outcome::Failed) }
     }
 
     pub(crate) fn stop_handing_out(&self, why: Closing) {
@@ -179,7 +103,7 @@ impl Inner {
 
     /// Returns an error if the name has no lease but SQL has created a database with that name.
     pub(crate) fn expect_free(&self, name: &str) -> Result<(), LeaseError> {
-        if self.lock().table.holder(name).is_some() {
+        if self.lock().table.database_named(name).is_some() {
             return Ok(());
         }
         let sql = format!("SELECT FROM pg_database WHERE datname = {}", literal(name));
@@ -210,15 +134,6 @@ impl Inner {
 
     pub(crate) fn is_maintained(&self) -> bool {
         self.maintenance_sessions.load(Ordering::Relaxed) > 0
-    }
-
-    pub(crate) fn act(&self, id: DatabaseId, action: ServerAction) -> Result<(), LeaseError> {
-        let result = unless_panicked(|| match (&self.options.provisioner, self.core.check_out(id)) {
-            (Some(provisioner), Some(Access::Server(server))) => lock(&server).act(provisioner, action),
-            _ => Err(LeaseError::NoServers),
-        });
-        self.raise(Event::Finished { database: id, outcome: Outcome::Done }, None);
-        result?
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
@@ -277,15 +192,6 @@ impl Processors {
     }
 }
 
-/// Runs `work` and returns its result, or an error if it panics.
-fn unless_panicked<T>(work: impl FnOnce() -> T) -> Result<T, LeaseError> {
-    // All data that `work` shares with other threads are behind locks, which refuse data that a panic has left half changed.
-    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
-        tracing::error!("a task has panicked");
-        LeaseError::Panicked
-    })
-}
-
 fn called<'a>(templates: &'a [Template], name: &str) -> Option<&'a Template> {
     templates.iter().find(|template| template.name == name)
 }
@@ -293,16 +199,4 @@ fn called<'a>(templates: &'a [Template], name: &str) -> Option<&'a Template> {
 fn unknown(templates: &[Template], name: &str) -> LeaseError {
     let known = templates.iter().map(|template| template.name.clone()).collect();
     LeaseError::UnknownTemplate { name: name.to_owned(), known }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_task_that_panics_has_failed() {
-        assert!(matches!(unless_panicked(|| 1), Ok(1)));
-        let outcome = unless_panicked(|| -> Outcome { panic!("as the test wants it") });
-        assert!(matches!(outcome, Err(LeaseError::Panicked)));
-    }
 }

@@ -379,6 +379,12 @@ impl Leases {
         self.0.lock().when_failed(call);
     }
 
+    /// Whether a panic has left the table of leases in an unknown state. Then pgfresh refuses all requests.
+    #[must_use]
+    pub fn have_failed(&self) -> bool {
+        self.0.lock().has_failed
+    }
+
     /// Plants a panic after the next `actions` actions of the table, for tests.
     #[cfg(debug_assertions)]
     pub fn plant_panic(&self, actions: usize) {

@@ -15,6 +15,7 @@ pub(crate) mod leases;
 mod maintenance;
 mod naming;
 mod pool;
+pub(crate) mod requests;
 pub(crate) mod resources;
 pub(crate) mod shared;
 mod shared_core;

@@ -42,7 +42,7 @@ impl Inner {
             Some(Access::Server(server)) => {
                 return lock(&server).rename(to).map_or_else(Outcome::Failed, |()| Outcome::Done);
             }
-            None => return Outcome::Vanished,
+            None => return Outcome::DroppedOrRenamed,
         };
         let named = self.name_copy(&mut database, to).and_then(|()| match isolation {
             Isolation::Rollback => self.give_transaction_session(&mut database, to, params),
@@ -61,11 +61,11 @@ impl Inner {
         self.restore_attributes(copy).map_err(Outcome::Failed)?;
         // After a crash, the unlogged tables of every database are empty.
         if self.has_crashed_since(copy.crash_effect()) || self.has_template_changed_since(copy) {
-            return Err(Outcome::Unfit);
+            return Err(Outcome::Stale);
         }
         // A ready database has had no sessions. If it has changed nevertheless, pgfresh resets it first.
         if copy.epoch != self.evidence.epoch() || !self.evidence.is_untouched(copy.identity.address.oid) {
-            return Err(Outcome::Unfit);
+            return Err(Outcome::Stale);
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ impl Inner {
             let unchanged = used.since.is_none_or(|since| self.evidence.are_settings_unchanged(since));
             let is_current = copy.stamp() == Some(&used.stamp) && unchanged && used.will_serve();
             *session = Some(used).filter(|_| is_current);
-            return if is_current { Ok(()) } else { Err(Outcome::Unfit) };
+            return if is_current { Ok(()) } else { Err(Outcome::Stale) };
         }
         let copy = database.copy_mut().ok_or(Outcome::Failed(LeaseError::Panicked))?;
         match self.open_transaction_session(copy, to, params) {
@@ -92,7 +92,7 @@ impl Inner {
                 database.change(|resources| resources.into_rollback(session, catalog));
                 Ok(())
             }
-            Err(LeaseError::NotLeased(_)) => Err(Outcome::Vanished),
+            Err(LeaseError::NotLeased(_)) => Err(Outcome::DroppedOrRenamed),
             Err(error) => Err(Outcome::Failed(error)),
         }
     }
@@ -140,7 +140,7 @@ impl Inner {
     /// Reads the settings that a session would find in a database that keeps its name.
     fn look_again(&self, copy: &mut PooledCopy) -> Result<(), Outcome> {
         match self.read_stamp(&copy.identity.address) {
-            Ok((stamp, _)) if stamp.is_empty() => Err(Outcome::Vanished),
+            Ok((stamp, _)) if stamp.is_empty() => Err(Outcome::DroppedOrRenamed),
             Ok((stamp, _)) => {
                 copy.begin_lease(stamp);
                 Ok(())
@@ -180,7 +180,7 @@ impl Inner {
         let mut database = match self.core.check_out(id) {
             Some(Access::Exclusive(database)) => database,
             Some(Access::Server(_)) => return Outcome::Done,
-            None => return Outcome::Vanished,
+            None => return Outcome::DroppedOrRenamed,
         };
         // Sessions that have not ended yet no longer belong to a lease.
         if let Some(clients) = self.lock().pool.clients_mut(id) {
@@ -209,7 +209,7 @@ impl Inner {
     /// name.
     fn take_name(&self, database: &mut CheckedOut<'_>, claim: Claim) -> Result<(), Outcome> {
         let to = claim.name().to_owned();
-        let identity = database.identity_mut().ok_or(Outcome::Vanished)?;
+        let identity = database.identity_mut().ok_or(Outcome::DroppedOrRenamed)?;
         let stats = self.change_name(identity, &to, Some(claim), |to, names| {
             let stats = DatabaseStats::rename_and_read(to, names, &self.admin)?;
             Ok((Some(stats.mark), stats))
@@ -228,7 +228,9 @@ impl Inner {
 
     /// Renames a database, and keeps its contents.
     pub(crate) fn keep(&self, id: DatabaseId, to: &str) -> Outcome {
-        let Some(Access::Exclusive(mut database)) = self.core.check_out(id) else { return Outcome::Vanished };
+        let Some(Access::Exclusive(mut database)) = self.core.check_out(id) else {
+            return Outcome::DroppedOrRenamed;
+        };
         let Some(copy) = database.copy_mut() else { return Outcome::Failed(LeaseError::Panicked) };
         self.rename(copy, to).map_or_else(|outcome| outcome, |()| Outcome::Done)
     }
@@ -280,7 +282,7 @@ impl Inner {
                 (identity.address, identity.preparing) = (to, preparing);
                 Ok(found)
             }
-            Err(LeaseError::NotLeased(_)) => Err(Outcome::Vanished),
+            Err(LeaseError::NotLeased(_)) => Err(Outcome::DroppedOrRenamed),
             Err(error) if matches!(error.sqlstate(), "23505" | "42P04") => {
                 identity.names.remove(name);
                 Err(Outcome::NameTaken)

@@ -62,10 +62,10 @@ pub struct LeaseStatus {
 }
 
 impl Leases {
-    /// Waits until the number of ready databases is what pgfresh keeps without clients. Returns after `patience` at the latest.
-    pub fn settle(&self, patience: Duration) {
+    /// Waits until the number of ready databases is what pgfresh keeps without clients. Returns after `timeout` at the latest.
+    pub fn settle(&self, timeout: Duration) {
         let begun = Instant::now();
-        while !self.0.lock().table.is_supplied() && begun.elapsed() < patience {
+        while !self.0.lock().table.is_supplied() && begun.elapsed() < timeout {
             thread::sleep(SETTLE_INTERVAL);
         }
     }

@@ -91,7 +91,7 @@ pub(crate) struct ComingCopy(Arc<Coming>);
 impl Coming {
     /// Waits until a copy begins, and then until all copies have ended, as long as `is_unread` returns true. Each of the two waits
     /// has its own limit. A copy may have to wait for the server, and others may begin before it has ended.
-    fn wait(&self, [next, end]: [Duration; 2], is_unread: impl Fn() -> bool) {
+    fn wait(&self, next: Duration, end: Duration, is_unread: impl Fn() -> bool) {
         let is_none = |copies: &mut usize| *copies == 0 && is_unread();
         let is_any = |copies: &mut usize| *copies > 0 && is_unread();
         let waited = self.changed.wait_timeout_while(lock(&self.copies), next, is_none);
@@ -213,7 +213,7 @@ impl Template {
 
     /// Returns the catalog. If pgfresh has yet to read it, waits for a copy in which it can do so.
     pub(crate) fn catalog_when_read(&self) -> Option<&TemplateCatalog> {
-        self.coming.wait([NEXT_COPY, LONGEST_COPY], || self.is_to_be_read());
+        self.coming.wait(NEXT_COPY, LONGEST_COPY, || self.is_to_be_read());
         self.catalog()
     }
 
@@ -487,10 +487,10 @@ mod tests {
         let copy = ComingCopy(Arc::clone(&coming));
         let (hour, moment) = (Duration::from_hours(1), Duration::from_millis(50));
         let begun = Instant::now();
-        coming.wait([hour, moment], || true);
+        coming.wait(hour, moment, || true);
         assert!(begun.elapsed() >= moment, "it is awaited");
-        coming.wait([hour, hour], || false);
+        coming.wait(hour, hour, || false);
         drop(copy);
-        coming.wait([moment, hour], || true);
+        coming.wait(moment, hour, || true);
     }
 }

@@ -58,10 +58,10 @@ impl Seats {
         self.take_within(Duration::ZERO)
     }
 
-    /// Takes a seat. Returns `None` if none becomes free within `patience`.
-    pub(crate) fn take_within(self: &Arc<Self>, patience: Duration) -> Option<Seat> {
+    /// Takes a seat. Returns `None` if none becomes free within `timeout`.
+    pub(crate) fn take_within(self: &Arc<Self>, timeout: Duration) -> Option<Seat> {
         let is_full = |taken: &mut usize| *taken >= self.most;
-        let waited = self.freed.wait_timeout_while(lock(&self.taken), patience, is_full);
+        let waited = self.freed.wait_timeout_while(lock(&self.taken), timeout, is_full);
         let (mut taken, waited) = sound(waited);
         if waited.timed_out() {
             return None;

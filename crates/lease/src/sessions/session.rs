@@ -16,10 +16,11 @@ use crate::admin::ROOM_TIMEOUT;
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
 use crate::names::{ALWAYS, check_name, cut, is_preparing};
-use crate::runtime::core::{Admission, Core, Counters, Newcomer, Visit};
+use crate::runtime::core::{Core, Counters, Newcomer};
 use crate::runtime::inner::Inner;
 use crate::runtime::leased_server::LeasedServer;
 use crate::runtime::leases::Leases;
+use crate::runtime::requests::{Admission, Visit};
 use crate::runtime::resources::Resources;
 use crate::sessions::backend::{
     Backend, CatalogStamp, WaitingBackend, may_be_too_idle, may_compile, params_id, stamp_in, stamp_of,
@@ -214,7 +215,7 @@ impl Inner {
         let entered = self.connect_unleased(name, params)?;
         let leased = {
             let core = self.lock();
-            core.table.holder(name).and_then(|id| core.pool.oid_of(id))
+            core.table.database_named(name).and_then(|id| core.pool.oid_of(id))
         };
         if let (Some(_), Entered::Plain(Connected { backend, .. })) = (leased, &entered)
             && backend.database(&self.admin)? == leased

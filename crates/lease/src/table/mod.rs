@@ -7,14 +7,29 @@
 //! caller to run. [`LeaseTable::next_task`] hands out background work. The outcome of a task comes back as an event.
 //!
 //! ```text
-//! Creating ─▶ Ready ─▶ Changing(Naming) ─▶ Leased ─▶ Changing(Unnaming) ─▶ Resetting ─▶ Ready
-//!    │                                      │  ▲                              │
-//!    ▼ failed                               ▼  │ fresh                        ▼ in doubt
-//!   gone                                 Resetting                          Retiring ─▶ gone
+//! Creating            ─▶ Ready                a task has made the copy
+//!                     ─▶ Retiring             the task has failed
+//!                     ─▶ gone                 the task lets another one go first
+//! Ready               ─▶ Changing(Naming)     a lease receives the database
+//!                     ─▶ Changing(Unnaming)   no lease needs the database, or a client needs its room
+//! Changing(Naming)    ─▶ Leased               the database has the name
+//!                     ─▶ Ready                SQL has given the name to a different database
+//!                     ─▶ Changing(Unnaming)   the task has failed, or the database is stale
+//! Leased              ─▶ Changing(Keeping), Changing(Copying) or Changing(Server), and back
+//!                     ─▶ Resetting            a request resets the database, or a lease in rollback isolation ends
+//!                     ─▶ Changing(Unnaming)   the lease ends
+//! Resetting           ─▶ Leased               the database is fresh, and its lease goes on
+//!                     ─▶ Ready                the database is fresh, and has no lease
+//!                     ─▶ Changing(Unnaming)   the database is in doubt, or its session is spent
+//! Changing(Unnaming)  ─▶ Resetting            a lease may need the database
+//!                     ─▶ Retiring             no lease may have the database again
+//!                     ─▶ gone                 SQL has dropped or renamed the database
+//! Changing(Keeping)   ─▶ gone                 SQL has dropped or renamed the database
+//! Retiring            ─▶ gone                 the database is dropped
 //! ```
 //!
-//! A lease leaves the table only when its database no longer has the name. A database becomes ready only with a [`Proof`]. If any
-//! step fails, the database goes to `Retiring`.
+//! A lease leaves the table only when its database no longer has the name. A database becomes ready only with a [`Proof`]. A failed
+//! `Unnaming`, `Keeping` or `Retiring` is tried again.
 
 mod database;
 mod databases;
@@ -201,12 +216,13 @@ pub(crate) enum Outcome {
     Done,
     /// SQL has given the name to a different database.
     NameTaken,
-    /// The database has the name, but its session is out of date because settings have changed since the session started.
-    Unfit,
+    /// The database has the name, but no client may use it. Since it became ready, a crash, a change or new settings have made it or
+    /// its session different from a new one.
+    Stale,
     /// The database equals its template, but its session for rollback isolation cannot be used again.
     SessionSpent,
-    /// The database no longer exists.
-    Vanished,
+    /// The database no longer belongs to pgfresh: SQL has dropped or renamed it, or the leases are closed. The table forgets it.
+    DroppedOrRenamed,
     /// The task has stopped to let others go first, and has left nothing behind.
     PutOff,
     /// The database may differ from its template. The text gives the reason.

@@ -7,7 +7,7 @@ use crate::isolation::Isolation;
 use crate::runtime::resources::PooledCopy;
 use crate::sessions::backend::{Backend, WaitingBackend};
 use crate::sessions::seats::Seat;
-use crate::table::{Explicit, Outcome, Proof, Source, TaskKind, Terms};
+use crate::table::{Event, Explicit, Outcome, Proof, Source, TaskKind, Terms, Want};
 
 /// Leases `name` with a new session, and runs all tasks.
 fn lease(core: &mut Core, name: &str, linger: Duration) -> DatabaseId {
@@ -15,7 +15,7 @@ fn lease(core: &mut Core, name: &str, linger: Duration) -> DatabaseId {
     let want = Want::Session { params: ParamsId(0), terms, explicit: Explicit::default(), reset: false };
     let tasks = core.request(name, want, None).2;
     work(core, tasks);
-    core.table.holder(name).expect("it is leased")
+    core.table.database_named(name).expect("it is leased")
 }
 
 /// Runs these tasks, and all tasks that are due.
@@ -71,7 +71,7 @@ fn core_forgets_database_dropped_by_sql() {
     core.pool.insert(database, Resources::default());
     core.raise_in_background(Event::Lost { database, leaving: false });
     assert_eq!(core.next_task(), Ok(Task { database, kind: TaskKind::Unname }));
-    core.raise_in_background(Event::Finished { database, outcome: Outcome::Vanished });
+    core.raise_in_background(Event::Finished { database, outcome: Outcome::DroppedOrRenamed });
     assert!(core.pool.remove(database).is_none(), "{:?}", core.pool);
 }
 

@@ -62,7 +62,7 @@ impl FakeLeases {
     /// Returns the process ids of the backends that wait in the lease.
     fn waiting(&self, name: &str) -> Vec<u32> {
         let core = self.leases.0.lock();
-        let id = core.table.holder(name).unwrap();
+        let id = core.table.database_named(name).unwrap();
         let copy = core.pool.get(id).and_then(Resources::copy).unwrap();
         copy.waiting.iter().map(|waiting| pid_of(&waiting.backend)).collect()
     }
@@ -189,7 +189,7 @@ fn backend_with_possible_client_traces_is_closed() {
     for (params, functions) in [(&compiling, false), (&usual, true)] {
         let fake = FakeLeases::open(HOUR);
         let Connected { backend, guard } = fake.connect("db", params);
-        let id = fake.leases.0.lock().table.holder("db").unwrap();
+        let id = fake.leases.0.lock().table.database_named("db").unwrap();
         fake.leases.0.lock().pool.copy_mut(id).unwrap().leaves_traces = functions;
         let pid = pid_of(&backend);
         guard.give_back(backend);

@@ -204,7 +204,7 @@ impl FakeServer {
             return if matches!(kind, TaskKind::Reset { .. }) {
                 Outcome::Doubt("gone")
             } else {
-                Outcome::Vanished
+                Outcome::DroppedOrRenamed
             };
         }
         match kind {
@@ -212,7 +212,7 @@ impl FakeServer {
                 self.give_name(id, Some(to));
                 // The session may have started before a client changed settings.
                 let is_unfit = *isolation == Isolation::Rollback && !found.is_lucky;
-                if is_unfit { Outcome::Unfit } else { Outcome::Done }
+                if is_unfit { Outcome::Stale } else { Outcome::Done }
             }
             TaskKind::Keep { to } => {
                 self.give_name(id, Some(to));
