@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use lease::Leases;
 use server::Server;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::exfiltrator::WithOrigin;
@@ -29,6 +30,8 @@ pub(crate) enum Event {
     Ended(io::Result<ExitStatus>),
     /// All processes of the server have ended.
     ServerGone,
+    /// A panic has left the leases in an unknown state.
+    LeasesFailed,
     /// The process that started this one closed this process's standard input.
     LifelineClosed,
 }
@@ -74,6 +77,13 @@ impl Events {
         let sender = self.sender.clone();
         // The receiver may already be gone.
         Ok(server.when_gone(move || drop(sender.send(Event::ServerGone)))?)
+    }
+
+    /// Sends an event if a panic leaves the leases in an unknown state.
+    pub(crate) fn watch_leases(&self, leases: &Leases) {
+        let sender = self.sender.clone();
+        // The receiver may already be gone.
+        leases.when_failed(move || drop(sender.send(Event::LeasesFailed)));
     }
 
     /// Sends an event when standard input ends.
@@ -173,7 +183,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
                 }
                 return Ok(code);
             }
-            Event::ServerGone | Event::LifelineClosed => {}
+            Event::ServerGone | Event::LeasesFailed | Event::LifelineClosed => {}
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::foreground::{self, Event, Events};
 use crate::named::NamedServer;
 use crate::output::{self, Verbosity};
-use crate::service::{ServeOptions, Service};
+use crate::service::{ServeOptions, Service, leases_failed};
 use crate::settings::ResolvedSettings;
 use crate::startup;
 
@@ -96,13 +96,20 @@ fn attend(
     };
     say(&line)?;
     events.watch_server(&service.server)?;
+    events.watch_leases(&service.leases);
     if is_lifeline() {
         events.watch_lifeline()?;
     }
     let early = events.hear()?.into_iter().next();
     let event = early.map_or_else(|| events.next(), Event::Signal);
-    let gone = matches!(event, Event::ServerGone).then(|| service.server.why_gone());
-    Ok(gone.map(|why| Failure::new("the server went away").detail(format!("The cause: {why}"))))
+    Ok(match event {
+        Event::ServerGone => {
+            let why = service.server.why_gone();
+            Some(Failure::new("the server went away").detail(format!("The cause: {why}")))
+        }
+        Event::LeasesFailed => Some(leases_failed()),
+        Event::Signal(_) | Event::Ended(_) | Event::LifelineClosed => None,
+    })
 }
 
 fn say(line: &str) -> Result<(), Failure> {

@@ -32,6 +32,7 @@ mod hostile;
 mod house;
 mod http;
 mod installing;
+mod internal_error;
 mod inward;
 mod isolation;
 mod kept;
