@@ -14,7 +14,7 @@ use sys::{lock, sound};
 
 use crate::address::{DatabaseAddress, oid_in};
 use crate::error::LeaseError;
-use crate::wal::lsn::Lsn;
+use crate::lsn::Lsn;
 
 /// Timeout for one of pgfresh's own statements. Copying a large template takes the longest.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);

@@ -29,8 +29,10 @@
 
 mod address;
 mod admin;
+mod backends;
 mod error;
 mod isolation;
+mod lsn;
 mod names;
 mod options;
 mod reset;
@@ -39,26 +41,26 @@ mod sessions;
 mod table;
 mod wal;
 
+pub use backends::backend::Backend;
+pub use backends::client::ClientLink;
+pub use backends::seats::Seat;
 pub use error::LeaseError;
 pub use isolation::Isolation;
+pub use lsn::{Lsn, LsnError};
 pub use names::{NameRules, cut};
 pub use options::{LeaseOptions, TemplateDatabase};
 pub use reset::digest::{Difference, Digest};
+pub use reset::rollback::{
+    BEGIN_LEASE, Constraints, DISCARD_ALL, LeaseTransaction, RELEASE_TRANSACTION, STAY_IDLE, Savepoint,
+    UNBOUNDED, UNDO_TRANSACTION,
+};
 pub use runtime::leased_server::ServerAction;
 pub use runtime::leases::{Leases, MaintenanceGuard};
 pub use runtime::shared::SharedStateChange;
 pub use runtime::status::{LeaseStatus, Status};
-pub use sessions::backend::Backend;
-pub use sessions::client::ClientLink;
 pub use sessions::inspect::Inspection;
-pub use sessions::rollback::{
-    BEGIN_LEASE, Constraints, DISCARD_ALL, LeaseTransaction, RELEASE_TRANSACTION, STAY_IDLE, Savepoint,
-    UNBOUNDED, UNDO_TRANSACTION,
-};
-pub use sessions::seats::Seat;
 pub use sessions::session::{ConnectRequest, Connected, Entered, SessionGuard, TransactionGuard};
 pub use wal::changes::{Changes, FileChanges, SharedChange};
 pub use wal::error::WalError;
-pub use wal::lsn::{Lsn, LsnError};
 pub use wal::reader::WalReader;
 pub use wal::record::RelationFile;

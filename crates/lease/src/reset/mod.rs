@@ -6,5 +6,6 @@ pub(crate) mod expressions;
 pub(crate) mod growth;
 pub(crate) mod note;
 pub(crate) mod recycle;
+pub(crate) mod rollback;
 pub(crate) mod stats;
 mod vacuum;

@@ -16,7 +16,9 @@ use server::{AdminConnection, Rows, SessionError, Setting, literal};
 
 use crate::address::DatabaseAddress;
 use crate::admin::{AdminPool, MARK, mark_of, text, union};
+use crate::backends::backend::WaitingBackend;
 use crate::error::LeaseError;
+use crate::lsn::Lsn;
 use crate::reset::catalog::{
     AS_STORED, Catalog, Class, Content, FileMap, Seed, Sequence, Table, TemplateCatalog, is_since, pair,
     planner_columns, select_classes, select_in_place,
@@ -25,11 +27,9 @@ use crate::reset::digest::{ROW, digest_of, rows_of};
 use crate::reset::growth::Growth;
 use crate::reset::stats::DatabaseStats;
 use crate::reset::vacuum::{count_filled, remove_pages, restore_planner};
-use crate::sessions::backend::WaitingBackend;
 use crate::table::Proof;
 use crate::wal::changes::Changes;
 use crate::wal::evidence::Evidence;
-use crate::wal::lsn::Lsn;
 
 /// How long a session may take to end after pgfresh has closed it.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_millis(200);

@@ -7,7 +7,7 @@ use server::literal;
 use crate::address::{DatabaseAddress, list_of};
 use crate::admin::{AdminPool, Prepared};
 use crate::error::LeaseError;
-use crate::wal::lsn::Lsn;
+use crate::lsn::Lsn;
 
 /// Columns for the row of `pg_database` with the oid $1, in the form that runs fastest. `shobj_description()` would plan a query at
 /// each call, and aggregates take longer than arrays.

@@ -10,7 +10,7 @@ use server::literal;
 use crate::runtime::cached::BOOTSTRAP;
 
 /// An SQL expression for all attributes except the comment. `$oid` is an SQL expression for the oid of the database. A
-/// [`CatalogStamp`](crate::sessions::backend::CatalogStamp) begins with the value of this expression.
+/// [`CatalogStamp`](crate::backends::backend::CatalogStamp) begins with the value of this expression.
 macro_rules! seen {
     ($oid:literal) => {
         concat!(

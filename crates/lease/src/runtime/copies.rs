@@ -15,6 +15,7 @@ use sys::lock;
 
 use crate::address::DatabaseAddress;
 use crate::admin::{DATABASE_OF, text};
+use crate::backends::backend::{Backend, WaitingBackend, may_be_too_idle};
 use crate::error::LeaseError;
 use crate::reset::catalog::TemplateCatalog;
 use crate::reset::expressions::MAY_LEAVE_TRACES;
@@ -25,7 +26,6 @@ use crate::runtime::inner::Inner;
 use crate::runtime::resources::{Identity, Phase, PooledCopy, Resources};
 use crate::runtime::shared_core::CheckedOut;
 use crate::runtime::template::{HIDE, Template, name_in};
-use crate::sessions::backend::{Backend, WaitingBackend, may_be_too_idle};
 use crate::table::{DatabaseId, Outcome, Proof};
 
 /// How long the creation of a copy pauses while many clients come and go, before it checks again.

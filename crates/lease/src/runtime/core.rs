@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use pgwire::StartupParams;
 use sys::{lock, sound};
 
+use crate::backends::backend::params_id;
+use crate::backends::client::Client;
+use crate::backends::expected::ExpectedParams;
 use crate::error::LeaseError;
 use crate::names::preparing;
 use crate::reset::digest::Difference;
 use crate::runtime::pool::Pool;
 use crate::runtime::resources::{Resources, RollbackCopy};
-use crate::sessions::backend::params_id;
-use crate::sessions::client::Client;
-use crate::sessions::expected::ExpectedParams;
 use crate::table::{Answer, Closing, DatabaseId, LeaseTable, ParamsId, Task, Ticket};
 
 /// Maximum number of backends that wait in leased databases after their clients have left.

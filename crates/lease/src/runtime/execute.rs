@@ -13,18 +13,18 @@ use sys::lock;
 
 use crate::address::DatabaseAddress;
 use crate::admin::{MARK, mark_of};
+use crate::backends::backend::ids;
 use crate::error::LeaseError;
 use crate::options::TemplateDatabase;
 use crate::reset::digest::{Difference, Digest};
 use crate::reset::recycle::{GONE, NotRecyclable, Used, open_own_session, reset};
+use crate::reset::rollback::{TransactionSession, are_only_sequences, restore_sequences};
 use crate::runtime::drop::{drop_database, drop_named};
 use crate::runtime::inner::Inner;
 use crate::runtime::leased_server::LeasedServer;
 use crate::runtime::resources::{Identity, PooledCopy, Resources, RollbackCopy};
 use crate::runtime::shared_core::{Access, CheckedOut};
 use crate::runtime::template::{Template, copy_without_sessions, database_of, evict};
-use crate::sessions::backend::ids;
-use crate::sessions::rollback::{TransactionSession, are_only_sequences, restore_sequences};
 use crate::table::{DatabaseId, Event, Outcome, Proof, Source, TaskKind};
 use crate::wal::evidence::Epoch;
 

@@ -16,12 +16,12 @@ use pgwire::{Frame, StartupParams, encode};
 use server::SOCKET;
 use sys::lock;
 
+use crate::backends::backend::Backend;
 use crate::isolation::Isolation;
 use crate::names::NameRules;
 use crate::options::{LeaseOptions, TemplateDatabase};
 use crate::reset::expressions::MAY_LEAVE_TRACES;
 use crate::runtime::leases::Leases;
-use crate::sessions::backend::Backend;
 use crate::wal::evidence::log_with;
 
 /// Timeout that is longer than anything takes on a busy machine.

@@ -9,6 +9,7 @@ use server::literal;
 use sys::lock;
 
 use crate::admin::AdminPool;
+use crate::backends::seats::Seats;
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
 use crate::names::whole;
@@ -18,7 +19,6 @@ use crate::runtime::core::Core;
 use crate::runtime::shared::SharedWatch;
 use crate::runtime::shared_core::SharedCore;
 use crate::runtime::template::Template;
-use crate::sessions::seats::Seats;
 use crate::table::{Closing, Event, Source};
 use crate::wal::evidence::Evidence;
 

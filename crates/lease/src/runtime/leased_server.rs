@@ -13,10 +13,10 @@ use server::{AdminConnection, Guard, NotStarted, Server, identifier, own_params}
 use storage::Place;
 use sys::lock;
 
+use crate::backends::backend::Backend;
 use crate::error::{LeaseError, cause};
 use crate::options::TemplateDatabase;
 use crate::runtime::template::database_of;
-use crate::sessions::backend::Backend;
 
 /// Name of the server's database until it is leased.
 const READY: &str = "pgfresh_ready";

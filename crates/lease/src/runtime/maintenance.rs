@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::backends::expected;
 use crate::runtime::inner::Inner;
-use crate::sessions::expected;
 use crate::table::Event;
 
 /// Maximum time for which a worker without a task sleeps.

@@ -10,20 +10,20 @@ use server::literal;
 use sys::lock;
 
 use crate::address::DatabaseAddress;
+use crate::backends::backend::{CatalogStamp, WaitingBackend};
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
+use crate::lsn::Lsn;
 use crate::names::ready;
 use crate::reset::catalog::TemplateCatalog;
+use crate::reset::rollback::TransactionSession;
 use crate::reset::stats::DatabaseStats;
 use crate::runtime::claims::Claim;
 use crate::runtime::inner::Inner;
 use crate::runtime::resources::{CrashEffect, Identity, Phase, PooledCopy, Resources, RollbackCopy};
 use crate::runtime::shared_core::{Access, CheckedOut};
 use crate::runtime::template::{Generation, HIDE, rename};
-use crate::sessions::backend::{CatalogStamp, WaitingBackend};
-use crate::sessions::rollback::TransactionSession;
 use crate::table::{DatabaseId, Outcome, ParamsId};
-use crate::wal::lsn::Lsn;
 
 /// Number of names that pgfresh tries for a database that loses the name of its lease.
 const NAME_ATTEMPTS: usize = 2;

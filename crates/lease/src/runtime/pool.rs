@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
+use crate::backends::client::Client;
 use crate::runtime::resources::{PooledCopy, Resources, SharedServer};
-use crate::sessions::client::Client;
 use crate::table::DatabaseId;
 
 /// The resources of all databases.

@@ -7,16 +7,16 @@ use pgwire::StartupParams;
 use server::AdminConnection;
 
 use crate::address::DatabaseAddress;
+use crate::backends::backend::{CatalogStamp, WaitingBackend};
 use crate::reset::catalog::{Content, FileMap, TemplateCatalog};
 use crate::reset::growth::Growth;
+use crate::reset::rollback::TransactionSession;
 use crate::reset::stats::DatabaseStats;
 use crate::runtime::claims::Claim;
 #[cfg(test)]
 use crate::runtime::claims::Claims;
 use crate::runtime::leased_server::LeasedServer;
 use crate::runtime::template::{Generation, Template};
-use crate::sessions::backend::{CatalogStamp, WaitingBackend};
-use crate::sessions::rollback::TransactionSession;
 use crate::wal::changes::Changes;
 use crate::wal::evidence::Epoch;
 

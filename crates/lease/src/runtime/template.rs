@@ -18,17 +18,17 @@ use sys::{lock, sound};
 
 use crate::address::{DatabaseAddress, list_of};
 use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, text};
+use crate::backends::backend::{CatalogStamp, stamp, stamp_of};
 use crate::error::LeaseError;
+use crate::lsn::Lsn;
 use crate::options::{LeaseOptions, TemplateDatabase};
 use crate::reset::catalog::{HORIZON, Seed, Table, TemplateCatalog, queries};
 use crate::reset::note;
 use crate::runtime::attributes::Attributes;
 use crate::runtime::cached::{CachedCopy, CachedFiles, NotedRow};
 use crate::runtime::drop::drop_named;
-use crate::sessions::backend::{CatalogStamp, stamp, stamp_of};
 use crate::wal::changes::FileChanges;
 use crate::wal::evidence::Evidence;
-use crate::wal::lsn::Lsn;
 
 /// How soon a worker must begin the second copy after the lease of the first copy.
 const NEXT_COPY: Duration = Duration::from_millis(100);

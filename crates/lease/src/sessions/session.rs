@@ -13,24 +13,24 @@ use server::literal;
 
 use crate::address::DatabaseAddress;
 use crate::admin::ROOM_TIMEOUT;
+use crate::backends::backend::{
+    Backend, CatalogStamp, WaitingBackend, may_be_too_idle, may_compile, params_id, stamp_in, stamp_of,
+};
+use crate::backends::client::{Client, ClientLink};
+use crate::backends::expected::may_come_again;
+use crate::backends::seats::Seat;
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
+use crate::lsn::Lsn;
 use crate::names::{ALWAYS, check_name, cut, is_preparing};
+use crate::reset::rollback::{LeaseTransaction, TransactionSession};
 use crate::runtime::core::{Core, Counters, Newcomer};
 use crate::runtime::inner::Inner;
 use crate::runtime::leased_server::LeasedServer;
 use crate::runtime::leases::Leases;
 use crate::runtime::requests::{Admission, Visit};
 use crate::runtime::resources::Resources;
-use crate::sessions::backend::{
-    Backend, CatalogStamp, WaitingBackend, may_be_too_idle, may_compile, params_id, stamp_in, stamp_of,
-};
-use crate::sessions::client::{Client, ClientLink};
-use crate::sessions::expected::may_come_again;
-use crate::sessions::rollback::{LeaseTransaction, TransactionSession};
-use crate::sessions::seats::Seat;
 use crate::table::{Answer, DatabaseId, Event, Explicit, Terms, Want};
-use crate::wal::lsn::Lsn;
 
 /// Maximum number of attempts to start a session, if the database is gone each time.
 const ATTEMPTS: usize = 5;

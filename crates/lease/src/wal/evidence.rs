@@ -14,9 +14,9 @@ use sys::lock;
 
 use crate::admin::{AdminPool, MARK, mark_of};
 use crate::error::{LeaseError, chain};
+use crate::lsn::Lsn;
 use crate::wal::changes::{Changes, SharedChange};
 use crate::wal::error::WalError;
-use crate::wal::lsn::Lsn;
 use crate::wal::reader::WalReader;
 
 /// A period in which the reader has followed the log without a gap. Equal epochs mean that pgfresh knows all changes in between.

@@ -43,7 +43,6 @@ pub(crate) mod changes;
 mod classify;
 pub(crate) mod error;
 pub(crate) mod evidence;
-pub(crate) mod lsn;
 mod page;
 pub(crate) mod reader;
 pub(crate) mod record;

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use sys::{Directory, FileKind};
 
 use super::error::WalError;
-use super::lsn::Lsn;
 use super::record::{HEADER, field};
+use crate::lsn::Lsn;
 
 /// Size of a log page, in bytes. Source: `XLOG_BLCKSZ`, which every long page header repeats.
 pub(super) const PAGE: u64 = 8192;

@@ -3,7 +3,7 @@
 //! Source: `access/xlogrecord.h`, and `DecodeXLogRecord` in `access/transam/xlogreader.c`.
 
 use super::error::WalError;
-use super::lsn::Lsn;
+use crate::lsn::Lsn;
 
 /// A relation's file, identified by the numbers in its path. A relation receives a new file when the server rewrites or truncates
 /// it.

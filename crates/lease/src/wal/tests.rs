@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 use super::changes::{Changes, FileChanges, SharedChange};
 use super::error::WalError;
-use super::lsn::Lsn;
 use super::reader::WalReader;
 use super::record::RelationFile;
+use crate::lsn::Lsn;
 
 /// Size of the smallest segments that initdb can create, so that tests reach the end of a segment.
 const SEGMENT: u64 = 1 << 20;

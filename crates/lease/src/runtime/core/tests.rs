@@ -3,10 +3,10 @@
 use std::thread;
 
 use super::*;
+use crate::backends::backend::{Backend, WaitingBackend};
+use crate::backends::seats::Seat;
 use crate::isolation::Isolation;
 use crate::runtime::resources::PooledCopy;
-use crate::sessions::backend::{Backend, WaitingBackend};
-use crate::sessions::seats::Seat;
 use crate::table::{Event, Explicit, Outcome, Proof, Source, TaskKind, Terms, Want};
 
 /// Leases `name` with a new session, and runs all tasks.

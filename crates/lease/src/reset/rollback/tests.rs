@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::thread;
 
 use super::*;
+use crate::backends::client::ClientLink;
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
 use crate::runtime::fake::{FakeLeases, params};
 use crate::runtime::resources::Resources;
-use crate::sessions::client::ClientLink;
 use crate::sessions::session::{ConnectRequest, Entered, TransactionGuard};
 
 const HOUR: Duration = Duration::from_hours(1);

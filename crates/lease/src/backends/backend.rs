@@ -16,10 +16,10 @@ use pgwire::{Frame, StartupParams, cancel_key, frames};
 use server::{AdminConnection, Rows, SOCKET, SessionError};
 
 use crate::admin::{AdminPool, Prepared};
+use crate::backends::seats::Seat;
 use crate::error::LeaseError;
-use crate::sessions::seats::Seat;
+use crate::lsn::Lsn;
 use crate::table::ParamsId;
-use crate::wal::lsn::Lsn;
 
 /// Maximum size of the server's startup response, in bytes. Its own ParameterStatus messages take about a kilobyte.
 const LONGEST_GREETING: usize = 1 << 20;
@@ -237,7 +237,7 @@ macro_rules! stamp {
         )
     };
     () => {
-        concat!($crate::sessions::backend::stamp!(before 15), ", ARRAY(SELECT xmin FROM pg_parameter_acl)")
+        concat!($crate::backends::backend::stamp!(before 15), ", ARRAY(SELECT xmin FROM pg_parameter_acl)")
     };
 }
 pub(crate) use stamp;

@@ -13,13 +13,13 @@ use pgwire::StartupParams;
 use server::{AdminConnection, Rows, SessionError};
 
 use crate::admin::{MARK, mark_of};
+use crate::backends::backend::{Backend, CatalogStamp, will_serve};
+use crate::backends::seats::Seat;
+use crate::lsn::Lsn;
 use crate::reset::catalog::{Content, FileMap, Sequence, TemplateCatalog};
 use crate::reset::recycle::NotRecyclable;
-use crate::sessions::backend::{Backend, CatalogStamp, will_serve};
-use crate::sessions::seats::Seat;
 use crate::wal::changes::Changes;
 use crate::wal::evidence::Evidence;
-use crate::wal::lsn::Lsn;
 
 /// Statements that begin the transaction of a lease. At the end of the lease, the savepoint proves that it is still the same
 /// transaction.
