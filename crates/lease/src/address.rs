@@ -6,7 +6,7 @@
 
 use server::{AdminConnection, Rows, literal};
 
-use crate::LeaseError;
+use crate::error::LeaseError;
 
 /// Returns the oid of the database that the asking session is in.
 const OWN_DATABASE: &str = "SELECT datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())";

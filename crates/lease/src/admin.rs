@@ -5,16 +5,16 @@
 
 use std::fmt::Debug;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use server::{AdminConnection, Rows, SessionError, Setting, own_params, set_admin_settings};
-use sys::lock;
+use sys::{lock, sound};
 
-use crate::LeaseError;
 use crate::address::{DatabaseAddress, oid_in};
-use crate::wal::Lsn;
+use crate::error::LeaseError;
+use crate::lsn::Lsn;
 
 /// Timeout for one of pgfresh's own statements. Copying a large template takes the longest.
 const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
@@ -255,17 +255,17 @@ impl AdminPool {
 
     fn take_within(
         &self,
-        patience: Duration,
+        timeout: Duration,
         verb: &'static str,
     ) -> Result<(Slot<'_>, PreparedConnection), LeaseError> {
         let is_at_bound = |connections: &mut Connections| connections.lent >= connections.most;
         let mut connections = lock(&self.connections);
         connections.waiting += 1;
-        let waited = self.put_back.wait_timeout_while(connections, patience, is_at_bound);
-        let (mut connections, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let waited = self.put_back.wait_timeout_while(connections, timeout, is_at_bound);
+        let (mut connections, waited) = sound(waited);
         connections.waiting -= 1;
         if waited.timed_out() {
-            return Err(LeaseError::NoConnection { verb, waited: patience });
+            return Err(LeaseError::NoConnection { verb, waited: timeout });
         }
         connections.lent += 1;
         let idle = std::iter::from_fn(|| connections.idle.pop()).find_map(PreparedConnection::if_alive);
@@ -336,17 +336,17 @@ impl AdminPool {
         self.with_room(OWN_ROOM_TIMEOUT, open, |error| error.sqlstate() == TOO_MANY_CONNECTIONS)
     }
 
-    /// Starts a session. If the server has no room for it, ends sessions that only wait, and retries until `patience` is over.
+    /// Starts a session. If the server has no room for it, ends sessions that only wait, and retries until `timeout` is over.
     pub(crate) fn with_room<T>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         start: impl Fn() -> Result<T, LeaseError>,
         is_full: impl Fn(&LeaseError) -> bool,
     ) -> Result<T, LeaseError> {
         let (begun, mut pause) = (Instant::now(), ROOM_POLL);
         loop {
             let result = start();
-            if !result.as_ref().is_err_and(&is_full) || begun.elapsed() > patience {
+            if !result.as_ref().is_err_and(&is_full) || begun.elapsed() > timeout {
                 return result;
             }
             self.room.make_room();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::template::ProvisionError;
 use server::SessionError;
 
-use crate::Isolation;
+use crate::isolation::Isolation;
 
 /// Error for a lease or session that pgfresh could not provide or change.
 #[derive(Debug, thiserror::Error)]
@@ -196,6 +196,9 @@ pub enum LeaseError {
     /// A task has panicked, which is a bug in pgfresh.
     #[error("a task of pgfresh has panicked")]
     Panicked,
+    /// A panic has left the table of leases in an unknown state, so pgfresh hands out no more databases.
+    #[error("pgfresh is shutting down after an internal error")]
+    Failed,
     /// The operating system could not start a thread.
     #[error("could not start the threads that prepare databases")]
     Threads(#[source] io::Error),
@@ -259,7 +262,7 @@ impl LeaseError {
             | Self::OtherTemplate { .. } => "55006",
             Self::Timeout { .. } | Self::NoConnection { .. } => "57014",
             Self::Panicked => "XX000",
-            Self::Closed | Self::Gone => "57P01",
+            Self::Closed | Self::Gone | Self::Failed => "57P01",
             Self::Name { .. } | Self::TemplateName(_) | Self::Excluded(_) => "42602",
             Self::Full { .. } => "53100",
             Self::TooManyClients { .. } => "53300",
@@ -323,7 +326,7 @@ impl LeaseError {
             Self::OtherTemplate { .. } => {
                 Some("Release it first, connect with pgfresh.reset=on, or choose another name.".to_owned())
             }
-            Self::Panicked => Some("Please report it, with the log of pgfresh.".to_owned()),
+            Self::Panicked | Self::Failed => Some("Please report it, with the log of pgfresh.".to_owned()),
             Self::Timeout { .. } | Self::NoConnection { .. } => Some("See the log of pgfresh for what it waits for.".to_owned()),
             Self::NoServerFrom(_) => Some("Use isolation \"clone\", or a template of pgfresh.toml.".to_owned()),
             Self::NoServer(_) => Some("Lease one with isolation \"server\".".to_owned()),

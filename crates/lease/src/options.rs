@@ -6,7 +6,8 @@ use std::time::Duration;
 use ::template::Provisioner;
 use storage::Entry;
 
-use crate::{Isolation, NameRules};
+use crate::isolation::Isolation;
+use crate::names::NameRules;
 
 /// A server whose databases pgfresh leases, and the default terms of a lease.
 #[derive(Debug, Clone)]

@@ -33,7 +33,7 @@ use crate::kept_databases;
 use crate::lifecycle;
 use crate::logging::LogFilter;
 use crate::notice::notice;
-use crate::service::{ServeOptions, Service};
+use crate::service::{ServeOptions, Service, leases_failed};
 use crate::settings::ResolvedSettings;
 use crate::stops::Stops;
 
@@ -281,6 +281,7 @@ fn serve_at(
     let (version, project) = (&about.version, about.folder.display());
     tracing::info!(%version, %project, pid = about.pid, log = %about.log.display(), "the server is ready");
     events.watch_server(&service.server)?;
+    events.watch_leases(&service.leases);
     let early = events.deliver_signals()?;
     // If the working directory stayed in a directory of the user's, the user couldn't unmount it.
     note("enter", Path::new("/"), std::env::set_current_dir("/"));
@@ -307,6 +308,9 @@ fn serve_at(
     };
     if alone.is_some() {
         slot.remove();
+    }
+    if matches!(event, Some(Event::LeasesFailed)) {
+        return Err(leases_failed());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -428,7 +432,7 @@ impl Starter {
 }
 
 fn ends(event: &Event) -> bool {
-    matches!(event, Event::Signal(_) | Event::ServerGone)
+    matches!(event, Event::Signal(_) | Event::ServerGone | Event::LeasesFailed)
 }
 
 /// Writes `about`, and notifies the process that started this one.

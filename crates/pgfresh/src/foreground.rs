@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use lease::Leases;
 use server::Server;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::exfiltrator::WithOrigin;
@@ -30,6 +31,8 @@ pub(crate) enum Event {
     Ended(io::Result<ExitStatus>),
     /// All processes of the server have ended.
     ServerGone,
+    /// A panic has left the leases in an unknown state.
+    LeasesFailed,
     /// The process that started this one closed this process's standard input.
     LifelineClosed,
 }
@@ -75,6 +78,13 @@ impl Events {
         let sender = self.sender.clone();
         // The receiver may already be gone.
         Ok(server.on_end(move || drop(sender.send(Event::ServerGone)))?)
+    }
+
+    /// Sends an event if a panic leaves the leases in an unknown state.
+    pub(crate) fn watch_leases(&self, leases: &Leases) {
+        let sender = self.sender.clone();
+        // The receiver may already be gone.
+        leases.when_failed(move || drop(sender.send(Event::LeasesFailed)));
     }
 
     /// Sends an event when standard input ends.
@@ -174,7 +184,7 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
                 }
                 return Ok(code);
             }
-            Event::ServerGone | Event::LifelineClosed => {}
+            Event::ServerGone | Event::LeasesFailed | Event::LifelineClosed => {}
         }
     }
 }

@@ -148,6 +148,22 @@ fn templates(names: &[String]) -> Vec<TemplateDatabase> {
     names.map(|name| TemplateDatabase { name: name.to_owned(), database: name.to_owned() }).collect()
 }
 
+/// Returns the failure of a service in which a panic has left the leases in an unknown state.
+pub(crate) fn leases_failed() -> Failure {
+    Failure::new("an internal error has stopped the service")
+        .detail("pgfresh no longer knows which databases are fresh.".to_owned())
+        .hint("Please report it, with the messages above.".to_owned())
+}
+
+/// Plants a panic in the leases if a test asks for it. Builds for users don't have this function.
+#[cfg(debug_assertions)]
+fn plant_panic(leases: &Leases) {
+    let actions = std::env::var("PGFRESH_TEST_PANIC").ok();
+    if let Some(actions) = actions.and_then(|actions| actions.parse().ok()) {
+        leases.plant_panic(actions);
+    }
+}
+
 /// Returns the user's password, or else a random one.
 fn secret(password: Option<Password>) -> Result<String, Failure> {
     match password {
@@ -199,6 +215,8 @@ impl Service {
             provisioner: (!is_persistent).then(|| provisioner.clone()),
         };
         let leases = Leases::open(options, session)?;
+        #[cfg(debug_assertions)]
+        plant_panic(&leases);
         server.on_end({
             let leases = leases.clone();
             move || leases.server_gone()

@@ -57,5 +57,5 @@ pub use linux::{
     unbuffered::{Waiting, open_for_writes, page_aligned},
 };
 pub use lock::Lock;
-pub use mutex::lock;
+pub use mutex::{lock, sound};
 pub use rustix::process::{Pid, Signal};

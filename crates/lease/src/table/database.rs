@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{ParamsId, Source, Terms};
-use crate::Isolation;
+use crate::isolation::Isolation;
 
 /// State of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::simulation::Random;
+use super::simulation::random::Random;
 use super::*;
 
 /// A future event.

@@ -3,13 +3,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::database::{Change, Closes, Lease, Work};
-use super::{
-    Action, Answer, DatabaseId, DatabaseState, Explicit, LeaseTable, Source, Task, TaskKind, Terms, Then,
-    Ticket, Want,
-};
+use super::database::{Change, Closes, DatabaseState, Lease, Then, Work};
+use super::{Action, Answer, DatabaseId, Explicit, LeaseTable, Source, Task, TaskKind, Terms, Ticket, Want};
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
 use crate::names::is_preparing;
-use crate::{Isolation, LeaseError};
 
 /// How long a request waits for sessions that it does not end. Their clients may have disconnected already.
 const IN_USE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -66,7 +64,7 @@ impl Request {
     /// counted from when the request before it received its answer.
     fn waits_until(&self, lease: &Lease) -> Instant {
         let since = self.closes_since.unwrap_or_else(|| self.since.max(lease.moved));
-        since + patience(&self.want, lease)
+        since + session_timeout(&self.want, lease)
     }
 
     /// Whether the request concerns an existing lease rather than a new one.
@@ -115,7 +113,7 @@ impl LeaseTable {
 
     /// Whether the lease with this name is over while its database still has the name.
     fn is_ending(&self, name: &str) -> bool {
-        let database = self.holder(name).and_then(|id| self.databases.get(id));
+        let database = self.database_named(name).and_then(|id| self.databases.get(id));
         database.is_some_and(|database| database.is_returning() || database.is_removed())
     }
 
@@ -132,7 +130,7 @@ impl LeaseTable {
     }
 
     /// Returns when the first request in a queue times out.
-    pub(super) fn patience_ends(&self, line: &Line) -> Option<Instant> {
+    pub(super) fn times_out_at(&self, line: &Line) -> Option<Instant> {
         let head = line.requests.front()?;
         let lease = match line.state {
             NameState::Held(id) => self.databases.get(id).and_then(|database| match &database.state {
@@ -491,7 +489,7 @@ fn terms_after_reset(want: &Want, leased: Terms) -> Terms {
 }
 
 /// Returns how long a request waits for the sessions of a lease.
-fn patience(want: &Want, lease: &Lease) -> Duration {
+fn session_timeout(want: &Want, lease: &Lease) -> Duration {
     match want {
         Want::Session { .. } | Want::Lease { .. } if lease.is_over() => OVER_TIMEOUT,
         // The clients have disconnected, but the server hasn't noticed yet.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::database::{Database, DatabaseState};
 use super::line::{Line, NameState};
 use super::{DatabaseId, LeaseTable, Terms};
-use crate::Isolation;
+use crate::isolation::Isolation;
 
 /// A summary of one lease.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ impl LeaseTable {
     }
 
     /// Returns the database that has the name, or is about to receive it.
-    pub(crate) fn holder(&self, name: &str) -> Option<DatabaseId> {
+    pub(crate) fn database_named(&self, name: &str) -> Option<DatabaseId> {
         match self.names.get(name)?.state {
             NameState::Held(id) => Some(id),
             _ => None,
@@ -88,7 +88,7 @@ impl LeaseTable {
 
     /// Whether this name belongs to the kept database of a failed test.
     pub(crate) fn is_kept(&self, name: &str) -> bool {
-        let database = self.holder(name).and_then(|id| self.databases.get(id));
+        let database = self.database_named(name).and_then(|id| self.databases.get(id));
         database.and_then(Database::lease).is_some_and(|lease| lease.kept.is_some())
     }
 

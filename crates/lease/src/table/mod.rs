@@ -7,14 +7,29 @@
 //! caller to run. [`LeaseTable::next_task`] hands out background work. The outcome of a task comes back as an event.
 //!
 //! ```text
-//! Creating ─▶ Ready ─▶ Changing(Naming) ─▶ Leased ─▶ Changing(Unnaming) ─▶ Resetting ─▶ Ready
-//!    │                                      │  ▲                              │
-//!    ▼ failed                               ▼  │ fresh                        ▼ in doubt
-//!   gone                                 Resetting                          Retiring ─▶ gone
+//! Creating            ─▶ Ready                a task has made the copy
+//!                     ─▶ Retiring             the task has failed
+//!                     ─▶ gone                 the task lets another one go first
+//! Ready               ─▶ Changing(Naming)     a lease receives the database
+//!                     ─▶ Changing(Unnaming)   no lease needs the database, or a client needs its room
+//! Changing(Naming)    ─▶ Leased               the database has the name
+//!                     ─▶ Ready                SQL has given the name to a different database
+//!                     ─▶ Changing(Unnaming)   the task has failed, or the database is stale
+//! Leased              ─▶ Changing(Keeping), Changing(Copying) or Changing(Server), and back
+//!                     ─▶ Resetting            a request resets the database, or a lease in rollback isolation ends
+//!                     ─▶ Changing(Unnaming)   the lease ends
+//! Resetting           ─▶ Leased               the database is fresh, and its lease goes on
+//!                     ─▶ Ready                the database is fresh, and has no lease
+//!                     ─▶ Changing(Unnaming)   the database is in doubt, or its session is spent
+//! Changing(Unnaming)  ─▶ Resetting            a lease may need the database
+//!                     ─▶ Retiring             no lease may have the database again
+//!                     ─▶ gone                 SQL has dropped or renamed the database
+//! Changing(Keeping)   ─▶ gone                 SQL has dropped or renamed the database
+//! Retiring            ─▶ gone                 the database is dropped
 //! ```
 //!
-//! A lease leaves the table only when its database no longer has the name. A database becomes ready only with a [`Proof`]. If any
-//! step fails, the database goes to `Retiring`.
+//! A lease leaves the table only when its database no longer has the name. A database becomes ready only with a [`Proof`]. A failed
+//! `Unnaming`, `Keeping` or `Retiring` is tried again.
 
 mod database;
 mod databases;
@@ -28,18 +43,18 @@ mod simulation;
 mod supply;
 #[cfg(test)]
 mod tests;
-mod work;
+pub(crate) mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use database::{DatabaseState, Then};
 use databases::Databases;
 use line::Line;
 use supply::Supply;
-pub(crate) use work::WORKERS;
 
-use crate::{Isolation, LeaseError, NameRules};
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
+use crate::names::NameRules;
 
 /// Pause before the first retry of a failed task. Each further pause is twice as long as the previous one, up to [`LONGEST_RETRY`].
 const RETRY: Duration = Duration::from_millis(200);
@@ -178,6 +193,8 @@ pub(crate) enum Event {
 pub(crate) enum Closing {
     ShuttingDown,
     ServerGone,
+    /// A panic has left the table in an unknown state, so that an empty one has replaced it.
+    Failed,
 }
 
 impl Closing {
@@ -185,6 +202,7 @@ impl Closing {
         match self {
             Self::ShuttingDown => LeaseError::Closed,
             Self::ServerGone => LeaseError::Gone,
+            Self::Failed => LeaseError::Failed,
         }
     }
 }
@@ -198,12 +216,13 @@ pub(crate) enum Outcome {
     Done,
     /// SQL has given the name to a different database.
     NameTaken,
-    /// The database has the name, but its session is out of date because settings have changed since the session started.
-    Unfit,
+    /// The database has the name, but no client may use it. Since it became ready, a crash, a change or new settings have made it or
+    /// its session different from a new one.
+    Stale,
     /// The database equals its template, but its session for rollback isolation cannot be used again.
     SessionSpent,
-    /// The database no longer exists.
-    Vanished,
+    /// The database no longer belongs to pgfresh: SQL has dropped or renamed it, or the leases are closed. The table forgets it.
+    DroppedOrRenamed,
     /// The task has stopped to let others go first, and has left nothing behind.
     PutOff,
     /// The database may differ from its template. The text gives the reason.
@@ -296,13 +315,47 @@ pub(crate) struct LeaseTable {
     /// Number of databases that pgfresh could not recycle, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) failures: u64,
-    /// Actions so far for the event that the table is handling.
-    actions: Vec<Action>,
+    actions: Actions,
+}
+
+/// Actions so far for the event that the table is handling.
+#[derive(Debug, Default)]
+struct Actions {
+    list: Vec<Action>,
+    /// Number of actions until a panic that a test has planted. Builds for users don't have this field.
+    #[cfg(debug_assertions)]
+    until_panic: Option<usize>,
+}
+
+impl Actions {
+    fn push(&mut self, action: Action) {
+        #[cfg(debug_assertions)]
+        if let Some(left) = &mut self.until_panic {
+            assert!(*left > 0, "a test has planted this panic");
+            *left -= 1;
+        }
+        self.list.push(action);
+    }
+
+    fn take(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.list)
+    }
 }
 
 impl LeaseTable {
     pub(crate) fn new(capacity: usize) -> Self {
         Self { capacity, ..Self::default() }
+    }
+
+    /// Returns an empty table that refuses all requests.
+    pub(crate) fn refusing(why: Closing) -> Self {
+        Self { closed: Some(why), ..Self::default() }
+    }
+
+    /// Plants a panic after the next `actions` actions, for tests.
+    #[cfg(debug_assertions)]
+    pub(crate) fn plant_panic(&mut self, actions: usize) {
+        self.actions.until_panic = Some(actions);
     }
 
     /// Returns the databases that have gone since the last call. The caller frees everything that belongs to them.
@@ -336,6 +389,6 @@ impl LeaseTable {
             Event::Tick => self.tick(now),
             Event::Close(why) => self.close(why),
         }
-        std::mem::take(&mut self.actions)
+        self.actions.take()
     }
 }

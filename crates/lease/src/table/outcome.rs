@@ -2,13 +2,11 @@
 
 use std::time::Instant;
 
-use super::database::{Change, Lease, Work};
+use super::database::{Change, DatabaseState, Lease, Then, Work};
 use super::line::{Line, NameState, Request};
-use super::{
-    Action, Answer, DatabaseId, DatabaseState, LONGEST_RETRY, LeaseTable, Outcome, Terms, Then, Want,
-    pause_after,
-};
-use crate::{Isolation, LeaseError};
+use super::{Action, Answer, DatabaseId, LONGEST_RETRY, LeaseTable, Outcome, Terms, Want, pause_after};
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
 
 impl LeaseTable {
     pub(super) fn finished(&mut self, id: DatabaseId, outcome: Outcome, now: Instant) {
@@ -27,13 +25,13 @@ impl LeaseTable {
                 self.kept(id, &to, lease, &outcome, now);
             }
             DatabaseState::Changing(Change::Copying(lease)) => {
-                self.answer_holder(id, outcome);
+                self.answer_name_of(id, outcome);
                 self.resume(id, lease, now);
             }
             DatabaseState::Changing(Change::Server(lease)) => self.resume(id, lease, now),
             DatabaseState::Resetting(then) => self.was_reset(id, then, outcome, now),
             DatabaseState::Retiring => match outcome {
-                Outcome::Done | Outcome::Vanished => self.forget(id),
+                Outcome::Done | Outcome::DroppedOrRenamed => self.forget(id),
                 _ => self.retry(id, now),
             },
             DatabaseState::Ready | DatabaseState::Leased(_) => {}
@@ -99,8 +97,8 @@ impl LeaseTable {
                 }
                 // A client that finds all sessions in use has not used the database.
                 let is_used =
-                    !matches!(outcome, Outcome::Unfit | Outcome::Failed(LeaseError::TooManyClients { .. }));
-                let again = terms.filter(|terms| matches!(outcome, Outcome::Unfit) || terms.retained);
+                    !matches!(outcome, Outcome::Stale | Outcome::Failed(LeaseError::TooManyClients { .. }));
+                let again = terms.filter(|terms| matches!(outcome, Outcome::Stale) || terms.retained);
                 self.unname(id, is_used, again);
                 if let Outcome::Failed(error) = outcome {
                     self.refuse_head(name, error);
@@ -146,7 +144,7 @@ impl LeaseTable {
     fn unnamed(&mut self, id: DatabaseId, retire: bool, outcome: &Outcome, now: Instant) {
         let is_gone = match outcome {
             Outcome::Done | Outcome::Fresh(_) => false,
-            Outcome::Vanished => true,
+            Outcome::DroppedOrRenamed => true,
             _ => return self.retry(id, now),
         };
         let Some(database) = self.databases.get_mut(id) else { return };
@@ -199,13 +197,13 @@ impl LeaseTable {
                 // Requests for the new name may have come in the meantime.
                 self.advance(to, now);
             }
-            Outcome::Vanished => {
+            Outcome::DroppedOrRenamed => {
                 self.answer_first(&name, Answer::Refused(LeaseError::NotLeased(name.clone())));
                 self.forget(id);
                 self.free(&name, None, now);
             }
             Outcome::NameTaken => {
-                self.answer_holder(id, Outcome::NameTaken);
+                self.answer_name_of(id, Outcome::NameTaken);
                 self.resume(id, lease, now);
             }
             // The database may have either name. The next attempt gives it the new one again.
@@ -226,7 +224,7 @@ impl LeaseTable {
                 };
             }
             Outcome::Doubt(reason) => reason,
-            Outcome::Vanished => "it was dropped or renamed by SQL",
+            Outcome::DroppedOrRenamed => "it was dropped or renamed by SQL",
             _ => "a statement of the reset failed",
         };
         *self.dropped.entry(reason).or_default() += 1;
@@ -242,7 +240,7 @@ impl LeaseTable {
         if !self.keeps_ready(id, now) {
             self.unname(id, true, None);
         }
-        self.advance_holder(id, now);
+        self.advance_name_of(id, now);
         self.serve(&source, now);
     }
 
@@ -250,7 +248,7 @@ impl LeaseTable {
     fn resume(&mut self, id: DatabaseId, mut lease: Lease, now: Instant) {
         (lease.deadline, lease.moved) = (None, now);
         self.set_state(id, DatabaseState::Leased(lease));
-        self.advance_holder(id, now);
+        self.advance_name_of(id, now);
         if let Some(DatabaseState::Leased(lease)) =
             self.databases.get_mut(id).map(|database| &mut database.state)
         {
@@ -259,7 +257,7 @@ impl LeaseTable {
     }
 
     /// Answers the request that has caused the task.
-    fn answer_holder(&mut self, id: DatabaseId, outcome: Outcome) {
+    fn answer_name_of(&mut self, id: DatabaseId, outcome: Outcome) {
         let Some(name) = self.databases.get(id).and_then(|database| database.name.clone()) else { return };
         let answer = match outcome {
             Outcome::Done | Outcome::Fresh(_) => Answer::Done(Some(id)),

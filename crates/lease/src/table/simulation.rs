@@ -6,17 +6,17 @@
 //! `PGFRESH_SIMULATION_EVENTS` sets the length of the simulation, and `PGFRESH_SIMULATION_SEED` the first seed. If a run fails, the
 //! simulation prints its seed. Everything follows from the seed, so the same seed fails again.
 
-mod random;
+pub(super) mod random;
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use super::database::{Change, Closes, Database, Lease, Work};
+use super::database::{Change, Closes, Database, DatabaseState, Lease, Work};
 use super::line::NameState;
 use super::*;
-pub(super) use random::Random;
+use random::Random;
 use server::{Checks, Circumstances, Copy, FakeServer, Oid};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -165,7 +165,7 @@ impl Simulation {
 
     /// Whether all clients of a brief lease have disconnected, or its deadline has passed.
     fn is_over(&self, name: &str) -> bool {
-        let Some(id) = self.table.holder(name) else { return true };
+        let Some(id) = self.table.database_named(name) else { return true };
         let Some(database) = self.table.databases.get(id) else { return false };
         // Such a change may have ended the lease's sessions. If a client is waiting afterwards, the lease goes on for this client.
         if matches!(database.state, DatabaseState::Changing(Change::Server(_) | Change::Copying(_))) {
@@ -221,7 +221,7 @@ impl Simulation {
                 let has = |copy: &Copy| copy.name.as_deref() == Some(&waiter.name) && !copy.is_of_sql();
                 let named = self.server.databases.values().any(has);
                 assert!(
-                    !named || self.table.holder(&waiter.name).is_some(),
+                    !named || self.table.database_named(&waiter.name).is_some(),
                     "{waiter:?} was released and is there"
                 );
             }

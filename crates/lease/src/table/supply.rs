@@ -7,10 +7,11 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::database::{Change, Database, Work};
+use super::database::{Change, Database, DatabaseState, Work};
 use super::line::NameState;
-use super::{Action, DatabaseId, DatabaseState, LeaseTable, ParamsId, Source, Task, TaskKind, Want};
-use crate::{Isolation, LeaseError};
+use super::{Action, DatabaseId, LeaseTable, ParamsId, Source, Task, TaskKind, Want};
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
 
 /// Maximum number of ready copies of one template that the table creates ahead of demand.
 const MOST_AHEAD: usize = 16;
@@ -33,7 +34,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(3200);
 
 /// How long clients may have to wait for returning databases before the table creates a copy although all processors are busy. The
 /// copy would take processor time from the clients that are about to return databases, which would not make them faster.
-const CROWD_PATIENCE: Duration = Duration::from_millis(100);
+const CROWD_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How long a client waits if there is no room for another database, and no client receives any database. Clients may use all
 /// databases for as long as they like. As long as databases go from client to client, it will be this client's turn at some point.
@@ -72,7 +73,7 @@ impl Supply {
         let Some(returned_at) = self.returned_at else { return false };
         let every = self.return_every.max(now.saturating_duration_since(returned_at));
         let waiting = u32::try_from(self.line.len()).unwrap_or(u32::MAX).max(1);
-        every.saturating_mul(waiting) <= CROWD_PATIENCE
+        every.saturating_mul(waiting) <= CROWD_TIMEOUT
     }
 }
 
@@ -104,7 +105,7 @@ impl LeaseTable {
         for id in self.ready_of(source).collect::<Vec<_>>() {
             self.unname(id, true, None);
         }
-        std::mem::take(&mut self.actions)
+        self.actions.take()
     }
 
     fn refuse_wanted(&mut self, name: &str, source: &Source, now: Instant) {
@@ -275,7 +276,7 @@ impl LeaseTable {
     /// Refuses clients that have waited long enough for room. There will be no room until a client returns a database.
     fn refuse_for_room(&mut self, source: &Source, now: Instant) {
         loop {
-            let next = self.next_impatient(source);
+            let next = self.next_timeout(source);
             let Some((_, name)) = next.clone().filter(|(ends, _)| *ends <= now) else {
                 return next.into_iter().for_each(|(ends, _)| self.look_at_lines(ends));
             };
@@ -290,7 +291,7 @@ impl LeaseTable {
     }
 
     /// Returns the name whose wait for room times out first, and when.
-    fn next_impatient(&self, source: &Source) -> Option<(Instant, String)> {
+    fn next_timeout(&self, source: &Source) -> Option<(Instant, String)> {
         let line = &self.supplies.get(source)?.line;
         let ends = |name: &String| {
             let line = self.names.get(name)?;
@@ -476,7 +477,7 @@ impl LeaseTable {
             !supply.serves_soon(now)
                 && self
                     .needs_one_since(source, supply, None, now)
-                    .is_some_and(|since| since + CROWD_PATIENCE <= now)
+                    .is_some_and(|since| since + CROWD_TIMEOUT <= now)
         };
         self.closed.is_none() && self.databases.len() < self.capacity && self.supplies.iter().any(is_overdue)
     }

@@ -5,6 +5,7 @@ mod turns;
 
 use std::time::{Duration, Instant};
 
+use super::work::WORKERS;
 use super::*;
 
 const PARAMS: ParamsId = ParamsId(1);
@@ -344,7 +345,7 @@ fn name_stays_taken_until_unnaming_succeeds() {
     let (_, answer) = example.session("name", 0);
     assert!(answer.is_empty(), "the name is still that database's: {answer:?}");
     example.now += RETRY;
-    while example.table.holder("name") == Some(database) {
+    while example.table.database_named("name") == Some(database) {
         example.work();
     }
     assert_eq!(example.table.failures, 1);
@@ -467,7 +468,7 @@ fn removing_template_keeps_names_moved_to_another_template() {
     let naming = task(&example.finish(making.unwrap().database, Outcome::Fresh(Proof::new())));
     let database = granted(&example.finish(naming.database, Outcome::Done), ticket);
     example.table.remove_source(&app, example.now);
-    assert_eq!(example.table.holder("name"), Some(database));
+    assert_eq!(example.table.database_named("name"), Some(database));
 }
 
 #[test]
@@ -480,7 +481,7 @@ fn request_for_name_being_kept_is_answered() {
     let (ticket, _) = example.session("kept", 0);
     let actions = example.finish(database, Outcome::Done);
     assert_eq!(granted(&actions[1..], ticket), database);
-    assert_eq!(example.table.holder("kept"), Some(database));
+    assert_eq!(example.table.database_named("kept"), Some(database));
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::database::{Change, Closes, Database, Work};
+use super::database::{Change, Closes, Database, DatabaseState, Then, Work};
 use super::line::{NameState, refused};
-use super::{Closing, DatabaseId, DatabaseState, LeaseTable, Task, TaskKind, Terms, Then, Want};
-use crate::Isolation;
+use super::{Closing, DatabaseId, LeaseTable, Task, TaskKind, Terms, Want};
+use crate::isolation::Isolation;
 
 /// Number of maintenance workers. One of them never creates or drops databases. Those tasks take tens of milliseconds, while a
 /// client may wait for a reset, which takes one.
@@ -144,13 +144,13 @@ impl LeaseTable {
         self.asked.retain(|name| names.get(name).is_some_and(|line| !line.requests.is_empty()));
         let is_late = |name: &&String| {
             let line = self.names.get(*name);
-            line.and_then(|line| self.patience_ends(line)).is_some_and(|time| time <= now)
+            line.and_then(|line| self.times_out_at(line)).is_some_and(|time| time <= now)
         };
         let waited_for: Vec<_> = self.asked.iter().filter(is_late).cloned().collect();
         for name in waited_for {
             self.advance(&name, now);
         }
-        let ends = self.asked.iter().filter_map(|name| self.patience_ends(self.names.get(name)?));
+        let ends = self.asked.iter().filter_map(|name| self.times_out_at(self.names.get(name)?));
         self.look_at_lines_at = ends.min();
         self.serve_where_full(now);
     }
@@ -176,7 +176,7 @@ impl LeaseTable {
                 lease.moved = now;
             }
         }
-        self.advance_holder(id, now);
+        self.advance_name_of(id, now);
     }
 
     pub(super) fn disconnected(&mut self, id: DatabaseId, leaving: bool, now: Instant) {
@@ -186,7 +186,7 @@ impl LeaseTable {
         if self.is_at_its_end(id, now) {
             self.end_lease(id, false);
         }
-        self.advance_holder(id, now);
+        self.advance_name_of(id, now);
     }
 
     /// Ends a lease whose database is gone or unusable.
@@ -194,7 +194,7 @@ impl LeaseTable {
         self.count_out(id, leaving);
         let Some(database) = self.databases.get(id) else { return };
         let DatabaseState::Leased(lease) = &database.state else {
-            return self.advance_holder(id, now);
+            return self.advance_name_of(id, now);
         };
         let retire = lease.closing == Closes::Running;
         let head = database.name.as_ref().and_then(|name| self.names.get_mut(name)?.requests.front_mut());
@@ -217,11 +217,11 @@ impl LeaseTable {
         if lease.closing == Closes::Running {
             lease.closing = Closes::Done;
         }
-        self.advance_holder(id, now);
+        self.advance_name_of(id, now);
     }
 
     /// Serves the requests for the name of a database.
-    pub(super) fn advance_holder(&mut self, id: DatabaseId, now: Instant) {
+    pub(super) fn advance_name_of(&mut self, id: DatabaseId, now: Instant) {
         if let Some(name) = self.databases.get(id).and_then(|database| database.name.clone()) {
             self.advance(&name, now);
         }
@@ -239,7 +239,9 @@ impl LeaseTable {
     pub(super) fn close(&mut self, why: Closing) {
         self.closed = self.closed.or(Some(why));
         for line in self.names.values_mut() {
-            self.actions.extend(line.requests.drain(..).map(|request| refused(request.ticket, why.error())));
+            for request in line.requests.drain(..) {
+                self.actions.push(refused(request.ticket, why.error()));
+            }
         }
         self.names.retain(|_, line| matches!(line.state, NameState::Held(_) | NameState::Reserved(_)));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::file::RelationFile;
+use super::record::RelationFile;
 use super::transactions::Transactions;
 
 /// Changes of one file's contents, by transactions that have committed or not.

@@ -5,9 +5,8 @@
 
 use super::changes::{FileChanges, SharedChange, UntakenChanges};
 use super::error::WalError;
-use super::field::field;
-use super::file::RelationFile;
-use super::record::{Block, Record, SPECIAL};
+use super::record::RelationFile;
+use super::record::{Block, Record, SPECIAL, field};
 
 /// Resource managers. Source: `access/rmgrlist.h`.
 const XLOG: u8 = 0;

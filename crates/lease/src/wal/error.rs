@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::lsn::Lsn;
+use crate::lsn::Lsn;
 
 /// Error when the log can't be read, or has unexpected contents.
 #[derive(Debug, thiserror::Error)]

@@ -39,21 +39,13 @@
 //! `access/rmgrlist.h` (resource managers), `access/heapam_xlog.h`, `access/xact.h`, `catalog/pg_control.h`,
 //! `catalog/storage_xlog.h`, `commands/dbcommands_xlog.h`, `utils/relmapper.h`. All numbers are in the byte order of the machine.
 
-mod changes;
+pub(crate) mod changes;
 mod classify;
-mod error;
-mod field;
-mod file;
-mod lsn;
+pub(crate) mod error;
+pub(crate) mod evidence;
 mod page;
-mod reader;
-mod record;
+pub(crate) mod reader;
+pub(crate) mod record;
 #[cfg(test)]
 mod tests;
 mod transactions;
-
-pub use changes::{Changes, FileChanges, SharedChange};
-pub use error::WalError;
-pub use file::RelationFile;
-pub use lsn::{Lsn, LsnError};
-pub use reader::WalReader;

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use sys::{Directory, FileKind};
 
 use super::error::WalError;
-use super::field::field;
-use super::lsn::Lsn;
+use super::record::{HEADER, field};
+use crate::lsn::Lsn;
 
 /// Size of a log page, in bytes. Source: `XLOG_BLCKSZ`, which every long page header repeats.
 pub(super) const PAGE: u64 = 8192;
@@ -190,7 +190,7 @@ impl Pages {
         let page = self.page(at, end, entry)?;
         let length = field(page, from).map_or(0, u32::from_ne_bytes);
         let length = u64::from(length);
-        if length < super::record::HEADER as u64 {
+        if length < HEADER as u64 {
             return Err(WalError::malformed(at, "the record is shorter than its header"));
         }
         let room = PAGE - offset;

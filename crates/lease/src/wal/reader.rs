@@ -5,9 +5,9 @@ use std::path::Path;
 use super::changes::{Changes, SharedChange, UntakenChanges};
 use super::classify::{self, classify};
 use super::error::WalError;
-use super::lsn::Lsn;
 use super::page::Pages;
 use super::record::{Block, Record};
+use crate::lsn::Lsn;
 
 /// Log reader for one server.
 #[derive(Debug)]

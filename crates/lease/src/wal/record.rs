@@ -3,9 +3,19 @@
 //! Source: `access/xlogrecord.h`, and `DecodeXLogRecord` in `access/transam/xlogreader.c`.
 
 use super::error::WalError;
-use super::field::field;
-use super::file::RelationFile;
-use super::lsn::Lsn;
+use crate::lsn::Lsn;
+
+/// A relation's file, identified by the numbers in its path. A relation receives a new file when the server rewrites or truncates
+/// it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelationFile {
+    /// Oid of the tablespace.
+    pub tablespace: u32,
+    /// Oid of the database. It is 0 for catalogs that all databases share.
+    pub database: u32,
+    /// File number, as `pg_relation_filenode` returns it.
+    pub number: u32,
+}
 
 /// Length of a record header, in bytes.
 pub(super) const HEADER: usize = 24;
@@ -193,4 +203,9 @@ impl<'a> Headers<'a> {
         self.rest = rest;
         Ok(*taken)
     }
+}
+
+/// Returns the `N` bytes at offset `at`. Returns `None` if `bytes` is too short.
+pub(super) fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
 }

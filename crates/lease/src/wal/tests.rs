@@ -5,7 +5,11 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::{Changes, FileChanges, Lsn, RelationFile, SharedChange, WalError, WalReader};
+use super::changes::{Changes, FileChanges, SharedChange};
+use super::error::WalError;
+use super::reader::WalReader;
+use super::record::RelationFile;
+use crate::lsn::Lsn;
 
 /// Size of the smallest segments that initdb can create, so that tests reach the end of a segment.
 const SEGMENT: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::file::RelationFile;
+use super::record::RelationFile;
 
 /// Changes by one transaction, or by several that end together.
 #[derive(Debug, Default)]

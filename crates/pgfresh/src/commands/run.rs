@@ -16,7 +16,7 @@ use crate::notice::notice;
 use crate::over_budget;
 use crate::profiling::Watch;
 use crate::report_file;
-use crate::service::ServeOptions;
+use crate::service::{ServeOptions, leases_failed};
 use crate::user_command::{self, NO_SESSION};
 
 pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Failure> {
@@ -34,7 +34,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
         user_command::command(&arguments.command, &arguments.env, &service, &provisioner.installation);
     let watch = arguments.profile.then(|| Watch::begin(&service)).transpose()?;
     let code = foreground::run(Some(&service.server), command)?;
-    let has_session = service.leases.has_had_clients();
+    let (has_session, has_failed) = (service.leases.has_had_clients(), service.leases.have_failed());
     let seen = watch.map(|watch| watch.end(&service, &arguments.command));
     let (over, more) = service.recorder.finish();
     if code != 0 && arguments.keep {
@@ -47,6 +47,9 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     } else {
         // A background server takes over the databases of failed tests.
         background::stop_or_keep(context, service)?;
+    }
+    if has_failed {
+        return Err(leases_failed().exit_with(code.max(1)));
     }
     if !has_session && !context.verbosity.is_quiet() {
         notice!("pgfresh: {NO_SESSION}");

@@ -22,7 +22,7 @@ use crate::lifecycle;
 use crate::named::NamedServer;
 use crate::notice::notice;
 use crate::output::{self, Verbosity};
-use crate::service::{ServeOptions, Service};
+use crate::service::{ServeOptions, Service, leases_failed};
 
 /// The JSON line for the client that started this process.
 #[derive(Serialize)]
@@ -98,13 +98,20 @@ fn attend(
     };
     print_address(&line)?;
     events.watch_server(&service.server)?;
+    events.watch_leases(&service.leases);
     if is_lifeline() {
         events.watch_lifeline()?;
     }
     let early = events.deliver_signals()?.into_iter().next();
     let event = early.map_or_else(|| events.next(), Event::Signal);
-    let gone = matches!(event, Event::ServerGone).then(|| service.server.end_reason());
-    Ok(gone.map(|why| Failure::new("the server went away").detail(format!("The cause: {why}"))))
+    Ok(match event {
+        Event::ServerGone => {
+            let why = service.server.end_reason();
+            Some(Failure::new("the server went away").detail(format!("The cause: {why}")))
+        }
+        Event::LeasesFailed => Some(leases_failed()),
+        Event::Signal(_) | Event::Ended(_) | Event::LifelineClosed => None,
+    })
 }
 
 fn print_address(line: &str) -> Result<(), Failure> {

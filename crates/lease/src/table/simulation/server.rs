@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::super::{DatabaseId, Outcome, Proof, Source, TaskKind};
-use super::{NAMES, Random};
-use crate::Isolation;
+use super::NAMES;
+use super::random::Random;
+use crate::isolation::Isolation;
 
 /// Names that SQL gives to databases, in addition to clients' names.
 const OTHER_NAMES: [&str; 2] = ["y", "z"];
@@ -203,7 +204,7 @@ impl FakeServer {
             return if matches!(kind, TaskKind::Reset { .. }) {
                 Outcome::Doubt("gone")
             } else {
-                Outcome::Vanished
+                Outcome::DroppedOrRenamed
             };
         }
         match kind {
@@ -211,7 +212,7 @@ impl FakeServer {
                 self.give_name(id, Some(to));
                 // The session may have started before a client changed settings.
                 let is_unfit = *isolation == Isolation::Rollback && !found.is_lucky;
-                if is_unfit { Outcome::Unfit } else { Outcome::Done }
+                if is_unfit { Outcome::Stale } else { Outcome::Done }
             }
             TaskKind::Keep { to } => {
                 self.give_name(id, Some(to));

@@ -31,6 +31,31 @@ fn no_files_import_each_other_in_a_circle() {
     assert!(found.is_empty(), "files that import each other:\n{}", found.join("\n"));
 }
 
+/// Files of this crate name each thing by the module that defines it. Otherwise the re-exports of `lib.rs` tie each file to all
+/// others.
+#[test]
+fn lease_files_import_from_the_defining_module() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("lease/src");
+    let detours = Crate::read(&src).detours();
+    assert!(
+        detours.is_empty(),
+        "imports through a module that only names the thing:\n{}",
+        detours.join("\n")
+    );
+}
+
+/// Proves that the check finds imports through another module.
+#[test]
+fn a_planted_import_through_another_module_is_found() {
+    let planted = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(planted.path().join(name), text).unwrap();
+    write("lib.rs", "mod a; mod b; mod c; pub use b::Thing;");
+    write("a.rs", "use crate::Thing; use crate::c::Other; use crate::c::Third; fn f() { crate::b::g() }");
+    write("b.rs", "pub struct Thing; pub fn g() {} #[cfg(test)] mod tests { use crate::Thing; }");
+    write("c.rs", "use std::sync::Arc as Other; pub struct Third;");
+    assert_eq!(Crate::read(planted.path()).detours(), ["a: crate::Thing", "a: crate::c::Other"]);
+}
+
 /// Proves that the check finds circles.
 #[test]
 fn a_circle_that_is_planted_is_found() {
@@ -95,8 +120,44 @@ impl Crate {
         resolved.filter(|other| !other.starts_with(module) && !module.starts_with(other)).collect()
     }
 
+    /// Returns the paths that reach an item through a module that only imports it, except in `lib.rs`.
+    fn detours(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (module, file) in self.files.iter().filter(|(module, _)| !module.is_empty()) {
+            let mut paths = Paths::default();
+            paths.visit_file(file);
+            let is_detour = |path: &&Vec<String>| {
+                let Some((at, Some(item))) = self.find(module, path) else { return false };
+                at != *module && self.imports_name(&at, &item)
+            };
+            let detours = paths.0.iter().filter(is_detour);
+            found.extend(detours.map(|path| format!("{}: {}", module.join("::"), path.join("::"))));
+        }
+        found
+    }
+
+    /// Whether a module imports `name` instead of defining it.
+    fn imports_name(&self, module: &Module, name: &str) -> bool {
+        let mut imports = Vec::new();
+        let items = self.files.get(module).into_iter().flat_map(|file| &file.items);
+        for item in items {
+            // A macro is defined in the module that gives it a path.
+            if let syn::Item::Use(syn::ItemUse { tree: syn::UseTree::Path(tree), .. }) = item {
+                names(&tree.tree, &mut imports);
+            }
+        }
+        imports.iter().any(|imported| imported == name)
+    }
+
     /// Returns the module that has the item of a path.
     fn resolve(&self, module: &Module, path: &[String]) -> Option<Module> {
+        let (at, item) = self.find(module, path)?;
+        Some(item.and_then(|item| self.origin(&at, &item)).unwrap_or(at))
+    }
+
+    /// Returns the module that a path leads to, and the next step of the path, which is an item there. There is no item if the path
+    /// ends with a module.
+    fn find(&self, module: &Module, path: &[String]) -> Option<(Module, Option<String>)> {
         let (mut at, mut rest) = match path.first()?.as_str() {
             "crate" => (Module::new(), &path[1..]),
             "self" => (module.clone(), &path[1..]),
@@ -110,12 +171,12 @@ impl Crate {
         while let Some(step) = rest.first() {
             let below: Module = at.iter().chain([step]).cloned().collect();
             if !self.files.contains_key(&below) {
-                return Some(self.origin(&at, step).unwrap_or(at));
+                return Some((at, Some(step.clone())));
             }
             at = below;
             rest = &rest[1..];
         }
-        Some(at)
+        Some((at, None))
     }
 
     /// Returns the module that `module` re-exports `name` of.
@@ -182,6 +243,17 @@ impl<'ast> Visit<'ast> for Paths {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         self.0.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
         visit::visit_path(self, path);
+    }
+}
+
+/// Collects the names that a tree of imports introduces.
+fn names(tree: &syn::UseTree, found: &mut Vec<String>) {
+    match tree {
+        syn::UseTree::Path(path) => names(&path.tree, found),
+        syn::UseTree::Group(group) => group.items.iter().for_each(|tree| names(tree, found)),
+        syn::UseTree::Name(name) => found.push(name.ident.to_string()),
+        syn::UseTree::Rename(name) => found.push(name.rename.to_string()),
+        syn::UseTree::Glob(_) => {}
     }
 }
 

@@ -1,0 +1,325 @@
+//! Backends: the server processes for sessions. Each is started with one set of startup parameters.
+//!
+//! Starting a backend takes milliseconds, so pgfresh starts some ahead of their clients, and keeps backends after their clients
+//! have left. This module starts them and finds out whether a waiting backend is still as good as a new one.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pgwire::{Frame, StartupParams, cancel_key, frames};
+use server::{AdminConnection, Rows, SOCKET, SessionError};
+
+use crate::admin::{AdminPool, Prepared};
+use crate::backends::seats::Seat;
+use crate::error::LeaseError;
+use crate::lsn::Lsn;
+use crate::table::ParamsId;
+
+/// Maximum size of the server's startup response, in bytes. Its own ParameterStatus messages take about a kilobyte.
+const LONGEST_GREETING: usize = 1 << 20;
+/// Timeout for the start of a backend.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout for a statement that pgfresh runs in a backend that waits for a client.
+const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
+/// Timeout for starting a backend ahead of its client, and for each statement of pgfresh in it. The database becomes ready only
+/// afterwards.
+const UNASKED_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Maximum number of tables that a backend opens ahead of its client. Each table takes 0.1 ms.
+const MOST_TABLES: usize = 64;
+
+/// Returns an id that represents the parameters in comparisons.
+pub(crate) fn params_id(params: &StartupParams) -> ParamsId {
+    let mut hasher = DefaultHasher::new();
+    params.hash(&mut hasher);
+    ParamsId(hasher.finish())
+}
+
+/// Whether queries of a session with `params` can be JIT-compiled. For this, the server loads a library into its process.
+pub(crate) fn may_compile(params: &StartupParams) -> bool {
+    params.may_set(b"jit")
+}
+
+/// Name of the setting that makes a server end idle sessions. The time for which a backend waits for its client counts as idle.
+pub(crate) const IDLE_TIMEOUT: &str = "idle_session_timeout";
+
+/// Whether the server can end a session with `params` because of [`IDLE_TIMEOUT`], in a database with this stamp.
+pub(crate) fn may_be_too_idle(params: &StartupParams, stamp: &str) -> bool {
+    params.may_set(IDLE_TIMEOUT.as_bytes()) || stamp.contains(IDLE_TIMEOUT)
+}
+
+/// A backend that waits for its session's first message.
+#[derive(Debug)]
+pub struct Backend {
+    /// Connection to the backend, in blocking mode.
+    pub stream: UnixStream,
+    /// Messages that the server has sent so far: negotiation, parameters, cancel key and ReadyForQuery.
+    pub greeting: Vec<u8>,
+    /// The seat that the backend occupies as long as the connection is open.
+    pub seat: Seat,
+}
+
+impl Backend {
+    /// Whether the session's user was a superuser when it started.
+    pub(crate) fn is_superuser(&self) -> bool {
+        const IS_SUPERUSER: &[u8] = b"is_superuser\0on\0";
+        self.greeting.windows(IS_SUPERUSER.len()).any(|window| window == IS_SUPERUSER)
+    }
+
+    /// Returns the oid of the backend's database. Returns `None` if the backend has ended or has no database.
+    pub(crate) fn database(&self, admin: &AdminPool) -> Result<Option<u32>, LeaseError> {
+        process_of(&self.greeting).map_or(Ok(None), |process| admin.database_of(process))
+    }
+
+    /// Whether the server would send the same startup response in a database with a different name. A notice can contain the name,
+    /// for example a warning about the version of the database's collation.
+    pub(crate) fn may_greet_another(&self) -> bool {
+        frames(&self.greeting).all(|frame| frame.tag != b'N')
+    }
+
+    /// Starts a session with `database` through the socket in `directory`.
+    ///
+    /// Call this only when the session is needed. An idle connection without a startup message would keep a crashed server from
+    /// recovering until `authentication_timeout` is over.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::Refused`] with the server's error message if the server refuses the session.
+    pub fn connect(directory: &Path, params: &StartupParams, database: &str) -> Result<Self, LeaseError> {
+        Self::connect_within(START_TIMEOUT, directory, params, database)
+    }
+
+    fn connect_within(
+        timeout: Duration,
+        directory: &Path,
+        params: &StartupParams,
+        database: &str,
+    ) -> Result<Self, LeaseError> {
+        let io = |verb| move |source| LeaseError::Io { verb, source };
+        let mut stream = UnixStream::connect(directory.join(SOCKET)).map_err(io("connect to the server"))?;
+        stream.set_read_timeout(Some(timeout)).map_err(io("bound the wait for the server"))?;
+        stream.write_all(&params.startup_message(database)).map_err(io("write to the server"))?;
+        let greeting = read_greeting(&mut stream)?;
+        stream.set_read_timeout(None).map_err(io("bound the wait for the server"))?;
+        Ok(Self { stream, greeting, seat: Seat::default() })
+    }
+
+    /// Starts a backend for a client that is expected. The backend opens `tables`, so that the client doesn't wait while the
+    /// backend loads their definitions. It then discards the session's state. Returns `None` if the server refuses or is slow, or
+    /// if the startup response doesn't fit that client.
+    pub(crate) fn practised(
+        directory: &Path,
+        params: &StartupParams,
+        database: &str,
+        tables: &[&str],
+    ) -> Option<Self> {
+        let backend = Self::connect_within(UNASKED_TIMEOUT, directory, params, database).ok()?;
+        let Self { stream, greeting, seat } = Some(backend).filter(Self::may_greet_another)?;
+        let mut session = AdminConnection::adopt(stream, UNASKED_TIMEOUT).ok()?;
+        let mut sql = String::from("SELECT 1;");
+        for table in tables.iter().take(MOST_TABLES) {
+            // LIMIT 0 reads no rows, so the table's statistics do not change.
+            sql.push_str(&format!("SELECT * FROM ONLY {table} LIMIT 0;"));
+        }
+        // If the role has no rights on a table, only some definitions are missing.
+        if let Err(error) = session.query(&sql) {
+            tracing::debug!(%error, "a backend could not look at all tables");
+        }
+        session.query("DISCARD ALL").ok()?;
+        Some(Self { stream: session.release().ok()?, greeting, seat })
+    }
+}
+
+/// A text that changes when the catalogs that a session reads at its start change: the database's rights and settings, and the
+/// version of the server's configuration. A running session doesn't notice later changes there. So pgfresh gives a waiting session
+/// to a client only if the stamp is still the same.
+pub(crate) type CatalogStamp = Arc<str>;
+
+/// A backend that waits for a client.
+#[derive(Debug)]
+pub(crate) struct WaitingBackend {
+    pub(crate) params: StartupParams,
+    pub(crate) backend: Backend,
+    /// Stamp from before the start of the backend.
+    pub(crate) stamp: CatalogStamp,
+    /// Log position from before the start of the backend. `None` if it doesn't matter.
+    pub(crate) since: Option<Lsn>,
+}
+
+impl WaitingBackend {
+    /// Whether the backend still runs. Some tests terminate "all other sessions".
+    pub(crate) fn is_alive(&self) -> bool {
+        sys::is_idle_socket(&self.backend.stream)
+    }
+
+    /// Whether the backend can serve the next client. This may wait for an answer of the backend.
+    pub(crate) fn will_serve(&self) -> bool {
+        will_serve(&self.backend.stream, &self.backend.greeting)
+    }
+
+    /// Runs `work` on the backend's session.
+    pub(crate) fn lend<T, E: From<SessionError>>(
+        self,
+        work: impl FnOnce(&mut AdminConnection) -> Result<T, E>,
+    ) -> Result<(Self, T), E> {
+        let Self { params, backend: Backend { stream, greeting, seat }, stamp, since } = self;
+        let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
+        let done = work(&mut session)?;
+        let backend = Backend { stream: session.release()?, greeting, seat };
+        Ok((Self { params, backend, stamp, since }, done))
+    }
+}
+
+/// Whether the backend with this startup response waits for a message, and has no pending signal. Any session may have sent it a
+/// signal to end, or to cancel its statement. The backend acts on a signal only when the kernel schedules it. Until then, its
+/// connection seems to be alive.
+pub(crate) fn will_serve(stream: &UnixStream, greeting: &[u8]) -> bool {
+    let is_asleep = process_of(greeting).is_some_and(sys::is_asleep);
+    // The order matters because a backend that ends sends its last message before it sleeps again.
+    sys::is_idle_socket(stream) && (is_asleep || answers(stream))
+}
+
+/// Returns the process id from a startup response.
+fn process_of(greeting: &[u8]) -> Option<u32> {
+    let number = greeting[cancel_key(greeting)?].first_chunk().copied()?;
+    Some(u32::from_be_bytes(number))
+}
+
+/// Whether the backend answers a message. It answers only after it has acted on all signals.
+fn answers(stream: &UnixStream) -> bool {
+    let Ok(stream) = stream.try_clone() else { return false };
+    let Ok(mut session) = AdminConnection::adopt(stream, UNASKED_TIMEOUT) else { return false };
+    session.query("").is_ok() && session.release().is_ok()
+}
+
+/// Returns the ids of the waiting backends' parameters.
+pub(crate) fn ids(waiting: &[WaitingBackend]) -> Vec<ParamsId> {
+    waiting.iter().map(|waiting| params_id(&waiting.params)).collect()
+}
+
+/// Configuration files in the data directory that decide how a session starts, and whether it is allowed.
+const CONFIGURATION: [&str; 4] = ["postgresql.conf", "postgresql.auto.conf", "pg_hba.conf", "pg_ident.conf"];
+
+/// Returns the stamp of a database. `rows` come from the catalogs, and the configuration files are in `data`. Returns an empty
+/// stamp if there are no rows.
+pub(crate) fn stamp_of(rows: &Rows, data: &Path) -> CatalogStamp {
+    let columns = rows.first().map(Vec::as_slice).unwrap_or_default();
+    let Some((attributes, read)) = columns.split_first() else { return CatalogStamp::from("") };
+    let mut stamp = format!("{}\n", attributes.as_deref().unwrap_or_default());
+    for column in read {
+        // Values contain no zero bytes, so each value ends with a zero byte. An additional zero byte represents a null.
+        stamp.extend([column.as_deref().unwrap_or("\0"), "\0"]);
+    }
+    for file in CONFIGURATION {
+        let version = fs::metadata(data.join(file)).map(|meta| (meta.ino(), meta.mtime(), meta.mtime_nsec()));
+        if let Ok((inode, seconds, nanoseconds)) = version {
+            stamp.push_str(&format!("{inode} {seconds} {nanoseconds}"));
+        }
+        stamp.push('\0');
+    }
+    stamp.into()
+}
+
+/// Columns of the stamp, for the row of `pg_database` with this oid ($1) and name ($2). Any change of a row gives it a new `xmin`.
+/// PostgreSQL 15 introduced privileges on parameters.
+macro_rules! stamp {
+    (before 15) => {
+        concat!(
+            $crate::runtime::attributes::seen!("$1"),
+            ", datallowconn, \
+         ARRAY(SELECT setting::text FROM pg_db_role_setting setting WHERE setdatabase = 0), \
+         ARRAY(SELECT xmin FROM pg_authid), ARRAY(SELECT xmin FROM pg_auth_members)"
+        )
+    };
+    () => {
+        concat!($crate::backends::backend::stamp!(before 15), ", ARRAY(SELECT xmin FROM pg_parameter_acl)")
+    };
+}
+pub(crate) use stamp;
+
+/// Returns the statement that reads a database's stamp in a server of this major version. The statement returns no rows if SQL has
+/// renamed the database.
+pub(crate) const fn stamp_in(major: u32) -> &'static Prepared {
+    const TYPES: &[&str] = &["oid", "name"];
+    const BEFORE_15: Prepared = Prepared {
+        name: "stamp",
+        types: TYPES,
+        sql: concat!("SELECT ", stamp!(before 15), " FROM pg_database WHERE oid = $1 AND datname = $2"),
+    };
+    const SINCE_15: Prepared = Prepared {
+        name: "stamp",
+        types: TYPES,
+        sql: concat!("SELECT ", stamp!(), " FROM pg_database WHERE oid = $1 AND datname = $2"),
+    };
+    if server::Major(major).has_parameter_privileges() { &SINCE_15 } else { &BEFORE_15 }
+}
+
+/// Reads messages up to and including the first ReadyForQuery.
+fn read_greeting(stream: &mut UnixStream) -> Result<Vec<u8>, LeaseError> {
+    let mut greeting = Vec::with_capacity(1024);
+    // Start of the message that is still incomplete.
+    let mut start = 0;
+    loop {
+        loop {
+            let rest = &greeting[start..];
+            match Frame::header(rest) {
+                Ok(None) => break,
+                Ok(Some((_, length))) if start + length <= LONGEST_GREETING => {}
+                _ => return Err(malformed("a message of impossible length")),
+            }
+            let Ok(Some((frame, length))) = Frame::first(rest) else { break };
+            let end = start + length;
+            match frame.tag {
+                b'Z' if greeting.len() == end => return Ok(greeting),
+                // A session may have told the backend to end just after it became ready.
+                b'Z' if greeting[end] == b'E' => start = end,
+                b'Z' => return Err(malformed("something behind ReadyForQuery")),
+                b'E' => return Err(LeaseError::Refused(greeting[start..end].to_vec())),
+                // Any authentication message except "ok" means that a test has changed pg_hba.conf.
+                b'R' if frame.body != [0, 0, 0, 0] => return Err(malformed("a request to authenticate")),
+                _ => start = end,
+            }
+        }
+        let mut chunk = [0; 4096];
+        match stream.read(&mut chunk) {
+            Ok(0) => return Err(malformed("nothing more")),
+            Ok(count) => greeting.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(LeaseError::Io { verb: "read the server's greeting", source }),
+        }
+    }
+}
+
+fn malformed(what: &str) -> LeaseError {
+    let source = io::Error::new(io::ErrorKind::InvalidData, format!("the server sent {what}"));
+    LeaseError::Io { verb: "start a session", source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READY: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
+    const ENDS: &[u8] = b"E\0\0\0\x0cC57P01\0\0";
+
+    fn greeting(words: &[u8]) -> Result<Vec<u8>, LeaseError> {
+        let (mut server, mut client) = UnixStream::pair().unwrap();
+        server.write_all(words).unwrap();
+        read_greeting(&mut client)
+    }
+
+    #[test]
+    fn server_error_after_ready_is_a_refusal() {
+        assert_eq!(greeting(READY).unwrap(), READY);
+        let both = [READY, ENDS].concat();
+        let Err(LeaseError::Refused(words)) = greeting(&both) else { panic!("it was let in") };
+        assert_eq!(words, ENDS);
+        let notice = [READY, b"N\0\0\0\x05\0"].concat();
+        assert!(matches!(greeting(&notice), Err(LeaseError::Io { .. })));
+    }
+}

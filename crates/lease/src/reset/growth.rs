@@ -1,0 +1,46 @@
+//! Limits the space that a database takes and never gives back, because autovacuum runs only once an hour.
+
+/// Maximum number of catalog rows that leases can write before pgfresh drops the database. For example, temporary tables write such
+/// rows, and they remain until a VACUUM.
+const MOST_OF_CATALOGS: u64 = 20_000;
+/// Maximum number of rows that the leases of one database may have written and rolled back. These rows take up space until a
+/// VACUUM, and nothing starts one.
+const MOST_ROLLED_BACK: u64 = 10_000;
+
+/// Numbers of rows that the leases of one database have written, and that take up space.
+#[derive(Debug, Default)]
+pub(crate) struct Growth {
+    catalogs: u64,
+    rolled_back: u64,
+}
+
+impl Growth {
+    /// Counts further catalog rows. Returns false once there are too many.
+    pub(crate) fn has_room_for(&mut self, rows_of_catalogs: u64) -> bool {
+        self.catalogs = self.catalogs.saturating_add(rows_of_catalogs);
+        self.catalogs <= MOST_OF_CATALOGS
+    }
+
+    /// Counts further rows that a lease has rolled back. Returns false once there are too many.
+    pub(crate) fn has_room_for_rolled_back(&mut self, rows: u64) -> bool {
+        self.rolled_back = self.rolled_back.saturating_add(rows);
+        self.rolled_back <= MOST_ROLLED_BACK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn catalog_rows_accumulate_until_growth_limit() {
+        let mut growth = Growth::default();
+        assert_eq!((0..1000).take_while(|_| growth.has_room_for(50)).count(), 400);
+    }
+
+    #[test]
+    fn rolled_back_rows_add_up_across_leases() {
+        let mut growth = Growth::default();
+        assert_eq!((0..100).take_while(|_| growth.has_room_for_rolled_back(1000)).count(), 10);
+    }
+}

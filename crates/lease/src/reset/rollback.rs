@@ -1,0 +1,356 @@
+//! Sessions for leases in rollback isolation. One transaction contains the whole lease, and its rollback undoes almost everything.
+//!
+//! The lease has the database for itself. The gateway lends the session to one client after another. At the end of the lease,
+//! pgfresh rolls the transaction back and reads the log. Only changes of sequences may survive a rollback, and pgfresh sets
+//! sequences back.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use pgwire::StartupParams;
+use server::{AdminConnection, Rows, SessionError};
+
+use crate::admin::{MARK, mark_of};
+use crate::backends::backend::{Backend, CatalogStamp, will_serve};
+use crate::backends::seats::Seat;
+use crate::lsn::Lsn;
+use crate::reset::catalog::{Content, FileMap, Sequence, TemplateCatalog};
+use crate::reset::recycle::NotRecyclable;
+use crate::wal::changes::Changes;
+use crate::wal::evidence::Evidence;
+
+/// Statements that begin the transaction of a lease. At the end of the lease, the savepoint proves that it is still the same
+/// transaction.
+pub const BEGIN_LEASE: [&str; 2] =
+    ["BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", "SAVEPOINT pgfresh_lease"];
+/// Statement that undoes the client's own transaction, which is implemented as a savepoint.
+pub const UNDO_TRANSACTION: &str = "ROLLBACK TO SAVEPOINT pgfresh_t";
+/// Statement that releases the savepoint that is the client's own transaction.
+pub const RELEASE_TRANSACTION: &str = "RELEASE SAVEPOINT pgfresh_t";
+/// The parts of DISCARD ALL. The server doesn't allow DISCARD ALL within a transaction, but it allows each of its parts. Source:
+/// `DiscardAll`.
+pub const DISCARD_ALL: [&str; 9] = [
+    "CLOSE ALL",
+    "SET SESSION AUTHORIZATION DEFAULT",
+    "RESET ALL",
+    "DEALLOCATE ALL",
+    "UNLISTEN *",
+    "SELECT pg_catalog.pg_advisory_unlock_all()",
+    "DISCARD PLANS",
+    "DISCARD TEMP",
+    "DISCARD SEQUENCES",
+];
+/// Maximum number of sequences that pgfresh restores one by one, in the same message as the rollback. If there are more, a second
+/// message restores all of them together.
+const MOST_GUESSED: usize = 32;
+/// Timeout of pgfresh's own statements.
+const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
+/// Flush message. A server that is idle in a transaction does not answer it, but stops its idle timer until the next ReadyForQuery.
+/// So `idle_in_transaction_session_timeout` has no effect. Source: `PostgresMain`.
+pub const STAY_IDLE: &[u8] = b"H\0\0\0\x04";
+/// Statement that switches off `transaction_timeout`, which would end the lease's transaction. For `PostgreSQL` 17 and later.
+pub const UNBOUNDED: &str = "SET LOCAL transaction_timeout = 0";
+
+/// State of a lease's transaction, which is passed from one client's session to the next.
+#[derive(Debug, Clone)]
+pub struct LeaseTransaction {
+    /// Whether the transaction has begun.
+    pub begun: bool,
+    /// State of the client's own transaction within the lease's transaction.
+    pub savepoint: Savepoint,
+    /// Whether the session is like a new one after [`DISCARD_ALL`].
+    pub leaves_nothing: bool,
+    /// Constraints in the transaction that the gateway knows.
+    pub constraints: Constraints,
+    /// The `transaction_timeout` of the client's own transactions, or an empty string. Outside these transactions, the timeout of
+    /// the lease's transaction is 0.
+    pub timeout: String,
+}
+
+/// State of the savepoint that is the client's own transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Savepoint {
+    /// There is no such savepoint.
+    #[default]
+    Gone,
+    /// The client's transaction is open.
+    Open,
+    /// The client has committed its transaction. The savepoint will be released together with the next message, because a separate
+    /// message would be an additional round trip.
+    Done,
+}
+
+/// Constraints in a transaction, as far as the gateway has read them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Constraints {
+    /// Number of changes when the gateway read the constraints. `None` if it has not read them.
+    pub seen: Option<String>,
+    /// Names of the deferrable constraints, quoted for SQL; empty if there are none.
+    pub deferrable: String,
+    /// Names of the constraints that are initially deferred.
+    pub deferred: String,
+    /// Source texts of functions and other objects that can change settings.
+    pub sources: Vec<String>,
+    /// Whether the client has used SET CONSTRAINTS. SET CONSTRAINTS ALL also applies to constraints that are created later.
+    pub told: bool,
+}
+
+impl Default for LeaseTransaction {
+    fn default() -> Self {
+        Self {
+            begun: false,
+            savepoint: Savepoint::Gone,
+            leaves_nothing: true,
+            constraints: Constraints::default(),
+            timeout: String::new(),
+        }
+    }
+}
+
+impl LeaseTransaction {
+    /// Returns the state for the next lease after a rollback. It keeps the known constraints if the transaction has not changed
+    /// any.
+    fn of_next_lease(self) -> Self {
+        let constraints = match self.constraints {
+            Constraints { seen: Some(seen), deferrable, deferred, sources, .. } if seen == "0" => {
+                Constraints { seen: Some(seen), deferrable, deferred, sources, told: false }
+            }
+            _ => Constraints::default(),
+        };
+        Self { constraints, ..Self::default() }
+    }
+}
+
+/// A session of the server for leases in rollback isolation. Between two leases, it is like a new one.
+#[derive(Debug)]
+pub(crate) struct TransactionSession {
+    pub(crate) params: StartupParams,
+    pub(crate) greeting: Vec<u8>,
+    pub(crate) stamp: CatalogStamp,
+    /// Position up to which pgfresh had read the log before the session started. `None` if later changes of settings don't affect
+    /// the session.
+    pub(crate) since: Option<Lsn>,
+    /// Connection to the server, while no client uses it.
+    stream: Option<UnixStream>,
+    _seat: Seat,
+    pub(crate) transaction: LeaseTransaction,
+    /// Whether the last client may have left anything in the session, for example settings, temporary tables or its own
+    /// transaction.
+    has_leftovers: bool,
+    /// The `transaction_timeout` at the start of the session, or an empty string.
+    timeout: String,
+    is_superuser: bool,
+    /// Whether the startup response would be the same for a lease with a different name.
+    pub(crate) may_greet_another: bool,
+    /// Sequences that the last lease has used. The next lease will probably use the same ones.
+    touched: BTreeSet<u32>,
+}
+
+impl TransactionSession {
+    /// Creates the struct from an unused backend.
+    pub(crate) fn new(
+        params: StartupParams,
+        backend: Backend,
+        stamp: CatalogStamp,
+        since: Option<Lsn>,
+    ) -> Result<Self, SessionError> {
+        let (is_superuser, may_greet_another) = (backend.is_superuser(), backend.may_greet_another());
+        let Backend { stream, greeting, seat } = backend;
+        let mut session = AdminConnection::adopt(stream, STATEMENT_TIMEOUT)?;
+        let timeout = read_timeout(&mut session)?;
+        Ok(Self {
+            params,
+            greeting,
+            stamp,
+            since,
+            stream: Some(session.release()?),
+            _seat: seat,
+            transaction: LeaseTransaction::default(),
+            has_leftovers: false,
+            timeout,
+            is_superuser,
+            may_greet_another,
+            touched: BTreeSet::new(),
+        })
+    }
+
+    /// Whether the next client can use the session. This may wait for the server's answer.
+    pub(crate) fn will_serve(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| will_serve(stream, &self.greeting))
+    }
+
+    /// Lends the connection to a client. If pgfresh has to switch off a timeout for the transaction, begins it first.
+    pub(crate) fn lend(&mut self) -> Result<UnixStream, SessionError> {
+        self.discard()?;
+        self.transaction.timeout.clone_from(&self.timeout);
+        if !self.transaction.begun && !self.timeout.is_empty() {
+            let begin = format!("{}; {UNBOUNDED}; {}", BEGIN_LEASE[0], BEGIN_LEASE[1]);
+            self.query_in_transaction(&begin)?;
+            self.transaction.begun = true;
+        }
+        self.stream.take().ok_or_else(gone)
+    }
+
+    /// Takes back the idle session and the state of its transaction.
+    pub(crate) fn take_back(&mut self, stream: UnixStream, transaction: LeaseTransaction) {
+        // If the transaction has not begun, the client has sent no statements.
+        self.has_leftovers = transaction.begun;
+        (self.stream, self.transaction) = (Some(stream), transaction);
+    }
+
+    /// Removes everything that the last client has left in the session, except its data.
+    ///
+    /// # Errors
+    /// After an error, the caller must not use the session any more.
+    pub(crate) fn discard(&mut self) -> Result<(), SessionError> {
+        if !std::mem::take(&mut self.has_leftovers) {
+            return Ok(());
+        }
+        let undo = match std::mem::take(&mut self.transaction.savepoint) {
+            Savepoint::Gone => String::new(),
+            Savepoint::Open => format!("{UNDO_TRANSACTION}; {RELEASE_TRANSACTION}; "),
+            Savepoint::Done => format!("{RELEASE_TRANSACTION}; "),
+        };
+        let counts = !self.timeout.is_empty() || !self.transaction.timeout.is_empty();
+        let again = if counts { format!("; {UNBOUNDED}") } else { String::new() };
+        self.query_in_transaction(&format!("{undo}{}{again}", DISCARD_ALL.join("; ")))
+    }
+
+    /// Ends the lease. Rolls back, restores sequences, and resets the session. `files` are those of the database, if they differ
+    /// from the template's. Returns the oids of sequences that the caller has to restore, and the number of rows that were rolled
+    /// back.
+    pub(crate) fn roll_back(
+        &mut self,
+        evidence: &Evidence,
+        oid: u32,
+        catalog: &TemplateCatalog,
+        files: Option<&FileMap>,
+    ) -> Result<(BTreeSet<u32>, u64), NotRecyclable> {
+        let undo = if self.transaction.begun {
+            format!("ROLLBACK TO {}; ROLLBACK; ", BEGIN_LEASE[1])
+        } else {
+            String::new()
+        };
+        let undo = format!("{undo}{}; ", DISCARD_ALL.join("; "));
+        // If pgfresh guesses correctly which sequences were used, it needs no second message. The log shows whether the guess has
+        // missed any.
+        let may_guess = self.is_superuser && self.touched.len() <= MOST_GUESSED;
+        let guess = if may_guess { restore_touched(catalog, &self.touched) } else { String::new() };
+        let rows = self.query(&marked(&undo, &guess))?;
+        self.has_leftovers = false;
+        self.transaction = std::mem::take(&mut self.transaction).of_next_lease();
+        let restored: BTreeSet<u32> = rows.iter().filter_map(|row| restored(row)).collect();
+        let changes = evidence.changes_up_to(mark_of(&rows), oid);
+        if let Some(doubt) = changes.doubt {
+            return Err(NotRecyclable::because(doubt));
+        }
+        if changes.committed {
+            return Err(NotRecyclable::because("its transaction was not rolled back"));
+        }
+        let rows = changes.files.values().map(|change| change.inserted + change.updated).sum();
+        let sequence = |number: u32| match files.unwrap_or(&catalog.files).get(number) {
+            Some(Content::Sequence(oid)) => Some(oid),
+            _ => None,
+        };
+        let touched = changes.files.iter().filter(|(_, change)| change.sequence);
+        // The log does not show changes of unlogged sequences.
+        let unlogged = catalog.unlogged.1.iter().copied();
+        self.touched = touched.filter_map(|(file, _)| sequence(file.number)).chain(unlogged).collect();
+        let mut left: BTreeSet<u32> = self.touched.difference(&restored).copied().collect();
+        if self.is_superuser && !left.is_empty() {
+            let rows = self.query(&marked("", &restore_sequences(catalog, &left)))?;
+            are_only_sequences(&evidence.changes_up_to(mark_of(&rows), oid))?;
+            left.clear();
+        }
+        Ok((left, rows))
+    }
+
+    /// Runs statements that may leave the lease's transaction open for any time.
+    fn query_in_transaction(&mut self, sql: &str) -> Result<(), SessionError> {
+        self.query(sql)?;
+        let stream = self.stream.as_mut().ok_or_else(gone)?;
+        stream.write_all(STAY_IDLE).map_err(|source| SessionError::Io { verb: "use a session", source })
+    }
+
+    fn query(&mut self, sql: &str) -> Result<Rows, SessionError> {
+        let mut session = AdminConnection::adopt(self.stream.take().ok_or_else(gone)?, STATEMENT_TIMEOUT)?;
+        let rows = session.query(sql)?;
+        self.stream = Some(session.release()?);
+        Ok(rows)
+    }
+}
+
+fn gone() -> SessionError {
+    SessionError::Io { verb: "use a session", source: io::ErrorKind::NotConnected.into() }
+}
+
+/// Returns SQL that runs `undo`, then runs `restore` in a transaction that writes a mark.
+fn marked(undo: &str, restore: &str) -> String {
+    format!(
+        "{undo}BEGIN READ WRITE; SET LOCAL synchronous_commit = on; {restore}{MARK}; COMMIT; DISCARD SEQUENCES"
+    )
+}
+
+/// Checks that only sequences have changed while pgfresh restored them.
+pub(crate) fn are_only_sequences(changes: &Changes) -> Result<(), NotRecyclable> {
+    if changes.doubt.is_some() || changes.files.values().any(|change| !change.sequence) {
+        return Err(NotRecyclable::because("it was changed while it was reset"));
+    }
+    Ok(())
+}
+
+/// Returns the oid from a result row of [`restore_touched`], if there is one.
+fn restored(row: &[Option<String>]) -> Option<u32> {
+    match row {
+        [Some(oid), Some(_)] => oid.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Returns SQL that restores those sequences that the session has used recently. The backend counts the blocks that it has
+/// accessed, and reports them to the statistics only later. Unlogged sequences are always restored.
+fn restore_touched(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
+    let restore = |oid: &u32| {
+        let Sequence { last_value, is_called, unlogged, .. } = catalog.sequences.get(oid)?;
+        let touched =
+            format!(" WHERE pg_catalog.pg_stat_get_xact_blocks_fetched({oid}) OPERATOR(pg_catalog.>) 0");
+        let condition = if *unlogged { "" } else { &touched };
+        Some(format!(
+            "SELECT {oid}, pg_catalog.setval({oid}::pg_catalog.regclass, {last_value}, {is_called}){condition}; "
+        ))
+    };
+    oids.iter().filter_map(restore).collect()
+}
+
+/// Returns SQL that restores all these sequences, of which there may be thousands.
+pub(crate) fn restore_sequences(catalog: &TemplateCatalog, oids: &BTreeSet<u32>) -> String {
+    let (mut known, mut values, mut called) = (Vec::new(), Vec::new(), Vec::new());
+    for oid in oids {
+        let Some(Sequence { last_value, is_called, .. }) = catalog.sequences.get(oid) else { continue };
+        known.push(oid.to_string());
+        values.push(last_value.to_string());
+        called.push(is_called.to_string());
+    }
+    let column = |values: &[String], of: &str| {
+        format!("pg_catalog.unnest('{{{}}}'::pg_catalog.{of}[])", values.join(","))
+    };
+    format!(
+        "SELECT pg_catalog.setval(oid::pg_catalog.regclass, value, called) \
+         FROM ROWS FROM ({}, {}, {}) s(oid, value, called); ",
+        column(&known, "oid"),
+        column(&values, "int8"),
+        column(&called, "bool"),
+    )
+}
+
+/// Returns the `transaction_timeout` of a session. Empty means that the session has no such timeout.
+fn read_timeout(session: &mut AdminConnection) -> Result<String, SessionError> {
+    let rows = session.query("SELECT pg_catalog.current_setting('transaction_timeout', true)")?;
+    let value = rows.into_iter().flatten().next().flatten().unwrap_or_default();
+    Ok(if value == "0" { String::new() } else { value })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+//! The state of all leases behind one lock: the table, the resources of its databases, and the slots for answers.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use pgwire::StartupParams;
+use sys::{lock, sound};
+
+use crate::backends::backend::params_id;
+use crate::backends::client::Client;
+use crate::backends::expected::ExpectedParams;
+use crate::error::LeaseError;
+use crate::names::preparing;
+use crate::reset::digest::Difference;
+use crate::runtime::pool::Pool;
+use crate::runtime::resources::{Resources, RollbackCopy};
+use crate::table::{Answer, Closing, DatabaseId, LeaseTable, ParamsId, Task, Ticket};
+
+/// Maximum number of backends that wait in leased databases after their clients have left.
+const MOST_WAITING: usize = 64;
+/// Interval at which pgfresh reads the log while any database is leased, because the server recycles old segments.
+const CATCH_UP: Duration = Duration::from_secs(1);
+/// How long no backends wait for clients after the server had no room for a client's session.
+const CROWDED: Duration = Duration::from_secs(10);
+
+/// The data behind the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Core {
+    pub(crate) table: LeaseTable,
+    /// Tasks that a client waits for while its own thread is busy with something else.
+    pub(crate) urgent: VecDeque<Task>,
+    pub(crate) slots: HashMap<Ticket, Arc<Slot>>,
+    pub(crate) pool: Pool,
+    pub(crate) expected: ExpectedParams,
+    /// When each idle maintenance worker wakes up by itself.
+    pub(crate) idle_workers: Vec<Instant>,
+    /// When pgfresh last read the log on behalf of long leases.
+    pub(crate) caught_up: Option<Instant>,
+    /// Number of resets at the time of the last VACUUM of `pg_database`.
+    vacuumed: u64,
+    /// Maximum number of backends that wait for a client, plus pgfresh's own sessions that wait for a reset.
+    pub(crate) most_idle: usize,
+    /// Until this time, no backend waits for a client.
+    crowded: Option<Instant>,
+    serial: u64,
+    pub(crate) last_ticket: u64,
+    pub(crate) closed: bool,
+    /// Whether a panic has left the table in an unknown state, so that a closed one has replaced it.
+    pub(crate) has_failed: bool,
+    /// Functions to call after such a panic.
+    on_failure: Vec<OnFailure>,
+    pub(crate) counters: Counters,
+}
+
+/// A function to call once if a panic leaves the table in an unknown state.
+pub(crate) struct OnFailure(Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for OnFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnFailure")
+    }
+}
+
+impl Core {
+    pub(crate) fn new(capacity: usize) -> Self {
+        let (table, caught_up) = (LeaseTable::new(capacity), Some(Instant::now()));
+        Self { table, caught_up, most_idle: usize::MAX, ..Self::default() }
+    }
+
+    pub(crate) fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Discards the table and all databases after a panic that may have changed only a part of them. Refuses all waiting and future
+    /// requests, so that no client receives a database in an unknown state.
+    pub(crate) fn fail(&mut self) {
+        self.table = LeaseTable::refusing(Closing::Failed);
+        self.urgent.clear();
+        self.pool.fail();
+        (self.closed, self.has_failed) = (true, true);
+        for slot in std::mem::take(&mut self.slots).into_values() {
+            slot.answer(Answer::Refused(LeaseError::Failed));
+        }
+        for OnFailure(call) in self.on_failure.drain(..) {
+            call();
+        }
+    }
+
+    /// Calls `call` once if a panic leaves the table in an unknown state, or immediately if one has done so already.
+    pub(crate) fn when_failed(&mut self, call: impl FnOnce() + Send + 'static) {
+        if self.has_failed {
+            call();
+        } else {
+            self.on_failure.push(OnFailure(Box::new(call)));
+        }
+    }
+
+    /// Returns a new name for a database that pgfresh prepares.
+    pub(crate) fn next_name(&mut self) -> String {
+        preparing(self.next_serial())
+    }
+
+    /// Returns the parameters of a waiting client.
+    pub(crate) fn params_of(&self, id: ParamsId) -> Option<StartupParams> {
+        let mut waiting = self.slots.values().filter_map(|slot| slot.params());
+        waiting.find(|params| params_id(params) == id).cloned()
+    }
+
+    /// Whether the server has room for backends that wait for a client.
+    pub(crate) fn has_room(&self) -> bool {
+        self.crowded.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// Makes room for another backend that a client leaves in its database. Returns false if that backend must close. If the lease
+    /// ends with this client, no room is needed, because the backend then waits in a ready database. At the limit, closes the
+    /// waiting backends of the lease that ends next.
+    pub(crate) fn make_room_for_left(&mut self, id: DatabaseId) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        if self.table.ends_with_its_session(id) {
+            return true;
+        }
+        if self.pool.waiting_among(|id| self.table.is_leased(id)) < MOST_WAITING {
+            return true;
+        }
+        let waiting = |id: &DatabaseId| {
+            let copy = self.pool.get(*id).and_then(Resources::copy);
+            copy.is_some_and(|copy| !copy.waiting.is_empty())
+        };
+        let ends = self.table.by_end().find(waiting);
+        match ends.and_then(|id| self.pool.copy_mut(id)) {
+            Some(copy) => {
+                copy.waiting.clear();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Closes waiting sessions beyond the maximum `most_idle`. It begins with databases that pgfresh is removing, and continues
+    /// with leases, those that end first being first. It closes sessions in ready databases last, in the reverse order of their
+    /// use. It leaves the database `stays` alone.
+    pub(crate) fn trim_idle(&mut self, stays: DatabaseId) {
+        let mut idle = self.pool.idle();
+        if idle <= self.most_idle {
+            return;
+        }
+        for id in self.table.by_need().filter(|id| *id != stays) {
+            if idle <= self.most_idle {
+                return;
+            }
+            if let Some(resources) = self.pool.get_mut(id) {
+                idle -= resources.idle();
+                resources.close_waiting();
+            }
+        }
+    }
+
+    /// Ends all backends that wait for a client, and keeps others from waiting for a while.
+    pub(crate) fn evict_idle(&mut self) {
+        self.crowded = Some(Instant::now() + CROWDED);
+        self.pool.close_waiting();
+        // A lease is using none of these sessions, because the databases are ready.
+        for id in self.table.ready_databases() {
+            if let Some(Resources::Rollback(RollbackCopy { session, .. })) = self.pool.get_mut(id) {
+                *session = None;
+            }
+        }
+    }
+
+    pub(crate) fn close_waiting_in_leases(&mut self) {
+        for lease in self.table.leases() {
+            if let Some(resources) = lease.database.and_then(|id| self.pool.get_mut(id)) {
+                resources.close_waiting();
+            }
+        }
+    }
+
+    /// Returns the most urgent task, or else the time at which a task may be due.
+    pub(crate) fn next_task(&mut self) -> Result<Task, Option<Instant>> {
+        match self.urgent.pop_front() {
+            Some(task) => Ok(task),
+            None => self.table.next_task(Instant::now()),
+        }
+    }
+
+    /// Returns the next task of this database: one that a client waits for, or else one that is due. Returns `None` while clients
+    /// wait only for tasks of other databases.
+    pub(crate) fn next_in(&mut self, database: DatabaseId) -> Option<Task> {
+        if self.urgent.is_empty() {
+            return self.table.take_due(database);
+        }
+        let at = self.urgent.iter().position(|task| task.database == database)?;
+        self.urgent.remove(at)
+    }
+
+    /// Returns the time at which pgfresh reads the log next. Returns `None` while no database is leased.
+    pub(crate) fn reads_log_at(&self) -> Option<Instant> {
+        let next = || self.caught_up.map_or_else(Instant::now, |last| last + CATCH_UP);
+        self.table.is_used().then(next)
+    }
+
+    /// Whether `resets` resets have happened since this method last returned true.
+    pub(crate) fn take_vacuum_due(&mut self, resets: u64) -> bool {
+        let is_due = self.counters.recycled.0 >= self.vacuumed + resets;
+        if is_due {
+            self.vacuumed = self.counters.recycled.0;
+        }
+        is_due
+    }
+
+    /// Whether an idle maintenance worker should check the table now. A busy worker does so anyway.
+    pub(crate) fn needs_worker(&mut self) -> bool {
+        let Some(wakes_at) = self.idle_workers.iter().min().copied() else { return false };
+        if !self.urgent.is_empty() || self.expected.is_note_due() {
+            return true;
+        }
+        let now = Instant::now();
+        match self.table.next_task(now) {
+            Ok(task) => {
+                self.urgent.push_back(task);
+                true
+            }
+            Err(soonest) => soonest.into_iter().chain(self.reads_log_at()).any(|time| time < wakes_at),
+        }
+    }
+}
+
+/// The client of a request for a session, and its startup parameters.
+#[derive(Debug, Clone)]
+pub(crate) struct Newcomer {
+    pub(crate) client: Arc<Client>,
+    pub(crate) params: StartupParams,
+}
+
+/// A slot in which a request waits for its answer. Only a request for a session has a newcomer.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    newcomer: Option<Newcomer>,
+    reply: Mutex<Reply>,
+    answered: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Reply {
+    answer: Option<Answer>,
+    /// Whether a thread sleeps until the answer comes. Usually the requesting thread finds the answer itself, and a wake-up would
+    /// cost a system call even if no thread sleeps.
+    is_awaited: bool,
+}
+
+impl Slot {
+    /// Returns a slot for a request. A request for a session has a `newcomer`.
+    pub(crate) fn new(newcomer: Option<Newcomer>) -> Self {
+        Self { newcomer, reply: Mutex::default(), answered: Condvar::new() }
+    }
+
+    /// Returns the startup parameters of the session, if the request is for one.
+    pub(crate) fn params(&self) -> Option<&StartupParams> {
+        self.newcomer.as_ref().map(|newcomer| &newcomer.params)
+    }
+
+    /// Returns the client of a request for a session. Returns `None` for other requests.
+    pub(crate) fn client(&self) -> Option<&Arc<Client>> {
+        self.newcomer.as_ref().map(|newcomer| &newcomer.client)
+    }
+
+    pub(crate) fn answer(&self, answer: Answer) {
+        let mut reply = lock(&self.reply);
+        reply.answer = Some(answer);
+        if reply.is_awaited {
+            self.answered.notify_all();
+        }
+    }
+
+    /// Waits for the answer. Returns `None` if it doesn't come within `timeout`.
+    pub(crate) fn wait(&self, timeout: Duration) -> Option<Result<Answer, LeaseError>> {
+        let is_open = |reply: &mut Reply| {
+            reply.is_awaited = reply.answer.is_none();
+            reply.is_awaited
+        };
+        let waited = self.answered.wait_timeout_while(lock(&self.reply), timeout, is_open);
+        match sound(waited).0.answer.take()? {
+            Answer::Refused(error) => Some(Err(error)),
+            answer => Some(Ok(answer)),
+        }
+    }
+}
+
+/// How long pgfresh waits before it reports the same cause of a failure again.
+const SAY_AGAIN: Duration = Duration::from_mins(1);
+
+/// Counts of events since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) created: (u64, Duration),
+    pub(crate) recycled: (u64, Duration),
+    pub(crate) warm: u64,
+    pub(crate) cold: u64,
+    pub(crate) differences: Vec<Difference>,
+    /// Number of failed background tasks, by purpose.
+    pub(crate) errors: HashMap<&'static str, u64>,
+    /// Time of the last report, by purpose and cause.
+    said: HashMap<(&'static str, String), Instant>,
+}
+
+impl Counters {
+    /// Whether this cause of a failure has not been reported lately. If so, counts as a report.
+    pub(crate) fn is_news(&mut self, verb: &'static str, why: &str) -> bool {
+        self.said.retain(|_, last| last.elapsed() < SAY_AGAIN);
+        let is_news = !self.said.contains_key(&(verb, why.to_owned()));
+        if is_news {
+            self.said.insert((verb, why.to_owned()), Instant::now());
+        }
+        is_news
+    }
+}
+
+#[cfg(test)]
+mod tests;

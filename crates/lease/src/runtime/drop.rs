@@ -1,0 +1,82 @@
+//! Drops a database, together with everything that would keep the server from dropping it.
+//!
+//! DROP DATABASE finds a database only by its name. So pgfresh first gives the database with the right oid a name that no other
+//! database has.
+
+use std::collections::BTreeSet;
+
+use ::template::PREFIX;
+use server::{AdminConnection, SessionError, identifier, literal};
+
+use crate::address::{DatabaseAddress, list_of};
+use crate::admin::{AdminPool, number, text};
+use crate::error::LeaseError;
+use crate::reset::recycle::roll_back_prepared;
+
+/// Prefix for the name of a database while pgfresh drops it.
+pub(crate) fn dropped_prefix() -> String {
+    format!("{PREFIX}dropped_")
+}
+
+/// Drops whichever database has this name. Does nothing if no database has it.
+pub(crate) fn drop_named(name: &str, admin: &AdminPool) -> Result<(), LeaseError> {
+    let sql = format!("SELECT oid FROM pg_database WHERE datname = {}", literal(name));
+    let oid = number(&text(&admin.run("drop a database", &sql)?));
+    drop_database(oid, &BTreeSet::from([name.to_owned()]), admin)
+}
+
+/// Drops the database with this oid, and ends all its sessions, prepared transactions, subscriptions and replication slots. Does
+/// nothing if SQL has dropped the database, or has given it a name that is not in `names`.
+pub(crate) fn drop_database(oid: u32, names: &BTreeSet<String>, admin: &AdminPool) -> Result<(), LeaseError> {
+    let dropped = DatabaseAddress::new(oid, &format!("{}{oid}", dropped_prefix()));
+    // An earlier attempt may have given the database that name already. Programs that list databases to visit them don't see it
+    // under that name.
+    let sql = format!(
+        "UPDATE pg_database SET datname = {to}, datallowconn = false \
+         WHERE oid = {oid} AND (datname = {to} OR datname = ANY ({})) RETURNING oid",
+        list_of(names),
+        to = literal(&dropped.name)
+    );
+    if admin.run("drop a database", &sql)?.is_empty() {
+        return Ok(());
+    }
+    let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", identifier(&dropped.name));
+    let drop = || admin.run("drop a database", &sql).map(drop);
+    match drop() {
+        // FORCE does not end these objects, and most of them can only be ended from within the database.
+        Err(error) if matches!(error.sqlstate(), "42809" | "55006" | "2BP01") => {
+            admin.run("open a database", &open(oid))?;
+            admin.ask(&dropped, "end what hangs on a database", clear)?;
+            drop()
+        }
+        other => other,
+    }
+}
+
+/// Returns SQL that undoes a client's `ALTER DATABASE`. The server drops no template, and it lets no client connect to a closed
+/// database.
+fn open(oid: u32) -> String {
+    format!(
+        "UPDATE pg_catalog.pg_database SET datistemplate = false, datallowconn = true, datconnlimit = -1 \
+         WHERE oid = {oid}"
+    )
+}
+
+/// Ends the objects that keep the server from dropping the database.
+fn clear(session: &mut AdminConnection) -> Result<(), SessionError> {
+    roll_back_prepared(session)?;
+    let subscriptions = "SELECT subname FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid \
+        WHERE datname = current_database()";
+    for row in session.query(subscriptions)? {
+        let name = identifier(row.first().and_then(Option::as_deref).unwrap_or_default());
+        session.query(&format!(
+            "ALTER SUBSCRIPTION {name} DISABLE; ALTER SUBSCRIPTION {name} SET (slot_name = NONE); DROP SUBSCRIPTION {name}"
+        ))?;
+    }
+    session.query(
+        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots \
+         WHERE database = current_database() AND active_pid IS NOT NULL",
+    )?;
+    session.query("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")?;
+    Ok(())
+}

@@ -1,0 +1,398 @@
+//! Executes the table's tasks in the server: renames, resets and copies.
+//!
+//! Each task runs in one thread, and does not hold the lock on the core while it waits for the server. When the task has ended, its
+//! outcome goes back to the table as an event.
+
+use std::collections::BTreeSet;
+use std::mem;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use ::template::{complete_copy, create_copy};
+use sys::lock;
+
+use crate::address::DatabaseAddress;
+use crate::admin::{MARK, mark_of};
+use crate::backends::backend::ids;
+use crate::error::LeaseError;
+use crate::options::TemplateDatabase;
+use crate::reset::digest::{Difference, Digest};
+use crate::reset::recycle::{GONE, NotRecyclable, Used, open_own_session, reset};
+use crate::reset::rollback::{TransactionSession, are_only_sequences, restore_sequences};
+use crate::runtime::drop::{drop_database, drop_named};
+use crate::runtime::inner::Inner;
+use crate::runtime::leased_server::LeasedServer;
+use crate::runtime::resources::{Identity, PooledCopy, Resources, RollbackCopy};
+use crate::runtime::shared_core::{Access, CheckedOut};
+use crate::runtime::template::{Template, copy_without_sessions, database_of, evict};
+use crate::table::{DatabaseId, Event, Outcome, Proof, Source, TaskKind};
+use crate::wal::evidence::Epoch;
+
+impl Inner {
+    /// Executes a task. Reports a failure, unless the cause is a lack of sessions.
+    pub(crate) fn execute(&self, id: DatabaseId, kind: &TaskKind) -> Outcome {
+        let _span = tracing::debug_span!("database", number = id.0).entered();
+        let outcome = match kind {
+            TaskKind::Create(Source::Template(template)) => self.create(id, template),
+            TaskKind::Create(Source::Server(template)) => self.start_server(id, template),
+            TaskKind::Name { to, isolation, params } => self.name(id, to, *isolation, *params),
+            TaskKind::Unname => self.unname(id),
+            TaskKind::Reset { in_place } => self.reset(id, *in_place),
+            TaskKind::Keep { to } => self.keep(id, to),
+            TaskKind::Copy { to } => outcome(self.copy_to_template(id, to)),
+            TaskKind::Drop => self.drop(id),
+            TaskKind::Close => Outcome::Done,
+        };
+        tracing::debug!(?kind, ?outcome, "task ended");
+        if let Outcome::Failed(error) = &outcome
+            && !matches!(error, LeaseError::TooManyClients { .. })
+        {
+            self.report_error(kind.verb(), error);
+        }
+        outcome
+    }
+
+    fn start_server(&self, id: DatabaseId, template: &str) -> Outcome {
+        let Some(provisioner) = &self.options.provisioner else {
+            return Outcome::Failed(LeaseError::NoServers);
+        };
+        match LeasedServer::start(provisioner, template, &self.options.templates) {
+            Ok(server) => {
+                self.lock().pool.insert(id, Resources::Server(Arc::new(Mutex::new(server))));
+                Outcome::Fresh(Proof::new())
+            }
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    fn reset(&self, id: DatabaseId, in_place: bool) -> Outcome {
+        let begun = Instant::now();
+        let Some(Access::Exclusive(mut database)) = self.core.check_out(id) else {
+            return Outcome::Doubt(GONE);
+        };
+        if !in_place {
+            if let Some(lease) = database.copy().and_then(|copy| copy.last_lease.as_deref()) {
+                self.shared().ended(lease);
+            }
+            self.look_at_shared_state();
+        }
+        let result = self.restore(id, &mut database, in_place);
+        match result {
+            Ok(Outcome::Fresh(proof)) => {
+                {
+                    let mut core = self.lock();
+                    core.counters.recycled.0 += 1;
+                    core.counters.recycled.1 += begun.elapsed();
+                }
+                self.put_back_ready(id, database, in_place);
+                Outcome::Fresh(proof)
+            }
+            Ok(outcome) => outcome,
+            Err(NotRecyclable { reason, error }) => {
+                // pgfresh drops the database.
+                database.close_waiting();
+                if let Some(error) = error {
+                    self.report("reset a database", &error);
+                }
+                Outcome::Doubt(reason)
+            }
+        }
+    }
+
+    /// Restores the state of the template, in the way that fits the lease's isolation.
+    fn restore(
+        &self,
+        id: DatabaseId,
+        database: &mut CheckedOut<'_>,
+        in_place: bool,
+    ) -> Result<Outcome, NotRecyclable> {
+        if let Resources::Rollback(rollback) = &mut **database
+            && let Some(session) = rollback.session.take()
+        {
+            return self.roll_back(rollback, session);
+        }
+        let copy = database.copy_mut().ok_or(NotRecyclable::because(GONE))?;
+        let proof = self.recycle(copy)?;
+        if !in_place && self.lock().table.has_time_for(id) {
+            self.warm_up(id, copy);
+        }
+        Ok(Outcome::Fresh(proof))
+    }
+
+    /// Puts the resources of a fresh database back, and tells the table for which clients backends wait in it. Unless its lease goes
+    /// on, hides the database first.
+    pub(crate) fn put_back_ready(&self, id: DatabaseId, mut database: CheckedOut<'_>, in_place: bool) {
+        if !in_place && let Some(identity) = database.identity_mut() {
+            self.hide(identity);
+        }
+        let params = database.copy().map(|copy| ids(&copy.waiting)).unwrap_or_default();
+        drop(database);
+        self.lock().raise_in_background(Event::Warmed { database: id, params });
+    }
+
+    /// Ends a lease in rollback isolation. The database is then fresh. Its session waits for the next lease if it is fresh too.
+    fn roll_back(
+        &self,
+        RollbackCopy { copy, session: kept, catalog }: &mut RollbackCopy,
+        mut session: Box<TransactionSession>,
+    ) -> Result<Outcome, NotRecyclable> {
+        let catalog = catalog.as_deref().or_else(|| copy.template.catalog_when_read());
+        let catalog = catalog.ok_or_else(|| NotRecyclable::because(copy.template.why_unknown()))?;
+        let leaves_nothing = session.transaction.leaves_nothing;
+        let address = &copy.identity.address;
+        let (touched, rows) = session.roll_back(&self.evidence, address.oid, catalog, copy.files.as_ref())?;
+        self.check_epoch(copy.epoch)?;
+        if !copy.growth.has_room_for_rolled_back(rows) {
+            return Err(NotRecyclable::because("what was rolled back takes too much room"));
+        }
+        if !touched.is_empty() {
+            let mut own = match copy.session.take().and_then(|mut own| own.is_alive().then_some(own)) {
+                Some(own) => own,
+                None => open_own_session(&self.admin, address)?,
+            };
+            let rows = own.query(&format!("{}{MARK}", restore_sequences(catalog, &touched)))?;
+            are_only_sequences(&self.evidence.changes_up_to(mark_of(&rows), address.oid))?;
+            copy.session = Some(own);
+        }
+        // The database is fresh by now. Its session can only be used again if it is fresh too.
+        if copy.leaves_traces
+            || !leaves_nothing
+            || !session.may_greet_another
+            || !self.may_wait(&session.params, &session.stamp)
+            || self.is_maintained()
+        {
+            return Ok(Outcome::SessionSpent);
+        }
+        *kept = Some(session);
+        Ok(Outcome::Fresh(Proof::new()))
+    }
+
+    /// Resets a database to the state of its template.
+    pub(crate) fn recycle(&self, copy: &mut PooledCopy) -> Result<Proof, NotRecyclable> {
+        if !copy.template.is_recyclable() {
+            return Err(NotRecyclable::because("databases of this template are not recycled"));
+        }
+        let stats = copy.take_stats();
+        let catalog = copy.template.catalog_when_read();
+        let catalog = catalog.ok_or_else(|| NotRecyclable::because(copy.template.why_unknown()))?;
+        let generation = copy.template.has_unlogged().then(|| self.generation()).flatten();
+        let mut used = Used {
+            address: &copy.identity.address,
+            catalog,
+            stats,
+            files: copy.files.take(),
+            growth: mem::take(&mut copy.growth),
+            waiting: mem::take(&mut copy.waiting),
+            session: copy.session.take(),
+        };
+        let proof = reset(&self.admin, &self.evidence, &mut used)?;
+        self.check_epoch(copy.epoch)?;
+        let Used { files, growth, waiting, session, .. } = used;
+        if let Some(digest) = &catalog.digest {
+            self.compare(copy, digest)?;
+        }
+        (copy.files, copy.growth, copy.waiting, copy.session) = (files, growth, waiting, session);
+        copy.set_entered(false);
+        // An earlier lease may have begun before pgfresh had looked for functions.
+        copy.leaves_traces = copy.template.may_leave_traces();
+        copy.generation = generation;
+        Ok(proof)
+    }
+
+    /// Checks that the reader has followed the log without a gap since the database was fresh.
+    fn check_epoch(&self, epoch: Epoch) -> Result<(), NotRecyclable> {
+        if epoch == self.evidence.epoch() {
+            return Ok(());
+        }
+        Err(NotRecyclable::because("the write-ahead log could not be followed"))
+    }
+
+    /// Compares a database completely with its template, and records the first difference.
+    fn compare(&self, copy: &PooledCopy, fresh: &Digest) -> Result<(), NotRecyclable> {
+        let address = &copy.identity.address;
+        let mut session = self.admin.open_in(address, &[])?;
+        let digest = Digest::read(&mut session)?;
+        let Some(relation) = fresh.difference(&digest) else { return Ok(()) };
+        let database = copy.last_lease.as_deref().unwrap_or(&address.name).to_owned();
+        self.lock().counters.differences.push(Difference { database, relation: relation.to_owned() });
+        Err(NotRecyclable::because("it differed from its template"))
+    }
+
+    /// Copies a database that has no sessions, and takes the copy into service as a template.
+    fn copy_to_template(&self, id: DatabaseId, template: &str) -> Result<(), LeaseError> {
+        let unknown = || LeaseError::NotLeased(template.to_owned());
+        let Some(Access::Exclusive(mut source)) = self.core.check_out(id) else { return Err(unknown()) };
+        source.close_waiting();
+        let DatabaseAddress { oid, name } = &source.identity().ok_or_else(unknown)?.address;
+        let database = TemplateDatabase { name: template.to_owned(), database: database_of(template) };
+        let called = &database.database;
+        // Any remaining session has been opened without the gateway.
+        evict(name, &self.admin)?;
+        let sql = create_copy(name, called, self.options.major);
+        let copied = copy_without_sessions(name, &sql, &self.admin);
+        // If the connection was lost, the copy may exist. After any other error, it does not.
+        let is_there = copied.as_ref().map_or_else(LeaseError::is_lost, |_| true);
+        let taken = copied
+            .and_then(|_| self.admin.run("complete a template", &complete_copy(name, called)))
+            .and_then(|_| Template::take(&database, None, &self.options.data, &self.admin))
+            .and_then(|taken| self.expect_source(&taken, *oid).map(|()| taken));
+        if taken.is_err()
+            && is_there
+            && let Err(error) = drop_named(called, &self.admin)
+        {
+            self.report_error("drop a template", &error);
+        }
+        lock(&self.templates).push(taken?);
+        self.measure_capacity();
+        self.lock().table.add_source(Source::Template(template.to_owned()), true);
+        Ok(())
+    }
+
+    /// Checks that a template is a copy of the database with this oid.
+    fn expect_source(&self, template: &Template, oid: u32) -> Result<(), LeaseError> {
+        self.evidence.catch_up(&self.admin)?;
+        match self.evidence.source(template.oid) {
+            Some(source) if source != oid => Err(LeaseError::NotLeased(template.name.clone())),
+            _ => {
+                // The records of its creation are not changes of the template.
+                drop(self.evidence.take(template.oid));
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the sessions of a database, if it has clients.
+    pub(crate) fn close_sessions(&self, id: DatabaseId) {
+        let mut core = self.lock();
+        // If it has no clients, its sessions are waiting for the next one.
+        let clients = core.pool.clients(id);
+        if clients.is_empty() {
+            return;
+        }
+        for client in clients {
+            client.close();
+        }
+        if let Some(Resources::Server(server)) = core.pool.get(id) {
+            let server = Arc::clone(server);
+            drop(core);
+            return lock(&server).close_sessions();
+        }
+        if let Some(resources) = core.pool.get_mut(id) {
+            resources.close_waiting();
+        }
+        let oid = core.pool.oid_of(id);
+        drop(core);
+        let Some(oid) = oid else { return };
+        let sql = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datid = {oid}");
+        if let Err(error) = self.admin.run("close the sessions of a database", &sql) {
+            self.report("close sessions", &error.to_string());
+        }
+    }
+
+    /// Drops a database, or stops the server of a lease in isolation `server`.
+    pub(crate) fn drop(&self, id: DatabaseId) -> Outcome {
+        let mut database = match self.core.check_out(id) {
+            Some(Access::Exclusive(database)) => database,
+            Some(Access::Server(_)) => {
+                // The server ends when this function returns.
+                let _server = self.lock().pool.remove(id);
+                return Outcome::Done;
+            }
+            None => return Outcome::Done,
+        };
+        let dropped = match &mut *database {
+            // pgfresh may not have received the database's oid.
+            Resources::Preparing(claim) => drop_named(claim.name(), &self.admin),
+            resources => match resources.identity_mut() {
+                Some(Identity { address, names, .. }) => {
+                    drop_database(address.oid, names, &self.admin).map(|()| {
+                        // The changes of the database no longer matter.
+                        self.evidence.take(address.oid);
+                    })
+                }
+                None => Ok(()),
+            },
+        };
+        match dropped {
+            Ok(()) => {
+                database.change(|_| Resources::Gone);
+                Outcome::Done
+            }
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    /// Checks for changes in the state that all databases share, if the log or a file shows any.
+    pub(crate) fn look_at_shared_state(&self) {
+        // Only one thread at a time may do this, so that each thread compares its reading before the next one reads.
+        let _looking = lock(&self.looking);
+        let ended = self.shared().take_ended();
+        let changes = self.evidence.take_shared();
+        let files_changed = self.shared().have_files_changed(&self.options.data);
+        if !files_changed && changes.as_ref().is_some_and(Vec::is_empty) {
+            return;
+        }
+        let facts = match crate::runtime::shared::facts(&self.admin, self.options.major) {
+            Ok(facts) => facts,
+            Err(error) => {
+                self.shared().put_back(ended);
+                return self.report("look for changes of what all databases share", &error.to_string());
+            }
+        };
+        let (leased, guilty) = {
+            let core = self.lock();
+            let guilty: BTreeSet<_> = changes
+                .iter()
+                .flatten()
+                .filter_map(|change| core.pool.lease_of(change.from?))
+                .map(str::to_owned)
+                .collect();
+            (core.table.held_names(), guilty.into_iter().collect::<Vec<_>>())
+        };
+        self.shared().compare(facts, ended, leased.into_iter(), &guilty);
+    }
+
+    /// Counts and logs an error of background work, with its causes.
+    pub(crate) fn report_error(&self, verb: &'static str, error: &LeaseError) {
+        let detail = error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        self.report(verb, &format!("{}{detail}", error.with_causes()));
+    }
+
+    /// Counts and logs a failure of background work. A cause that has been reported lately is logged at a lower level.
+    pub(crate) fn report(&self, verb: &'static str, why: &str) {
+        let mut core = self.lock();
+        if core.closed {
+            // The task has failed because the server is stopping.
+            return tracing::debug!(verb, why, "background task ended with the server");
+        }
+        *core.counters.errors.entry(verb).or_default() += 1;
+        if core.counters.is_news(verb, why) {
+            tracing::warn!(verb, why, "background task failed");
+        } else {
+            tracing::debug!(verb, why, "background task failed again");
+        }
+    }
+}
+
+impl TaskKind {
+    /// Returns the purpose of the task, for error messages.
+    fn verb(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "make a database",
+            Self::Name { .. } => "name a database",
+            Self::Unname => "take a name back",
+            Self::Reset { .. } => "reset a database",
+            Self::Keep { .. } => "keep a database",
+            Self::Copy { .. } => "copy a database",
+            Self::Close => "close sessions",
+            Self::Drop => "drop a database",
+        }
+    }
+}
+
+fn outcome(result: Result<(), LeaseError>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Done,
+        Err(error) => Outcome::Failed(error),
+    }
+}

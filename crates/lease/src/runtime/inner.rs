@@ -1,0 +1,202 @@
+//! The state that all leases of a server share.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use server::literal;
+use sys::lock;
+
+use crate::admin::AdminPool;
+use crate::backends::seats::Seats;
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
+use crate::names::whole;
+use crate::options::LeaseOptions;
+use crate::runtime::claims::Claims;
+use crate::runtime::core::Core;
+use crate::runtime::shared::SharedWatch;
+use crate::runtime::shared_core::SharedCore;
+use crate::runtime::template::Template;
+use crate::table::{Closing, Event, Source};
+use crate::wal::evidence::Evidence;
+
+/// Minimum number of databases that may exist, however small the budget is. A server with room for fewer would be useless.
+pub(crate) const LEAST_CAPACITY: usize = 4;
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) options: LeaseOptions,
+    pub(crate) admin: AdminPool,
+    pub(crate) seats: Arc<Seats>,
+    pub(crate) evidence: Evidence,
+    /// Whether the server may JIT-compile queries. For this, it loads a library into the session's process.
+    pub(crate) jit: bool,
+    /// Whether the server ends idle sessions.
+    pub(crate) ends_idle: bool,
+    pub(crate) templates: Mutex<Vec<Template>>,
+    /// Locks on template names, for threads that create or remove a template.
+    pub(crate) claims: Claims,
+    /// Claims on the names of databases that pgfresh prepares, while programs that list databases can see them.
+    pub(crate) preparing: Claims,
+    pub(crate) core: Arc<SharedCore>,
+    /// The state that all databases share. Use [`Self::shared`] to read it.
+    pub(crate) shared: OnceLock<Mutex<SharedWatch>>,
+    /// Lock for the thread that checks for changes of the shared state, which it holds while it reads and compares.
+    pub(crate) looking: Mutex<()>,
+    /// Whether a client has ever asked for a session.
+    pub(crate) has_had_clients: AtomicBool,
+    /// Signal for maintenance workers that there may be work.
+    pub(crate) work: Condvar,
+    /// Signal for paused creations of copies that a client may be waiting for a copy.
+    pub(crate) shortage: Condvar,
+    /// Processor load, which pauses the creation of copies.
+    pub(crate) processors: Processors,
+    /// Number of open sessions with databases that clients use to drop other databases.
+    pub(crate) maintenance_sessions: AtomicUsize,
+    pub(crate) workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Inner {
+    /// Takes a source out of service.
+    pub(crate) fn remove_source(&self, source: &Source) {
+        let mut core = self.lock();
+        let actions = core.table.remove_source(source, Instant::now());
+        core.act_on(actions, None);
+        drop(core);
+        self.work.notify_all();
+    }
+
+    pub(crate) fn stop_handing_out(&self, why: Closing) {
+        self.raise(Event::Close(why), None);
+        self.lock().closed = true;
+        self.work.notify_all();
+        self.shortage.notify_all();
+    }
+
+    /// Returns the name of the template for a lease. This is the template in the request, or else the one with the lease's name, or
+    /// else the default.
+    pub(crate) fn template_for(&self, lease: &str, asked: Option<&str>) -> Result<String, LeaseError> {
+        let asked = asked.map(whole).transpose()?;
+        let templates = lock(&self.templates);
+        let found = match asked {
+            Some(name) => called(&templates, name),
+            None => called(&templates, lease).or(templates.first()),
+        };
+        let found = found.ok_or_else(|| unknown(&templates, asked.unwrap_or("default")))?;
+        Ok(found.name.clone())
+    }
+
+    /// Returns the template with this name.
+    pub(crate) fn template(&self, name: &str) -> Result<Template, LeaseError> {
+        let templates = lock(&self.templates);
+        called(&templates, name).cloned().ok_or_else(|| unknown(&templates, name))
+    }
+
+    /// Sets the number of databases that the budget allows.
+    pub(crate) fn measure_capacity(&self) {
+        let largest =
+            lock(&self.templates).iter().map(|template| template.bytes).max().unwrap_or(0).max(1 << 20);
+        let capacity = usize::try_from(self.options.budget / 2 / largest).unwrap_or(usize::MAX);
+        self.lock().table.capacity = capacity.max(LEAST_CAPACITY);
+    }
+
+    /// Returns an error if the name has no lease but SQL has created a database with that name.
+    pub(crate) fn expect_free(&self, name: &str) -> Result<(), LeaseError> {
+        if self.lock().table.database_named(name).is_some() {
+            return Ok(());
+        }
+        let sql = format!("SELECT FROM pg_database WHERE datname = {}", literal(name));
+        if self.admin.run("look for a database", &sql)?.is_empty() {
+            return Ok(());
+        }
+        Err(LeaseError::Leased(name.to_owned()))
+    }
+
+    pub(crate) fn made_up(&self, isolation: Isolation) -> String {
+        let serial = self.lock().next_serial();
+        match isolation {
+            Isolation::Clone => format!("fresh_{serial}"),
+            Isolation::Rollback => format!("rollback_{serial}"),
+            Isolation::Server => format!("fresh_server_{serial}"),
+        }
+    }
+
+    /// Returns the state that all databases share, as it was before the first client. A maintenance worker reads it while the
+    /// service starts. A client that comes earlier waits for it.
+    pub(crate) fn shared(&self) -> MutexGuard<'_, SharedWatch> {
+        lock(
+            self.shared.get_or_init(|| {
+                SharedWatch::begin(&self.admin, self.options.major, &self.options.data).into()
+            }),
+        )
+    }
+
+    pub(crate) fn is_maintained(&self) -> bool {
+        self.maintenance_sessions.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock()
+    }
+
+    /// Wakes a maintenance worker if the table has work, and paused creations of copies if a client waits for one.
+    pub(crate) fn wake_worker(&self, mut core: MutexGuard<'_, Core>) {
+        let (needed, short) = (core.needs_worker(), core.table.take_shortage());
+        drop(core);
+        if needed {
+            self.work.notify_one();
+        }
+        if short {
+            self.shortage.notify_all();
+        }
+    }
+
+    /// Makes a maintenance worker wait until there may be work, or until the time `until`.
+    pub(crate) fn wait(&self, mut core: MutexGuard<'_, Core>, until: Instant) {
+        core.idle_workers.push(until);
+        let timeout = until.saturating_duration_since(Instant::now());
+        let mut core = self.core.wait(&self.work, core, timeout);
+        if let Some(at) = core.idle_workers.iter().position(|other| *other == until) {
+            core.idle_workers.swap_remove(at);
+        }
+    }
+}
+
+/// Processor load, which tells if background work should give way to clients.
+/// How long a measurement of the processor load is valid.
+const LOAD_COUNTS: Duration = Duration::from_millis(2);
+
+#[derive(Debug, Default)]
+pub(crate) struct Processors {
+    /// Number of processors. It is counted on first use, because counting reads files and most servers never need it.
+    count: OnceLock<usize>,
+    /// Time and result of the last measurement.
+    seen: Mutex<Option<(Instant, bool)>>,
+}
+
+impl Processors {
+    /// Whether the machine has more runnable tasks than processors.
+    pub(crate) fn are_busy(&self) -> bool {
+        let mut seen = lock(&self.seen);
+        match *seen {
+            Some((at, busy)) if at.elapsed() < LOAD_COUNTS => busy,
+            _ => {
+                let count = || thread::available_parallelism().map_or(1, usize::from);
+                let count = *self.count.get_or_init(count);
+                let busy = sys::runnable_tasks().is_some_and(|tasks| tasks > count);
+                *seen = Some((Instant::now(), busy));
+                busy
+            }
+        }
+    }
+}
+
+fn called<'a>(templates: &'a [Template], name: &str) -> Option<&'a Template> {
+    templates.iter().find(|template| template.name == name)
+}
+
+fn unknown(templates: &[Template], name: &str) -> LeaseError {
+    let known = templates.iter().map(|template| template.name.clone()).collect();
+    LeaseError::UnknownTemplate { name: name.to_owned(), known }
+}

@@ -1,0 +1,446 @@
+//! The public interface of this crate: leases, resets, snapshots and so on, by name. The module `session` opens sessions
+//! ([`Leases::connect`]).
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread;
+use std::time::Instant;
+
+use server::AdminConnection;
+use sys::lock;
+
+use crate::admin::AdminPool;
+use crate::backends::backend::{IDLE_TIMEOUT, params_id};
+use crate::backends::expected::ExpectedParams;
+use crate::backends::seats::{Seats, Shares};
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
+use crate::names::{ALWAYS, check_name, cut, name_of_kept, preparing_prefix, ready_prefix, whole};
+use crate::options::{LeaseOptions, TemplateDatabase};
+use crate::runtime::claims::Claims;
+use crate::runtime::core::Core;
+use crate::runtime::drop::{drop_database, drop_named, dropped_prefix};
+use crate::runtime::inner::{Inner, LEAST_CAPACITY, Processors};
+use crate::runtime::leased_server::ServerAction;
+use crate::runtime::maintenance;
+use crate::runtime::shared_core::SharedCore;
+use crate::runtime::template::{Template, database_of, discard_statistics};
+use crate::table::work::WORKERS;
+use crate::table::{Answer, Closing, Event, Source, Terms, Want};
+use crate::wal::evidence::Evidence;
+
+/// All leases of one server. Clones share the same leases.
+#[derive(Debug, Clone)]
+pub struct Leases(pub(crate) Arc<Inner>);
+
+/// Guard for a session in which clients create and drop databases with SQL. While it exists, no backend waits in a leased database,
+/// because that would block such statements.
+#[derive(Debug)]
+pub struct MaintenanceGuard(Arc<Inner>);
+
+impl Drop for MaintenanceGuard {
+    fn drop(&mut self) {
+        self.0.maintenance_sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Leases {
+    /// Takes the templates of a server into service, and starts to prepare copies. `session` is a superuser session with the
+    /// database `postgres`, if the caller has one. pgfresh uses it as its first connection.
+    pub fn open(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Self, LeaseError> {
+        let core = Arc::new(SharedCore::new(Core::new(LEAST_CAPACITY)));
+        let admin = AdminPool::new(options.directory.clone(), options.major, Arc::<SharedCore>::clone(&core));
+        if let Some(session) = session {
+            admin.adopt(session)?;
+        }
+        let ServerFacts { jit, ends_idle, sessions } = look_around(&admin)?;
+        let shares = Shares::of(sessions);
+        let most_at_work = admin.bound(shares.at_work);
+        let expected = ExpectedParams::recall(options.entry.as_ref(), &admin)?;
+        {
+            let mut core = core.lock();
+            // Waiting backends and pgfresh's own sessions together use at most half of all sessions.
+            core.most_idle = (sessions / 2).saturating_sub(most_at_work);
+            core.expected = expected;
+            core.table.rules.clone_from(&options.names);
+        }
+        let mut templates = Vec::new();
+        for template in &options.templates {
+            if options.entry.is_none() {
+                discard_statistics(&template.database, &admin)?;
+            }
+            templates.push(Template::take(template, options.entry.clone(), &options.data, &admin)?);
+            let table = &mut core.lock().table;
+            table.add_source(Source::Template(template.name.clone()), templates.len() == 1);
+            if options.provisioner.is_some() {
+                table.add_source(Source::Server(template.name.clone()), false);
+            }
+        }
+        // The rename of a template has ended any autovacuum worker in it. So all copies contain the same work of such a worker.
+        let evidence = Evidence::open(options.data.clone(), &admin)?;
+        let inner = Arc::new(Inner {
+            options,
+            admin,
+            seats: Seats::new(shares.clients),
+            evidence,
+            jit,
+            ends_idle,
+            templates: Mutex::new(templates),
+            claims: Claims::default(),
+            preparing: Claims::default(),
+            core,
+            shared: OnceLock::new(),
+            looking: Mutex::default(),
+            has_had_clients: AtomicBool::new(false),
+            work: Condvar::new(),
+            shortage: Condvar::new(),
+            processors: Processors::default(),
+            maintenance_sessions: AtomicUsize::new(0),
+            workers: Mutex::default(),
+        });
+        inner.measure_capacity();
+        let leases = Self(inner);
+        if let Err(error) = leases.start_workers() {
+            leases.close();
+            return Err(LeaseError::Threads(error));
+        }
+        Ok(leases)
+    }
+
+    fn start_workers(&self) -> io::Result<()> {
+        for number in 0..WORKERS {
+            let worker = Arc::clone(&self.0);
+            let work = move || {
+                // The last worker does this, because the first copy needs the session that is already open.
+                if number == WORKERS - 1 {
+                    drop(worker.shared());
+                    worker.practise();
+                }
+                maintenance::work(&worker);
+            };
+            lock(&self.0.workers).push(thread::Builder::new().spawn(work)?);
+        }
+        Ok(())
+    }
+
+    /// Begins a lease without a session. The lease lasts until a client releases it. If `name` is `None`, makes up a name. Returns
+    /// the names of the lease and its template.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::Excluded`] if the rules exclude the name. Returns [`LeaseError::Leased`] if the name is already
+    /// leased, or if SQL has created a database with it.
+    pub fn lease(
+        &self,
+        isolation: Isolation,
+        name: Option<&str>,
+        template: Option<&str>,
+    ) -> Result<(String, String), LeaseError> {
+        if let Some(name) = name.map(cut)
+            && !self.0.options.names.allow(name)
+        {
+            return Err(LeaseError::Excluded(name.to_owned()));
+        }
+        loop {
+            let made_up = || self.0.made_up(isolation);
+            let leased =
+                self.lease_as(isolation, name.map_or_else(made_up, |name| cut(name).to_owned()), template);
+            // SQL may have created a database with the made-up name, or a different client may have requested that name.
+            if name.is_some() || !matches!(leased, Err(LeaseError::Leased(_))) {
+                return leased;
+            }
+        }
+    }
+
+    fn lease_as(
+        &self,
+        isolation: Isolation,
+        name: String,
+        template: Option<&str>,
+    ) -> Result<(String, String), LeaseError> {
+        let inner = &self.0;
+        check_name(&name)?;
+        let template = inner.template_for(&name, template)?;
+        if isolation != Isolation::Clone {
+            inner.expect_free(&name)?;
+        }
+        let params = inner.lock().expected.latest().map(params_id);
+        let terms =
+            Terms { template: template.clone(), isolation, linger: inner.options.linger, retained: true };
+        match inner.ask(&name, Want::Lease { params, terms }, None)? {
+            Answer::Elsewhere => Err(LeaseError::Leased(name)),
+            _ => Ok((name, template)),
+        }
+    }
+
+    /// Sets the function that recognizes names made up by pgfresh for a lease. A connection to such a name begins no lease.
+    pub fn issue(&self, is_issued: fn(&str) -> bool) {
+        self.0.lock().table.is_issued = Some(is_issued);
+    }
+
+    /// Reports the start of a replication session, which may send the log to a standby or a backup. From now on, pgfresh lets the
+    /// server make all copies, so that the log contains them.
+    pub fn begin_replication(&self) {
+        self.0.evidence.log_is_replayed();
+    }
+
+    /// Ends a lease. Closes its sessions, and takes the name away from its database.
+    pub fn release(&self, name: &str) -> Result<(), LeaseError> {
+        self.0.ask(cut(whole(name)?), Want::Release, None).map(drop)
+    }
+
+    /// Resets a leased database to the state of its template. If `close` is set, ends its sessions first. Otherwise open sessions
+    /// are an error.
+    pub fn reset(&self, name: &str, close: bool) -> Result<(), LeaseError> {
+        self.0.ask(cut(whole(name)?), Want::Reset { close }, None).map(drop)
+    }
+
+    /// Keeps a leased database unchanged as long as the server lasts. Closes its sessions, and renames it so that its old name is
+    /// free again. The new name contains that of the `test`. Returns the new name.
+    ///
+    /// pgfresh can't keep the database of a lease in rollback isolation, or of a lease with its own server. In these cases it only
+    /// releases the lease, and returns `None`.
+    pub fn keep(&self, name: &str, test: Option<&str>) -> Result<Option<String>, LeaseError> {
+        let name = cut(whole(name)?);
+        let to = loop {
+            let serial = self.0.lock().next_serial();
+            let to = name_of_kept(name, test, serial);
+            // The data may come from an earlier server that has kept databases under such names.
+            match self.0.expect_free(&to) {
+                Err(LeaseError::Leased(_)) => {}
+                free => break free.map(|()| to)?,
+            }
+        };
+        match self.0.ask(name, Want::Keep { to: to.clone() }, None) {
+            Err(LeaseError::NotCopied { .. }) => self.release(name).map(|()| None),
+            kept => kept.map(|_| Some(to)),
+        }
+    }
+
+    /// Drops a database that an earlier server on the same data has kept, after ending its sessions. Such a database belongs to no
+    /// lease.
+    pub fn drop_inherited(&self, name: &str) -> Result<(), LeaseError> {
+        drop_named(whole(name)?, &self.0.admin)
+    }
+
+    /// Takes a template of an earlier server on the same data into service again.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::UnknownTemplate`] if the template no longer exists.
+    pub fn take_again(&self, name: &str) -> Result<(), LeaseError> {
+        let inner = &self.0;
+        let _claim = inner.claims.claim(name);
+        if inner.template(whole(name)?).is_ok() {
+            return Ok(());
+        }
+        let template = TemplateDatabase { name: name.to_owned(), database: database_of(name) };
+        let taken = Template::take(&template, None, &inner.options.data, &inner.admin)?;
+        lock(&inner.templates).push(taken);
+        inner.measure_capacity();
+        inner.lock().table.add_source(Source::Template(name.to_owned()), false);
+        Ok(())
+    }
+
+    /// Makes a template from a leased database in its current state. Leases of the template can begin immediately. `template` must
+    /// be a new name. If `close` is set, ends the database's sessions first. Otherwise open sessions are an error, because the
+    /// server can't copy a database that is in use.
+    pub fn snapshot(&self, name: &str, template: &str, close: bool) -> Result<(), LeaseError> {
+        // A user may add the template to pgfresh.toml later, so the name must follow the rules of that file.
+        ::template::check_name(template).map_err(LeaseError::TemplateName)?;
+        // Concurrent snapshots with the same name run one after another. A later one continues only if the earlier one fails.
+        let _claim = self.0.claims.claim(template);
+        if self.0.template(template).is_ok() {
+            let (name, why) = (template.to_owned(), "there is such a template already");
+            return Err(LeaseError::Name { name, why });
+        }
+        self.0.ask(cut(whole(name)?), Want::Copy { to: template.to_owned(), close }, None).map(drop)
+    }
+
+    /// Removes a template. pgfresh makes no further copies of it, but leased copies are not affected.
+    pub fn remove_template(&self, name: &str) -> Result<(), LeaseError> {
+        let inner = &self.0;
+        let _claim = inner.claims.claim(name);
+        let template = inner.template(name)?;
+        lock(&inner.templates).retain(|template| template.name != name);
+        inner.remove_source(&Source::Template(name.to_owned()));
+        inner.measure_capacity();
+        let sql = format!("UPDATE pg_database SET datistemplate = false WHERE oid = {}", template.oid);
+        inner.admin.run("open a template", &sql)?;
+        drop_database(template.oid, &BTreeSet::from([template.database]), &inner.admin)
+    }
+
+    /// Restarts, stops or crashes the server of a lease.
+    pub fn act(&self, name: &str, action: ServerAction) -> Result<(), LeaseError> {
+        let inner = &self.0;
+        let Answer::Done(Some(id)) = inner.ask(cut(whole(name)?), Want::Server, None)? else {
+            return Err(LeaseError::NoServer(name.to_owned()));
+        };
+        inner.act(id, action)
+    }
+
+    /// Makes the lease with this name last until a client releases it, even if it has no sessions.
+    pub fn retain(&self, name: &str) {
+        self.0.lock().table.retained.insert(cut(name).to_owned());
+    }
+
+    /// Returns the isolation of the lease with this name. Returns `None` if there is no such lease.
+    #[must_use]
+    pub fn isolation(&self, name: &str) -> Option<Isolation> {
+        self.0.lock().table.isolation(cut(name))
+    }
+
+    /// Whether [`Leases::keep`] has given this name to a database that still exists.
+    #[must_use]
+    pub fn is_kept(&self, name: &str) -> bool {
+        self.0.lock().table.is_kept(cut(name))
+    }
+
+    /// Returns when the lease with this name began, and its number of sessions. Returns `None` if the name has no lease with a
+    /// database.
+    #[must_use]
+    pub fn leased(&self, name: &str) -> Option<(Instant, usize)> {
+        let lease = self.0.lock().table.lease(cut(name))?;
+        Some((lease.since?, lease.sessions))
+    }
+
+    /// Counts a session in which clients create and drop databases with SQL, until the returned guard is dropped.
+    #[must_use]
+    pub fn maintenance_session(&self) -> MaintenanceGuard {
+        self.0.maintenance_sessions.fetch_add(1, Ordering::Relaxed);
+        MaintenanceGuard(Arc::clone(&self.0))
+    }
+
+    /// Whether any [`MaintenanceGuard`] exists.
+    #[must_use]
+    pub fn has_maintenance_sessions(&self) -> bool {
+        self.0.is_maintained()
+    }
+
+    /// Closes all backends that wait in leased databases. Call this before a client drops a database with SQL, because the server
+    /// refuses to drop a database that has a session.
+    pub fn vacate(&self) {
+        let mut core = self.0.lock();
+        core.close_waiting_in_leases();
+        drop(core);
+        self.0.raise(Event::Vacate, None);
+    }
+
+    /// Returns the server's major version.
+    #[must_use]
+    pub fn major(&self) -> u32 {
+        self.0.options.major
+    }
+
+    /// Whether pgfresh can reset databases. It can if it knows the format of the server's write-ahead log. If not, it replaces each
+    /// used database with a new copy.
+    #[must_use]
+    pub fn can_reset(&self) -> bool {
+        self.0.evidence.has_known_format()
+    }
+
+    /// Returns the isolation of leases for which the client requests none.
+    #[must_use]
+    pub fn default_isolation(&self) -> Isolation {
+        self.0.options.isolation
+    }
+
+    /// Whether initdb has created the database with this name. Such a database is never leased.
+    #[must_use]
+    pub fn is_always_there(name: &str) -> bool {
+        ALWAYS.contains(&name)
+    }
+
+    /// Stops handing out databases, and waits for running tasks. Afterwards the caller may use the server for other purposes.
+    pub fn close(&self) {
+        self.abandon();
+        for worker in lock(&self.0.workers).drain(..) {
+            if worker.join().is_err() {
+                tracing::error!("a maintenance worker has panicked");
+            }
+        }
+        self.0.admin.close();
+        self.0.lock().pool.clear();
+    }
+
+    /// Stops handing out databases, and refuses all waiting requests because pgfresh shuts down. Open sessions are not affected.
+    pub fn stop_handing_out(&self) {
+        self.0.stop_handing_out(Closing::ShuttingDown);
+    }
+
+    /// Stops handing out databases, and refuses all waiting requests because the server has ended.
+    pub fn server_gone(&self) {
+        self.0.stop_handing_out(Closing::ServerGone);
+    }
+
+    /// Calls `call` once if a panic leaves the table of leases in an unknown state. From then on, pgfresh refuses all requests. The
+    /// caller must stop the service. `call` must not block.
+    pub fn when_failed(&self, call: impl FnOnce() + Send + 'static) {
+        self.0.lock().when_failed(call);
+    }
+
+    /// Whether a panic has left the table of leases in an unknown state. Then pgfresh refuses all requests.
+    #[must_use]
+    pub fn have_failed(&self) -> bool {
+        self.0.lock().has_failed
+    }
+
+    /// Plants a panic after the next `actions` actions of the table, for tests.
+    #[cfg(debug_assertions)]
+    pub fn plant_panic(&self, actions: usize) {
+        self.0.lock().table.plant_panic(actions);
+    }
+
+    /// Stops handing out databases without waiting for running tasks, because the caller is about to stop the server immediately.
+    pub fn abandon(&self) {
+        self.stop_handing_out();
+        let mut core = self.0.lock();
+        let servers = core.pool.take_servers();
+        core.pool.close_waiting();
+        drop(core);
+        // Ending a server takes as long as its shutdown, so all servers end at the same time.
+        thread::scope(|scope| {
+            for server in servers {
+                scope.spawn(move || drop(server));
+            }
+        });
+    }
+}
+
+/// Server settings that matter to leases.
+struct ServerFacts {
+    /// Whether the server JIT-compiles expressions by default.
+    jit: bool,
+    /// Whether the server ends idle sessions by default.
+    ends_idle: bool,
+    /// Number of sessions that the server allows.
+    sessions: usize,
+}
+
+/// Reads the server's settings. Also drops databases that an earlier pgfresh on the same data was preparing or dropping, or that
+/// were ready, because pgfresh uses their names again.
+fn look_around(admin: &AdminPool) -> Result<ServerFacts, LeaseError> {
+    // pgfresh's own sessions override the limit for idle sessions, so the query reads it from the configuration files. The limits
+    // of roles and databases are in the stamps.
+    let sql = format!(
+        "SELECT current_setting('jit'), current_setting('max_connections'), datname, coalesce(( \
+           SELECT setting FROM pg_file_settings WHERE name = '{IDLE_TIMEOUT}' AND applied), '0') \
+         FROM (VALUES (1)) AS one LEFT JOIN pg_database \
+         ON starts_with(datname, '{}') OR starts_with(datname, '{}') OR starts_with(datname, '{}')",
+        ready_prefix(),
+        preparing_prefix(),
+        dropped_prefix()
+    );
+    let rows = admin.run("look for databases", &sql)?;
+    for row in &rows {
+        if let Some(name) = row.get(2).and_then(Option::as_deref) {
+            drop_named(name, admin)?;
+        }
+    }
+    let fact = |column: usize| rows.first().and_then(|row| row.get(column)?.as_deref());
+    Ok(ServerFacts {
+        jit: fact(0) == Some("on"),
+        ends_idle: fact(3).is_some_and(|timeout| timeout != "0"),
+        sessions: fact(1).and_then(|count| count.parse().ok()).unwrap_or(usize::MAX),
+    })
+}

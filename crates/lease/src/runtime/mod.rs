@@ -1,0 +1,25 @@
+//! Threads, and the execution of the table's tasks in the server.
+
+pub(crate) mod attributes;
+mod cached;
+mod claims;
+mod copies;
+pub(crate) mod core;
+mod drop;
+mod execute;
+#[cfg(test)]
+pub(crate) mod fake;
+pub(crate) mod inner;
+pub(crate) mod leased_server;
+pub(crate) mod leases;
+mod maintenance;
+mod naming;
+mod pool;
+pub(crate) mod requests;
+pub(crate) mod resources;
+pub(crate) mod shared;
+mod shared_core;
+pub(crate) mod status;
+pub(crate) mod template;
+#[cfg(test)]
+mod tests;

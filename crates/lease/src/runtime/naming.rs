@@ -1,0 +1,293 @@
+//! Tasks that give leases' names to databases, and take them away again.
+//!
+//! SQL may rename or drop any database at any time. So each statement changes the row of one oid, and only if the row still has a
+//! name that pgfresh has given it. A database that SQL has renamed belongs to SQL, and pgfresh forgets it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use server::literal;
+use sys::lock;
+
+use crate::address::DatabaseAddress;
+use crate::backends::backend::{CatalogStamp, WaitingBackend};
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
+use crate::lsn::Lsn;
+use crate::names::ready;
+use crate::reset::catalog::TemplateCatalog;
+use crate::reset::rollback::TransactionSession;
+use crate::reset::stats::DatabaseStats;
+use crate::runtime::claims::Claim;
+use crate::runtime::inner::Inner;
+use crate::runtime::resources::{CrashEffect, Identity, Phase, PooledCopy, Resources, RollbackCopy};
+use crate::runtime::shared_core::{Access, CheckedOut};
+use crate::runtime::template::{Generation, HIDE, rename};
+use crate::table::{DatabaseId, Outcome, ParamsId};
+
+/// Number of names that pgfresh tries for a database that loses the name of its lease.
+const NAME_ATTEMPTS: usize = 2;
+
+impl Inner {
+    /// Gives the name of a lease to a ready database.
+    pub(crate) fn name(
+        &self,
+        id: DatabaseId,
+        to: &str,
+        isolation: Isolation,
+        params: Option<ParamsId>,
+    ) -> Outcome {
+        let mut database = match self.core.check_out(id) {
+            Some(Access::Exclusive(database)) => database,
+            Some(Access::Server(server)) => {
+                return lock(&server).rename(to).map_or_else(Outcome::Failed, |()| Outcome::Done);
+            }
+            None => return Outcome::DroppedOrRenamed,
+        };
+        let named = self.name_copy(&mut database, to).and_then(|()| match isolation {
+            Isolation::Rollback => self.give_transaction_session(&mut database, to, params),
+            Isolation::Clone | Isolation::Server => Ok(()),
+        });
+        named.map_or_else(|outcome| outcome, |()| Outcome::Done)
+    }
+
+    /// Gives the name of a lease to a copy, and checks that the copy is still fresh.
+    fn name_copy(&self, database: &mut CheckedOut<'_>, to: &str) -> Result<(), Outcome> {
+        let has_session = matches!(**database, Resources::Rollback(RollbackCopy { session: Some(_), .. }));
+        let copy = database.copy_mut().ok_or(Outcome::Failed(LeaseError::Panicked))?;
+        // After a rollback, the database still has the name of its last lease.
+        let keeps_name = has_session && copy.identity.address.name == to;
+        if keeps_name { self.look_again(copy) } else { self.rename(copy, to) }?;
+        self.restore_attributes(copy).map_err(Outcome::Failed)?;
+        // After a crash, the unlogged tables of every database are empty.
+        if self.has_crashed_since(copy.crash_effect()) || self.has_template_changed_since(copy) {
+            return Err(Outcome::Stale);
+        }
+        // A ready database has had no sessions. If it has changed nevertheless, pgfresh resets it first.
+        if copy.epoch != self.evidence.epoch() || !self.evidence.is_untouched(copy.identity.address.oid) {
+            return Err(Outcome::Stale);
+        }
+        Ok(())
+    }
+
+    /// Gives a database the session that all clients of a lease in rollback isolation share. Uses the session of the last lease again
+    /// if it is still like a new one.
+    fn give_transaction_session(
+        &self,
+        database: &mut CheckedOut<'_>,
+        to: &str,
+        params: Option<ParamsId>,
+    ) -> Result<(), Outcome> {
+        if let Resources::Rollback(RollbackCopy { copy, session, .. }) = &mut **database
+            && let Some(used) = session.take()
+        {
+            let unchanged = used.since.is_none_or(|since| self.evidence.are_settings_unchanged(since));
+            let is_current = copy.stamp() == Some(&used.stamp) && unchanged && used.will_serve();
+            *session = Some(used).filter(|_| is_current);
+            return if is_current { Ok(()) } else { Err(Outcome::Stale) };
+        }
+        let copy = database.copy_mut().ok_or(Outcome::Failed(LeaseError::Panicked))?;
+        match self.open_transaction_session(copy, to, params) {
+            Ok((session, catalog)) => {
+                database.change(|resources| resources.into_rollback(session, catalog));
+                Ok(())
+            }
+            Err(LeaseError::NotLeased(_)) => Err(Outcome::DroppedOrRenamed),
+            Err(error) => Err(Outcome::Failed(error)),
+        }
+    }
+
+    /// Whether a crash has emptied unlogged tables of a database, or may have.
+    pub(crate) fn has_crashed_since(&self, effect: CrashEffect) -> bool {
+        match effect {
+            CrashEffect::Nothing => false,
+            CrashEffect::EmptiesTables(known) => known.is_none() || known != self.generation(),
+        }
+    }
+
+    /// Returns the server's current generation. Returns `None` if the server does not answer.
+    pub(crate) fn generation(&self) -> Option<Generation> {
+        let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
+        let rows = self.admin.run("look at the server", sql).ok()?;
+        Some(Generation(rows.first()?.first()?.as_deref()?.parse().ok()?))
+    }
+
+    /// Whether SQL has changed the template of a ready database since pgfresh copied it. SQL is allowed to do so for `template1`.
+    fn has_template_changed_since(&self, copy: &PooledCopy) -> bool {
+        copy.copied_after.as_ref().is_some_and(|before| *before != self.evidence.changes(copy.template.oid))
+    }
+
+    /// Restores the attributes of a database that has just received its name. Some statements change the attributes of every
+    /// database of a role.
+    fn restore_attributes(&self, copy: &mut PooledCopy) -> Result<(), LeaseError> {
+        let (Some(attributes), Some(stamp)) = (&copy.template.attributes, copy.stamp()) else {
+            return Ok(());
+        };
+        if attributes.are_in(stamp) {
+            return Ok(());
+        }
+        // The statement fails if SQL has changed a role. pgfresh reports such changes elsewhere.
+        let address = &copy.identity.address;
+        let sql = attributes.put_on(&address.oid.to_string());
+        if let Err(error) = self.admin.run("restore the owner of a database", &sql) {
+            tracing::debug!(%error, name = address.name, "could not restore what hangs on a database");
+        }
+        let (stamp, _) = self.read_stamp(address)?;
+        copy.begin_lease(stamp);
+        Ok(())
+    }
+
+    /// Reads the settings that a session would find in a database that keeps its name.
+    fn look_again(&self, copy: &mut PooledCopy) -> Result<(), Outcome> {
+        match self.read_stamp(&copy.identity.address) {
+            Ok((stamp, _)) if stamp.is_empty() => Err(Outcome::DroppedOrRenamed),
+            Ok((stamp, _)) => {
+                copy.begin_lease(stamp);
+                Ok(())
+            }
+            Err(error) => Err(Outcome::Failed(error)),
+        }
+    }
+
+    /// Opens a session for a lease in rollback isolation. Also returns the copy's own catalog if its template has none.
+    fn open_transaction_session(
+        &self,
+        copy: &mut PooledCopy,
+        name: &str,
+        params: Option<ParamsId>,
+    ) -> Result<(Box<TransactionSession>, Option<Arc<TemplateCatalog>>), LeaseError> {
+        let params = params.and_then(|params| self.lock().params_of(params));
+        let params = params.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))?;
+        let stamp = copy.stamp().map_or_else(|| CatalogStamp::from(""), Arc::clone);
+        let waiting = copy.take_waiting(&params).filter(|at| at.stamp == stamp && at.since.is_none());
+        copy.waiting.clear();
+        let address = &copy.identity.address;
+        let unread = Some(&copy.template).filter(|template| !template.is_recyclable());
+        let catalog = unread.map(|template| self.read_catalog(address, template)).transpose()?.map(Arc::new);
+        let (backend, since) = if let Some(waiting) = waiting.filter(WaitingBackend::will_serve) {
+            (waiting.backend, None)
+        } else {
+            let since = self.evidence.position();
+            (self.start_backend_in(address, &params)?, Some(since))
+        };
+        let session = TransactionSession::new(params, backend, stamp, since)
+            .map_err(|source| LeaseError::Sql { verb: "prepare a session", source })?;
+        Ok((Box::new(session), catalog))
+    }
+
+    /// Takes a name away from its database.
+    pub(crate) fn unname(&self, id: DatabaseId) -> Outcome {
+        let mut database = match self.core.check_out(id) {
+            Some(Access::Exclusive(database)) => database,
+            Some(Access::Server(_)) => return Outcome::Done,
+            None => return Outcome::DroppedOrRenamed,
+        };
+        // Sessions that have not ended yet no longer belong to a lease.
+        if let Some(clients) = self.lock().pool.clients_mut(id) {
+            clients.clear();
+        }
+        database.change(Resources::into_clone);
+        if let Some(lease) = database.copy().and_then(|copy| copy.last_lease.as_deref()) {
+            self.shared().ended(lease);
+        }
+        let mut taken = String::new();
+        // If SQL has given the first name to a different database, pgfresh immediately tries another one, because a client may wait
+        // for the lease's name.
+        for _ in 0..NAME_ATTEMPTS {
+            let claim = self.claim_next_name();
+            let name = claim.name().to_owned();
+            match self.take_name(&mut database, claim) {
+                Ok(()) => return Outcome::Done,
+                Err(Outcome::NameTaken) => taken = name,
+                Err(outcome) => return outcome,
+            }
+        }
+        Outcome::Failed(LeaseError::Leased(taken))
+    }
+
+    /// Takes a name away from its database, and reads the state in which its lease has left the database. `claim` is on the new
+    /// name.
+    fn take_name(&self, database: &mut CheckedOut<'_>, claim: Claim) -> Result<(), Outcome> {
+        let to = claim.name().to_owned();
+        let identity = database.identity_mut().ok_or(Outcome::DroppedOrRenamed)?;
+        let stats = self.change_name(identity, &to, Some(claim), |to, names| {
+            let stats = DatabaseStats::rename_and_read(to, names, &self.admin)?;
+            Ok((Some(stats.mark), stats))
+        })?;
+        if let Some(copy) = database.copy_mut() {
+            copy.phase = Phase::Unleased(Some(stats));
+        }
+        Ok(())
+    }
+
+    /// Claims a new name for a database that pgfresh prepares.
+    pub(crate) fn claim_next_name(&self) -> Claim {
+        let name = self.lock().next_name();
+        self.preparing.claim(&name)
+    }
+
+    /// Renames a database, and keeps its contents.
+    pub(crate) fn keep(&self, id: DatabaseId, to: &str) -> Outcome {
+        let Some(Access::Exclusive(mut database)) = self.core.check_out(id) else {
+            return Outcome::DroppedOrRenamed;
+        };
+        let Some(copy) = database.copy_mut() else { return Outcome::Failed(LeaseError::Panicked) };
+        self.rename(copy, to).map_or_else(|outcome| outcome, |()| Outcome::Done)
+    }
+
+    /// Gives a database the name of a lease.
+    fn rename(&self, copy: &mut PooledCopy, name: &str) -> Result<(), Outcome> {
+        let stamp = self.change_name(&mut copy.identity, name, None, |to, names| {
+            let (stamp, mark) = rename(to, names, &self.options, &self.admin)?;
+            Ok((Some(mark), stamp))
+        })?;
+        copy.begin_lease(stamp);
+        copy.last_lease = Some(Arc::from(name));
+        Ok(())
+    }
+
+    /// Hides a database that is ready from programs that list databases to connect to them. The sessions that wait in the database
+    /// are not affected, because they have started before. After a rollback, a database keeps the name of its lease for the next one.
+    pub(crate) fn hide(&self, identity: &mut Identity) {
+        let Some(claim) = &identity.preparing else { return };
+        let (from, to) = (claim.name().to_owned(), ready(claim.name()));
+        let hidden = self.change_name(identity, &to, None, |to, _| {
+            let arguments = [&*to.oid.to_string(), &literal(&from), &literal(&to.name)];
+            let rows = self.admin.execute("hide a database", &HIDE, &arguments)?;
+            rows.first().map(|_| (None, ())).ok_or_else(|| LeaseError::NotLeased(from.clone()))
+        });
+        if let Err(outcome) = hidden {
+            tracing::debug!(?outcome, "a ready database can be seen");
+        }
+    }
+
+    /// Runs `change`, which gives a database this name, and returns its result. `change` receives the names that the database may
+    /// have had before, and returns the end of the log if the caller relies on it. `preparing` is a claim on the name.
+    fn change_name<T>(
+        &self,
+        identity: &mut Identity,
+        name: &str,
+        preparing: Option<Claim>,
+        change: impl FnOnce(&DatabaseAddress, &BTreeSet<String>) -> Result<(Option<Lsn>, T), LeaseError>,
+    ) -> Result<T, Outcome> {
+        // If the connection is lost, the database may have either name.
+        identity.names.insert(name.to_owned());
+        let to = DatabaseAddress::new(identity.address.oid, name);
+        match change(&to, &identity.names) {
+            Ok((mark, found)) => {
+                if let Some(mark) = mark {
+                    self.evidence.read(mark);
+                }
+                identity.names.retain(|other| other == name);
+                (identity.address, identity.preparing) = (to, preparing);
+                Ok(found)
+            }
+            Err(LeaseError::NotLeased(_)) => Err(Outcome::DroppedOrRenamed),
+            Err(error) if matches!(error.sqlstate(), "23505" | "42P04") => {
+                identity.names.remove(name);
+                Err(Outcome::NameTaken)
+            }
+            Err(error) => Err(Outcome::Failed(error)),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The resources of all databases of the table. A task checks the resources of its database out, so that it can use them without
+//! the lock.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+
+use crate::backends::client::Client;
+use crate::runtime::resources::{PooledCopy, Resources, SharedServer};
+use crate::table::DatabaseId;
+
+/// The resources of all databases.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    entries: HashMap<DatabaseId, Entry>,
+    /// Servers whose leases have ended because the table has failed. They run until the leases close.
+    orphans: Vec<SharedServer>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Clients of the lease's open sessions.
+    clients: Vec<Arc<Client>>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Here(Resources),
+    CheckedOut(Summary),
+}
+
+/// Facts about resources that other threads need even while these are checked out.
+#[derive(Debug, Default)]
+struct Summary {
+    /// Number of sessions that wait in the database.
+    idle: usize,
+    /// Oid of the database, if it is in the server that all leases share.
+    oid: Option<u32>,
+    /// Name of the last lease.
+    lease: Option<Arc<str>>,
+}
+
+impl Summary {
+    fn of(resources: &Resources) -> Self {
+        let copy = resources.copy();
+        Self {
+            idle: resources.idle(),
+            oid: resources.identity().map(|identity| identity.address.oid),
+            lease: copy.and_then(|copy| copy.last_lease.clone()),
+        }
+    }
+}
+
+impl Pool {
+    /// Adds the resources of a new database.
+    pub(crate) fn insert(&mut self, id: DatabaseId, resources: Resources) {
+        self.entries.insert(id, Entry { clients: Vec::new(), place: Place::Here(resources) });
+    }
+
+    /// Adds a new database whose task already uses its resources.
+    pub(crate) fn insert_checked_out(&mut self, id: DatabaseId) {
+        let place = Place::CheckedOut(Summary::default());
+        self.entries.insert(id, Entry { clients: Vec::new(), place });
+    }
+
+    /// Removes a database. Its sessions close when the caller drops the result.
+    pub(crate) fn remove(&mut self, id: DatabaseId) -> Option<Resources> {
+        match self.entries.remove(&id)?.place {
+            Place::Here(resources) => Some(resources),
+            Place::CheckedOut(_) => None,
+        }
+    }
+
+    /// Removes all databases. Keeps only leased servers, so that they end when the leases close.
+    pub(crate) fn fail(&mut self) {
+        let servers = mem::take(&mut self.entries).into_values().filter_map(Entry::into_server);
+        self.orphans.extend(servers);
+    }
+
+    /// Removes and returns all leased servers.
+    pub(crate) fn take_servers(&mut self) -> Vec<SharedServer> {
+        let ids: Vec<_> =
+            self.entries.iter().filter(|(_, entry)| entry.is_server()).map(|(id, _)| *id).collect();
+        let entries: Vec<_> = ids.iter().filter_map(|id| self.entries.remove(id)).collect();
+        entries.into_iter().filter_map(Entry::into_server).chain(self.orphans.drain(..)).collect()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Takes the resources of a database out, or returns a handle on its server. Returns `None` if the pool doesn't have them.
+    pub(crate) fn take(&mut self, id: DatabaseId) -> Option<Resources> {
+        let place = &mut self.entries.get_mut(&id)?.place;
+        match place {
+            Place::Here(Resources::Server(server)) => Some(Resources::Server(Arc::clone(server))),
+            Place::Here(resources) => {
+                let summary = Summary::of(resources);
+                match mem::replace(place, Place::CheckedOut(summary)) {
+                    Place::Here(resources) => Some(resources),
+                    Place::CheckedOut(_) => None,
+                }
+            }
+            Place::CheckedOut(_) => None,
+        }
+    }
+
+    /// Puts resources back. Returns them if the table has forgotten the database in the meantime.
+    pub(crate) fn put_back(&mut self, id: DatabaseId, resources: Resources) -> Option<Resources> {
+        match self.entries.get_mut(&id) {
+            Some(entry) => {
+                entry.place = Place::Here(resources);
+                None
+            }
+            None => Some(resources),
+        }
+    }
+
+    /// Returns the resources of a database, unless a task has checked them out.
+    pub(crate) fn get(&self, id: DatabaseId) -> Option<&Resources> {
+        match &self.entries.get(&id)?.place {
+            Place::Here(resources) => Some(resources),
+            Place::CheckedOut(_) => None,
+        }
+    }
+
+    /// Returns the resources of a database, unless a task has checked them out.
+    pub(crate) fn get_mut(&mut self, id: DatabaseId) -> Option<&mut Resources> {
+        match &mut self.entries.get_mut(&id)?.place {
+            Place::Here(resources) => Some(resources),
+            Place::CheckedOut(_) => None,
+        }
+    }
+
+    /// Returns the copy of a template that a lease or a ready database has, unless a task has checked it out.
+    pub(crate) fn copy_mut(&mut self, id: DatabaseId) -> Option<&mut PooledCopy> {
+        self.get_mut(id)?.copy_mut()
+    }
+
+    /// Returns the clients of the open sessions in a database.
+    pub(crate) fn clients(&self, id: DatabaseId) -> &[Arc<Client>] {
+        self.entries.get(&id).map_or(&[], |entry| &entry.clients)
+    }
+
+    /// Returns the clients of the open sessions in a database, to change them.
+    pub(crate) fn clients_mut(&mut self, id: DatabaseId) -> Option<&mut Vec<Arc<Client>>> {
+        self.entries.get_mut(&id).map(|entry| &mut entry.clients)
+    }
+
+    /// Returns the number of backends that wait in those databases whose id satisfies `among`.
+    pub(crate) fn waiting_among(&self, among: impl Fn(DatabaseId) -> bool) -> usize {
+        let waiting = |(id, entry): (&DatabaseId, &Entry)| match &entry.place {
+            Place::Here(resources) if among(*id) => resources.copy().map(|copy| copy.waiting.len()),
+            _ => None,
+        };
+        self.entries.iter().filter_map(waiting).sum()
+    }
+
+    /// Returns the number of sessions that wait in all databases.
+    pub(crate) fn idle(&self) -> usize {
+        let idle = |entry: &Entry| match &entry.place {
+            Place::Here(resources) => resources.idle(),
+            Place::CheckedOut(summary) => summary.idle,
+        };
+        self.entries.values().map(idle).sum()
+    }
+
+    /// Returns the number of sessions that wait in a database, or that waited there before a task checked them out.
+    pub(crate) fn idle_of(&self, id: DatabaseId) -> usize {
+        match self.entries.get(&id).map(|entry| &entry.place) {
+            Some(Place::Here(resources)) => resources.idle(),
+            Some(Place::CheckedOut(summary)) => summary.idle,
+            None => 0,
+        }
+    }
+
+    /// Closes the sessions that wait in any database.
+    pub(crate) fn close_waiting(&mut self) {
+        for entry in self.entries.values_mut() {
+            if let Place::Here(resources) = &mut entry.place {
+                resources.close_waiting();
+            }
+        }
+    }
+
+    /// Returns the oid of a database in the server that all leases share.
+    pub(crate) fn oid_of(&self, id: DatabaseId) -> Option<u32> {
+        match &self.entries.get(&id)?.place {
+            Place::Here(resources) => resources.identity().map(|identity| identity.address.oid),
+            Place::CheckedOut(summary) => summary.oid,
+        }
+    }
+
+    /// Returns the name of the lease that has the database with this oid, or that had it last.
+    pub(crate) fn lease_of(&self, oid: u32) -> Option<&str> {
+        let id = *self.entries.keys().find(|id| self.oid_of(**id) == Some(oid))?;
+        match &self.entries.get(&id)?.place {
+            Place::Here(resources) => resources.copy()?.last_lease.as_deref(),
+            Place::CheckedOut(summary) => summary.lease.as_deref(),
+        }
+    }
+}
+
+impl Entry {
+    fn is_server(&self) -> bool {
+        matches!(self.place, Place::Here(Resources::Server(_)))
+    }
+
+    fn into_server(self) -> Option<SharedServer> {
+        match self.place {
+            Place::Here(Resources::Server(server)) => Some(server),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Watches the state that all databases of a server share, because no copy isolates it. If a test changes such state, all other
+//! tests are affected.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use crate::admin::{AdminPool, Prepared};
+use crate::error::LeaseError;
+
+/// A change of one kind of shared state, and the leases that may have caused it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SharedStateChange {
+    /// The kind of state that has changed, in the plural, for example "roles" or "server settings (ALTER SYSTEM)".
+    pub what: &'static str,
+    /// Leased databases, of which one has caused the change each time. At most a hundred.
+    pub suspects: Vec<String>,
+    /// How many times pgfresh has found such a change.
+    pub count: u64,
+}
+
+/// Maximum number of suspects that pgfresh remembers for a change.
+const MOST_SUSPECTS: usize = 100;
+
+/// Kinds of shared state, in the order of the columns below.
+const KINDS: [&str; 8] = [
+    "roles",
+    "memberships of roles",
+    "tablespaces",
+    "subscriptions",
+    "replication origins",
+    "rights on parameters",
+    SLOTS,
+    SYSTEM,
+];
+const SLOTS: &str = "replication slots";
+const SYSTEM: &str = "server settings (ALTER SYSTEM)";
+
+/// Columns of a query that returns one row of texts. Each text changes when something of its kind changes. The query reads whole
+/// rows, because the columns differ between major versions. For a subscription, it reads only the name, because the rest belongs to
+/// one database. It skips the subscription's origin (`pg_` and a number), which comes and goes with it.
+macro_rules! facts {
+    ($rights:literal) => {
+        concat!(
+            "SELECT concat_ws('|', ",
+            "(SELECT string_agg(concat(a), ',' ORDER BY oid) FROM pg_authid a), ",
+            "(SELECT string_agg(concat(s), ',' ORDER BY setrole) FROM pg_db_role_setting s WHERE setdatabase = 0), ",
+            facts!(of "pg_authid"),
+            "), (SELECT string_agg(concat(m), ',' ORDER BY roleid, member, grantor) FROM pg_auth_members m), ",
+            "concat_ws('|', (SELECT string_agg(concat(t), ',' ORDER BY oid) FROM pg_tablespace t), ",
+            facts!(of "pg_tablespace"),
+            "), (SELECT string_agg(subname, ',' ORDER BY oid) FROM pg_subscription), ",
+            "concat_ws('|', (SELECT string_agg(concat(o), ',' ORDER BY roident) FROM pg_replication_origin o \
+              WHERE NOT starts_with(roname, 'pg_')), \
+             (SELECT string_agg(external_id || remote_lsn, ',' ORDER BY local_id) FROM pg_show_replication_origin_status() \
+              WHERE NOT starts_with(external_id, 'pg_'))), ",
+            $rights,
+            ", (SELECT string_agg(slot_name, ',' ORDER BY slot_name) FROM pg_replication_slots WHERE NOT temporary), \
+             pg_read_file('postgresql.auto.conf')",
+        )
+    };
+    // Comments and security labels.
+    (of $catalog:literal) => {
+        concat!(
+            "(SELECT string_agg(concat(d), ',' ORDER BY objoid) FROM pg_shdescription d WHERE classoid = '",
+            $catalog,
+            "'::regclass), (SELECT string_agg(concat(l), ',' ORDER BY objoid, provider) FROM pg_shseclabel l WHERE classoid = '",
+            $catalog,
+            "'::regclass)"
+        )
+    };
+}
+
+/// Returns the query for a server of this major version. PostgreSQL 15 introduced privileges on parameters.
+const fn facts_in(major: u32) -> &'static Prepared {
+    const BEFORE_15: Prepared = Prepared { name: "facts", types: &[], sql: facts!("NULL") };
+    const SINCE_15: Prepared = Prepared {
+        name: "facts",
+        types: &[],
+        sql: facts!("(SELECT string_agg(concat(p), ',' ORDER BY oid) FROM pg_parameter_acl p)"),
+    };
+    if server::Major(major).has_parameter_privileges() { &SINCE_15 } else { &BEFORE_15 }
+}
+
+/// The shared state at the last check, and the leases that have ended since.
+#[derive(Debug, Default)]
+pub(crate) struct SharedWatch {
+    facts: Vec<Option<String>>,
+    ended: BTreeSet<String>,
+    /// Modification time, inode and length of the files of [`Self::have_files_changed`].
+    files: Option<[Option<(SystemTime, u64, u64)>; 2]>,
+    found: Vec<SharedStateChange>,
+}
+
+/// Reads the shared state of the server.
+pub(crate) fn facts(admin: &AdminPool, major: u32) -> Result<Vec<Option<String>>, LeaseError> {
+    let rows = admin.execute("look for leaks", facts_in(major), &[])?;
+    Ok(rows.into_iter().next().unwrap_or_default())
+}
+
+impl SharedWatch {
+    /// Starts to watch with the state before any client has a database. If the server doesn't answer, the first state that can be
+    /// read counts instead.
+    pub(crate) fn begin(admin: &AdminPool, major: u32, data: &Path) -> Self {
+        let facts = facts(admin, major).unwrap_or_else(|error| {
+            tracing::warn!(%error, "could not look at what all databases share");
+            Vec::new()
+        });
+        let mut watch = Self { facts, ..Self::default() };
+        watch.have_files_changed(data);
+        watch
+    }
+
+    /// Records that the lease with this name has ended.
+    pub(crate) fn ended(&mut self, name: &str) {
+        if !name.is_empty() {
+            self.ended.insert(name.to_owned());
+        }
+    }
+
+    /// Begins a check. Returns the names of leases that have ended since the last check.
+    pub(crate) fn take_ended(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Ends a check that failed to read the state. The next check has the same suspects again.
+    pub(crate) fn put_back(&mut self, ended: BTreeSet<String>) {
+        self.ended.extend(ended);
+    }
+
+    /// Whether files have changed that the log does not cover: server settings and replication slots.
+    pub(crate) fn have_files_changed(&mut self, data: &Path) -> bool {
+        let now = ["postgresql.auto.conf", "pg_replslot"].map(|name| {
+            let about = fs::symlink_metadata(data.join(name)).ok()?;
+            Some((about.modified().ok()?, about.ino(), about.len()))
+        });
+        let changed = self.files.as_ref().is_some_and(|before| *before != now);
+        self.files = Some(now);
+        changed
+    }
+
+    /// Ends a check that found these facts. Each change comes from a session in one of the suspects. Suspects are the leases that
+    /// had `ended` before this check, those in `leased`, and those that have ended during the check. `guilty` are leases that have
+    /// changed shared state according to the log.
+    pub(crate) fn compare(
+        &mut self,
+        facts: Vec<Option<String>>,
+        ended: BTreeSet<String>,
+        leased: impl Iterator<Item = String>,
+        guilty: &[String],
+    ) {
+        let suspects: BTreeSet<_> =
+            ended.into_iter().chain(leased).chain(self.ended.iter().cloned()).collect();
+        for ((what, before), now) in KINDS.iter().zip(std::mem::take(&mut self.facts)).zip(&facts) {
+            if before != *now {
+                let suspects: Vec<_> = match (what, guilty) {
+                    // The log does not show changes of these files.
+                    (&SLOTS | &SYSTEM, _) | (_, []) => suspects.iter().cloned().collect(),
+                    _ => guilty.to_vec(),
+                };
+                self.note(what, suspects);
+            }
+        }
+        self.facts = facts;
+    }
+
+    /// Adds a change to the others of its kind. Each lease may cause one.
+    fn note(&mut self, what: &'static str, suspects: Vec<String>) {
+        let at = self.found.iter().position(|found| found.what == what).unwrap_or_else(|| {
+            self.found.push(SharedStateChange { what, suspects: Vec::new(), count: 0 });
+            self.found.len() - 1
+        });
+        let found = &mut self.found[at];
+        found.count += 1;
+        for suspect in suspects {
+            if found.suspects.len() < MOST_SUSPECTS && !found.suspects.contains(&suspect) {
+                found.suspects.push(suspect);
+            }
+        }
+    }
+
+    /// Returns all changes so far, grouped by kind.
+    pub(crate) fn found(&self) -> Vec<SharedStateChange> {
+        self.found.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(roles: &str) -> Vec<Option<String>> {
+        let mut facts = vec![None; KINDS.len()];
+        facts[0] = Some(roles.to_owned());
+        facts
+    }
+
+    #[test]
+    fn shared_change_is_counted_once_with_its_suspects() {
+        let mut watch = SharedWatch { facts: facts("a"), ..SharedWatch::default() };
+        watch.ended("early");
+        let early = watch.take_ended();
+        watch.compare(facts("a"), early, std::iter::empty(), &[]);
+        watch.ended("one");
+        let ended = watch.take_ended();
+        // The lease ends while pgfresh reads the state.
+        watch.ended("two");
+        watch.compare(facts("ab"), ended, ["three".to_owned()].into_iter(), &[]);
+        let ended = watch.take_ended();
+        watch.compare(facts("ab"), ended, std::iter::empty(), &[]);
+        let suspects = ["one", "three", "two"].map(str::to_owned).to_vec();
+        assert_eq!(watch.found(), [SharedStateChange { what: "roles", suspects, count: 1 }]);
+    }
+
+    #[test]
+    fn shared_changes_merge_by_kind_with_limited_suspects() {
+        let mut watch = SharedWatch { facts: facts("0"), ..SharedWatch::default() };
+        for number in 1..=1000 {
+            let ended = [format!("lease {number}"), "always".to_owned()].into();
+            watch.compare(facts(&number.to_string()), ended, std::iter::empty(), &[]);
+        }
+        let [found] = &watch.found()[..] else { panic!("one kind was changed: {:?}", watch.found()) };
+        assert_eq!((found.what, found.count, found.suspects.len()), ("roles", 1000, MOST_SUSPECTS));
+    }
+}

@@ -1,0 +1,135 @@
+//! The status of all leases, for users and programs.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sys::lock;
+
+use crate::isolation::Isolation;
+use crate::reset::digest::Difference;
+use crate::runtime::leases::Leases;
+use crate::runtime::shared::SharedStateChange;
+use crate::table::Source;
+
+/// Timeout of the last check. A server whose processes are stopped doesn't answer, and pgfresh ends it anyway.
+const LAST_LOOK: Duration = Duration::from_secs(2);
+
+/// Interval at which pgfresh checks whether all databases are ready. Only measurements need this.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Current leases and ready databases, and counts since the start.
+#[derive(Debug, Clone, Default)]
+pub struct Status {
+    /// Number of ready databases, by template.
+    pub ready: Vec<(String, usize)>,
+    /// Leases, by name.
+    pub leases: Vec<LeaseStatus>,
+    /// Number of databases created since the start, and the total time that this took.
+    pub created: (u64, Duration),
+    /// Number of sessions that received a waiting backend.
+    pub warm: u64,
+    /// Number of sessions that waited for a new backend.
+    pub cold: u64,
+    /// Number of databases recycled, and the total time that this took.
+    pub recycled: (u64, Duration),
+    /// Number of databases that pgfresh dropped because it could not recycle them, by reason.
+    pub dropped: Vec<(&'static str, u64)>,
+    /// Differences between recycled databases and their templates. Any entry means that pgfresh has a bug.
+    pub differences: Vec<Difference>,
+    /// Changes of state that all databases share.
+    pub leaks: Vec<SharedStateChange>,
+    /// Number of background tasks that failed, by purpose.
+    pub errors: Vec<(&'static str, u64)>,
+}
+
+/// The status of one lease.
+#[derive(Debug, Clone)]
+pub struct LeaseStatus {
+    /// Name of the leased database.
+    pub database: String,
+    /// Name of its template.
+    pub template: String,
+    /// Isolation of the lease.
+    pub isolation: Isolation,
+    /// Number of open sessions.
+    pub sessions: usize,
+    /// When the lease received its database.
+    pub since: Instant,
+    /// Time between `since` and this status.
+    pub age: Duration,
+}
+
+impl Leases {
+    /// Waits until the number of ready databases is what pgfresh keeps without clients. Returns after `timeout` at the latest.
+    pub fn settle(&self, timeout: Duration) {
+        let begun = Instant::now();
+        while !self.0.lock().table.is_supplied() && begun.elapsed() < timeout {
+            thread::sleep(SETTLE_INTERVAL);
+        }
+    }
+
+    /// Returns the current status.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let templates: Vec<_> =
+            lock(&self.0.templates).iter().map(|template| template.name.clone()).collect();
+        // If no watch exists yet, it has found nothing.
+        let leaks = self.0.shared.get().map(|watch| lock(watch).found()).unwrap_or_default();
+        let core = self.0.lock();
+        let ready = |name: &String| core.table.ready(&Source::Template(name.clone()));
+        let now = Instant::now();
+        let leases = core.table.leases().into_iter().map(|lease| LeaseStatus {
+            since: lease.since.unwrap_or(now),
+            database: lease.name,
+            isolation: lease.terms.isolation,
+            template: lease.terms.template,
+            sessions: lease.sessions,
+            age: lease.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
+        });
+        let (counters, table) = (&core.counters, &core.table);
+        let mut errors: Vec<_> = counters.errors.iter().map(|(verb, count)| (*verb, *count)).collect();
+        errors.sort_unstable();
+        Status {
+            ready: templates.iter().map(|name| (name.clone(), ready(name))).collect(),
+            leases: leases.collect(),
+            created: counters.created,
+            warm: counters.warm,
+            cold: counters.cold,
+            recycled: counters.recycled,
+            dropped: table.dropped.iter().map(|(reason, count)| (*reason, *count)).collect(),
+            differences: counters.differences.clone(),
+            leaks,
+            errors,
+        }
+    }
+
+    /// Whether a client has asked for a session.
+    #[must_use]
+    pub fn has_had_clients(&self) -> bool {
+        self.0.has_had_clients.load(Ordering::Relaxed)
+    }
+
+    /// Returns the status after a last check of the state that all databases share. Skips the check if there have been no clients,
+    /// or if the server doesn't answer.
+    #[must_use]
+    pub fn final_status(&self) -> Status {
+        if !self.has_had_clients() {
+            return self.status();
+        }
+        let (sender, looked) = mpsc::channel();
+        let inner = Arc::clone(&self.0);
+        let look = move || {
+            if let Err(error) = inner.evidence.catch_up(&inner.admin) {
+                inner.report("read the log", &error.to_string());
+            }
+            inner.look_at_shared_state();
+            sender.send(())
+        };
+        if thread::Builder::new().spawn(look).is_err() || looked.recv_timeout(LAST_LOOK).is_err() {
+            tracing::warn!("the server does not answer: what all databases share was not looked at");
+        }
+        self.status()
+    }
+}

@@ -1,0 +1,497 @@
+//! Takes template databases into service, and copies them.
+//!
+//! A template in service has a new name, so that its own name is free for leases. It is also closed to connections, so that
+//! ordinary clients can't change it. `template1` is an exception: it keeps its name, and users may change it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(crate) use ::template::PREFIX;
+use ::template::{complete_copy, create_copy, end_sessions};
+use server::{Rows, literal, set_admin_settings};
+use storage::Entry;
+use sys::{lock, sound};
+
+use crate::address::{DatabaseAddress, list_of};
+use crate::admin::{AdminPool, MARK, Prepared, mark_of, number, text};
+use crate::backends::backend::{CatalogStamp, stamp, stamp_of};
+use crate::error::LeaseError;
+use crate::lsn::Lsn;
+use crate::options::{LeaseOptions, TemplateDatabase};
+use crate::reset::catalog::{HORIZON, Seed, Table, TemplateCatalog, queries};
+use crate::reset::note;
+use crate::runtime::attributes::Attributes;
+use crate::runtime::cached::{CachedCopy, CachedFiles, NotedRow};
+use crate::runtime::drop::drop_named;
+use crate::wal::changes::FileChanges;
+use crate::wal::evidence::Evidence;
+
+/// How soon a worker must begin the second copy after the lease of the first copy.
+const NEXT_COPY: Duration = Duration::from_millis(100);
+/// How long the end of a lease waits for such a copy. pgfresh reads the catalog in that copy, and cannot reset the database without
+/// it.
+const LONGEST_COPY: Duration = Duration::from_mins(1);
+
+/// Returns the name that a template's database has in service. The template's own name remains free for copies.
+pub(crate) fn database_of(template: &str) -> String {
+    format!("{PREFIX}template_{template}")
+}
+
+/// A template in service.
+#[derive(Debug, Clone)]
+pub(crate) struct Template {
+    pub(crate) name: String,
+    pub(crate) database: String,
+    pub(crate) oid: u32,
+    pub(crate) bytes: u64,
+    /// Attributes that CREATE DATABASE does not copy. `None` for `template1`, because each copy of it is exactly as SQL would make
+    /// it.
+    pub(crate) attributes: Option<Arc<Attributes>>,
+    /// Whether an event trigger runs at the start of each session in a copy. PostgreSQL has had such triggers since version 17.
+    pub(crate) fires_at_login: bool,
+    /// Cache entry that the template comes from, if the server's data are an exact copy of an entry.
+    entry: Option<Entry>,
+    /// The template's files in the cache, if pgfresh can copy the template by files.
+    cached: Option<Arc<CachedFiles>>,
+    /// Transaction id that is newer than each row of a new copy. Rows that a session writes in the copy may be newer.
+    pub(crate) horizon: String,
+    /// The catalog for resets, and whether the template has functions. pgfresh reads it in one of the first copies. `template1` has
+    /// no catalog, because it may change.
+    pub(crate) catalog: Arc<OnceLock<(TemplateCatalog, bool)>>,
+    /// Set when pgfresh knows that it cannot read the catalog. The value tells whether the template may have unlogged tables.
+    pub(crate) unreadable: Arc<OnceLock<bool>>,
+    /// Lock for the thread that reads the template's catalog.
+    pub(crate) reading: Arc<Mutex<()>>,
+    coming: Arc<Coming>,
+    /// Whether pgfresh has already made one copy without reading the catalog, so that the first client doesn't wait.
+    pub(crate) passed_over: Arc<AtomicBool>,
+    /// Generation of the server in which pgfresh made the first copy.
+    pub(crate) generation: Arc<OnceLock<Generation>>,
+}
+
+/// The process id of the checkpointer. It changes with each crash of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Generation(pub(crate) u32);
+
+/// Counts the copies that workers are making.
+#[derive(Debug, Default)]
+struct Coming {
+    copies: Mutex<usize>,
+    changed: Condvar,
+}
+
+/// Marks one copy as being made, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ComingCopy(Arc<Coming>);
+
+impl Coming {
+    /// Waits until a copy begins, and then until all copies have ended, as long as `is_unread` returns true. Each of the two waits
+    /// has its own limit. A copy may have to wait for the server, and others may begin before it has ended.
+    fn wait(&self, next: Duration, end: Duration, is_unread: impl Fn() -> bool) {
+        let is_none = |copies: &mut usize| *copies == 0 && is_unread();
+        let is_any = |copies: &mut usize| *copies > 0 && is_unread();
+        let waited = self.changed.wait_timeout_while(lock(&self.copies), next, is_none);
+        let copies = sound(waited).0;
+        drop(sound(self.changed.wait_timeout_while(copies, end, is_any)));
+    }
+}
+
+impl Drop for ComingCopy {
+    fn drop(&mut self) {
+        *lock(&self.0.copies) -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Template {
+    /// Takes a template into service. Renames its database so that the template's name is free for copies, and closes the database
+    /// to connections.
+    ///
+    /// `template1` keeps its usual role, because users may change it before they create databases. If the server's data are an
+    /// exact copy of an `entry`, the template is too.
+    pub(crate) fn take(
+        template: &TemplateDatabase,
+        entry: Option<Entry>,
+        data: &Path,
+        admin: &AdminPool,
+    ) -> Result<Self, LeaseError> {
+        let TemplateDatabase { name, database } = template;
+        let called = close(name, database, admin)?;
+        // The entry knows its size, so the server doesn't have to look at each file.
+        let size = if entry.is_some() { "0" } else { "pg_database_size(oid)" };
+        let sql = format!(
+            "SELECT oid, {size}, coalesce(to_jsonb(d) ->> 'dathasloginevt', 'false'), {HORIZON}, {}, {} \
+             FROM pg_database d WHERE datname = {}",
+            NotedRow::COLUMNS,
+            Attributes::COLUMNS,
+            literal(&called)
+        );
+        let rows = admin.run("look at a template", &sql)?;
+        let row = rows
+            .into_iter()
+            .next()
+            .ok_or_else(|| LeaseError::UnknownTemplate { name: name.clone(), known: Vec::new() })?;
+        let mut columns = row.into_iter().map(Option::unwrap_or_default);
+        let mut next = || columns.next().unwrap_or_default();
+        let (oid, size) = (number(&next()), next().parse().unwrap_or(0));
+        let noted = entry.as_ref().map(|entry| entry.bytes_in(&format!("base/{oid}")));
+        let (fires_at_login, horizon, row) = (next() == "true", next(), NotedRow::read(&mut next));
+        let attributes = Some(Arc::new(Attributes::read(&mut next))).filter(|_| called != "template1");
+        let cached = entry.as_ref().and_then(|entry| CachedFiles::of(entry, data, oid, row)).map(Arc::new);
+        Ok(Self {
+            name: name.clone(),
+            database: called,
+            oid,
+            bytes: noted.unwrap_or(size),
+            attributes,
+            fires_at_login,
+            horizon,
+            entry,
+            cached,
+            catalog: Arc::default(),
+            unreadable: Arc::default(),
+            reading: Arc::default(),
+            coming: Arc::default(),
+            passed_over: Arc::default(),
+            generation: Arc::default(),
+        })
+    }
+
+    /// Whether pgfresh can recycle copies of the template. It can't for `template1`, because that may change in the meantime.
+    pub(crate) fn is_recyclable(&self) -> bool {
+        self.database != "template1"
+    }
+
+    /// Returns the catalog for resets, once pgfresh has read it.
+    pub(crate) fn catalog(&self) -> Option<&TemplateCatalog> {
+        self.catalog.get().map(|(catalog, _)| catalog)
+    }
+
+    /// Whether pgfresh still has to read the catalog.
+    pub(crate) fn is_to_be_read(&self) -> bool {
+        self.is_recyclable() && self.catalog().is_none() && self.unreadable.get().is_none()
+    }
+
+    /// Returns the reason why the template has no catalog.
+    pub(crate) fn why_unknown(&self) -> &'static str {
+        match self.unreadable.get() {
+            Some(_) => "its template's catalog could not be read",
+            None => "its template's catalog was not known yet",
+        }
+    }
+
+    /// Returns the catalog from the note that an earlier server on the same entry has left, and whether there are functions.
+    pub(crate) fn recall(&self, major: u32) -> Option<(TemplateCatalog, bool)> {
+        let entry = self.entry.as_ref()?;
+        note::read(&entry.recall(&self.note())?, &subject(entry, major))
+    }
+
+    /// Stores the catalog as a note for the next server on the same entry.
+    pub(crate) fn remember(&self, catalog: &TemplateCatalog, leaves_traces: bool) {
+        let Some(entry) = &self.entry else { return };
+        let Some(text) = note::write(catalog, leaves_traces, &subject(entry, catalog.major)) else { return };
+        if let Err(error) = entry.remember(&self.note(), &text) {
+            tracing::debug!(%error, template = self.name, "could not note a template's catalog");
+        }
+    }
+
+    /// Returns the file name of the note. It contains the template's oid, because an entry can have several templates.
+    fn note(&self) -> String {
+        format!("catalog-{}", self.oid)
+    }
+
+    /// Announces a copy, until the returned value is dropped.
+    pub(crate) fn announce_copy(&self) -> ComingCopy {
+        *lock(&self.coming.copies) += 1;
+        self.coming.changed.notify_all();
+        ComingCopy(Arc::clone(&self.coming))
+    }
+
+    /// Returns the catalog. If pgfresh has yet to read it, waits for a copy in which it can do so.
+    pub(crate) fn catalog_when_read(&self) -> Option<&TemplateCatalog> {
+        self.coming.wait(NEXT_COPY, LONGEST_COPY, || self.is_to_be_read());
+        self.catalog()
+    }
+
+    /// Whether the template has unlogged tables or sequences. Returns `false` if pgfresh doesn't know yet. This is safe, because no
+    /// client receives a copy of a template with unlogged tables before pgfresh has read the catalog.
+    pub(crate) fn has_unlogged(&self) -> bool {
+        let of_catalog =
+            |catalog: &TemplateCatalog| !catalog.unlogged.0.is_empty() || !catalog.unlogged.1.is_empty();
+        self.catalog().map_or_else(|| self.unreadable.get() == Some(&true), of_catalog)
+    }
+
+    /// Whether objects in the template may leave something in a backend that uses them.
+    pub(crate) fn may_leave_traces(&self) -> bool {
+        self.catalog.get().is_none_or(|(_, leaves_traces)| *leaves_traces)
+    }
+
+    /// Whether the template has unlogged tables that a reset cannot restore.
+    pub(crate) fn has_fixed_unlogged(&self) -> bool {
+        let is_fixed = |table: &Table| table.unlogged && matches!(table.rows, Seed::Fixed(_));
+        let of_catalog = |catalog: &TemplateCatalog| catalog.tables.values().any(is_fixed);
+        self.catalog().map_or_else(|| self.has_unlogged(), of_catalog)
+    }
+
+    /// Makes a copy called `name`, with the attributes that CREATE DATABASE omits, and returns its oid. Calls `go_on` from time to
+    /// time, and returns `None` if `go_on` has stopped the copy.
+    ///
+    /// # Errors
+    /// Returns an error with SQLSTATE 42P04 if a different database has the name. Returns [`LeaseError::Changed`] if the template
+    /// has changed. After an error, the copy doesn't exist.
+    pub(crate) fn copy(
+        &self,
+        name: &str,
+        major: u32,
+        admin: &AdminPool,
+        evidence: &Evidence,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<u32>, LeaseError> {
+        let by_files = self.copy_cached(name, admin, evidence, go_on)?;
+        if by_files == CachedCopy::Stopped {
+            return Ok(None);
+        }
+        if by_files == CachedCopy::Impossible {
+            let sql = create_copy(&self.database, name, major);
+            if let Err(error) = copy_without_sessions(&self.database, &sql, admin) {
+                if !error.is_lost() {
+                    return Err(error);
+                }
+                // A test may have terminated pgfresh's connection before or after the server made the copy.
+                drop_named(name, admin)?;
+                copy_without_sessions(&self.database, &sql, admin)?;
+            }
+        }
+        let result = self.complete(name, admin, evidence).and_then(|oid| {
+            // The server may have copied a different database that had the template's name.
+            let is_other = evidence.source(oid).is_some_and(|source| source != self.oid);
+            // No client knows the copy yet, so the log must show nothing but its creation.
+            let is_touched = !evidence.take(oid).files.is_empty();
+            if is_other || is_touched || by_files == CachedCopy::Impossible && self.is_changed(evidence) {
+                return Err(LeaseError::Changed(self.name.clone()));
+            }
+            Ok(Some(oid))
+        });
+        if result.is_err() {
+            drop_named(name, admin)?;
+        }
+        result
+    }
+
+    /// Makes a copy by files, unless the files no longer equal the template. This can happen because SQL may change `template1`.
+    fn copy_cached(
+        &self,
+        name: &str,
+        admin: &AdminPool,
+        evidence: &Evidence,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<CachedCopy, LeaseError> {
+        let Some(cached) = &self.cached else { return Ok(CachedCopy::Impossible) };
+        if !self.is_recyclable() {
+            evidence.catch_up(admin)?;
+            if !evidence.is_as_at_start(self.oid) {
+                return Ok(CachedCopy::Impossible);
+            }
+        }
+        cached.copy(&self.database, name, admin, evidence, go_on)
+    }
+
+    /// Copies the template's entries in shared catalogs to the copy. Returns the copy's oid.
+    fn complete(&self, name: &str, admin: &AdminPool, evidence: &Evidence) -> Result<u32, LeaseError> {
+        let sql = format!("SELECT oid FROM pg_database WHERE datname = {}; {MARK}", literal(name));
+        let complete = |how: String| admin.run("complete a copy", &format!("{how}; {sql}"));
+        let mut rows = match self.attributes.as_ref().filter(|attributes| !attributes.are_usual()) {
+            None => admin.run("complete a copy", &sql)?,
+            Some(attributes) => match complete(attributes.put_on(&oid_of(name))) {
+                // SQL has renamed or dropped a role.
+                Err(error) if !error.is_lost() => complete(complete_copy(&self.database, name))?,
+                completed => completed?,
+            },
+        };
+        evidence.read(mark_of(&rows));
+        rows.pop();
+        let oid = rows.last().and_then(|row| row.first()?.as_deref()?.parse().ok());
+        oid.ok_or_else(|| LeaseError::NotLeased(name.to_owned()))
+    }
+
+    /// Returns whether the log shows a change of contents since pgfresh took the template into service. SQL may change `template1`.
+    fn is_changed(&self, evidence: &Evidence) -> bool {
+        if !self.is_recyclable() {
+            return false;
+        }
+        evidence.changes(self.oid).files.values().any(FileChanges::is_of_contents)
+    }
+}
+
+/// Time for the sessions to end. If some are left, CREATE DATABASE waits for another 5 s. Source: `CountOtherDBBackends` in
+/// `src/backend/storage/ipc/procarray.c`.
+const SESSIONS_TIMEOUT: Duration = Duration::from_secs(1);
+const SESSIONS_POLL: Duration = Duration::from_millis(1);
+
+/// Ends the sessions of `database`, and waits until they are gone or the timeout is over.
+pub(crate) fn evict(database: &str, admin: &AdminPool) -> Result<(), LeaseError> {
+    let begun = Instant::now();
+    let sql = end_sessions(database);
+    while !admin.run("end the sessions of a database", &sql)?.is_empty() && begun.elapsed() < SESSIONS_TIMEOUT
+    {
+        // The server does not announce the end of a session.
+        thread::sleep(SESSIONS_POLL);
+    }
+    Ok(())
+}
+
+/// Runs `sql`, which copies `database`. If sessions prevent the copy, ends them and retries once.
+pub(crate) fn copy_without_sessions(
+    database: &str,
+    sql: &str,
+    admin: &AdminPool,
+) -> Result<Rows, LeaseError> {
+    match admin.run_once("copy a database", sql) {
+        Err(error) if error.sqlstate() == "55006" => {
+            evict(database, admin)?;
+            admin.run_once("copy a database", sql)
+        }
+        copied => copied,
+    }
+}
+
+/// Discards the statistics of a database that a setup has just filled and that becomes a template. Autovacuum uses these statistics
+/// to decide what to do. Without them, it never does anything in a database without users, so all copies of the template are equal.
+pub(crate) fn discard_statistics(database: &str, admin: &AdminPool) -> Result<(), LeaseError> {
+    if database == "template1" {
+        return Ok(());
+    }
+    let sql = format!(
+        "UPDATE pg_database SET datallowconn = true WHERE datname = {} RETURNING oid",
+        literal(database)
+    );
+    let oid = number(&text(&admin.run("open a template", &sql)?));
+    admin.ask(&DatabaseAddress::new(oid, database), "discard the statistics of a template", |session| {
+        session.query("SELECT pg_stat_reset()").map(drop)
+    })
+}
+
+/// Renames a template's database to its name in service, closes it to connections, and ends its sessions. Returns the new name.
+///
+/// `ALTER DATABASE … RENAME` would have to wait for the sessions to end. A background worker that restarts will connect to a lease
+/// with the old name.
+fn close(template: &str, database: &str, admin: &AdminPool) -> Result<String, LeaseError> {
+    if database == "template1" {
+        return Ok(database.to_owned());
+    }
+    let called = database_of(template);
+    let sql = format!(
+        "UPDATE pg_database SET datname = {}, datistemplate = true, datallowconn = false WHERE datname = {}",
+        literal(&called),
+        literal(database)
+    );
+    admin.run("close a template", &sql)?;
+    evict(&called, admin)?;
+    Ok(called)
+}
+
+/// Returns an SQL expression for the oid of the database with this name.
+fn oid_of(name: &str) -> String {
+    format!("(SELECT oid FROM pg_database WHERE datname = {})", literal(name))
+}
+
+/// Returns the subject of a note. It identifies the files of the entry, and the way in which this version of pgfresh reads them.
+fn subject(entry: &Entry, major: u32) -> String {
+    [&entry.identity(), env!("CARGO_PKG_VERSION"), &set_admin_settings(major, &[]), &queries(major)]
+        .join("\n")
+}
+
+/// Renames a database, and allows connections to it, which [`HIDE`] may have forbidden. `$3` are the names that the database may
+/// have had before.
+macro_rules! name {
+    () => {
+        "UPDATE pg_database SET datname = $2, datallowconn = true WHERE oid = $1 AND datname = ANY ($3) RETURNING "
+    };
+}
+
+/// Renames a prepared database from $2 to its name as a ready one ($3), and forbids connections to it. Programs that visit all
+/// databases list only those that allow connections. The statement can safely run twice.
+pub(crate) const HIDE: Prepared = Prepared {
+    name: "hide",
+    types: &["oid", "name", "name"],
+    sql: "UPDATE pg_database SET datname = $3, datallowconn = false WHERE oid = $1 AND datname IN ($2, $3) RETURNING oid",
+};
+
+/// Returns the statement that renames a database and returns its stamp, for a server of this major version.
+pub(crate) const fn name_in(major: u32) -> &'static Prepared {
+    const TYPES: &[&str] = &["oid", "name", "name[]"];
+    const BEFORE_15: Prepared =
+        Prepared { name: "name", types: TYPES, sql: concat!(name!(), stamp!(before 15)) };
+    const SINCE_15: Prepared = Prepared { name: "name", types: TYPES, sql: concat!(name!(), stamp!()) };
+    if server::Major(major).has_parameter_privileges() { &SINCE_15 } else { &BEFORE_15 }
+}
+
+/// Renames a database, even while it has sessions. `names` are the names that the database may have had before. Returns its stamp,
+/// and the end of the log.
+///
+/// `ALTER DATABASE … RENAME` refuses to do so while there are sessions. The sessions are not affected, because they refer to their
+/// database by oid.
+///
+/// # Errors
+/// Returns an error with SQLSTATE 23505 if a different database has the name. Returns [`LeaseError::NotLeased`] if SQL has dropped
+/// or renamed the database.
+pub(crate) fn rename(
+    DatabaseAddress { oid, name }: &DatabaseAddress,
+    names: &BTreeSet<String>,
+    options: &LeaseOptions,
+    admin: &AdminPool,
+) -> Result<(CatalogStamp, Lsn), LeaseError> {
+    let arguments = [&*oid.to_string(), &literal(name), &list_of(names)];
+    let (rows, mark) = admin.execute_and_mark("name a database", name_in(options.major), &arguments)?;
+    if rows.is_empty() {
+        return Err(LeaseError::NotLeased(name.to_owned()));
+    }
+    Ok((stamp_of(&rows, &options.data), mark))
+}
+
+#[cfg(test)]
+impl Template {
+    /// Returns a template for tests that don't use its server.
+    pub(crate) fn fake() -> Self {
+        Self {
+            name: "app".to_owned(),
+            database: database_of("app"),
+            oid: 16384,
+            bytes: 0,
+            attributes: None,
+            fires_at_login: false,
+            entry: None,
+            cached: None,
+            horizon: String::new(),
+            catalog: Arc::default(),
+            unreadable: Arc::default(),
+            reading: Arc::default(),
+            coming: Arc::default(),
+            passed_over: Arc::default(),
+            generation: Arc::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_for_coming_copy_ends_at_its_bound() {
+        let coming = Arc::new(Coming::default());
+        *lock(&coming.copies) += 1;
+        let copy = ComingCopy(Arc::clone(&coming));
+        let (hour, moment) = (Duration::from_hours(1), Duration::from_millis(50));
+        let begun = Instant::now();
+        coming.wait(hour, moment, || true);
+        assert!(begun.elapsed() >= moment, "it is awaited");
+        coming.wait(hour, hour, || false);
+        drop(copy);
+        coming.wait(moment, hour, || true);
+    }
+}

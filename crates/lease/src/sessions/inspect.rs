@@ -1,0 +1,54 @@
+//! Sessions that let pgfresh read a leased or a kept database, for example to compare two of them.
+
+use std::time::{Duration, Instant};
+
+use server::{AdminConnection, own_params};
+
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
+use crate::names::{cut, whole};
+use crate::runtime::leases::Leases;
+use crate::sessions::session::{ConnectRequest, Connected, Entered, SessionGuard};
+
+/// Timeout for an answer. The server may have to sort a large table before it can send the first row.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// A session for reading a database.
+#[derive(Debug)]
+pub struct Inspection {
+    /// The session.
+    pub session: AdminConnection,
+    /// Guard that keeps the lease alive when its other sessions end. `None` if the database is not leased.
+    pub guard: Option<SessionGuard>,
+}
+
+impl Leases {
+    /// Opens a superuser session with an existing database, which may be leased or not.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::Hidden`] in rollback isolation, because only the lease's own session can see its changes.
+    pub fn inspect(&self, name: &str) -> Result<Inspection, LeaseError> {
+        let name = cut(whole(name)?);
+        match self.isolation(name) {
+            None => Ok(Inspection { session: self.0.admin.open_named(name)?, guard: None }),
+            Some(Isolation::Rollback) => Err(LeaseError::Hidden(name.to_owned())),
+            Some(isolation @ (Isolation::Clone | Isolation::Server)) => self.join(name, isolation),
+        }
+    }
+
+    fn join(&self, name: &str, isolation: Isolation) -> Result<Inspection, LeaseError> {
+        let begun = Instant::now();
+        let params = own_params(self.0.options.major, &[]);
+        let request = ConnectRequest { isolation: Some(isolation), ..ConnectRequest::new(name, &params) };
+        let Entered::Plain(Connected { backend, guard }) = self.connect(&request)? else {
+            return Err(LeaseError::Hidden(name.to_owned()));
+        };
+        // The lease may have ended in the meantime. If so, this session has begun a new lease, which is younger.
+        if self.leased(name).is_none_or(|(since, _)| since > begun) {
+            return Err(LeaseError::NotLeased(name.to_owned()));
+        }
+        let session = AdminConnection::adopt(backend.stream, ANSWER_TIMEOUT)
+            .map_err(|source| LeaseError::Sql { verb: "open a session", source })?;
+        Ok(Inspection { session, guard: Some(guard) })
+    }
+}

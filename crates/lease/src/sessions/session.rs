@@ -1,0 +1,526 @@
+//! Opens sessions for clients, and decides what happens to a backend after its client has left.
+//!
+//! A client gets a session with a lease, in a waiting backend if possible, because that saves the start of a new one. When a client
+//! leaves, its backend can often serve another client.
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use pgwire::{ErrorResponse, StartupParams};
+use server::literal;
+
+use crate::address::DatabaseAddress;
+use crate::admin::ROOM_TIMEOUT;
+use crate::backends::backend::{
+    Backend, CatalogStamp, WaitingBackend, may_be_too_idle, may_compile, params_id, stamp_in, stamp_of,
+};
+use crate::backends::client::{Client, ClientLink};
+use crate::backends::expected::may_come_again;
+use crate::backends::seats::Seat;
+use crate::error::LeaseError;
+use crate::isolation::Isolation;
+use crate::lsn::Lsn;
+use crate::names::{ALWAYS, check_name, cut, is_preparing};
+use crate::reset::rollback::{LeaseTransaction, TransactionSession};
+use crate::runtime::core::{Core, Counters, Newcomer};
+use crate::runtime::inner::Inner;
+use crate::runtime::leased_server::LeasedServer;
+use crate::runtime::leases::Leases;
+use crate::runtime::requests::{Admission, Visit};
+use crate::runtime::resources::Resources;
+use crate::table::{Answer, DatabaseId, Event, Explicit, Terms, Want};
+
+/// Maximum number of attempts to start a session, if the database is gone each time.
+const ATTEMPTS: usize = 5;
+/// How long a client waits for a free seat. A backend that pgfresh is starting for an expected client may hold a seat for a while.
+const SEAT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Maximum time for which a client waits until a database in preparation is ready. Then the database has a different name. Only
+/// programs that visit all databases ask for such a name.
+const PREPARATION_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A request for a session.
+#[derive(Debug, Clone)]
+pub struct ConnectRequest<'a> {
+    /// Name of the database.
+    pub database: &'a str,
+    /// Template to use if the name has no lease yet. `None` means the default template.
+    pub template: Option<&'a str>,
+    /// Isolation of the lease. `None` accepts any existing lease, and begins a new lease with the default isolation.
+    pub isolation: Option<Isolation>,
+    /// How long the lease outlives its last session. `None` means the default.
+    pub linger: Option<Duration>,
+    /// Whether to reset the database first, if it is leased and has no other sessions.
+    pub reset: bool,
+    /// Startup parameters of the session.
+    pub params: &'a StartupParams,
+    /// Link that tells whether the client is still connected. `None` if the caller cannot know this.
+    pub client: Option<Arc<dyn ClientLink>>,
+}
+
+/// A session that a client has received.
+#[derive(Debug)]
+pub enum Entered {
+    /// A session for this client only.
+    Plain(Connected),
+    /// The session of a lease in rollback isolation, with its transaction. Earlier clients of the lease have used the same session.
+    Transaction(TransactionGuard),
+}
+
+/// The backend of a session, and the session's right to use the database.
+#[derive(Debug)]
+pub struct Connected {
+    /// Backend of the server.
+    pub backend: Backend,
+    /// Guard that the caller keeps as long as the session lasts.
+    pub guard: SessionGuard,
+}
+
+/// The right of one session to use a database. It is dropped when the session ends. After its last session, a lease lingers and
+/// then ends.
+#[derive(Debug)]
+pub struct SessionGuard(Option<LeasedSession>);
+
+/// The right of one client to use the session of a lease in rollback isolation. Dropping it without calling [`Self::leave`] ends
+/// the lease.
+#[derive(Debug)]
+pub struct TransactionGuard {
+    stay: Option<LeasedSession>,
+    session: Option<Box<TransactionSession>>,
+}
+
+/// A session in a leased database.
+#[derive(Debug)]
+struct LeasedSession {
+    inner: Arc<Inner>,
+    id: DatabaseId,
+    client: Arc<Client>,
+    params: StartupParams,
+    stamp: CatalogStamp,
+    since: Option<Lsn>,
+}
+
+impl<'a> ConnectRequest<'a> {
+    /// Returns a request for this database, with defaults for all other fields.
+    #[must_use]
+    pub fn new(database: &'a str, params: &'a StartupParams) -> Self {
+        Self { database, template: None, isolation: None, linger: None, reset: false, params, client: None }
+    }
+}
+
+impl Leases {
+    /// Opens a session in the lease with this name, or begins a new lease. Waits while others change the lease, up to a timeout.
+    pub fn connect(&self, request: &ConnectRequest<'_>) -> Result<Entered, LeaseError> {
+        let inner = &self.0;
+        inner.has_had_clients.store(true, Ordering::Relaxed);
+        // pgfresh must read the shared state before the session can change it.
+        drop(inner.shared());
+        let name = cut(request.database);
+        // A server without templates has nothing to lease, so it is used like any other server.
+        if ALWAYS.contains(&name) || inner.options.templates.is_empty() {
+            return inner.connect_unleased(name, request.params);
+        }
+        check_name(name)?;
+        let usual = inner.options.isolation;
+        let terms = Terms {
+            template: inner.template_for(name, request.template)?,
+            isolation: request.isolation.unwrap_or(usual),
+            linger: request.linger.unwrap_or(inner.options.linger),
+            retained: false,
+        };
+        if terms.isolation == Isolation::Server {
+            inner.expect_free(name)?;
+        }
+        if is_preparing(name) {
+            inner.preparing.wait(name, PREPARATION_TIMEOUT);
+        }
+        let want = Want::Session {
+            params: params_id(request.params),
+            terms,
+            explicit: Explicit {
+                isolation: request.isolation.is_some(),
+                template: request.template.is_some(),
+            },
+            reset: request.reset,
+        };
+        let mut last = LeaseError::NotLeased(name.to_owned());
+        for _ in 0..ATTEMPTS {
+            let client = Arc::new(Client::new(request.client.clone()));
+            let newcomer = Newcomer { client, params: request.params.clone() };
+            let answer = inner.ask_for_session(name, want.clone(), newcomer.clone())?;
+            match answer {
+                Answer::Session(id) => match self.enter(id, name, newcomer) {
+                    // SQL has dropped the database or terminated the session in the meantime. The next attempt begins a new lease,
+                    // or waits for the end of the change.
+                    Err(error) if is_gone(&error) || is_closed(&error) => last = error,
+                    other => return other,
+                },
+                _ => match inner.connect_elsewhere(name, request.params) {
+                    // The name has been leased in the meantime, so the lease has to count the session.
+                    Err(error @ LeaseError::NotLeased(_)) => last = error,
+                    other => return other,
+                },
+            }
+        }
+        Err(last)
+    }
+
+    /// Starts a session in a leased database. The table already counts the session.
+    fn enter(&self, id: DatabaseId, name: &str, newcomer: Newcomer) -> Result<Entered, LeaseError> {
+        let inner = &self.0;
+        let stay = LeasedSession::new(inner, id, newcomer);
+        let admission = inner.lock().admit(id);
+        match admission {
+            Some(Admission::Clone(visit)) => stay.begin(name, &visit),
+            // The table compares only hashes of parameters, so this compares the parameters themselves.
+            Some(Admission::Rollback(session)) if session.params == stay.params => {
+                inner.lock().expected.served(&stay.params);
+                Ok(Entered::Transaction(TransactionGuard { stay: Some(stay), session: Some(session) }))
+            }
+            Some(Admission::Server(server)) => {
+                let backend =
+                    LeasedServer::connect(&server, &stay.params).inspect_err(|_| stay.leave(false))?;
+                stay.entered(backend)
+            }
+            Some(Admission::Rollback(_)) | None => Err(stay.lost(name)),
+        }
+    }
+}
+
+impl Inner {
+    /// Starts a session in a database that no lease has.
+    fn connect_unleased(&self, name: &str, params: &StartupParams) -> Result<Entered, LeaseError> {
+        let backend = self.start_backend(name, params)?;
+        self.lock().counters.cold += 1;
+        Ok(Entered::Plain(Connected { backend, guard: SessionGuard(None) }))
+    }
+
+    /// Asks the table for a session. Returns [`Answer::Elsewhere`] also if the table has no database for the name and SQL has created
+    /// one.
+    fn ask_for_session(&self, name: &str, want: Want, newcomer: Newcomer) -> Result<Answer, LeaseError> {
+        match self.ask(name, want, Some(newcomer)) {
+            Err(error @ (LeaseError::Closed | LeaseError::Gone | LeaseError::Failed)) => Err(error),
+            Err(_) if matches!(self.expect_free(name), Err(LeaseError::Leased(_))) => Ok(Answer::Elsewhere),
+            answer => answer,
+        }
+    }
+
+    /// Starts a session in a database that SQL has created.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::NotLeased`] if the name has been leased in the meantime.
+    fn connect_elsewhere(&self, name: &str, params: &StartupParams) -> Result<Entered, LeaseError> {
+        let entered = self.connect_unleased(name, params)?;
+        let leased = {
+            let core = self.lock();
+            core.table.database_named(name).and_then(|id| core.pool.oid_of(id))
+        };
+        if let (Some(_), Entered::Plain(Connected { backend, .. })) = (leased, &entered)
+            && backend.database(&self.admin)? == leased
+        {
+            return Err(LeaseError::NotLeased(name.to_owned()));
+        }
+        Ok(entered)
+    }
+
+    /// Reads the stamp of a database, and returns it with the end of the log. The stamp is empty if SQL has dropped or renamed the
+    /// database.
+    pub(crate) fn read_stamp(
+        &self,
+        DatabaseAddress { oid, name }: &DatabaseAddress,
+    ) -> Result<(CatalogStamp, Lsn), LeaseError> {
+        let arguments = [&*oid.to_string(), &literal(name)];
+        let stamp = stamp_in(self.options.major);
+        let (rows, mark) = self.admin.execute_and_mark("look at settings and roles", stamp, &arguments)?;
+        self.evidence.read(mark);
+        Ok((stamp_of(&rows, &self.options.data), mark))
+    }
+
+    /// Whether a backend with `params` in a database with this stamp is still like a new one after it has waited for its next
+    /// client.
+    pub(crate) fn may_wait(&self, params: &StartupParams, stamp: &str) -> bool {
+        let may_compile = self.jit || may_compile(params);
+        let may_be_ended = self.ends_idle || may_be_too_idle(params, stamp);
+        !may_compile && !may_be_ended && may_come_again(params)
+    }
+
+    /// Starts a backend, and checks that it is in this database.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::NotLeased`] if SQL has given the name to a different database.
+    pub(crate) fn start_backend_in(
+        &self,
+        database: &DatabaseAddress,
+        params: &StartupParams,
+    ) -> Result<Backend, LeaseError> {
+        let backend = self.start_backend(&database.name, params)?;
+        database.expect(backend.database(&self.admin)?)?;
+        Ok(backend)
+    }
+
+    /// Starts a backend in the database that has the name now. If the server has no room for another backend, closes waiting ones.
+    fn start_backend(&self, name: &str, params: &StartupParams) -> Result<Backend, LeaseError> {
+        // The server counts replication sessions separately.
+        let seat = if params.is_replication() { Seat::default() } else { self.take_seat()? };
+        let start = || Backend::connect(&self.options.directory, params, name);
+        let is_full =
+            |error: &LeaseError| matches!(error, LeaseError::Refused(words) if says(words, b"C53300\0"));
+        let backend = self.admin.with_room(ROOM_TIMEOUT, start, is_full)?;
+        Ok(Backend { seat, ..backend })
+    }
+
+    fn take_seat(&self) -> Result<Seat, LeaseError> {
+        if let Some(seat) = self.seats.try_take() {
+            return Ok(seat);
+        }
+        self.lock().evict_idle();
+        let seat = self.seats.take_within(SEAT_TIMEOUT);
+        seat.ok_or(LeaseError::TooManyClients { most: self.seats.most() })
+    }
+}
+
+impl LeasedSession {
+    fn new(inner: &Arc<Inner>, id: DatabaseId, newcomer: Newcomer) -> Self {
+        let Newcomer { client, params } = newcomer;
+        Self { inner: Arc::clone(inner), id, client, params, stamp: CatalogStamp::from(""), since: None }
+    }
+
+    /// Returns a backend that waits in the database, if it is like a new one. Records the stamp and position that a new one would
+    /// have.
+    fn find_waiting(&mut self, visit: &Visit) -> Option<Backend> {
+        let inner = &self.inner;
+        let position;
+        (self.stamp, position) = match &visit.stamp {
+            Some(stamp) => (Arc::clone(stamp), inner.evidence.position()),
+            None => inner.read_stamp(&visit.address).unwrap_or((CatalogStamp::from(""), Lsn(0))),
+        };
+        self.since = Some(position);
+        // Evidence keeps its lock while it reads files, so this reads it before it locks the core.
+        let may_be_defined = visit.stamp.is_none()
+            && inner.evidence.may_have_changed(visit.address.oid, |file| visit.files.may_be_definition(file));
+        let settings = inner.evidence.settings_changed();
+        let is_new = |at: &WaitingBackend| {
+            let unchanged = at.since.is_none_or(|since| settings.is_some_and(|changed| since > changed));
+            !self.stamp.is_empty() && at.stamp == self.stamp && unchanged && at.will_serve()
+        };
+        loop {
+            let found = {
+                let mut core = inner.lock();
+                let copy = core.pool.copy_mut(self.id)?;
+                // A waiting backend may have called a client's function, which may have left something in it.
+                if may_be_defined {
+                    copy.waiting.clear();
+                }
+                copy.take_waiting(&self.params)?
+            };
+            if is_new(&found) {
+                self.since = found.since;
+                return Some(found.backend);
+            }
+        }
+    }
+
+    /// Counts a session that the server has started.
+    fn begun(&self, counter: impl FnOnce(&mut Counters) -> &mut u64) {
+        let mut core = self.inner.lock();
+        *counter(&mut core.counters) += 1;
+        core.expected.served(&self.params);
+        if let Some(copy) = core.pool.copy_mut(self.id) {
+            copy.set_entered(true);
+        }
+    }
+
+    /// Starts the session in a waiting backend, or in a new one.
+    fn begin(mut self, name: &str, visit: &Visit) -> Result<Entered, LeaseError> {
+        let backend = match self.find_waiting(visit) {
+            Some(backend) => {
+                self.begun(|counters| &mut counters.warm);
+                backend
+            }
+            None => match self.inner.start_backend_in(&visit.address, &self.params) {
+                // The server may have crashed after the database received its name, and before this session started.
+                Ok(_) if visit.is_first && self.inner.has_crashed_since(visit.crash_effect) => {
+                    return Err(self.lost(name));
+                }
+                Ok(backend) => {
+                    self.begun(|counters| &mut counters.cold);
+                    backend
+                }
+                Err(error) if is_gone(&error) => return Err(self.lost(name)),
+                Err(error) => {
+                    self.leave(false);
+                    return Err(error);
+                }
+            },
+        };
+        self.entered(backend)
+    }
+
+    /// Hands the backend to the client. If pgfresh has ended the lease's sessions before this session started, the server hasn't
+    /// told this client, so pgfresh does.
+    fn entered(self, backend: Backend) -> Result<Entered, LeaseError> {
+        if self.client.is_closed() {
+            drop(backend);
+            self.leave(false);
+            return Err(told_to_end());
+        }
+        Ok(Entered::Plain(Connected { backend, guard: SessionGuard(Some(self)) }))
+    }
+
+    /// Removes an ended session from its lease. If `lost` is set, ends the lease with it. Does not wait for the server.
+    fn leave(&self, lost: bool) {
+        self.leave_in(self.inner.lock(), lost);
+    }
+
+    fn leave_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
+        self.count_out(&mut core, lost);
+        // A maintenance worker ends the lease when its deadline has passed.
+        self.inner.wake_worker(core);
+    }
+
+    /// Removes an ended session from its lease. If the lease has ended, also prepares the database for the next lease, because the
+    /// next client of the name waits for that.
+    fn leave_and_end_in(&self, mut core: MutexGuard<'_, Core>, lost: bool) {
+        self.count_out(&mut core, lost);
+        let task = core.table.take_due(self.id);
+        self.inner.wake_worker(core);
+        if let Some(task) = task {
+            self.inner.run(task);
+        }
+    }
+
+    fn count_out(&self, core: &mut Core, lost: bool) {
+        let Some(leaving) = core.count_out(self.id, &self.client) else { return };
+        let database = self.id;
+        let event =
+            if lost { Event::Lost { database, leaving } } else { Event::Disconnected { database, leaving } };
+        core.raise_in_background(event);
+    }
+
+    /// Whether the lease ends with this session.
+    fn ends_lease(&self) -> bool {
+        self.inner.lock().table.ends_with_its_session(self.id)
+    }
+
+    fn lost(self, name: &str) -> LeaseError {
+        self.leave(true);
+        LeaseError::NotLeased(name.to_owned())
+    }
+
+    /// Records that the client has disconnected and the session is about to end.
+    fn leaving(&self) {
+        let mut core = self.inner.lock();
+        let is_counted = core.pool.clients(self.id).iter().any(|other| Arc::ptr_eq(other, &self.client));
+        if is_counted && self.client.leave() {
+            core.raise_in_background(Event::Leaving { database: self.id });
+        }
+    }
+}
+
+impl SessionGuard {
+    /// Ends the session and returns its backend, which may serve another client. The backend must be idle, outside a transaction,
+    /// and without unread output. `DISCARD ALL` must have run, so that nothing of its client is left.
+    pub fn give_back(mut self, backend: Backend) {
+        let Some(stay) = self.0.take() else { return };
+        let mut core = stay.inner.lock();
+        let may_wait = core.make_room_for_left(stay.id);
+        if let Some(copy) = core.pool.copy_mut(stay.id)
+            && may_wait
+            && !stay.client.is_closed()
+            && !copy.leaves_traces
+            && !stay.stamp.is_empty()
+            && backend.may_greet_another()
+            && stay.inner.may_wait(&stay.params, &stay.stamp)
+        {
+            let (params, stamp, since) = (stay.params.clone(), stay.stamp.clone(), stay.since);
+            copy.waiting.push(WaitingBackend { params, backend, stamp, since });
+            core.trim_idle(stay.id);
+        }
+        stay.leave_in(core, false);
+    }
+
+    /// Records that the client has disconnected and the session is about to end.
+    pub fn leaving(&self) {
+        if let Some(stay) = &self.0 {
+            stay.leaving();
+        }
+    }
+}
+
+impl Drop for SessionGuard {
+    fn drop(&mut self) {
+        if let Some(stay) = self.0.take() {
+            stay.leave(false);
+        }
+    }
+}
+
+impl TransactionGuard {
+    /// Lends the session to a client, with its startup response and the transaction that it continues. Returns `None` if the
+    /// session has ended, which also ends the lease.
+    pub fn lend(&mut self) -> Option<(UnixStream, Vec<u8>, LeaseTransaction)> {
+        let session = self.session.as_mut()?;
+        let stream = session.lend().ok()?;
+        Some((stream, session.greeting.clone(), session.transaction.clone()))
+    }
+
+    /// Records that the client has disconnected and is about to return the session.
+    pub fn leaving(&self) {
+        if let Some(stay) = &self.stay {
+            stay.leaving();
+        }
+    }
+
+    /// Takes the session back from the client.
+    pub fn leave(mut self, stream: UnixStream, transaction: LeaseTransaction) {
+        let (Some(stay), Some(mut session)) = (self.stay.take(), self.session.take()) else { return };
+        session.take_back(stream, transaction);
+        // If the lease ends, its end undoes everything, including what this client has left.
+        let kept = stay.ends_lease() || session.discard().is_ok();
+        let mut core = stay.inner.lock();
+        let kept = kept && !stay.client.is_closed();
+        if kept && let Some(Resources::Rollback(rollback)) = core.pool.get_mut(stay.id) {
+            rollback.session = Some(session);
+        }
+        stay.leave_and_end_in(core, !kept);
+    }
+}
+
+impl Drop for TransactionGuard {
+    fn drop(&mut self) {
+        if let Some(stay) = self.stay.take() {
+            drop(self.session.take());
+            stay.leave(true);
+        }
+    }
+}
+
+/// Whether a server message contains this field.
+fn says(words: &[u8], field: &[u8]) -> bool {
+    words.windows(field.len()).any(|window| window == field)
+}
+
+/// Returns the error that the server sends to a terminated session.
+fn told_to_end() -> LeaseError {
+    let words = ErrorResponse::fatal("57P01", "terminating connection due to administrator command");
+    LeaseError::Refused(words.to_bytes())
+}
+
+/// Whether the session was terminated before it began, by a client or by pgfresh.
+fn is_closed(error: &LeaseError) -> bool {
+    matches!(error, LeaseError::Refused(words) if says(words, b"C57P01\0"))
+}
+
+/// Whether the error says that the database no longer exists.
+fn is_gone(error: &LeaseError) -> bool {
+    match error {
+        LeaseError::Refused(words) => says(words, b"C3D000\0"),
+        LeaseError::NotLeased(_) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;
