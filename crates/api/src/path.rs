@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use axum::extract::Request;
 use axum::http::{StatusCode, Uri};
+use contract::{ErrorCode, Remedy};
 use percent_encoding::percent_decode_str;
 use server::percent_encode;
 
@@ -45,12 +46,18 @@ pub(crate) fn normalize(mut request: Request) -> Request {
 
 /// Refuses a path that can't consist of names.
 pub(crate) async fn check(request: Request) -> Result<Request, Problem> {
-    let unreadable =
-        |why| Problem::new(StatusCode::BAD_REQUEST, "22021", format!("cannot read the path: it {why}"));
+    let unreadable = |why| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            ErrorCode::InvalidText,
+            format!("cannot read the path: it {why}"),
+        )
+    };
     match decode(request.uri().path()) {
         None => Err(unreadable("is not percent-encoded UTF-8")),
         Some(path) if path.contains('\0') => {
-            Err(unreadable("has a zero byte").hint("No name in PostgreSQL can have one."))
+            Err(unreadable("has a zero byte")
+                .hint(Remedy::CorrectValue, "No name in PostgreSQL can have one."))
         }
         Some(_) => Ok(request),
     }

@@ -10,6 +10,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn, map_request, map_request_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
+use contract::{ErrorCode, Remedy};
 use gateway::Access;
 use lease::ServerAction;
 
@@ -55,7 +56,11 @@ where
         .route("/api/v1/templates/{hash}/tests", get(integresql::take).layer(map_request(json::ignore_body)))
         .merge(detached)
         .fallback(async |uri: Uri| {
-            Problem::new(StatusCode::NOT_FOUND, "42704", format!("nothing is at \"{}\"", uri.path()))
+            Problem::new(
+                StatusCode::NOT_FOUND,
+                ErrorCode::NoPath,
+                format!("nothing is at \"{}\"", uri.path()),
+            )
         })
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
 }
@@ -86,10 +91,14 @@ async fn refuse_other_methods(mut request: Request, next: Next) -> Response {
     }
     let known = response.headers().get(ALLOW).and_then(|known| known.to_str().ok()).unwrap_or_default();
     let known = known.split(',').filter(|method| *method != "HEAD").collect::<Vec<_>>().join(", ");
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "0A000", format!("cannot {method} \"{path}\""))
-        .hint(format!("It knows {known}."))
-        .header(ALLOW, known)
-        .into_response()
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        ErrorCode::NotSupported,
+        format!("cannot {method} \"{path}\""),
+    )
+    .hint(Remedy::OtherMethod, format!("It knows {known}."))
+    .header(ALLOW, known)
+    .into_response()
 }
 
 #[cfg(test)]

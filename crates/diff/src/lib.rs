@@ -22,7 +22,6 @@ mod error;
 mod merge;
 mod names;
 mod objects;
-mod outcome;
 mod relations;
 mod sequences;
 mod session;
@@ -33,7 +32,4 @@ mod text;
 pub use catalogs::NOT_COMPARED;
 pub use compare::{DiffLimits, compare};
 pub use error::DiffError;
-pub use outcome::{
-    CellValue, DatabaseDiff, Field, FieldChange, LeftOut, NotCompared, ObjectChange, RowChange, RowCounts,
-    SequenceChange, SequenceValue, TableDiff, What,
-};
+pub use text::{format_diff, summarize};

@@ -10,7 +10,7 @@ use crate::names::{Names, ObjectKey};
 use crate::relations::TableColumn;
 use crate::session::{ReadError, Reader};
 use crate::sql::texts;
-use crate::{FieldChange, ObjectChange, What};
+use contract::{FieldChange, ObjectChange, What};
 
 const DEFINITIONS: &str = include_str!("objects.sql");
 /// Maximum length of a definition in the result, in characters.

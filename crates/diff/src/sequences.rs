@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::session::{ReadError, Reader};
 use crate::sql::texts;
-use crate::{SequenceChange, SequenceValue};
+use contract::{SequenceChange, SequenceValue};
 
 /// Number of sequences that one statement reads.
 const AT_ONCE: usize = 200;

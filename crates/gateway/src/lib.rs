@@ -43,14 +43,14 @@ mod tls;
 mod workers;
 
 pub use access::{Access, Advertised, SocketFile, demands_proof};
-pub use budget::{Budget, ExceededLimit};
+pub use budget::Budget;
 pub use certificate::{CertificateError, ServerCertificate};
 pub use events::{EventLog, EventSource, SessionEvent, SessionEventKind};
 pub use gateway::{BoundGateway, Gateway, GatewayError, GatewayOptions};
-pub use history::{ExecutedStatement, KeptDatabase, SqlError, StatementHistory};
+pub use history::{KeptDatabase, StatementHistory};
 pub use http::HttpService;
 pub use loopback::SetupEncryption;
-pub use record::{RecordedStatement, RecordedStatements, TestMeasurement};
+pub use record::TestMeasurement;
 pub use span::parse_span;
 pub use statement_recorder::{StatementRecorder, TestOverBudget};
 pub use stream::{Departure, Stream};

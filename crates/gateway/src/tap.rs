@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
+use contract::{ExecutedStatement, SqlError};
 use lease::Leases;
 use pgwire::{Completed, StatementError, StatementEvent, StatementTracker};
 use sys::lock;
 
 use crate::cancel::CancelKey;
 use crate::events::{EventLog, EventSource, SessionEvent, SessionEventKind};
-use crate::history::{self, ExecutedStatement, Ring, SqlError, StatementHistory, seconds_of};
+use crate::history::{self, Ring, StatementHistory, seconds_of};
 use crate::request::SessionSettings;
 use crate::statement_recorder::{SharedRecord, StatementRecorder};
 

@@ -1,7 +1,7 @@
 //! Messages about tests that exceeded their budget.
 
+use contract::EndOfTest;
 use gateway::TestOverBudget;
-use serde_json::Value;
 use server::printable;
 
 use crate::aside::aside;
@@ -23,9 +23,11 @@ pub(crate) fn tell(tests: &[TestOverBudget], more: usize) {
     }
 }
 
-/// Prints a test if the API's response contains a budget message. Returns whether it does.
-pub(crate) fn tell_answer(test: &str, answer: &Value) -> bool {
-    let Some(message) = answer["message"].as_str() else { return false };
-    tell(&[TestOverBudget { database: test.to_owned(), message: message.to_owned() }], 0);
+/// Prints a test if it exceeded its budget. Returns whether it did.
+pub(crate) fn tell_answer(test: &str, ended: &EndOfTest) -> bool {
+    let Some(message) = ended.measurement.as_ref().and_then(|measured| measured.message.clone()) else {
+        return false;
+    };
+    tell(&[TestOverBudget { database: test.to_owned(), message }], 0);
     true
 }

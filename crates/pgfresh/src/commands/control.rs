@@ -3,6 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use contract::{
+    DatabaseDescription, EndOfTest, ErrorCode, LeaseRequest, Remedy, ResetRequest, SnapshotRequest,
+    SnapshotResponse,
+};
 use gateway::KeptDatabase;
 use serde_json::{Value, json};
 use server::percent_encode;
@@ -47,16 +51,20 @@ pub(crate) fn url(
     template: Option<&str>,
 ) -> Result<ExitCode, Failure> {
     let control = join(options, name)?;
-    let serve_options = json!({ "name": name, "template": template });
-    match (control.call(&Method::POST, "/v1/databases", &serve_options), name) {
+    let request = LeaseRequest {
+        name: name.map(str::to_owned),
+        template: template.map(str::to_owned),
+        ..LeaseRequest::default()
+    };
+    match (control.lease(&request), name) {
         (Ok(leased), _) => {
-            if let Err(error) = output::try_print(format_args!("{}\n", text(&leased["url"]))) {
-                control.call(&Method::DELETE, &path_of(text(&leased["name"]), ""), &Value::Null)?;
+            if let Err(error) = output::try_print(format_args!("{}\n", leased.url)) {
+                control.call(&Method::DELETE, &path_of(&leased.name, ""), &Value::Null)?;
                 output::end(&error);
             }
         }
         // The name already has a lease, and this is the lease's URL.
-        (Err(failure), Some(name)) if failure.is("42P04") && template.is_none() => {
+        (Err(failure), Some(name)) if failure.is(ErrorCode::AlreadyLeased) && template.is_none() => {
             say!("{}", control.address(name).url());
         }
         (Err(failure), _) => return Err(failure),
@@ -70,20 +78,21 @@ pub(crate) fn reset(
     close: bool,
     test: Option<&str>,
 ) -> Result<ExitCode, Failure> {
-    let body = json!({ "close_sessions": close, "test": test });
-    let answer = find(options, name)?.call(&Method::POST, &path_of(name, "/reset"), &body);
+    let request =
+        ResetRequest { close_sessions: close, test: test.map(str::to_owned), ..ResetRequest::default() };
+    let ended = find(options, name)?.send(&Method::POST, &path_of(name, "/reset"), &request);
     let closing = format!("\"pgfresh reset {name} --close\" closes them.");
-    Ok(end_of_test(test, &answer.map_err(|failure| instead_of_closing(failure, &closing))?))
+    Ok(end_of_test(test, &ended.map_err(|failure| instead_of_closing(failure, &closing))?))
 }
 
 /// Replaces the API's hint, which names a key of the request, with a hint for the command line.
 fn instead_of_closing(failure: Failure, hint: &str) -> Failure {
-    if failure.hints_at("close_sessions") { failure.hint(hint.to_owned()) } else { failure }
+    if failure.has_remedy(Remedy::CloseSessions) { failure.hint(hint.to_owned()) } else { failure }
 }
 
 /// Prints a message if a test exceeded its budget. Tests without a name are reported at the end of the run.
-fn end_of_test(test: Option<&str>, answer: &Value) -> ExitCode {
-    let is_beyond = test.is_some_and(|test| over_budget::tell_answer(test, answer));
+fn end_of_test(test: Option<&str>, ended: &EndOfTest) -> ExitCode {
+    let is_beyond = test.is_some_and(|test| over_budget::tell_answer(test, ended));
     if is_beyond { ExitCode::from(over_budget::EXIT) } else { ExitCode::SUCCESS }
 }
 
@@ -96,15 +105,20 @@ pub(crate) fn release(
     let test_query = test.map(|test| format!("&test={}", percent_encode(test))).unwrap_or_default();
     let path = path_of(name, &format!("?failed={failed}{test_query}"));
     let control = find(options, name)?;
-    let answer = control.call(&Method::DELETE, &path, &Value::Null)?;
-    if let Some((_, kept)) = text(&answer["url"]).rsplit_once('/') {
-        let seen = control.call(&Method::GET, &format!("/v1/databases/{kept}"), &Value::Null)?;
-        let mut kept: KeptDatabase = serde_json::from_value(seen)
-            .map_err(|error| Failure::new(format!("cannot read what is known of \"{name}\": {error}")))?;
-        test.unwrap_or(name).clone_into(&mut kept.test);
+    let ended: EndOfTest = control.send(&Method::DELETE, &path, &Value::Null)?;
+    if let Some((_, kept)) = ended.url.as_deref().and_then(|url| url.rsplit_once('/')) {
+        let seen: DatabaseDescription =
+            control.send(&Method::GET, &format!("/v1/databases/{kept}"), &Value::Null)?;
+        let kept = KeptDatabase {
+            name: seen.name,
+            test: test.unwrap_or(name).to_owned(),
+            template: seen.template,
+            inherited: false,
+            statements: seen.statements.unwrap_or_default(),
+        };
         evidence::tell(&[kept], |name| control.address(name).url());
     }
-    Ok(end_of_test(test, &answer))
+    Ok(end_of_test(test, &ended))
 }
 
 pub(crate) fn snapshot(
@@ -114,7 +128,8 @@ pub(crate) fn snapshot(
     file: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
     let snapshot = |control: &Control| {
-        let made = control.call(&Method::POST, &path_of(name, "/snapshot"), &json!({ "template": template }));
+        let request = SnapshotRequest { template: template.to_owned(), close_sessions: false };
+        let made = control.send::<SnapshotResponse>(&Method::POST, &path_of(name, "/snapshot"), &request);
         made.map_err(|failure| instead_of_closing(failure, "Close its sessions first."))
     };
     let Some(file) = file else {
@@ -143,10 +158,14 @@ fn save(
 ) -> Result<(), Failure> {
     let installation = startup::provisioner_without_template(settings)?.installation;
     // A new copy is equal to the template and has no other sessions.
-    let serve_options = json!({ "template": template, "isolation": "clone" });
-    let copy = control.call(&Method::POST, "/v1/databases", &serve_options)?;
-    let saved = template::save(&installation, text(&copy["url"]), file);
-    control.call(&Method::DELETE, &path_of(text(&copy["name"]), ""), &Value::Null)?;
+    let request = LeaseRequest {
+        template: Some(template.to_owned()),
+        isolation: Some("clone".to_owned()),
+        ..LeaseRequest::default()
+    };
+    let copy = control.lease(&request)?;
+    let saved = template::save(&installation, &copy.url, file);
+    control.call(&Method::DELETE, &path_of(&copy.name, ""), &Value::Null)?;
     Ok(saved?)
 }
 

@@ -1,0 +1,118 @@
+//! Begin, reset and end of leases.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ExecutedStatement;
+
+/// Request for a lease. Without a body, pgfresh leases a copy of the default template.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LeaseRequest {
+    /// Template of the database. The default is the template that is called like `name`, or else the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// Name of the database. pgfresh cuts it after 63 bytes, as PostgreSQL does. The default is a new name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `clone`, `rollback` or `server`. The default is the server's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(extend("enum" = ["clone", "rollback", "server", null])))]
+    pub isolation: Option<String>,
+    /// Holder of the lease. The lease ends with the holder's `GET /v1/hold`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// Whether pgfresh records the statements of the lease.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub record: bool,
+}
+
+/// A leased database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct LeaseResponse {
+    /// Name of the database, unique on its server.
+    pub name: String,
+    /// URL for drivers that read libpq's URLs, over TCP.
+    pub url: String,
+    /// URL for JDBC drivers.
+    pub jdbc_url: String,
+    /// URL with the server's unix socket, without a password.
+    pub socket_url: String,
+    /// Name of the template that the database is a copy of.
+    pub template: String,
+    /// Whether pgfresh records the statements of the lease. Missing if it does not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recorded: bool,
+}
+
+/// Description of a leased or kept database, without a way to connect to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DatabaseDescription {
+    /// Name of the database.
+    pub name: String,
+    /// Template of the lease. Missing if the database is no lease of this server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// Number of open sessions. Missing if the database is no lease of this server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<usize>,
+    /// Age of the lease. Missing if the database is no lease of this server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<f64>,
+    /// The last statements, the newest at the end. Missing unless pgfresh keeps the databases of failed tests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statements: Option<Vec<ExecutedStatement>>,
+}
+
+/// Request for a reset. All members but `close_sessions` describe the test that has ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ResetRequest {
+    /// Whether pgfresh closes open sessions. Otherwise they are an error.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub close_sessions: bool,
+    /// Name of the test, of which the first 1000 characters count. It may be empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test: Option<String>,
+    /// Maximum number of statements of the test.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statements: Option<u64>,
+    /// Maximum number of runs of one query with different values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n_plus_one: Option<u64>,
+    /// Maximum time of all statements, with its unit: `200ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(extend("examples" = ["200ms", "2s", "1min", "0"])))]
+    pub time: Option<String>,
+}
+
+/// Request for a snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotRequest {
+    /// Name of the new template: at most 46 letters, digits, `_` and `-`.
+    pub template: String,
+    /// Whether pgfresh closes open sessions. Otherwise they are an error.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub close_sessions: bool,
+}
+
+/// A new template.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SnapshotResponse {
+    /// Name of the template.
+    pub template: String,
+}
+
+/// First line of the response to `GET /v1/hold`. After it, the response stays open until the client closes the connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct HoldResponse {
+    /// Name of the holder, for `holder` of a lease.
+    pub holder: String,
+}
