@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef, Request};
-use axum::http::header::ALLOW;
+use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn, map_request, map_request_with_state};
 use axum::response::{IntoResponse, Response};
@@ -39,6 +39,7 @@ where
         .route("/metrics", get(metrics::metrics))
         .route("/v1/status", get(status::once))
         .route("/v1/events", get(status::events))
+        .route("/v1/openapi.json", get(async || ([(CONTENT_TYPE, "application/json")], contract::OPENAPI)))
         .route("/v1/hold", get(holders::hold))
         .route("/v1/databases", post(leases::lease))
         .route("/v1/databases/{name}", get(leases::look).delete(leases::release))

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ExecutedStatement;
+#[cfg(test)]
+use crate::openapi::{NAME, TEMPLATE, TIME};
 
 /// Request for a lease. Without a body, pgfresh leases a copy of the default template.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +16,7 @@ pub struct LeaseRequest {
     pub template: Option<String>,
     /// Name of the database. pgfresh cuts it after 63 bytes, as PostgreSQL does. The default is a new name.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(regex(pattern = NAME)))]
     pub name: Option<String>,
     /// `clone`, `rollback` or `server`. The default is the server's own.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +88,7 @@ pub struct ResetRequest {
     pub n_plus_one: Option<u64>,
     /// Maximum time of all statements, with its unit: `200ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(extend("examples" = ["200ms", "2s", "1min", "0"])))]
+    #[cfg_attr(test, schemars(regex(pattern = TIME)))]
     pub time: Option<String>,
 }
 
@@ -95,6 +98,7 @@ pub struct ResetRequest {
 #[serde(deny_unknown_fields)]
 pub struct SnapshotRequest {
     /// Name of the new template: at most 46 letters, digits, `_` and `-`.
+    #[cfg_attr(test, schemars(regex(pattern = TEMPLATE)))]
     pub template: String,
     /// Whether pgfresh closes open sessions. Otherwise they are an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
