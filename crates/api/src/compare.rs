@@ -2,8 +2,6 @@
 //!
 //! No session can connect to a template itself. The comparison therefore leases a fresh copy of it.
 
-use std::borrow::Cow;
-
 use ::diff::DiffLimits;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
@@ -26,9 +24,9 @@ pub(crate) async fn diff(
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Json<DiffResponse>, Problem> {
-    let of = path::query(&uri, "template").map(Cow::into_owned);
+    let of = path::query(&uri, "template");
     let limits = DiffLimits {
-        table: path::query(&uri, "table").map(Cow::into_owned),
+        table: path::query(&uri, "table"),
         tables: number(&uri, "tables")?.unwrap_or(DiffLimits::default().tables),
         rows: number(&uri, "rows")?.unwrap_or(DiffLimits::default().rows),
         ..DiffLimits::default()

@@ -1,7 +1,5 @@
 //! Leases over HTTP: begins, resets and ends leases, and makes templates from them.
 
-use std::borrow::Cow;
-
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
@@ -148,7 +146,7 @@ pub(crate) async fn release(
     let test = path::query_lossily(&uri, "test");
     let over = measured::beyond(&api, &name, &budget)?;
     let told = test.is_some() || !budget.is_empty();
-    let test = test.filter(|test| !test.is_empty()).map(Cow::into_owned);
+    let test = test.filter(|test| !test.is_empty());
     let shown = test.as_deref().map(one_line);
     api.events.test_ended(&name, shown.as_deref());
     let leased = name.clone();

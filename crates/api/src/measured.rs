@@ -1,6 +1,5 @@
 //! Reports a lease's statements, and whether they exceed a budget.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
@@ -63,7 +62,7 @@ pub(crate) fn budget_of(uri: &Uri) -> Result<Budget, Problem> {
             text.parse().map(Some).map_err(|_| Problem::invalid(name, &text, "It is a number from 0 on."))
         }
     };
-    let time = path::query(uri, "time").map(Cow::into_owned);
+    let time = path::query(uri, "time");
     Ok(Budget {
         statements: count("statements")?,
         n_plus_one: count("n_plus_one")?,

@@ -71,8 +71,8 @@ impl From<LeaseError> for Problem {
         let code = error.sqlstate();
         let status = match code {
             "3D000" => StatusCode::NOT_FOUND,
-            "42602" | "0A000" => StatusCode::BAD_REQUEST,
-            "42P04" | "55006" => StatusCode::CONFLICT,
+            "42602" => StatusCode::BAD_REQUEST,
+            "42P04" | "55006" | "0A000" => StatusCode::CONFLICT,
             // The client can start the server again.
             _ if matches!(error, LeaseError::Stopped(_)) => StatusCode::CONFLICT,
             _ if is_passing(code) => StatusCode::SERVICE_UNAVAILABLE,
@@ -99,7 +99,7 @@ fn remedy(error: &LeaseError) -> Option<Remedy> {
     Some(match error {
         LeaseError::UnknownTemplate { .. } => Remedy::ServeTemplate,
         LeaseError::Excluded(_) => Remedy::ChangeNames,
-        LeaseError::Leased(_) => Remedy::OtherName,
+        LeaseError::Leased(_) | LeaseError::TemplateExists(_) => Remedy::OtherName,
         LeaseError::InUse { .. } => Remedy::CloseSessions,
         LeaseError::NotCopied { .. }
         | LeaseError::Hidden(_)
@@ -137,7 +137,7 @@ impl From<DiffError> for Problem {
         let code = error.sqlstate();
         let (status, remedy) = match &error {
             DiffError::UnknownTable(_) => (StatusCode::NOT_FOUND, Some(Remedy::CorrectValue)),
-            DiffError::Encodings { .. } => (StatusCode::BAD_REQUEST, None),
+            DiffError::Encodings { .. } => (StatusCode::CONFLICT, None),
             DiffError::Session { source: SessionError::Server { .. }, .. } if code == "57P01" => {
                 (StatusCode::CONFLICT, None)
             }

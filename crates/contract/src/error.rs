@@ -17,11 +17,11 @@ pub struct ErrorResponse {
 
 /// An error. Programs decide by `code` and `remedy`. The other members are for people, in words that may change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(extend("required" = ["code", "message"])))]
 pub struct ErrorDescription {
     /// SQLSTATE that a PostgreSQL client would get, or a code in `snake_case` for an error that no PostgreSQL client gets.
     #[serde(default)]
-    #[cfg_attr(test, schemars(required, regex(pattern = r"^([0-9A-Z]{5}|[a-z]+(_[a-z]+)*)$")))]
+    #[cfg_attr(test, schemars(regex(pattern = r"^([0-9A-Z]{5}|[a-z]+(_[a-z]+)*)$")))]
     pub code: String,
     /// One line that describes the error.
     pub message: String,
@@ -63,8 +63,8 @@ macro_rules! codes {
 codes! {
     /// A body ended early.
     BrokenBody = "08P01", [400];
-    /// The isolation, the server or the kept database does not allow this; or the path does not have this method.
-    NotSupported = "0A000", [400, 405];
+    /// The path does not have this method (405), or the isolation, the server or the kept database does not allow this (400, 409).
+    NotSupported = "0A000", [400, 405, 409];
     /// Text that PostgreSQL cannot hold: a zero byte, or no UTF-8.
     InvalidText = "22021", [400];
     /// An invalid value.
@@ -83,7 +83,7 @@ codes! {
     NoPath = "42704", [404];
     /// No such table.
     NoTable = "42P01", [404];
-    /// The name is leased already.
+    /// The name is leased already, or there is such a template.
     AlreadyLeased = "42P04", [409];
     /// No room for another database.
     NoRoom = "53100", [503];

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 /// Request to create a template. Clients may send further members, which pgfresh ignores, as integresql does.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(extend("required" = ["hash"])))]
 pub struct InitializeRequest {
     /// Hash of the template's inputs, which must not be empty.
     #[serde(default)]
-    #[cfg_attr(test, schemars(required, length(min = 1)))]
+    #[cfg_attr(test, schemars(regex(pattern = crate::openapi::NAME)))]
     pub hash: String,
 }
 

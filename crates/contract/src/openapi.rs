@@ -16,6 +16,8 @@ mod operations;
 
 /// Pattern of a name that a lease can have.
 pub(crate) const NAME: &str = r"^[^\u0000]+$";
+/// Largest whole number that JSON has in all languages.
+pub(crate) const MOST: u64 = (1 << 53) - 1;
 /// Pattern of a name that a template can have.
 pub(crate) const TEMPLATE: &str = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,45}$";
 /// Pattern of a time with its unit, up to about a year.
@@ -77,7 +79,7 @@ impl Operation {
 
     /// Adds the three limits of a budget.
     fn budget(self) -> Self {
-        let count = json!({ "type": "integer", "format": "uint64", "minimum": 0 });
+        let count = json!({ "type": "integer", "minimum": 0, "maximum": MOST });
         self.query("statements", "Maximum number of statements of the test.", &count)
             .query("n_plus_one", "Maximum number of runs of one query with different values.", &count)
             .query(
@@ -125,8 +127,8 @@ impl Operation {
             if let Some((kind, schema)) = content {
                 response["content"] = json!({ *kind: { "schema": schema } });
             }
-            if self.id == "lease" {
-                response["links"] = operations::links();
+            if let Some(links) = operations::links(self.id) {
+                response["links"] = links;
             }
             responses.insert(status.to_string(), response);
         }
@@ -161,7 +163,7 @@ impl Operation {
 fn path_parameter(name: &str) -> Value {
     let (what, schema) = match name {
         "hash" => ("Hash of the template.", json!({ "type": "string", "pattern": NAME })),
-        "id" => ("Number of the test database.", json!({ "type": "integer", "minimum": 0 })),
+        "id" => ("Number of the test database.", json!({ "type": "integer", "minimum": 0, "maximum": MOST })),
         _ => ("Name of the database, percent-encoded.", json!({ "type": "string", "pattern": NAME })),
     };
     json!({ "name": name, "in": "path", "required": true, "description": what, "schema": schema })

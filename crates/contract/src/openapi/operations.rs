@@ -21,16 +21,32 @@ pub(super) fn all(generator: &mut SchemaGenerator) -> Vec<Operation> {
     all
 }
 
-/// Returns the operations that take the name of a leased database.
-pub(super) fn links() -> Value {
-    let links: Map<_, _> = ["look", "statements", "diff", "reset", "snapshot", "release"]
-        .into_iter()
-        .map(|id| {
-            let link = json!({ "operationId": id, "parameters": { "name": "$response.body#/name" } });
-            (id.to_owned(), link)
-        })
-        .collect();
-    links.into()
+/// Returns the operations that continue with the result of an operation.
+pub(super) fn links(id: &str) -> Option<Value> {
+    let (next, parameters) = match id {
+        "lease" => {
+            let next = &[
+                "look",
+                "statements",
+                "diff",
+                "reset",
+                "snapshot",
+                "release",
+                "restart",
+                "stop",
+                "crash",
+            ][..];
+            (next, json!({ "name": "$response.body#/name" }))
+        }
+        "initialize" => (&["finalize", "take", "discard"][..], json!({ "hash": "$request.body#/hash" })),
+        "take" => (
+            &["giveBack", "unlock", "recreate"][..],
+            json!({ "hash": "$request.path.hash", "id": "$response.body#/id" }),
+        ),
+        _ => return None,
+    };
+    let link = |id: &&str| (String::from(*id), json!({ "operationId": id, "parameters": parameters }));
+    Some(next.iter().map(link).collect::<Map<_, _>>().into())
 }
 
 fn leases(generator: &mut SchemaGenerator) -> Vec<Operation> {
