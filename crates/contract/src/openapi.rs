@@ -278,8 +278,7 @@ fn http_page_lists_all_codes_and_remedies() {
     }
     let mut remedies = String::new();
     for (remedy, meaning) in Remedy::ALL {
-        let name = serde_json::to_value(remedy).unwrap();
-        writeln!(remedies, "| `{}` | {} |", name.as_str().unwrap(), meaning.trim()).unwrap();
+        writeln!(remedies, "| `{}` | {} |", remedy.as_str().unwrap(), meaning.trim()).unwrap();
     }
     let page = with_table(&page, "| code | status | reason |\n|---|---|---|", &codes);
     let page = with_table(&page, "| remedy | what to do |\n|---|---|", &remedies);

@@ -4,13 +4,12 @@ use serde::{Deserialize, Serialize};
 
 /// Declares [`Remedy`] and the table of all remedies.
 macro_rules! remedies {
-    ($($(#[doc = $meaning:literal])+ $name:ident,)+) => {
+    ($($(#[doc = $meaning:literal])+ $name:ident = $code:literal,)+) => {
         /// Way out of an error, for programs. The hint describes it for people, in words that may change.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
-        #[serde(rename_all = "snake_case")]
         pub enum Remedy {
-            $($(#[doc = $meaning])+ $name,)+
+            $($(#[doc = $meaning])+ #[serde(rename = $code)] $name,)+
             /// A remedy of a newer pgfresh.
             #[serde(other)]
             #[cfg_attr(test, schemars(skip))]
@@ -20,63 +19,72 @@ macro_rules! remedies {
         impl Remedy {
             /// All remedies that pgfresh sends, each with its meaning.
             pub const ALL: &[(Self, &str)] = &[$((Self::$name, concat!($($meaning),+)),)+];
+
+            /// Returns the code as clients see it, or `None` for a remedy of a newer pgfresh.
+            #[must_use]
+            pub const fn as_str(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$name => Some($code),)+
+                    Self::Unknown => None,
+                }
+            }
         }
     };
 }
 
 remedies! {
     /// Ask for the address of this server: `127.0.0.1`, `localhost` or `[::1]` with its port.
-    AskThisServer,
+    AskThisServer = "ask_this_server",
     /// Lease with a holder that `GET /v1/hold` has named, and keep that request open.
-    BeginHold,
+    BeginHold = "begin_hold",
     /// Choose another name, or change the rules for names: `[databases]` in pgfresh.toml, `--names` or `--except`.
-    ChangeNames,
+    ChangeNames = "change_names",
     /// Close the sessions of the database, or set `close_sessions`.
-    CloseSessions,
+    CloseSessions = "close_sessions",
     /// Correct the value that the message names.
-    CorrectValue,
+    CorrectValue = "correct_value",
     /// Finalize or discard the template that another client initialized.
-    FinalizeTemplate,
+    FinalizeTemplate = "finalize_template",
     /// Do what the hint says: the cause is on the machine or in its settings.
-    FollowHint,
+    FollowHint = "follow_hint",
     /// Release databases, or give more room with `--place` or `--space`.
-    MakeRoom,
+    MakeRoom = "make_room",
     /// Name the template to compare with: `?template=TEMPLATE`.
-    NameTemplate,
+    NameTemplate = "name_template",
     /// Use another name, or connect to the database that has this one.
-    OtherName,
+    OtherName = "other_name",
     /// Use one of the methods in `Allow`.
-    OtherMethod,
+    OtherMethod = "other_method",
     /// Set a larger `max_connections`, or use fewer connections.
-    RaiseMaxConnections,
+    RaiseMaxConnections = "raise_max_connections",
     /// Lease the database with `record`.
-    Record,
+    Record = "record",
     /// Release the database first, or use another name.
-    Release,
+    Release = "release",
     /// Report the bug, with the log of pgfresh.
-    ReportBug,
+    ReportBug = "report_bug",
     /// Reset the database for a fresh server, or correct the settings of its server and restart it.
-    Reset,
+    Reset = "reset",
     /// Restart the server of the lease: `POST /v1/databases/NAME/restart`.
-    RestartServer,
+    RestartServer = "restart_server",
     /// Start pgfresh again, for a new server.
-    RestartPgfresh,
+    RestartPgfresh = "restart_pgfresh",
     /// See the log of pgfresh.
-    SeeLog,
+    SeeLog = "see_log",
     /// See the names of the leased databases: `GET /v1/status`.
-    SeeStatus,
+    SeeStatus = "see_status",
     /// Send the secret: `Authorization: Bearer SECRET`.
-    SendSecret,
+    SendSecret = "send_secret",
     /// Start the server with this template: `--template NAME,NAME`.
-    ServeTemplate,
+    ServeTemplate = "serve_template",
     /// Take test databases of the template, which another client has initialized.
-    TakeTests,
+    TakeTests = "take_tests",
     /// Lease with isolation `clone`.
-    UseClone,
+    UseClone = "use_clone",
     /// Lease with isolation `server`.
-    UseServer,
+    UseServer = "use_server",
     /// Use `https`.
-    UseTls,
+    UseTls = "use_tls",
 }
 
 #[cfg(test)]
