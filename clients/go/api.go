@@ -141,11 +141,11 @@ func (a api) call(method, path string, body, answer any) error {
 	return nil
 }
 
-// goOptions replaces options of the HTTP API in hints by their equivalents in this package.
-var goOptions = strings.NewReplacer(
-	`set "close_sessions"`, "give Reset the option CloseSessions()",
-	`Lease it with "record": true`, "Give New the option Record(), or a Budget",
-)
+// hints has hints in place of those that name options of the HTTP API, by remedy.
+var hints = map[string]string{
+	"close_sessions": "Close them first, or give Reset the option CloseSessions().",
+	"record":         "Give New the option Record(), or a Budget.",
+}
 
 // refusal returns the error in the body of a response, or one with the status if the body has none.
 func refusal(response *http.Response) error {
@@ -160,7 +160,7 @@ func refusal(response *http.Response) error {
 
 // errorBody is an error as pgfresh encodes it in JSON.
 type errorBody struct {
-	Error struct{ Message, Detail, Hint string }
+	Error struct{ Message, Detail, Hint, Remedy string }
 }
 
 // err returns the error in PostgreSQL's form, or nil if the body has no error.
@@ -172,8 +172,12 @@ func (b errorBody) err() error {
 	if b.Error.Detail != "" {
 		text += "\nDETAIL:  " + b.Error.Detail
 	}
-	if b.Error.Hint != "" {
-		text += "\nHINT:  " + goOptions.Replace(b.Error.Hint)
+	hint, own := hints[b.Error.Remedy]
+	if !own {
+		hint = b.Error.Hint
+	}
+	if hint != "" {
+		text += "\nHINT:  " + hint
 	}
 	return errors.New(text)
 }

@@ -9,17 +9,20 @@ import (
 )
 
 func TestHintsNameGoOptions(t *testing.T) {
-	for hint, translated := range map[string]string{
-		`Close them first, or set "close_sessions".`: "Close them first, or give Reset the option CloseSessions().",
-		`Lease it with "record": true.`:              "Give New the option Record(), or a Budget.",
+	for remedy, hint := range map[string]string{
+		"close_sessions": "Close them first, or give Reset the option CloseSessions().",
+		"record":         "Give New the option Record(), or a Budget.",
+		"make_room":      "Whatever the server says.",
+		"":               "Whatever the server says.",
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
 			response.WriteHeader(http.StatusConflict)
-			json.NewEncoder(response).Encode(map[string]any{"error": map[string]string{"message": "no", "hint": hint}})
+			err := map[string]string{"message": "no", "hint": "Whatever the server says.", "remedy": remedy}
+			json.NewEncoder(response).Encode(map[string]any{"error": err})
 		}))
 		_, err := newAPI(strings.TrimPrefix(server.URL, "http://"), "").reset("x", resetRequest{})
 		server.Close()
-		if want := "no\nHINT:  " + translated; err == nil || err.Error() != want {
+		if want := "no\nHINT:  " + hint; err == nil || err.Error() != want {
 			t.Errorf("the error is %q, want %q", err, want)
 		}
 	}

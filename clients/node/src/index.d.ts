@@ -84,10 +84,12 @@ export class PgfreshError extends Error {
   private constructor();
   /** First line of the message. */
   readonly primary: string;
-  /** SQLSTATE, if the error came from the HTTP API. */
+  /** SQLSTATE or a code of pgfresh, unless the error is one of the client. */
   readonly code?: string;
   readonly detail?: string;
   readonly hint?: string;
+  /** Way out of the error, for programs, as in the documentation of the HTTP API. */
+  readonly remedy?: string;
 }
 
 /**

@@ -22,10 +22,10 @@ class PgfreshError extends Error {
   // Private, because vitest and Node print the properties of an error behind its message, which has all parts.
   #parts;
 
-  constructor(primary, { code, detail, hint, cause } = {}) {
+  constructor(primary, { code, detail, hint, remedy, cause } = {}) {
     const more = (detail ? `\nDETAIL:  ${detail}` : "") + (hint ? `\nHINT:  ${hint}` : "");
     super(primary + more, cause && { cause });
-    this.#parts = { primary, code, detail, hint };
+    this.#parts = { primary, code, detail, hint, remedy };
   }
 
   get primary() {
@@ -42,6 +42,10 @@ class PgfreshError extends Error {
 
   get hint() {
     return this.#parts.hint;
+  }
+
+  get remedy() {
+    return this.#parts.remedy;
   }
 }
 
@@ -120,11 +124,11 @@ const GONE = "If its server was stopped, start the tests again. If PGFRESH_CONTR
 const SET = "Set PGFRESH_BIN to where pgfresh is, or unset it.";
 const CHECK = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one.";
 
-// Replacements in hints: options of the HTTP API, and their equivalents in this client.
-const HINTS = [
-  ['set "close_sessions"', "call reset({ closeSessions: true })"],
-  ['Lease it with "record": true', "Lease it with { record: true }, or a budget"],
-];
+// Hints in place of those that name options of the HTTP API, by remedy.
+const HINTS = new Map([
+  ["close_sessions", "Close them first, or call reset({ closeSessions: true })."],
+  ["record", "Lease it with { record: true }, or a budget."],
+]);
 
 function refusal(status, text) {
   try {
@@ -135,10 +139,9 @@ function refusal(status, text) {
 }
 
 // Returns the error for an error object of pgfresh. Throws a TypeError if the object has no message.
-function errorFrom({ message, code, detail, hint }) {
+function errorFrom({ message, code, detail, hint, remedy }) {
   if (typeof message !== "string") throw new TypeError("it has no message");
-  const translated = HINTS.reduce((hint, [http, option]) => hint?.replace(http, option), hint);
-  return new PgfreshError(message, { code, detail, hint: translated });
+  return new PgfreshError(message, { code, detail, hint: HINTS.get(remedy) ?? hint, remedy });
 }
 
 let found;

@@ -51,14 +51,17 @@ test("a server can have an IPv6 address", async (t) => {
   await assert.rejects(newClient({ PGFRESH_CONTROL: server.control }).freshDatabase(), { message: "no" });
 });
 
-for (const [http, translated] of [
-  ['Close them first, or set "close_sessions".', "Close them first, or call reset({ closeSessions: true })."],
-  ['Lease it with "record": true.', "Lease it with { record: true }, or a budget."],
+for (const [remedy, hint] of [
+  ["close_sessions", "Close them first, or call reset({ closeSessions: true })."],
+  ["record", "Lease it with { record: true }, or a budget."],
+  ["make_room", "Whatever the server says."],
+  [undefined, "Whatever the server says."],
 ]) {
-  test(`the hint names options of the client: ${http}`, async (t) => {
-    const server = await counterpart(() => ({ status: 409, body: { error: { code: "55006", message: "no", hint: http } } }));
+  test(`the hint names options of the client for remedy ${remedy}`, async (t) => {
+    const error = { code: "55006", message: "no", hint: "Whatever the server says.", remedy };
+    const server = await counterpart(() => ({ status: 409, body: { error } }));
     t.after(server.close);
     const client = newClient({ PGFRESH_CONTROL: server.control });
-    await assert.rejects(client.freshDatabase(), { hint: translated });
+    await assert.rejects(client.freshDatabase(), { hint, remedy });
   });
 }

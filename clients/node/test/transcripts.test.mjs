@@ -39,7 +39,7 @@ function checkError(error, expected) {
   else assert.equal(error.message, expected.text);
   if (expected.message) {
     assert.equal(error.primary, expected.message);
-    for (const part of ["code", "detail", "hint"]) assert.equal(error[part], expected[part]);
+    for (const part of ["code", "detail", "hint", "remedy"]) assert.equal(error[part], expected[part]);
   }
 }
 

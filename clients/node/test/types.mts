@@ -38,6 +38,6 @@ try {
   await database.reset();
 } catch (error) {
   if (error instanceof PgfreshError) {
-    const parts: (string | undefined)[] = [error.primary, error.code, error.detail, error.hint];
+    const parts: (string | undefined)[] = [error.primary, error.code, error.detail, error.hint, error.remedy];
   }
 }

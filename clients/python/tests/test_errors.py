@@ -12,7 +12,8 @@ from pgfresh import Error, _server, fresh_database
 
 STAND_IN = Path(__file__).parents[2] / "transcripts/pgfresh"
 MESSAGE = 'template "app" is incomplete'
-LINE = {"error": {"message": MESSAGE, "detail": "It said nothing.", "hint": "Look."}}
+ERROR = {"code": "template_failed", "detail": "It said nothing.", "hint": "Look.", "remedy": "look"}
+LINE = {"error": {"message": MESSAGE, **ERROR}}
 STDERR = f"""\
 pgfresh: building template "app"
 pgfresh: {MESSAGE}
@@ -44,7 +45,8 @@ def test_failed_start_is_not_repeated(failing: Path, capfd: pytest.CaptureFixtur
         with pytest.raises(Error) as raised:
             fresh_database()
         error = raised.value
-        assert (error.message, error.detail, error.hint) == (MESSAGE, "It said nothing.", "Look.")
+        assert error.message == MESSAGE
+        assert {part: getattr(error, part) for part in ERROR} == ERROR
     assert failing.read_text() == "started serve --shared --json\n"
     assert capfd.readouterr().err == STDERR + "\n"
 
@@ -68,27 +70,28 @@ def test_pytest_report_has_error_without_traceback(
 
 
 @pytest.mark.parametrize(
-    ("http", "python"),
+    ("remedy", "hint"),
     [
-        (
-            'Close them first, or set "close_sessions".',
-            "Close them first, or call reset(close_sessions=True).",
-        ),
-        (
-            'Lease it with "record": true.',
-            "Lease it with record=True, or mark the test with it.",
-        ),
+        ("close_sessions", "Close them first, or call reset(close_sessions=True)."),
+        ("record", "Lease it with record=True, or mark the test with it."),
+        ("make_room", "Whatever the server says."),
+        (None, "Whatever the server says."),
     ],
 )
-def test_hints_name_python_options(http: str, python: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = {"status": 409, "body": {"error": {"code": "55006", "message": "no", "hint": http}}}
+def test_hints_name_python_options(
+    remedy: str | None, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = {"code": "55006", "message": "no", "hint": "Whatever the server says."}
+    if remedy:
+        error["remedy"] = remedy
+    answer = {"status": 409, "body": {"error": error}}
     with counterpart(lambda request: answer) as server:
         monkeypatch.setenv("PGFRESH_CONTROL", server.control)
         monkeypatch.setattr(_server, "_found", None)
         monkeypatch.setattr(_server, "_failed", None)
         with pytest.raises(Error) as raised:
             fresh_database()
-    assert raised.value.hint == python
+    assert (raised.value.hint, raised.value.remedy) == (hint, remedy)
 
 
 def test_ipv6_address_has_brackets(monkeypatch: pytest.MonkeyPatch) -> None:

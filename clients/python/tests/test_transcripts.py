@@ -42,7 +42,7 @@ def check_error(raised: Error, expected: dict[str, Any]) -> None:
         assert str(raised).endswith(expected.get("ends", ""))
     else:
         assert str(raised) == expected["text"]
-    for part in ("code", "message", "detail", "hint"):
+    for part in ("code", "message", "detail", "hint", "remedy"):
         if "message" in expected:
             assert getattr(raised, part) == expected.get(part)
 

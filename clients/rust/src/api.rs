@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use contract::ErrorResponse;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use ureq::Agent;
 use ureq::http::{Method, Request, Response, StatusCode};
 
@@ -14,18 +15,6 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Hint if there is no response.
 const GONE: &str = "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
-
-/// Response to a lease: names and URLs of the database.
-#[derive(Debug, Deserialize)]
-pub(crate) struct LeaseResponse {
-    pub(crate) name: String,
-    pub(crate) url: String,
-    pub(crate) jdbc_url: String,
-    pub(crate) socket_url: String,
-    pub(crate) template: String,
-    #[serde(default)]
-    pub(crate) recorded: bool,
-}
 
 /// Address of a server, and the secret that requests carry.
 pub(crate) struct Api {
@@ -83,13 +72,9 @@ impl Api {
 
 /// Returns the error in the body, or one with the status if the body has none.
 fn refusal(response: &mut Response<ureq::Body>) -> Error {
-    #[derive(Deserialize)]
-    struct Refusal {
-        error: Error,
-    }
     let body = response.body_mut().read_to_vec().ok().and_then(|text| serde_json::from_slice(&text).ok());
     match body {
-        Some(Refusal { error }) => error.translate_hint(),
+        Some(ErrorResponse { error, .. }) => error.into(),
         None => Error::new(format!("pgfresh answered with status {}", response.status().as_u16())),
     }
 }

@@ -1,12 +1,12 @@
 use std::fmt;
 
-use serde::Deserialize;
+use contract::{ErrorDescription, Remedy};
 
 /// Error of pgfresh or of the client. `Display` has all parts, in PostgreSQL's form. So has `Debug`, because `unwrap` prints it.
-#[derive(Clone, Deserialize)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Error {
-    /// SQLSTATE, if the error came from the HTTP API.
+    /// SQLSTATE or a code of pgfresh, unless the error is one of the client.
     pub code: Option<String>,
     /// Message of one line. After the line about an exceeded budget, it lists the statements.
     pub message: String,
@@ -14,28 +14,36 @@ pub struct Error {
     pub detail: Option<String>,
     /// Advice, in sentences.
     pub hint: Option<String>,
+    /// Way out of the error, for programs, as in the documentation of the HTTP API.
+    pub remedy: Option<String>,
 }
-
-/// Replacements in hints: options of the HTTP API, and their equivalents in this crate.
-const HINTS: [(&str, &str); 2] = [
-    ("set \"close_sessions\"", "call reset_closing_sessions()"),
-    ("Lease it with \"record\": true", "Lease it with Options::default().record(), or a budget"),
-];
 
 impl Error {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { code: None, message: message.into(), detail: None, hint: None }
+        Self { code: None, message: message.into(), detail: None, hint: None, remedy: None }
     }
 
     pub(crate) fn hint(mut self, hint: &str) -> Self {
         self.hint = Some(hint.to_owned());
         self
     }
+}
 
-    /// Replaces options of the HTTP API in the hint by their equivalents in this crate.
-    pub(crate) fn translate_hint(mut self) -> Self {
-        self.hint = self.hint.as_deref().map(translated);
-        self
+impl From<ErrorDescription> for Error {
+    fn from(error: ErrorDescription) -> Self {
+        let ErrorDescription { code, message, detail, hint, remedy } = error;
+        let code = Some(code).filter(|code| !code.is_empty());
+        let hint = remedy.and_then(own_hint).map(str::to_owned).or(hint);
+        Self { code, message, detail, hint, remedy: remedy.and_then(Remedy::as_str).map(str::to_owned) }
+    }
+}
+
+/// Returns the hint in place of one that names an option of the HTTP API.
+fn own_hint(remedy: Remedy) -> Option<&'static str> {
+    match remedy {
+        Remedy::CloseSessions => Some("Close them first, or call reset_closing_sessions()."),
+        Remedy::Record => Some("Lease it with Options::default().record(), or a budget."),
+        _ => None,
     }
 }
 
@@ -59,13 +67,9 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-fn translated(hint: &str) -> String {
-    HINTS.iter().fold(hint.to_owned(), |hint, (http, rust)| hint.replace(http, rust))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Error, translated};
+    use super::{Error, ErrorDescription, Remedy};
 
     #[test]
     fn debug_equals_display() {
@@ -75,15 +79,15 @@ mod tests {
 
     #[test]
     fn hints_name_functions_of_this_crate() {
-        for (http, rust) in [
-            (
-                "Close them first, or set \"close_sessions\".",
-                "Close them first, or call reset_closing_sessions().",
-            ),
-            ("Lease it with \"record\": true.", "Lease it with Options::default().record(), or a budget."),
-            ("Release some databases.", "Release some databases."),
+        for (remedy, hint) in [
+            (Some(Remedy::CloseSessions), "Close them first, or call reset_closing_sessions()."),
+            (Some(Remedy::Record), "Lease it with Options::default().record(), or a budget."),
+            (Some(Remedy::MakeRoom), "Whatever the server says."),
+            (None, "Whatever the server says."),
         ] {
-            assert_eq!(translated(http), rust);
+            let hinted = Some("Whatever the server says.".to_owned());
+            let error = ErrorDescription { hint: hinted, remedy, ..ErrorDescription::new("55006", "no") };
+            assert_eq!(Error::from(error).hint.unwrap(), hint);
         }
     }
 }

@@ -30,9 +30,10 @@ use std::thread;
 use std::time::Duration;
 use std::{fmt, mem};
 
+use contract::{LeaseResponse, Measurement};
 pub use error::Error;
 use server::Server;
-use statements::{Limits, Measurement};
+use statements::Limits;
 pub use statements::{Statement, StatementCounter, Statements};
 
 /// Leased copy of a template. The drop releases it.
@@ -44,7 +45,7 @@ pub use statements::{Statement, StatementCounter, Statements};
 /// The drop panics if the test exceeded its budget, that of [`Options`] or of `pgfresh.toml`. The message lists the most
 /// frequent statements. The drop does not panic while the thread panics already.
 pub struct Database {
-    response: api::LeaseResponse,
+    response: LeaseResponse,
     server: Arc<Server>,
     limits: Limits,
     /// Name of the test that has used the database since its lease or last reset. Empty if unknown.

@@ -7,14 +7,15 @@ use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
+use contract::{EndOfTest, ErrorResponse, LeaseRequest, LeaseResponse, Measurement, ResetRequest};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use ureq::http::Method;
 
 use crate::Options;
-use crate::api::{Api, LeaseResponse};
+use crate::api::Api;
 use crate::error::Error;
-use crate::statements::{Limits, Measurement};
+use crate::statements::Limits;
 
 /// Arguments of the binary.
 const SERVE: &[&str] = &["serve", "--shared", "--json"];
@@ -36,7 +37,7 @@ pub(crate) struct Server {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {
-    Failed { error: Error },
+    Failed(ErrorResponse),
     Ready(ServerInfo),
 }
 
@@ -106,10 +107,10 @@ impl Server {
         }
         let server = match serde_json::from_str(&line) {
             Ok(Line::Ready(server)) => server,
-            Ok(Line::Failed { error }) => {
+            Ok(Line::Failed(ErrorResponse { error, .. })) => {
                 // `wait` closes the standard input, so that the binary ends.
                 process.wait().map_err(|error| could_not(&error))?;
-                return Err(error.translate_hint());
+                return Err(error.into());
             }
             Err(_) => {
                 return Err(
@@ -125,7 +126,13 @@ impl Server {
     pub(crate) fn lease(&self, options: &Options) -> Result<LeaseResponse, Error> {
         let Options { template, name, isolation, record, limits } = options;
         let record = *record || !limits.is_empty();
-        let request = LeaseRequest { template, name, isolation, holder: &self.holder, record };
+        let request = LeaseRequest {
+            template: template.clone(),
+            name: name.clone(),
+            isolation: isolation.clone(),
+            holder: self.holder.clone(),
+            record,
+        };
         let response = self.api.send(Method::POST, "/v1/databases", Some(&request))?;
         response.ok_or_else(|| Error::new("pgfresh answered without a database"))
     }
@@ -140,9 +147,10 @@ impl Server {
         limits: &Limits,
     ) -> Result<Option<String>, Error> {
         let path = format!("{}/reset", path(name));
-        let body = ResetRequest { close_sessions, test: test.map(shortened), limits };
-        let answer = self.api.send::<Ended>(Method::POST, &path, Some(&body))?;
-        Ok(answer.and_then(|ended| ended.message))
+        let Limits { statements, n_plus_one, time } = limits.clone();
+        let body = ResetRequest { close_sessions, test: test.map(shortened), statements, n_plus_one, time };
+        let answer = self.api.send::<EndOfTest>(Method::POST, &path, Some(&body))?;
+        Ok(answer.and_then(|ended| ended.measurement?.message))
     }
 
     /// Returns the statements since the lease or last reset, with a message if they exceed `limits`.
@@ -162,44 +170,10 @@ impl Server {
         let failed = failed.then(|| "failed=true".to_owned());
         let test = test.map(|test| format!("test={}", encode(&shortened(test))));
         let query: Vec<String> = failed.into_iter().chain(test).collect();
-        let ended = self.api.send::<Ended>(Method::DELETE, &with_query(path(name), &query), None::<&()>)?;
+        let ended =
+            self.api.send::<EndOfTest>(Method::DELETE, &with_query(path(name), &query), None::<&()>)?;
         Ok(ended.and_then(|ended| ended.url))
     }
-}
-
-/// Response to a reset or release, which ends a test.
-#[derive(Deserialize)]
-struct Ended {
-    /// URL of the kept database.
-    url: Option<String>,
-    /// Message about the exceeded budget.
-    message: Option<String>,
-}
-
-/// Body of a request for a database.
-#[derive(Serialize)]
-struct LeaseRequest<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    template: &'a Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: &'a Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    isolation: &'a Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    holder: &'a Option<String>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    record: bool,
-}
-
-/// Body of a request for a reset.
-#[derive(Serialize)]
-struct ResetRequest<'a> {
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    close_sessions: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    test: Option<String>,
-    #[serde(flatten)]
-    limits: &'a Limits,
 }
 
 /// Returns the first 1000 characters of the name of a test. pgfresh keeps no more than these.

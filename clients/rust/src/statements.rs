@@ -5,19 +5,16 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use contract::{Measurement, RecordedStatement, RecordedStatements};
 
 use crate::Database;
 use crate::error::Error;
 
 /// Budget of a test in the form of the HTTP API. None is no limit.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Limits {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) statements: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) n_plus_one: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) time: Option<String>,
 }
 
@@ -40,37 +37,22 @@ pub(crate) fn milliseconds(time: Duration) -> String {
     format!("{}ms", time.as_micros().div_ceil(1000))
 }
 
-/// Statements of a database since its lease or last reset.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Measurement {
-    /// Message about the exceeded budget.
-    pub(crate) message: Option<String>,
-    complete: bool,
-    count: u64,
-    seconds: f64,
-    statements: Vec<Line>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct Line {
-    statement: String,
-    count: u64,
-    seconds: f64,
-    rows: u64,
-}
-
 /// Counts the statements of a database, from [`Database::count_statements`] until [`StatementCounter::finish`].
 #[derive(Debug)]
 #[must_use = "finish() returns the statements"]
 pub struct StatementCounter<'a> {
     database: &'a Database,
-    before: Measurement,
+    before: RecordedStatements,
     resets: usize,
 }
 
 impl<'a> StatementCounter<'a> {
     pub(crate) fn start(database: &'a Database) -> Result<Self, Error> {
-        Ok(Self { database, resets: database.resets(), before: database.measure(&Limits::default())? })
+        Ok(Self {
+            database,
+            resets: database.resets(),
+            before: database.measure(&Limits::default())?.statements,
+        })
     }
 
     /// Returns the statements that ran and ended since [`Database::count_statements`].
@@ -78,7 +60,7 @@ impl<'a> StatementCounter<'a> {
     /// # Errors
     /// Fails if the client cannot read the counts.
     pub fn finish(self) -> Result<Statements, Error> {
-        let after = self.database.measure(&Limits::default())?;
+        let Measurement { statements: after, .. } = self.database.measure(&Limits::default())?;
         let reset = self.database.resets() != self.resets;
         Ok(Statements::between(&self.before, &after, reset))
     }
@@ -114,8 +96,8 @@ pub struct Statement {
 }
 
 impl Statements {
-    fn between(before: &Measurement, after: &Measurement, reset: bool) -> Self {
-        let mut earlier: HashMap<&str, &Line> =
+    fn between(before: &RecordedStatements, after: &RecordedStatements, reset: bool) -> Self {
+        let mut earlier: HashMap<&str, &RecordedStatement> =
             before.statements.iter().map(|line| (line.statement.as_str(), line)).collect();
         let later: HashMap<&str, u64> =
             after.statements.iter().map(|line| (line.statement.as_str(), line.count)).collect();
@@ -126,13 +108,13 @@ impl Statements {
             earlier.clear();
         }
         let ran = after.statements.iter().filter_map(|line| {
-            let zero = Line { statement: String::new(), count: 0, seconds: 0.0, rows: 0 };
-            let was = earlier.get(line.statement.as_str()).copied().unwrap_or(&zero);
-            (line.count > was.count).then(|| Statement {
+            let was = earlier.get(line.statement.as_str());
+            let (count, seconds, rows) = was.map_or((0, 0.0, 0), |was| (was.count, was.seconds, was.rows));
+            (line.count > count).then(|| Statement {
                 text: line.statement.clone(),
-                count: line.count - was.count,
-                time: duration(line.seconds - was.seconds),
-                rows: line.rows.saturating_sub(was.rows),
+                count: line.count - count,
+                time: duration(line.seconds - seconds),
+                rows: line.rows.saturating_sub(rows),
             })
         });
         let mut most_frequent: Vec<Statement> = ran.collect();

@@ -2,13 +2,11 @@
 //!
 //! No session can connect to a template itself. The comparison therefore leases a fresh copy of it.
 
-use std::borrow::Cow;
-
-use ::diff::{DatabaseDiff, DiffError, DiffLimits};
+use ::diff::DiffLimits;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
+use contract::{DatabaseDiff, DiffResponse, ErrorCode, Remedy};
 use lease::{Isolation, LeaseError, Leases};
-use serde::Serialize;
 use tokio::task::spawn_blocking;
 
 use crate::blocking::release_abandoned;
@@ -20,27 +18,15 @@ use crate::{ApiState, SharedState, path};
 /// Maximum number of tables in a comparison, and maximum number of rows for each.
 const MOST: usize = 1000;
 
-/// Result of a comparison.
-#[derive(Debug, Serialize)]
-pub(crate) struct Compared {
-    database: String,
-    /// The test that used the database, if it is a kept one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    test: Option<String>,
-    template: String,
-    #[serde(flatten)]
-    diff: DatabaseDiff,
-}
-
 /// `GET /v1/databases/NAME/diff`: compares a database with its template.
 pub(crate) async fn diff(
     State(api): SharedState,
     Path(name): Path<String>,
     uri: Uri,
-) -> Result<Json<Compared>, Problem> {
-    let of = path::query(&uri, "template").map(Cow::into_owned);
+) -> Result<Json<DiffResponse>, Problem> {
+    let of = path::query(&uri, "template");
     let limits = DiffLimits {
-        table: path::query(&uri, "table").map(Cow::into_owned),
+        table: path::query(&uri, "table"),
         tables: number(&uri, "tables")?.unwrap_or(DiffLimits::default().tables),
         rows: number(&uri, "rows")?.unwrap_or(DiffLimits::default().rows),
         ..DiffLimits::default()
@@ -49,10 +35,10 @@ pub(crate) async fn diff(
     let template = of.or(known).ok_or_else(|| {
         Problem::new(
             StatusCode::BAD_REQUEST,
-            "0A000",
+            ErrorCode::NotSupported,
             format!("cannot tell of which template \"{name}\" is a copy"),
         )
-        .hint("Name the template to compare it with.")
+        .hint(Remedy::NameTemplate, "Name the template to compare it with.")
     })?;
     let leases = api.leases.clone();
     let (database, with) = (name.clone(), template.clone());
@@ -60,7 +46,7 @@ pub(crate) async fn diff(
     // forever, because each statement has a timeout.
     let compared = spawn_blocking(move || compare(&leases, &database, &with, &limits)).await;
     let diff = compared.map_err(|_| Problem::defect())??;
-    Ok(Json(Compared { database: name, test, template, diff }))
+    Ok(Json(DiffResponse { database: name, test, template, diff }))
 }
 
 /// Returns the test and the template of a kept database, or the template of a lease.
@@ -103,19 +89,4 @@ fn compare(
     let copy = FreshCopy { leases, name: copy };
     let fresh = leases.inspect(&copy.name)?;
     Ok(::diff::compare(fresh.session, database.session, limits)?)
-}
-
-impl From<DiffError> for Problem {
-    fn from(error: DiffError) -> Self {
-        let status = match error.sqlstate() {
-            "42P01" => StatusCode::NOT_FOUND,
-            "0A000" => StatusCode::BAD_REQUEST,
-            "57P01" => StatusCode::CONFLICT,
-            code if code.starts_with("08") => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        let problem = Self::new(status, error.sqlstate(), error.to_string());
-        let problem = error.detail().into_iter().fold(problem, Self::detail);
-        error.hint().into_iter().fold(problem, Self::hint)
-    }
 }

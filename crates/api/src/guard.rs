@@ -14,6 +14,7 @@ use axum::http::uri::{Authority, PathAndQuery};
 use axum::http::{Method, Request, StatusCode, Uri};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use contract::{ErrorCode, Remedy};
 use gateway::Access;
 
 use crate::problem::Problem;
@@ -89,10 +90,12 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
     if ends.is_some_and(|ends| !ends.are_here() && !ends.encrypted) {
         let problem = Problem::new(
             StatusCode::FORBIDDEN,
-            "28000",
+            ErrorCode::Forbidden,
             "HTTP without TLS is for programs on the same machine",
         );
-        return Err(problem.hint("The secret would cross the network in the clear: ask by https."));
+        return Err(
+            problem.hint(Remedy::UseTls, "The secret would cross the network in the clear: ask by https.")
+        );
     }
     let host = host(request, ends)?;
     own_page(request, host, ends)?;
@@ -107,10 +110,11 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
     if known {
         return Ok(());
     }
-    let problem = Problem::new(StatusCode::UNAUTHORIZED, "28P01", "the token is missing or wrong");
+    let problem =
+        Problem::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthorized, "the token is missing or wrong");
     let hint = "Send \"Authorization: Bearer SECRET\", or open the page with \"?token=SECRET\"; the secret is the \
                 password in the URL that pgfresh printed.";
-    Err(problem.hint(hint).header(header::WWW_AUTHENTICATE, "Bearer realm=\"pgfresh\""))
+    Err(problem.hint(Remedy::SendSecret, hint).header(header::WWW_AUTHENTICATE, "Bearer realm=\"pgfresh\""))
 }
 
 /// Whether the request comes from a browser of the same user, with a valid invitation to the page.
@@ -151,10 +155,16 @@ fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
     if named && request.uri().authority().is_none_or(ours) {
         return Ok(host);
     }
-    let problem = Problem::new(StatusCode::FORBIDDEN, "28000", format!("host \"{host}\" is not this server"));
+    let problem = Problem::new(
+        StatusCode::FORBIDDEN,
+        ErrorCode::Forbidden,
+        format!("host \"{host}\" is not this server"),
+    );
     Err(match ends {
-        Some(ends) => problem.hint(format!("Ask for \"{}://{}\".", ends.scheme().0, ends.local)),
-        None => problem.hint("Ask for \"http://localhost\"."),
+        Some(ends) => {
+            problem.hint(Remedy::AskThisServer, format!("Ask for \"{}://{}\".", ends.scheme().0, ends.local))
+        }
+        None => problem.hint(Remedy::AskThisServer, "Ask for \"http://localhost\"."),
     })
 }
 
@@ -184,7 +194,7 @@ fn own_page<B>(request: &Request<B>, host: &str, ends: Option<Ends>) -> Result<(
     if origin.is_none_or(same) && (near || visit) {
         return Ok(());
     }
-    Err(Problem::new(StatusCode::FORBIDDEN, "28000", "cannot serve a page of another origin"))
+    Err(Problem::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, "cannot serve a page of another origin"))
 }
 
 fn admits(access: &Access, secret: &str) -> bool {

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use contract::{ErrorCode, HoldResponse, Remedy};
 use futures_util::stream;
 use lease::cut;
 use serde_json::json;
@@ -61,8 +62,8 @@ impl Holders {
     pub(crate) fn note(&self, holder: &str, database: &str) -> Result<(), Problem> {
         let gone = || {
             let what = format!("holder \"{holder}\" is not there");
-            Problem::new(StatusCode::CONFLICT, "55000", what)
-                .hint("GET /v1/hold makes one, for as long as it lasts.")
+            Problem::new(StatusCode::CONFLICT, ErrorCode::WrongState, what)
+                .hint(Remedy::BeginHold, "GET /v1/hold makes one, for as long as it lasts.")
         };
         lock(&self.0).leases.get_mut(holder).ok_or_else(gone)?.push(database.to_owned());
         Ok(())
@@ -75,7 +76,8 @@ pub(crate) async fn hold(State(api): SharedState) -> impl IntoResponse {
     let (sender, mut lines) = mpsc::channel(1);
     tokio::spawn(async move {
         let holder = api.holders.enter();
-        let line = json!({ "holder": holder }).to_string() + "\n";
+        let line = HoldResponse { holder: holder.clone() };
+        let line = json!(line).to_string() + "\n";
         // If the client disconnected before it received this line, it has leased nothing.
         if sender.send(Bytes::from(line)).await.is_ok() {
             sender.closed().await;

@@ -22,8 +22,10 @@ use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use contract::{
+    ErrorCode, InitializeRequest, IntegresqlConfig, IntegresqlDatabase, IntegresqlResponse, Remedy,
+};
 use lease::{Isolation, LeaseError, Leases};
-use serde::{Deserialize, Serialize};
 use server::SUPERUSER;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -40,37 +42,6 @@ const TEMPLATE_TIMEOUT: Duration = Duration::from_mins(1);
 /// A template that contains nothing beyond the server's own `template1`.
 const EMPTY: &str = "template1";
 
-/// Request to create a template. Clients may send further fields. They are ignored, as integresql does (`c.Bind` of
-/// Echo).
-#[derive(Deserialize)]
-pub(crate) struct Initialize {
-    #[serde(default)]
-    hash: String,
-}
-
-#[derive(Serialize)]
-struct Answer<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<usize>,
-    database: Database<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Database<'a> {
-    template_hash: &'a str,
-    config: Config<'a>,
-}
-
-#[derive(Serialize)]
-struct Config<'a> {
-    host: String,
-    port: u16,
-    username: &'a str,
-    password: &'a str,
-    database: &'a str,
-}
-
 /// Completes a request that changes templates, even if the client disconnects before it is done.
 pub(crate) async fn detach(request: Request, next: Next) -> Result<Response, Problem> {
     tokio::spawn(next.run(request)).await.map_err(|_| Problem::defect())
@@ -79,31 +50,32 @@ pub(crate) async fn detach(request: Request, next: Next) -> Result<Response, Pro
 /// Returns a response with the address of a database. The host and the port are the ones that the client itself used.
 fn found(api: &ApiState, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize>) -> Response {
     let address = ends.map_or(api.access.address(), |ends| ends.local);
-    let config = Config {
+    let config = IntegresqlConfig {
         host: address.ip().to_canonical().to_string(),
         port: address.port(),
-        username: SUPERUSER,
-        password: api.access.secret(),
-        database: name,
+        username: SUPERUSER.to_owned(),
+        password: api.access.secret().to_owned(),
+        database: name.to_owned(),
     };
-    Json(Answer { id, database: Database { template_hash: hash, config } }).into_response()
+    let database = IntegresqlDatabase { template_hash: hash.to_owned(), config };
+    Json(IntegresqlResponse { id, database }).into_response()
 }
 
 /// `POST /templates`: leases an empty database, which the client then fills.
 pub(crate) async fn initialize(
     State(api): SharedState,
     Extension(ends): Extension<Option<Ends>>,
-    Json(Initialize { hash }): Json<Initialize>,
+    Json(InitializeRequest { hash }): Json<InitializeRequest>,
 ) -> Result<Response, Problem> {
     if hash.is_empty() {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "22023", "hash is required"));
+        return Err(Problem::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidValue, "hash is required"));
     }
     if hash.contains('\0') {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "22021", "hash has a zero byte"));
+        return Err(Problem::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidText, "hash has a zero byte"));
     }
     let template = api.templates.add(&hash).ok_or_else(|| {
-        Problem::new(StatusCode::LOCKED, "55006", "template is already initialized")
-            .hint("Ask for test databases; they wait until it is finalized.")
+        Problem::new(StatusCode::LOCKED, ErrorCode::InUse, "template is already initialized")
+            .hint(Remedy::TakeTests, "Ask for test databases; they wait until it is finalized.")
     })?;
     let name = template.building();
     let (answer, answered) = oneshot::channel();
@@ -138,7 +110,7 @@ async fn unless_discarded(api: &ApiState, template: &Template, name: String) -> 
 }
 
 fn discarded() -> Problem {
-    Problem::new(StatusCode::GONE, "3D000", "template was just discarded")
+    Problem::new(StatusCode::GONE, ErrorCode::NotFound, "template was just discarded")
 }
 
 /// Logs an error if the request of a disconnected client could not be undone. It is no error if a different client has
@@ -190,8 +162,11 @@ pub(crate) async fn take(
         Ok(_) => return Err(discarded()),
         Err(_) => {
             let message = format!("template is not finalized after {} s", TEMPLATE_TIMEOUT.as_secs());
-            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "55000", message);
-            return Err(problem.hint("The client that initialized it has to finalize or discard it."));
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::WrongState, message);
+            return Err(problem.hint(
+                Remedy::FinalizeTemplate,
+                "The client that initialized it has to finalize or discard it.",
+            ));
         }
     }
     let (answer, answered) = oneshot::channel();
@@ -218,15 +193,16 @@ pub(crate) async fn give_back(
     State(api): SharedState,
     Path((hash, id)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let id =
-        id.parse().map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "22023", "invalid test database ID"))?;
+    let id = id.parse().map_err(|_| {
+        Problem::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidValue, "invalid test database ID")
+    })?;
     take_back(&api, &*api.templates.get(&hash)?, id).await
 }
 
 /// Ends the lease of a test database.
 async fn take_back(api: &ApiState, template: &Template, id: usize) -> Result<StatusCode, Problem> {
     if !template.take_back(id) {
-        return Err(Problem::new(StatusCode::NOT_FOUND, "3D000", "test database not found"));
+        return Err(Problem::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, "test database not found"));
     }
     let name = template.test(id);
     let ended = blocking(&api.leases, move |leases| end(leases, &name)).await;
@@ -310,35 +286,5 @@ fn end(leases: &Leases, name: &str) -> Result<(), LeaseError> {
     match leases.release(name) {
         Err(LeaseError::NotLeased(_)) => Ok(()),
         other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_may_say_more_than_a_hash() {
-        let request: Initialize = serde_json::from_str(r#"{"hash":"3f9a","name":"x"}"#).unwrap();
-        assert_eq!(request.hash, "3f9a");
-    }
-
-    #[test]
-    fn answers_have_the_shape_that_clients_read() {
-        let config = Config {
-            host: "127.0.0.1".into(),
-            port: 5433,
-            username: "postgres",
-            password: "s",
-            database: "d",
-        };
-        let database = Database { template_hash: "3f9a", config };
-        let config =
-            r#"{"host":"127.0.0.1","port":5433,"username":"postgres","password":"s","database":"d"}"#;
-        let mut answer = Answer { id: None, database };
-        let text = format!(r#"{{"database":{{"templateHash":"3f9a","config":{config}}}}}"#);
-        assert_eq!(serde_json::to_string(&answer).unwrap(), text);
-        answer.id = Some(0);
-        assert_eq!(serde_json::to_string(&answer).unwrap(), text.replacen('{', r#"{"id":0,"#, 1));
     }
 }

@@ -5,6 +5,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use contract::ErrorCode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -35,12 +36,14 @@ pub(crate) async fn ignore_body(request: Request) -> Result<Request, Problem> {
 async fn read(request: Request) -> Result<Bytes, Problem> {
     let read = timeout(REQUEST_TIMEOUT, Bytes::from_request(request, &())).await.map_err(|_| {
         let message = format!("no whole body came in {} s", REQUEST_TIMEOUT.as_secs());
-        Problem::new(StatusCode::REQUEST_TIMEOUT, "57014", message)
+        Problem::new(StatusCode::REQUEST_TIMEOUT, ErrorCode::TimedOut, message)
     })?;
     read.map_err(|rejection| match rejection.status() {
-        status @ StatusCode::PAYLOAD_TOO_LARGE => Problem::new(status, "54000", "the body is too long")
-            .detail(format!("It may have {LONGEST_BODY} bytes.")),
-        status => Problem::new(status, "08P01", "could not read the body")
+        status @ StatusCode::PAYLOAD_TOO_LARGE => {
+            Problem::new(status, ErrorCode::TooLong, "the body is too long")
+                .detail(format!("It may have {LONGEST_BODY} bytes."))
+        }
+        status => Problem::new(status, ErrorCode::BrokenBody, "could not read the body")
             .detail(format!("{}.", rejection.body_text())),
     })
 }
@@ -62,7 +65,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| {
-        Problem::new(StatusCode::BAD_REQUEST, "22032", "cannot read the body as JSON")
+        Problem::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidBody, "cannot read the body as JSON")
             .detail(format!("It has an error: {error}."))
     })
 }

@@ -1,14 +1,14 @@
 //! Leases over HTTP: begins, resets and ends leases, and makes templates from them.
 
-use std::borrow::Cow;
-
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use gateway::{Budget, ExecutedStatement, KeptDatabase};
+use contract::{
+    DatabaseDescription, ErrorCode, LeaseRequest, LeaseResponse, Remedy, ResetRequest, SnapshotRequest,
+    SnapshotResponse,
+};
+use gateway::{Budget, KeptDatabase};
 use lease::{Isolation, LeaseError, LeaseStatus, ServerAction};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
@@ -20,75 +20,11 @@ use crate::{ApiState, OnFailure, SharedState, measured, path, templates};
 /// Maximum length of a test's name in characters. pgfresh truncates longer names.
 const LONGEST_TEST: usize = 1000;
 
-/// Request for a lease.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LeaseRequest {
-    template: Option<String>,
-    name: Option<String>,
-    isolation: Option<String>,
-    /// Holder of the lease, if it has one: the lease ends when the holder disconnects. See `GET /v1/hold`.
-    holder: Option<String>,
-    /// Whether pgfresh should record the lease's statements, for [`crate::measured`].
-    #[serde(default)]
-    record: bool,
-}
-
-/// A leased database.
-#[derive(Debug, Serialize)]
-pub(crate) struct Leased {
-    name: String,
-    url: String,
-    jdbc_url: String,
-    socket_url: String,
-    template: String,
-    /// Whether pgfresh records the lease's statements.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    recorded: bool,
-}
-
-/// Description of a database. Contains nothing that would let a reader connect to it.
-#[derive(Debug, Serialize)]
-pub(crate) struct Look {
-    name: String,
-    /// The lease's template. This field and the next two are missing if the database is not leased.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    template: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sessions: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    age_seconds: Option<f64>,
-    /// The last statements in the database. Missing unless pgfresh keeps the databases of failed tests.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    statements: Option<Vec<ExecutedStatement>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Reset {
-    #[serde(default)]
-    close_sessions: bool,
-    /// Name of the test that has ended.
-    test: Option<String>,
-    /// Maximum number of statements that the test should have run.
-    statements: Option<u64>,
-    n_plus_one: Option<u64>,
-    time: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Snapshot {
-    template: String,
-    #[serde(default)]
-    close_sessions: bool,
-}
-
 /// `POST /v1/databases`: leases a database.
 pub(crate) async fn lease(
     State(api): SharedState,
     Json(LeaseRequest { template, name, isolation, holder, record }): Json<LeaseRequest>,
-) -> Result<(StatusCode, Json<Leased>), Problem> {
+) -> Result<(StatusCode, Json<LeaseResponse>), Problem> {
     let isolation = match isolation {
         None => api.leases.default_isolation(),
         Some(word) => word.parse().map_err(|why: String| no_isolation(&word, &why))?,
@@ -110,7 +46,7 @@ pub(crate) async fn lease(
         api.recorder.record(&name, &api.leases);
     }
     let access = &api.access;
-    let leased = Leased {
+    let leased = LeaseResponse {
         url: access.address_of(&name).url(),
         jdbc_url: access.address_of(&name).jdbc_url(),
         socket_url: access.socket_address_of(&name).unwrap_or_else(|| access.address_of(&name)).url(),
@@ -123,7 +59,8 @@ pub(crate) async fn lease(
 
 fn no_isolation(word: &str, why: &str) -> Problem {
     let what = format!("cannot lease with isolation \"{word}\": {why}");
-    Problem::new(StatusCode::BAD_REQUEST, "22023", what).hint("Leave it out for the server's own.")
+    Problem::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidValue, what)
+        .hint(Remedy::CorrectValue, "Leave it out for the server's own.")
 }
 
 /// Leases a database. Returns its name and the name of its template.
@@ -157,7 +94,10 @@ pub(crate) async fn find(api: &ApiState, name: &str) -> Result<Option<LeaseStatu
 }
 
 /// `GET /v1/databases/NAME`: describes a database.
-pub(crate) async fn look(State(api): SharedState, Path(name): Path<String>) -> Result<Json<Look>, Problem> {
+pub(crate) async fn look(
+    State(api): SharedState,
+    Path(name): Path<String>,
+) -> Result<Json<DatabaseDescription>, Problem> {
     let name = lease::cut(&name).to_owned();
     let lease = find(&api, &name).await?;
     let recent = api.history();
@@ -167,7 +107,7 @@ pub(crate) async fn look(State(api): SharedState, Path(name): Path<String>) -> R
         (None, Some(lease)) => recent.map(|recent| recent.of(&name, lease.since)),
         (None, None) => return Err(LeaseError::NotLeased(name).into()),
     };
-    Ok(Json(Look {
+    Ok(Json(DatabaseDescription {
         name,
         sessions: lease.as_ref().map(|lease| lease.sessions),
         age_seconds: lease.as_ref().map(|lease| lease.age.as_secs_f64()),
@@ -206,7 +146,7 @@ pub(crate) async fn release(
     let test = path::query_lossily(&uri, "test");
     let over = measured::beyond(&api, &name, &budget)?;
     let told = test.is_some() || !budget.is_empty();
-    let test = test.filter(|test| !test.is_empty()).map(Cow::into_owned);
+    let test = test.filter(|test| !test.is_empty());
     let shown = test.as_deref().map(one_line);
     api.events.test_ended(&name, shown.as_deref());
     let leased = name.clone();
@@ -267,7 +207,7 @@ fn release_former(api: &ApiState, former: Vec<String>) {
 pub(crate) async fn reset(
     State(api): SharedState,
     Path(name): Path<String>,
-    Json(Reset { close_sessions, test, statements, n_plus_one, time }): Json<Reset>,
+    Json(ResetRequest { close_sessions, test, statements, n_plus_one, time }): Json<ResetRequest>,
 ) -> Result<Response, Problem> {
     let budget = Budget { statements, n_plus_one, time: measured::time(time.as_deref())? };
     let over = measured::beyond(&api, &name, &budget)?;
@@ -296,9 +236,9 @@ pub(crate) async fn act(
 pub(crate) async fn snapshot(
     State(api): SharedState,
     Path(name): Path<String>,
-    Json(Snapshot { template, close_sessions }): Json<Snapshot>,
-) -> Result<(StatusCode, Json<Value>), Problem> {
-    let answer = json!({ "template": template });
+    Json(SnapshotRequest { template, close_sessions }): Json<SnapshotRequest>,
+) -> Result<(StatusCode, Json<SnapshotResponse>), Problem> {
+    let answer = SnapshotResponse { template: template.clone() };
     blocking(&api.leases, move |leases| leases.snapshot(&name, &template, close_sessions)).await?;
     Ok((StatusCode::CREATED, Json(answer)))
 }

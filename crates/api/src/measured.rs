@@ -1,54 +1,30 @@
 //! Reports a lease's statements, and whether they exceed a budget.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use gateway::{Budget, ExceededLimit, RecordedStatements, TestMeasurement, parse_span};
+use contract::{EndOfTest, ErrorCode, Measurement, Remedy};
+use gateway::{Budget, TestMeasurement, parse_span};
 use lease::LeaseError;
-use serde::Serialize;
-use serde_json::json;
 
 use crate::json::Json;
 use crate::problem::Problem;
 use crate::{ApiState, SharedState, path};
-
-/// The statements of a lease since it began or was reset.
-#[derive(Debug, Serialize)]
-pub(crate) struct MeasuredAnswer {
-    /// URL of the kept database. Only present after a release.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    url: Option<String>,
-    /// Report for the user if the test exceeded its budget.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
-    over_budget: Vec<ExceededLimit>,
-    #[serde(flatten)]
-    statements: RecordedStatements,
-}
-
-impl MeasuredAnswer {
-    fn new(measured: TestMeasurement, url: Option<String>) -> Self {
-        let message = measured.message();
-        let TestMeasurement { statements, exceeded } = measured;
-        Self { url, message, over_budget: exceeded, statements }
-    }
-}
 
 /// `GET /v1/databases/NAME/statements`: returns the statements of a lease, compared with a budget.
 pub(crate) async fn statements(
     State(api): SharedState,
     Path(name): Path<String>,
     uri: Uri,
-) -> Result<Json<MeasuredAnswer>, Problem> {
+) -> Result<Json<Measurement>, Problem> {
     let budget = budget_of(&uri)?;
     if api.leases.isolation(&name).is_none() {
         return Err(LeaseError::NotLeased(name).into());
     }
     let measured = api.recorder.measure(&name, &budget, &api.leases).ok_or_else(|| not_recorded(&name))?;
-    Ok(Json(MeasuredAnswer::new(measured, None)))
+    Ok(Json(described(measured)))
 }
 
 /// Compares the lease `name` with the budget `own` and the budget for all tests. Returns the lease's statements if they
@@ -64,13 +40,18 @@ pub(crate) fn beyond(api: &ApiState, name: &str, own: &Budget) -> Result<Option<
     }
 }
 
-/// Returns the response to the end of a test.
+/// Returns the response to the end of a test. `over` has the statements of a test that exceeded its budget.
 pub(crate) fn answer(over: Option<TestMeasurement>, url: Option<String>) -> Response {
-    match (over, url) {
-        (Some(over), url) => Json(MeasuredAnswer::new(over, url)).into_response(),
-        (None, Some(url)) => Json(json!({ "url": url })).into_response(),
-        (None, None) => StatusCode::NO_CONTENT.into_response(),
+    if over.is_none() && url.is_none() {
+        return StatusCode::NO_CONTENT.into_response();
     }
+    Json(EndOfTest { url, measurement: over.map(described) }).into_response()
+}
+
+fn described(measured: TestMeasurement) -> Measurement {
+    let message = measured.message();
+    let TestMeasurement { statements, exceeded } = measured;
+    Measurement { message, over_budget: exceeded, statements }
 }
 
 /// Reads the budget from the query, e.g. `?statements=5&n_plus_one=0&time=200ms`.
@@ -81,7 +62,7 @@ pub(crate) fn budget_of(uri: &Uri) -> Result<Budget, Problem> {
             text.parse().map(Some).map_err(|_| Problem::invalid(name, &text, "It is a number from 0 on."))
         }
     };
-    let time = path::query(uri, "time").map(Cow::into_owned);
+    let time = path::query(uri, "time");
     Ok(Budget {
         statements: count("statements")?,
         n_plus_one: count("n_plus_one")?,
@@ -100,7 +81,8 @@ pub(crate) fn time(text: Option<&str>) -> Result<Option<Duration>, Problem> {
 
 fn not_recorded(name: &str) -> Problem {
     let what = format!("the statements of database \"{name}\" are not recorded");
-    Problem::new(StatusCode::CONFLICT, "55000", what).hint("Lease it with \"record\": true.")
+    Problem::new(StatusCode::CONFLICT, ErrorCode::WrongState, what)
+        .hint(Remedy::Record, "Lease it with \"record\": true.")
 }
 
 #[cfg(test)]

@@ -4,22 +4,27 @@ use std::borrow::Cow;
 
 use axum::extract::Request;
 use axum::http::{StatusCode, Uri};
+use contract::{ErrorCode, Remedy};
 use percent_encoding::percent_decode_str;
 use server::percent_encode;
 
 use crate::problem::Problem;
 
 /// Returns the decoded value of a query parameter, or `None` if it is missing or not UTF-8.
-pub(crate) fn query<'a>(uri: &'a Uri, name: &str) -> Option<Cow<'a, str>> {
-    let pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| decode(value))
+pub(crate) fn query(uri: &Uri, name: &str) -> Option<String> {
+    values(uri, name).find_map(|value| decode(&value).map(Cow::into_owned))
 }
 
 /// Like [`query`], but replaces invalid UTF-8 with U+FFFD.
-pub(crate) fn query_lossily<'a>(uri: &'a Uri, name: &str) -> Option<Cow<'a, str>> {
-    let mut pairs = uri.query()?.split('&').filter_map(|pair| pair.split_once('='));
-    let (_, value) = pairs.find(|(key, _)| *key == name)?;
-    Some(percent_decode_str(value).decode_utf8_lossy())
+pub(crate) fn query_lossily(uri: &Uri, name: &str) -> Option<String> {
+    let value = values(uri, name).next()?;
+    Some(percent_decode_str(&value).decode_utf8_lossy().into_owned())
+}
+
+/// Returns the values of a query parameter, with percent-encoding. A plus is a space, as browsers and many libraries encode it.
+fn values(uri: &Uri, name: &str) -> impl Iterator<Item = String> {
+    let pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    pairs.filter(move |(key, _)| *key == name).map(|(_, value)| value.replace('+', "%20"))
 }
 
 /// Whether a path belongs to integresql's API.
@@ -45,12 +50,18 @@ pub(crate) fn normalize(mut request: Request) -> Request {
 
 /// Refuses a path that can't consist of names.
 pub(crate) async fn check(request: Request) -> Result<Request, Problem> {
-    let unreadable =
-        |why| Problem::new(StatusCode::BAD_REQUEST, "22021", format!("cannot read the path: it {why}"));
+    let unreadable = |why| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            ErrorCode::InvalidText,
+            format!("cannot read the path: it {why}"),
+        )
+    };
     match decode(request.uri().path()) {
         None => Err(unreadable("is not percent-encoded UTF-8")),
         Some(path) if path.contains('\0') => {
-            Err(unreadable("has a zero byte").hint("No name in PostgreSQL can have one."))
+            Err(unreadable("has a zero byte")
+                .hint(Remedy::CorrectValue, "No name in PostgreSQL can have one."))
         }
         Some(_) => Ok(request),
     }
@@ -63,4 +74,16 @@ fn decode(text: &str) -> Option<Cow<'_, str>> {
         |rest: &str| rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
     let is_encoded = text.split('%').skip(1).all(is_escape);
     percent_decode_str(text).decode_utf8().ok().filter(|_| is_encoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plus_in_query_is_a_space() {
+        let uri: Uri = "/v1/databases/a?test=a+b%2Bc&time=2+s".parse().unwrap();
+        assert_eq!(query_lossily(&uri, "test").unwrap(), "a b+c");
+        assert_eq!(query(&uri, "time").unwrap(), "2 s");
+    }
 }

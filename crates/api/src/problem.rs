@@ -1,24 +1,18 @@
-//! Errors of requests, each with a SQLSTATE.
+//! Errors of requests: [`ErrorDescription`]s with an HTTP status.
 
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
+use contract::{ErrorCode, ErrorDescription, Remedy};
+use diff::DiffError;
 use lease::LeaseError;
-use serde::Serialize;
+use server::SessionError;
 
 /// Error of a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
-    #[serde(skip)]
     pub(crate) status: StatusCode,
-    /// SQLSTATE. SQL and HTTP use the same list of codes.
-    code: String,
-    pub(crate) message: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<String>,
+    pub(crate) description: ErrorDescription,
     /// Header that the status requires, e.g. `Allow` or `WWW-Authenticate`.
-    #[serde(skip)]
     pub(crate) header: Option<Box<(HeaderName, String)>>,
 }
 
@@ -32,24 +26,25 @@ impl IntoResponse for Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
-        let (code, message) = (code.to_owned(), message.into());
-        Self { status, code, message, detail: None, hint: None, header: None }
+    pub(crate) fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { status, description: ErrorDescription::new(code.as_str(), message), header: None }
     }
 
     /// Returns the error for a parameter with an invalid value.
     pub(crate) fn invalid(name: &str, value: &str, hint: impl Into<String>) -> Self {
         let what = format!("invalid value for \"{name}\": \"{value}\"");
-        Self::new(StatusCode::BAD_REQUEST, "22023", what).hint(hint)
+        Self::new(StatusCode::BAD_REQUEST, ErrorCode::InvalidValue, what).hint(Remedy::CorrectValue, hint)
     }
 
     pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
-        self.detail = Some(detail.into());
+        self.description.detail = Some(detail.into());
         self
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+    /// Adds the way out of the error: for programs, and in words for people.
+    pub(crate) fn hint(mut self, remedy: Remedy, hint: impl Into<String>) -> Self {
+        self.description.remedy = Some(remedy);
+        self.description.hint = Some(hint.into());
         self
     }
 
@@ -60,12 +55,14 @@ impl Problem {
 
     /// Treats an error as success if its cause is the end of the server.
     pub(crate) fn unless_closed(self) -> Result<StatusCode, Self> {
-        if self.code == "57P01" { Ok(StatusCode::NO_CONTENT) } else { Err(self) }
+        let is_closed = self.description.code == ErrorCode::Gone.as_str();
+        if is_closed { Ok(StatusCode::NO_CONTENT) } else { Err(self) }
     }
 
     /// Returns the error for a panic in pgfresh.
     pub(crate) fn defect() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "XX000", "the request ended in an internal error")
+        let message = "the request ended in an internal error";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::InternalError, message)
     }
 }
 
@@ -74,14 +71,86 @@ impl From<LeaseError> for Problem {
         let code = error.sqlstate();
         let status = match code {
             "3D000" => StatusCode::NOT_FOUND,
-            "42602" | "0A000" => StatusCode::BAD_REQUEST,
-            "42P04" | "55006" => StatusCode::CONFLICT,
-            // Connection exceptions and insufficient resources can be temporary, and are not the client's fault.
-            _ if code.starts_with("08") || code.starts_with("53") => StatusCode::SERVICE_UNAVAILABLE,
+            "42602" => StatusCode::BAD_REQUEST,
+            "42P04" | "55006" | "0A000" => StatusCode::CONFLICT,
+            // The client can start the server again.
+            _ if matches!(error, LeaseError::Stopped(_)) => StatusCode::CONFLICT,
+            _ if is_passing(code) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let problem = Self::new(status, code, error.with_causes());
-        Self { detail: error.detail(), hint: error.hint(), ..problem }
+        let description = ErrorDescription {
+            detail: error.detail(),
+            hint: error.hint(),
+            remedy: remedy(&error),
+            ..ErrorDescription::new(code, error.with_causes())
+        };
+        Self { status, description, header: None }
+    }
+}
+
+/// Whether an SQLSTATE may go away without a change of the request: a connection exception, insufficient resources, a timeout,
+/// or the end of pgfresh.
+fn is_passing(code: &str) -> bool {
+    code.starts_with("08") || code.starts_with("53") || matches!(code, "57014" | "57P01")
+}
+
+/// Returns the way out of an error. Each hint of [`LeaseError::hint`] has one.
+fn remedy(error: &LeaseError) -> Option<Remedy> {
+    Some(match error {
+        LeaseError::UnknownTemplate { .. } => Remedy::ServeTemplate,
+        LeaseError::Excluded(_) => Remedy::ChangeNames,
+        LeaseError::Leased(_) | LeaseError::TemplateExists(_) => Remedy::OtherName,
+        LeaseError::InUse { .. } => Remedy::CloseSessions,
+        LeaseError::NotCopied { .. }
+        | LeaseError::Hidden(_)
+        | LeaseError::Busy(_)
+        | LeaseError::OtherParameters(_)
+        | LeaseError::Replication
+        | LeaseError::NoServerFrom(_) => Remedy::UseClone,
+        LeaseError::OtherIsolation { .. } | LeaseError::OtherTemplate { .. } => Remedy::Release,
+        LeaseError::Panicked | LeaseError::Failed => Remedy::ReportBug,
+        LeaseError::Timeout { .. } | LeaseError::NoConnection { .. } => Remedy::SeeLog,
+        LeaseError::NoServer(_) => Remedy::UseServer,
+        LeaseError::Stopped(_) | LeaseError::Ended { .. } => Remedy::RestartServer,
+        LeaseError::NotStarted { .. } | LeaseError::Lost { .. } => Remedy::Reset,
+        LeaseError::Emptied(_) | LeaseError::Changed(_) => Remedy::RestartPgfresh,
+        LeaseError::NotLeased(_) => Remedy::SeeStatus,
+        LeaseError::TooManyClients { .. } => Remedy::RaiseMaxConnections,
+        LeaseError::Full { .. } => Remedy::MakeRoom,
+        LeaseError::Server { .. } | LeaseError::Threads(_) => {
+            return error.hint().map(|_| Remedy::FollowHint);
+        }
+        LeaseError::Refused(_)
+        | LeaseError::NoDatabase(_)
+        | LeaseError::Closed
+        | LeaseError::Gone
+        | LeaseError::Name { .. }
+        | LeaseError::TemplateName(_)
+        | LeaseError::NoServers
+        | LeaseError::Sql { .. }
+        | LeaseError::Io { .. } => return None,
+    })
+}
+
+impl From<DiffError> for Problem {
+    fn from(error: DiffError) -> Self {
+        let code = error.sqlstate();
+        let (status, remedy) = match &error {
+            DiffError::UnknownTable(_) => (StatusCode::NOT_FOUND, Some(Remedy::CorrectValue)),
+            DiffError::Encodings { .. } => (StatusCode::CONFLICT, None),
+            DiffError::Session { source: SessionError::Server { .. }, .. } if code == "57P01" => {
+                (StatusCode::CONFLICT, None)
+            }
+            DiffError::Session { .. } if is_passing(code) => (StatusCode::SERVICE_UNAVAILABLE, None),
+            DiffError::Session { .. } => (StatusCode::INTERNAL_SERVER_ERROR, None),
+        };
+        let description = ErrorDescription {
+            detail: error.detail(),
+            hint: error.hint(),
+            remedy,
+            ..ErrorDescription::new(code, error.to_string())
+        };
+        Self { status, description, header: None }
     }
 }
 

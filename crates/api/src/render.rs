@@ -4,7 +4,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use contract::ErrorResponse;
 
 use crate::json::Json;
 use crate::path;
@@ -17,15 +17,6 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::REFERRER_POLICY, "no-referrer"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
-
-/// An error in the form that clients see.
-#[derive(Serialize)]
-struct Report<'a> {
-    error: &'a Problem,
-    /// Copy of the message in the place where integresql's clients look for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<&'a str>,
-}
 
 /// Renders an error as JSON or as a page, and adds the headers of all responses.
 pub(crate) async fn render(request: Request, next: Next) -> Response {
@@ -40,8 +31,9 @@ pub(crate) async fn render(request: Request, next: Next) -> Response {
 
 /// Renders an error as JSON. With `plain`, also puts the message at the top level, as in integresql's errors.
 fn in_words(problem: &Problem, plain: bool) -> Response {
-    let report = Report { error: problem, message: plain.then_some(&problem.message) };
-    (problem.status, problem.header.clone().map(|header| [*header]), Json(report)).into_response()
+    let error = problem.description.clone();
+    let body = ErrorResponse { message: plain.then(|| error.message.clone()), error };
+    (problem.status, problem.header.clone().map(|header| [*header]), Json(body)).into_response()
 }
 
 /// Whether the client is a browser that asks for a page.
@@ -54,7 +46,7 @@ fn accepts_html(headers: &HeaderMap) -> bool {
 
 /// Renders an error as a page that replaces the live page.
 fn on_a_page(problem: &Problem) -> Response {
-    let message = problem.message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let message = problem.description.message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let text = format!(
         "<!doctype html><meta charset=utf-8><title>pgfresh</title><h1>pgfresh</h1><p>This page cannot be shown: {message}.\
          <p><code>pgfresh status</code> prints its address, token included.\n"
@@ -69,6 +61,7 @@ fn on_a_page(problem: &Problem) -> Response {
 #[cfg(test)]
 mod tests {
     use axum::http::StatusCode;
+    use contract::ErrorCode;
     use lease::LeaseError;
 
     use super::*;
@@ -85,13 +78,13 @@ mod tests {
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
         assert_eq!(
             text(response).await,
-            r#"{"error":{"code":"3D000","message":"template \"shop\" does not exist","detail":"This server has base.","hint":"To have several templates in one server, start it with --template NAME,NAME."}}"#
+            r#"{"error":{"code":"3D000","message":"template \"shop\" does not exist","detail":"This server has base.","hint":"To have several templates in one server, start it with --template NAME,NAME.","remedy":"serve_template"}}"#
         );
     }
 
     #[tokio::test]
     async fn integresql_finds_the_message_where_it_looks() {
-        let problem = Problem::new(StatusCode::LOCKED, "55006", "template is already initialized");
+        let problem = Problem::new(StatusCode::LOCKED, ErrorCode::InUse, "template is already initialized");
         assert_eq!(
             text(in_words(&problem, true)).await,
             r#"{"error":{"code":"55006","message":"template is already initialized"},"message":"template is already initialized"}"#
@@ -100,7 +93,8 @@ mod tests {
 
     #[tokio::test]
     async fn browser_error_page_escapes_message_and_names_command() {
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "28P01", "host \"<script>\" & co");
+        let problem =
+            Problem::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthorized, "host \"<script>\" & co");
         let response = on_a_page(&problem);
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
         assert_eq!(response.headers()[header::CONTENT_TYPE], "text/html; charset=utf-8");

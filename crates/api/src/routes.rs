@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef, Request};
-use axum::http::header::ALLOW;
+use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn, map_request, map_request_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
+use contract::{ErrorCode, Remedy};
 use gateway::Access;
 use lease::ServerAction;
 
@@ -19,45 +20,63 @@ use crate::{
     render, status,
 };
 
-/// Returns all routes. Source of integresql's: its `internal/api/templates/routes.go` and `admin/routes.go`, 1.1.0.
+/// Returns the router of all requests.
 pub(crate) fn table<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
     Arc<ApiState>: FromRef<S>,
 {
-    let detached = Router::new()
-        .route("/api/v1/templates/{hash}", put(integresql::finalize).delete(integresql::discard))
-        .route("/api/v1/templates/{hash}/tests/{id}", delete(integresql::give_back))
-        .route("/api/v1/templates/{hash}/tests/{id}/recreate", post(integresql::give_back))
-        .route("/api/v1/templates/{hash}/tests/{id}/unlock", post(integresql::give_back))
-        .route("/api/v1/admin/templates", delete(integresql::discard_all))
-        .layer(from_fn(integresql::detach))
-        .layer(map_request(json::ignore_body));
-    Router::new()
-        .route("/", get(page::page))
-        .route("/metrics", get(metrics::metrics))
-        .route("/v1/status", get(status::once))
-        .route("/v1/events", get(status::events))
-        .route("/v1/hold", get(holders::hold))
-        .route("/v1/databases", post(leases::lease))
-        .route("/v1/databases/{name}", get(leases::look).delete(leases::release))
-        .route("/v1/databases/{name}/statements", get(measured::statements))
-        .route("/v1/databases/{name}/diff", get(compare::diff))
-        .route("/v1/databases/{name}/reset", post(leases::reset))
-        .route("/v1/databases/{name}/snapshot", post(leases::snapshot))
-        .route(
-            "/v1/databases/{name}/restart",
-            post(|api, name| leases::act(api, name, ServerAction::Restart)),
-        )
-        .route("/v1/databases/{name}/stop", post(|api, name| leases::act(api, name, ServerAction::Stop)))
-        .route("/v1/databases/{name}/crash", post(|api, name| leases::act(api, name, ServerAction::Crash)))
-        .route("/api/v1/templates", post(integresql::initialize))
-        .route("/api/v1/templates/{hash}/tests", get(integresql::take).layer(map_request(json::ignore_body)))
-        .merge(detached)
+    let router = Router::new();
+    let router = routes().into_iter().fold(router, |router, (path, methods)| router.route(path, methods));
+    router
         .fallback(async |uri: Uri| {
-            Problem::new(StatusCode::NOT_FOUND, "42704", format!("nothing is at \"{}\"", uri.path()))
+            Problem::new(
+                StatusCode::NOT_FOUND,
+                ErrorCode::NoPath,
+                format!("nothing is at \"{}\"", uri.path()),
+            )
         })
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
+}
+
+/// Returns all paths with the handlers of their methods. [`contract::OPENAPI`] describes each of them.
+fn routes<S>() -> Vec<(&'static str, MethodRouter<S>)>
+where
+    S: Clone + Send + Sync + 'static,
+    Arc<ApiState>: FromRef<S>,
+{
+    let mut routes = vec![
+        ("/", get(page::page)),
+        ("/metrics", get(metrics::metrics)),
+        ("/v1/openapi.json", get(async || ([(CONTENT_TYPE, "application/json")], contract::OPENAPI))),
+        ("/v1/status", get(status::once)),
+        ("/v1/events", get(status::events)),
+        ("/v1/hold", get(holders::hold)),
+        ("/v1/databases", post(leases::lease)),
+        ("/v1/databases/{name}", get(leases::look).delete(leases::release)),
+        ("/v1/databases/{name}/statements", get(measured::statements)),
+        ("/v1/databases/{name}/diff", get(compare::diff)),
+        ("/v1/databases/{name}/reset", post(leases::reset)),
+        ("/v1/databases/{name}/snapshot", post(leases::snapshot)),
+        ("/v1/databases/{name}/restart", post(|api, name| leases::act(api, name, ServerAction::Restart))),
+        ("/v1/databases/{name}/stop", post(|api, name| leases::act(api, name, ServerAction::Stop))),
+        ("/v1/databases/{name}/crash", post(|api, name| leases::act(api, name, ServerAction::Crash))),
+        ("/api/v1/templates", post(integresql::initialize)),
+        ("/api/v1/templates/{hash}/tests", get(integresql::take).layer(map_request(json::ignore_body))),
+    ];
+    // Source: `internal/api/templates/routes.go` and `admin/routes.go` of integresql 1.1.0.
+    let detached = [
+        ("/api/v1/templates/{hash}", put(integresql::finalize).delete(integresql::discard)),
+        ("/api/v1/templates/{hash}/tests/{id}", delete(integresql::give_back)),
+        ("/api/v1/templates/{hash}/tests/{id}/recreate", post(integresql::give_back)),
+        ("/api/v1/templates/{hash}/tests/{id}/unlock", post(integresql::give_back)),
+        ("/api/v1/admin/templates", delete(integresql::discard_all)),
+    ];
+    let layers = |methods: MethodRouter<S>| {
+        methods.layer(from_fn(integresql::detach)).layer(map_request(json::ignore_body))
+    };
+    routes.extend(detached.map(|(path, methods)| (path, layers(methods))));
+    routes
 }
 
 /// Wraps `routes` in the layers for all requests. A request passes through the last layer first.
@@ -86,14 +105,20 @@ async fn refuse_other_methods(mut request: Request, next: Next) -> Response {
     }
     let known = response.headers().get(ALLOW).and_then(|known| known.to_str().ok()).unwrap_or_default();
     let known = known.split(',').filter(|method| *method != "HEAD").collect::<Vec<_>>().join(", ");
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "0A000", format!("cannot {method} \"{path}\""))
-        .hint(format!("It knows {known}."))
-        .header(ALLOW, known)
-        .into_response()
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        ErrorCode::NotSupported,
+        format!("cannot {method} \"{path}\""),
+    )
+    .hint(Remedy::OtherMethod, format!("It knows {known}."))
+    .header(ALLOW, known)
+    .into_response()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use axum::Extension;
     use axum::body::{Body, to_bytes};
     use hyper::service::Service;
@@ -129,46 +154,61 @@ mod tests {
         }
     }
 
-    /// Paths, and the methods that each supports.
-    const PATHS: [(&str, &str); 20] = [
-        ("/", "GET"),
-        ("/metrics", "GET"),
-        ("/v1/status", "GET"),
-        ("/v1/events", "GET"),
-        ("/v1/hold", "GET"),
-        ("/v1/databases", "POST"),
-        ("/v1/databases/a", "GET, DELETE"),
-        ("/v1/databases/%2F%40%3A%3F%23%25%20%C3%A9/reset", "POST"),
-        ("/v1/databases/a/diff", "GET"),
-        ("/v1/databases/a/snapshot", "POST"),
-        ("/v1/databases/a/restart", "POST"),
-        ("/v1/databases/a/stop", "POST"),
-        ("/v1/databases/a/crash", "POST"),
-        ("/api/v1/templates", "POST"),
-        ("/api/v1/templates/3f9a", "PUT, DELETE"),
-        ("/api/v1/templates/3f9a/tests", "GET"),
-        ("/api/v1/templates/3f9a/tests/7", "DELETE"),
-        ("/api/v1/templates/3f9a/tests/7/unlock", "POST"),
-        ("/api/v1/templates/3f9a/tests/7/recreate", "POST"),
-        ("/api/v1/admin/templates", "DELETE"),
-    ];
+    /// Returns each path in the document with its methods, in order.
+    fn documented() -> BTreeMap<String, String> {
+        let document: serde_json::Value = serde_json::from_str(contract::OPENAPI).unwrap();
+        let paths = document["paths"].as_object().unwrap().iter();
+        let methods = |operations: &serde_json::Value| {
+            let mut methods: Vec<_> = operations.as_object().unwrap().keys().cloned().collect();
+            methods.sort();
+            methods.join(", ").to_uppercase()
+        };
+        paths.map(|(path, operations)| (path.clone(), methods(operations))).collect()
+    }
+
+    /// Returns a path with values in place of its parameters.
+    fn example(path: &str) -> String {
+        let name = "%2F%40%3A%3F%23%25%20%C3%A9";
+        path.replace("{name}", name).replace("{hash}", "3f9a").replace("{id}", "7")
+    }
+
+    async fn allowed(path: &str) -> String {
+        let answer = asked("BREW", &example(path)).await.unwrap();
+        let mut methods: Vec<_> = answer.headers()[ALLOW].to_str().unwrap().split(", ").collect();
+        methods.sort_unstable();
+        methods.join(", ")
+    }
+
+    #[tokio::test]
+    async fn document_describes_exactly_the_routes() {
+        let mut routed = BTreeMap::new();
+        for (path, _) in routes::<Reached>() {
+            routed.insert(path.to_owned(), allowed(path).await);
+        }
+        assert_eq!(documented(), routed);
+    }
 
     #[tokio::test]
     async fn path_rejects_other_methods_with_allow_header() {
-        for (path, allowed) in PATHS {
+        for (path, methods) in documented() {
+            let (path, known) = (example(&path), allowed(&path).await);
             for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"] {
-                let answer = asked(method, path).await;
-                if allowed.split(", ").any(|known| known == method) {
+                let answer = asked(method, &path).await;
+                // The document is no database.
+                if path == "/v1/openapi.json" && method == "GET" {
+                    assert_eq!(answer.unwrap().status(), StatusCode::OK);
+                    continue;
+                }
+                if methods.split(", ").any(|known| known == method) {
                     assert!(answer.is_none(), "{method} {path}: {answer:?}");
                     continue;
                 }
                 let answer = answer.unwrap();
                 assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
-                assert_eq!(answer.headers()[ALLOW], allowed, "{method} {path}");
                 let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
                 let error = &serde_json::from_slice::<serde_json::Value>(&body).unwrap()["error"];
                 assert_eq!(error["message"], format!("cannot {method} \"{path}\""));
-                assert_eq!(error["hint"], format!("It knows {allowed}."));
+                assert_eq!(error["remedy"], "other_method", "{known}");
             }
         }
     }
@@ -201,12 +241,10 @@ mod tests {
 
     #[tokio::test]
     async fn routes_decode_percent_encoded_path_segments() {
-        for (path, allowed) in PATHS {
+        for (path, methods) in documented() {
+            let path = example(&path);
             let encoded: Vec<_> = path.split('/').map(every_letter_encoded).collect();
-            let path = encoded.join("/");
-            let method = allowed.split(", ").next().unwrap();
-            assert!(asked(method, &path).await.is_none(), "{method} {path}");
-            assert_eq!(asked("BREW", &path).await.unwrap().headers()[ALLOW], allowed, "{path}");
+            assert_eq!(allowed(&encoded.join("/")).await, methods, "{path}");
         }
         // An encoded slash does not separate path segments.
         assert_eq!(asked("GET", "/v1%2Fstatus").await.unwrap().status(), StatusCode::NOT_FOUND);

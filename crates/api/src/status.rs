@@ -7,10 +7,13 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use contract::{
+    DifferenceEntry, KeptEntry, LeakEntry, LeaseEntry, SessionCounts, StatusResponse, TemplateEntry,
+    WorkTotal,
+};
 use futures_util::stream;
 use gateway::{KeptDatabase, StatementHistory};
 use lease::{Difference, SharedStateChange, Status};
-use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::blocking::blocking;
@@ -21,92 +24,46 @@ use crate::{ApiState, SharedState};
 /// Time between two events.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Machine-readable [`Status`]. Times are in seconds, and counts begin at the server's start.
-#[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    version: &'static str,
-    uptime_seconds: f64,
-    templates: Vec<TemplateReport>,
-    leases: Vec<LeaseReport>,
-    created: Work,
-    recycled: Work,
-    /// Number of databases that were not recycled, by reason.
-    dropped: BTreeMap<&'static str, u64>,
-    sessions: Sessions,
-    /// Recycled databases that turned out not to be fresh.
-    differences: Vec<Difference>,
-    leaks: Vec<SharedStateChange>,
-    /// Number of failed background tasks, by task.
-    errors: BTreeMap<&'static str, u64>,
-    /// Databases that pgfresh has kept because a test failed.
-    kept: Vec<KeptReport>,
-}
-
-/// A kept database, and the test that failed.
-#[derive(Debug, Serialize)]
-struct KeptReport {
-    database: String,
-    test: String,
-}
-
-#[derive(Debug, Serialize)]
-struct TemplateReport {
-    name: String,
-    ready: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct LeaseReport {
-    database: String,
-    template: String,
-    sessions: usize,
-    age_seconds: f64,
-}
-
-/// Number of databases created or recycled, and the total time.
-#[derive(Debug, Serialize)]
-struct Work {
-    count: u64,
-    seconds: f64,
-}
-
-/// Number of sessions that began with a warm backend (one that was already waiting), and with a cold one.
-#[derive(Debug, Serialize)]
-struct Sessions {
-    warm: u64,
-    cold: u64,
-}
-
-impl Report {
-    fn new(status: Status, kept: Vec<KeptDatabase>, uptime: Duration) -> Self {
-        let templates = status.ready.into_iter().map(|(name, ready)| TemplateReport { name, ready });
-        let leases = status.leases.into_iter().map(|lease| LeaseReport {
-            database: lease.database,
-            template: lease.template,
-            sessions: lease.sessions,
-            age_seconds: seconds(lease.age),
-        });
-        let work = |(count, spent): (u64, Duration)| Work { count, seconds: seconds(spent) };
-        Self {
-            version: env!("CARGO_PKG_VERSION"),
-            uptime_seconds: seconds(uptime),
-            templates: templates.collect(),
-            leases: leases.collect(),
-            created: work(status.created),
-            recycled: work(status.recycled),
-            dropped: status.dropped.into_iter().collect(),
-            sessions: Sessions { warm: status.warm, cold: status.cold },
-            differences: status.differences,
-            leaks: status.leaks,
-            errors: status.errors.into_iter().collect(),
-            kept: kept.into_iter().map(|kept| KeptReport { database: kept.name, test: kept.test }).collect(),
-        }
+fn report(status: Status, kept: Vec<KeptDatabase>, uptime: Duration) -> StatusResponse {
+    let work = |(count, spent): (u64, Duration)| WorkTotal { count, seconds: seconds(spent) };
+    let by_name = |counts: Vec<(&str, u64)>| {
+        counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect::<BTreeMap<_, _>>()
+    };
+    let leases = status.leases.into_iter().map(|lease| LeaseEntry {
+        database: lease.database,
+        template: lease.template,
+        sessions: lease.sessions,
+        age_seconds: seconds(lease.age),
+    });
+    let differences = status.differences.into_iter();
+    let leaks = status.leaks.into_iter();
+    StatusResponse {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        uptime_seconds: seconds(uptime),
+        templates: status.ready.into_iter().map(|(name, ready)| TemplateEntry { name, ready }).collect(),
+        leases: leases.collect(),
+        created: work(status.created),
+        recycled: work(status.recycled),
+        dropped: by_name(status.dropped),
+        sessions: SessionCounts { warm: status.warm, cold: status.cold },
+        differences: differences
+            .map(|Difference { database, relation }| DifferenceEntry { database, relation })
+            .collect(),
+        leaks: leaks
+            .map(|SharedStateChange { what, suspects, count }| LeakEntry {
+                what: what.to_owned(),
+                suspects,
+                count,
+            })
+            .collect(),
+        errors: by_name(status.errors),
+        kept: kept.into_iter().map(|kept| KeptEntry { database: kept.name, test: kept.test }).collect(),
     }
+}
 
-    async fn of(api: &ApiState) -> Result<Self, Problem> {
-        let kept = api.history().map_or_else(Vec::new, StatementHistory::kept_databases);
-        Ok(Self::new(look(api).await?, kept, api.since.elapsed()))
-    }
+async fn current(api: &ApiState) -> Result<StatusResponse, Problem> {
+    let kept = api.history().map_or_else(Vec::new, StatementHistory::kept_databases);
+    Ok(report(look(api).await?, kept, api.since.elapsed()))
 }
 
 /// Returns seconds, rounded to microseconds because more digits would be noise.
@@ -120,8 +77,8 @@ pub(crate) async fn look(api: &ApiState) -> Result<Status, Problem> {
 }
 
 /// `GET /v1/status`: returns the status once.
-pub(crate) async fn once(State(api): SharedState) -> Result<Json<Report>, Problem> {
-    Report::of(&api).await.map(Json)
+pub(crate) async fn once(State(api): SharedState) -> Result<Json<StatusResponse>, Problem> {
+    current(&api).await.map(Json)
 }
 
 /// `GET /v1/events`: streams the status as server-sent events. A client that reads slowly misses some events, because
@@ -131,15 +88,15 @@ pub(crate) async fn events(State(api): SharedState) -> impl IntoResponse {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let events = stream::unfold((api, ticks), async |(api, mut ticks)| {
         ticks.tick().await;
-        let report = Report::of(&api).await.ok()?;
-        Some((event(&report), (api, ticks)))
+        let status = current(&api).await.ok()?;
+        Some((event(&status), (api, ticks)))
     });
     ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events))
 }
 
-fn event(report: &Report) -> serde_json::Result<String> {
+fn event(status: &StatusResponse) -> serde_json::Result<String> {
     // JSON text contains no line breaks, so it fits on one `data` line.
-    Ok(format!("data: {}\n\n", serde_json::to_string(report)?))
+    Ok(format!("data: {}\n\n", serde_json::to_string(status)?))
 }
 
 #[cfg(test)]
@@ -179,7 +136,7 @@ mod tests {
             template: Some("shop".into()),
             statements: Vec::new(),
         };
-        let event = event(&Report::new(status, vec![kept], Duration::from_secs(9))).unwrap();
+        let event = event(&report(status, vec![kept], Duration::from_secs(9))).unwrap();
         let expected = concat!(
             r#"data: {"version":""#,
             env!("CARGO_PKG_VERSION"),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
+use contract::ErrorCode;
 use sys::lock;
 use tokio::sync::watch;
 
@@ -151,7 +152,7 @@ impl Template {
 }
 
 pub(crate) fn no_template() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "3D000", "template not found")
+    Problem::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, "template not found")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use contract::{CellValue, DatabaseDiff, Field, FieldChange, NotCompared, RowChange, RowCounts, TableDiff};
 use server::AdminConnection;
 
 use crate::merge::{Entry, RowLocation, RowStep, merge};
@@ -9,10 +10,7 @@ use crate::relations::{Matching, Relation, relations};
 use crate::row_values::{self, Cells};
 use crate::session::{ReadError, Reader};
 use crate::stream::RowStream;
-use crate::{
-    CellValue, DatabaseDiff, DiffError, Field, FieldChange, NotCompared, RowChange, RowCounts, TableDiff,
-    digest, objects, sequences,
-};
+use crate::{DiffError, digest, objects, sequences};
 
 /// Maximum size of all values in one result, in bytes.
 const MAX_RESULT_BYTES: usize = 8 << 20;
@@ -253,7 +251,7 @@ impl Candidate<'_> {
             shown.extend(values.into_iter().map(|values| RowChange::Deleted { values }));
         }
         shown.retain(|row| {
-            let bytes = row.bytes();
+            let bytes = row_bytes(row);
             let fits = bytes <= *budget;
             *budget = budget.saturating_sub(bytes);
             fits
@@ -301,20 +299,18 @@ fn whole_rows(
     Ok(places.iter().map(row).collect())
 }
 
-impl RowChange {
-    /// Returns the size of the names and values, in bytes.
-    fn bytes(&self) -> usize {
-        let of = |value: &CellValue| match value {
-            CellValue::Null => 4,
-            CellValue::Whole(text) | CellValue::Part { part: text, .. } => text.len(),
-        };
-        let field = |field: &Field| field.column.len() + of(&field.value);
-        let change = |change: &FieldChange| change.column.len() + of(&change.old) + of(&change.new);
-        match self {
-            Self::Inserted { values } | Self::Deleted { values } => values.iter().map(field).sum(),
-            Self::Updated { key, columns } => {
-                key.iter().map(field).sum::<usize>() + columns.iter().map(change).sum::<usize>()
-            }
+/// Returns the size of the names and values of a row, in bytes.
+fn row_bytes(row: &RowChange) -> usize {
+    let of = |value: &CellValue| match value {
+        CellValue::Null => 4,
+        CellValue::Whole(text) | CellValue::Part { part: text, .. } => text.len(),
+    };
+    let field = |field: &Field| field.column.len() + of(&field.value);
+    let change = |change: &FieldChange| change.column.len() + of(&change.old) + of(&change.new);
+    match row {
+        RowChange::Inserted { values } | RowChange::Deleted { values } => values.iter().map(field).sum(),
+        RowChange::Updated { key, columns } => {
+            key.iter().map(field).sum::<usize>() + columns.iter().map(change).sum::<usize>()
         }
     }
 }

@@ -22,7 +22,6 @@ mod merge;
 mod names;
 mod objects;
 mod relations;
-mod result;
 mod row_texts;
 mod row_values;
 mod sequences;
@@ -33,7 +32,4 @@ mod text;
 pub use catalogs::NOT_COMPARED;
 pub use compare::{DiffLimits, compare};
 pub use error::DiffError;
-pub use result::{
-    CellValue, DatabaseDiff, Field, FieldChange, LeftOut, NotCompared, ObjectChange, ObjectChangeKind,
-    RowChange, RowCounts, SequenceChange, SequenceValue, TableDiff,
-};
+pub use text::{format_diff, summarize};

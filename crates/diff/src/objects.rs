@@ -10,7 +10,7 @@ use crate::relations::TableColumn;
 use crate::row_texts::texts;
 use crate::row_values::{self, Cell};
 use crate::session::{ReadError, Reader};
-use crate::{FieldChange, ObjectChange, ObjectChangeKind};
+use contract::{FieldChange, ObjectChange, ObjectChangeKind};
 
 const DEFINITIONS: &str = include_str!("objects.sql");
 /// Maximum length of a definition in the result, in characters.

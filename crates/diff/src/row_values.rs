@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
+use contract::{CellValue, Field, FieldChange};
 use server::identifier;
 
 use crate::merge::RowLocation;
 use crate::relations::{Relation, TableColumn};
 use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
-use crate::{CellValue, Field, FieldChange};
 
 /// Maximum length of a value that pgfresh reads to find where two long values differ. The unit is characters, or bytes
 /// for a `bytea`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::row_texts::texts;
 use crate::session::{ReadError, Reader};
-use crate::{SequenceChange, SequenceValue};
+use contract::{SequenceChange, SequenceValue};
 
 /// Number of sequences that one statement reads.
 const SEQUENCES_PER_QUERY: usize = 200;

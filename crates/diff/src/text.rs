@@ -1,12 +1,11 @@
 //! Formats a [`DatabaseDiff`] as text for a terminal with at least 60 columns.
 
+use contract::{
+    CellValue, DatabaseDiff, Field, FieldChange, NotCompared, ObjectChange, ObjectChangeKind, RowChange,
+    RowCounts, SequenceValue, TableDiff,
+};
 use report::display_width;
 use server::printable;
-
-use crate::{
-    CellValue, DatabaseDiff, Field, FieldChange, ObjectChange, ObjectChangeKind, RowChange, RowCounts,
-    SequenceValue, TableDiff,
-};
 
 /// Minimum width of a line, in columns. A narrower terminal wraps the lines.
 const MIN_WIDTH: usize = 60;
@@ -23,57 +22,52 @@ const MAX_NAME_WIDTH: usize = 30;
 /// Number of equal characters that the text shows before the difference of two values.
 const CONTEXT_LENGTH: usize = 8;
 
-impl DatabaseDiff {
-    /// Formats the whole comparison. Each line has at most `columns` columns and ends with a line feed. Returns an
-    /// empty text if there is no difference.
-    #[must_use]
-    pub fn to_text(&self, columns: usize) -> String {
-        let columns = columns.max(MIN_WIDTH);
-        let mut sections = Vec::new();
-        if !self.schema.is_empty() {
-            let lines = self.schema.iter().map(|object| definition(object, columns)).collect();
-            sections.push(section("Definitions", lines, self.schema_left_out));
-        }
-        if !self.sequences.is_empty() {
-            let lines = self.sequences.iter().map(|sequence| {
-                let change = format!("{} → {}", sequence_text(sequence.old), sequence_text(sequence.new));
-                truncate(&format!("  ~ {}: {change}", printable(&sequence.name)), columns)
-            });
-            sections.push(section("Sequences", lines.collect(), self.sequences_left_out));
-        }
-        sections.extend(self.tables.iter().map(|table| table_text(table, columns)));
-        if self.tables_left_out.tables > 0 {
-            let what = if self.tables_left_out.tables == 1 { "table" } else { "tables" };
-            let (count, rows) = (grouped(self.tables_left_out.tables as u64), self.tables_left_out.counts);
-            sections.push(format!("… and {count} more {what}: {}\n", counts_text(rows)));
-        }
-        if !self.not_compared.is_empty() {
-            let line = |table: &crate::NotCompared| {
-                truncate(
-                    &format!("  ! {}: {}", printable(&table.name), printable(&table.reason)),
-                    2 * columns,
-                )
-            };
-            sections.push(section("Not compared", self.not_compared.iter().map(line).collect(), 0));
-        }
-        sections.join("\n")
+/// Formats the whole comparison. Each line has at most `columns` columns and ends with a line feed. Returns an
+/// empty text if there is no difference.
+#[must_use]
+pub fn format_diff(diff: &DatabaseDiff, columns: usize) -> String {
+    let columns = columns.max(MIN_WIDTH);
+    let mut sections = Vec::new();
+    if !diff.schema.is_empty() {
+        let lines = diff.schema.iter().map(|object| definition(object, columns)).collect();
+        sections.push(section("Definitions", lines, diff.schema_left_out));
     }
-
-    /// Summarizes the number of differences, e.g. "2 tables, 1 sequence".
-    #[must_use]
-    pub fn summary(&self) -> String {
-        let count = |count: usize, one: &str, many: &str| match count {
-            0 => None,
-            1 => Some(format!("1 {one}")),
-            count => Some(format!("{} {many}", grouped(count as u64))),
+    if !diff.sequences.is_empty() {
+        let lines = diff.sequences.iter().map(|sequence| {
+            let change = format!("{} → {}", sequence_text(sequence.old), sequence_text(sequence.new));
+            truncate(&format!("  ~ {}: {change}", printable(&sequence.name)), columns)
+        });
+        sections.push(section("Sequences", lines.collect(), diff.sequences_left_out));
+    }
+    sections.extend(diff.tables.iter().map(|table| table_text(table, columns)));
+    if diff.tables_left_out.tables > 0 {
+        let what = if diff.tables_left_out.tables == 1 { "table" } else { "tables" };
+        let (count, rows) = (grouped(diff.tables_left_out.tables as u64), diff.tables_left_out.counts);
+        sections.push(format!("… and {count} more {what}: {}\n", counts_text(rows)));
+    }
+    if !diff.not_compared.is_empty() {
+        let line = |table: &NotCompared| {
+            truncate(&format!("  ! {}: {}", printable(&table.name), printable(&table.reason)), 2 * columns)
         };
-        let counts = [
-            count(self.tables.len() + self.tables_left_out.tables, "table", "tables"),
-            count(self.sequences.len() + self.sequences_left_out, "sequence", "sequences"),
-            count(self.schema.len() + self.schema_left_out, "definition", "definitions"),
-        ];
-        counts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        sections.push(section("Not compared", diff.not_compared.iter().map(line).collect(), 0));
     }
+    sections.join("\n")
+}
+
+/// Summarizes the number of differences, e.g. "2 tables, 1 sequence".
+#[must_use]
+pub fn summarize(diff: &DatabaseDiff) -> String {
+    let count = |count: usize, one: &str, many: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        count => Some(format!("{} {many}", grouped(count as u64))),
+    };
+    let counts = [
+        count(diff.tables.len() + diff.tables_left_out.tables, "table", "tables"),
+        count(diff.sequences.len() + diff.sequences_left_out, "sequence", "sequences"),
+        count(diff.schema.len() + diff.schema_left_out, "definition", "definitions"),
+    ];
+    counts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn section(title: &str, lines: Vec<String>, left_out: usize) -> String {
@@ -309,7 +303,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{LeftOut, NotCompared, SequenceChange};
+    use contract::{LeftOut, SequenceChange};
 
     fn field(column: &str, text: &str) -> Field {
         Field { column: column.into(), value: CellValue::Whole(text.into()) }
@@ -437,14 +431,14 @@ public.log: 1 inserted (no primary key: whole rows)
 Not compared
   ! public.f: it has partitions on other servers
 ";
-        assert_eq!(example().to_text(80), expected);
-        assert_eq!(example().summary(), "5 tables, 1 sequence, 6 definitions");
+        assert_eq!(format_diff(&example(), 80), expected);
+        assert_eq!(summarize(&example()), "5 tables, 1 sequence, 6 definitions");
     }
 
     #[test]
     fn empty_diff_has_no_text() {
         assert_eq!(
-            (DatabaseDiff::default().to_text(80), DatabaseDiff::default().summary()),
+            (format_diff(&DatabaseDiff::default(), 80), summarize(&DatabaseDiff::default())),
             Default::default()
         );
     }
@@ -497,7 +491,7 @@ Not compared
             };
             diff.schema[0].name.clone_from(&name);
             diff.not_compared.clear();
-            for line in diff.to_text(columns).lines() {
+            for line in format_diff(&diff, columns).lines() {
                 prop_assert!(!line.contains(char::is_control), "{line:?}");
                 prop_assert!(display_width(line) <= columns, "{} > {columns}: {line:?}", display_width(line));
             }

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use contract::ExecutedStatement;
 use lease::{Leases, cut};
 use serde::{Deserialize, Serialize};
 use sys::lock;
@@ -15,29 +16,6 @@ const MAX_STATEMENTS: usize = 20;
 /// Maximum number of leases that the history remembers, in addition to those with open sessions. If there are more, the
 /// history forgets the half whose statements are older.
 const MAX_LEASES: usize = 1000;
-
-/// A statement that a session has run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ExecutedStatement {
-    /// First 1023 bytes of the statement, with `$1` and so on in place of parameter values.
-    pub statement: String,
-    /// Time at which the gateway sent the statement to the server, in seconds since 1970.
-    pub begun: f64,
-    /// Time until the server completed the statement, in seconds.
-    pub seconds: f64,
-    /// The statement's error, or `None` if it succeeded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<SqlError>,
-}
-
-/// The error of a failed statement.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SqlError {
-    /// SQLSTATE code of the error.
-    pub code: String,
-    /// Primary message, truncated if it is very long.
-    pub message: String,
-}
 
 /// A failed test's database, which pgfresh keeps for inspection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

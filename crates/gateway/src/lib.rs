@@ -44,15 +44,15 @@ mod tls;
 mod workers;
 
 pub use access::{Access, Advertised, SocketFile, requires_scram};
-pub use budget::{Budget, ExceededLimit};
+pub use budget::Budget;
 pub use certificate::{CertificateError, ServerCertificate};
 pub use duration::parse_span;
 pub use events::{EventLog, EventSource, SessionEvent, SessionEventKind};
 pub use gateway::{BoundGateway, Gateway, GatewayError, GatewayOptions};
-pub use history::{ExecutedStatement, KeptDatabase, SqlError, StatementHistory};
+pub use history::{KeptDatabase, StatementHistory};
 pub use http::HttpService;
 pub use loopback::SetupEncryption;
-pub use record::{RecordedStatement, RecordedStatements, TestMeasurement};
+pub use record::TestMeasurement;
 pub use statement_recorder::{StatementRecorder, TestOverBudget};
 pub use stream::{DisconnectWatcher, Stream};
 pub use workers::THREAD_NAME;

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use contract::{ExceededLimit, RecordedStatement, RecordedStatements};
 use pgwire::{Completed, NormalizedStatement, QueryRuns, RepeatedPart, StatementKind};
-use serde::Serialize;
 
-use crate::budget::{Budget, ExceededLimit};
+use crate::budget::Budget;
 
 /// Maximum number of different statements that a record counts separately. They take up to 500 kB.
 const MAX_STATEMENTS: usize = 500;
@@ -19,36 +19,6 @@ const NO_TEXT: &str = "(no text)";
 /// Maximum number of statements in a message, and maximum length of each in characters.
 const MAX_SHOWN_STATEMENTS: usize = 10;
 const MAX_SHOWN_LENGTH: usize = 100;
-
-/// The statements of a test since its lease began or was reset.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RecordedStatements {
-    /// Whether the counts and the list include every statement.
-    pub complete: bool,
-    /// Total number of runs.
-    pub count: u64,
-    /// Total time of all statements, in seconds.
-    pub seconds: f64,
-    /// Total number of rows that the statements returned or changed.
-    pub rows: u64,
-    /// Each different statement once. The most frequent one comes first.
-    pub statements: Vec<RecordedStatement>,
-}
-
-/// A statement of a test, with the totals of all its runs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RecordedStatement {
-    /// The statement on one line, with `?` in place of each value. Truncated if it is very long.
-    pub statement: String,
-    /// Number of runs.
-    pub count: u64,
-    /// Total time of all runs, in seconds.
-    pub seconds: f64,
-    /// Total number of rows that the runs returned or changed.
-    pub rows: u64,
-    /// Whether the statement is an N+1, i.e. a query that ran many times with different values.
-    pub n_plus_one: bool,
-}
 
 /// The statements of a test, and the limits that it exceeded.
 #[derive(Debug, Clone, PartialEq)]

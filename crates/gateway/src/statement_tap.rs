@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
+use contract::{ExecutedStatement, SqlError};
 use lease::Leases;
 use pgwire::{Completed, StatementError, StatementEvent, StatementTracker};
 use sys::lock;
 
 use crate::cancel::CancelKey;
 use crate::events::{EventLog, EventSource, SessionEvent, SessionEventKind};
-use crate::history::{self, ExecutedStatement, SqlError, StatementHistory, StatementRing, seconds_of};
+use crate::history::{self, StatementHistory, StatementRing, seconds_of};
 use crate::session_settings::SessionSettings;
 use crate::statement_recorder::{SharedRecord, StatementRecorder};
 

@@ -109,6 +109,9 @@ pub enum LeaseError {
     /// The name cannot be used for a template. The text gives the reason.
     #[error("{0}")]
     TemplateName(String),
+    /// There is a template with this name.
+    #[error("cannot use \"{0}\" as a name: there is such a template already")]
+    TemplateExists(String),
     /// The leased server is stopped.
     #[error("the server of database \"{0}\" is stopped")]
     Stopped(String),
@@ -252,7 +255,7 @@ impl LeaseError {
     pub fn sqlstate(&self) -> &str {
         match self {
             Self::UnknownTemplate { .. } | Self::NotLeased(_) | Self::NoDatabase(_) => "3D000",
-            Self::Leased(_) => "42P04",
+            Self::Leased(_) | Self::TemplateExists(_) => "42P04",
             Self::InUse { .. }
             | Self::NotCopied { .. }
             | Self::Hidden(_)

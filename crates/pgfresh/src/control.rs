@@ -6,6 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
+use contract::{ErrorResponse, HoldResponse, LeaseRequest, LeaseResponse, Remedy};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use server::{Address, percent_encode};
 use ureq::Agent;
@@ -87,13 +90,34 @@ impl Control {
         let mut reader = BufReader::new(response.into_body().into_reader());
         let mut line = String::new();
         reader.read_line(&mut line).map_err(failed)?;
-        let value: Value = serde_json::from_str(&line).map_err(failed)?;
-        let holder = value["holder"].as_str().ok_or_else(|| failed(&line))?.to_owned();
+        let HoldResponse { holder } = serde_json::from_str(&line).map_err(failed)?;
         Ok((holder, reader))
+    }
+
+    /// Leases a database.
+    pub(crate) fn lease(&self, request: &LeaseRequest) -> Result<LeaseResponse, Failure> {
+        self.send(&Method::POST, "/v1/databases", request)
     }
 
     /// Sends a request and returns the response. An empty response body becomes `Null`.
     pub(crate) fn call(&self, method: &Method, path: &str, body: &Value) -> Result<Value, Failure> {
+        let text = self.exchange(method, path, body)?;
+        if text.is_empty() { Ok(Value::Null) } else { serde_json::from_str(&text).map_err(failed) }
+    }
+
+    /// Sends a request and returns the response. An empty response body becomes the value of an empty object.
+    pub(crate) fn send<T: DeserializeOwned>(
+        &self,
+        method: &Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let text = self.exchange(method, path, &serde_json::to_value(body).map_err(failed)?)?;
+        serde_json::from_str(if text.is_empty() { "{}" } else { &text }).map_err(failed)
+    }
+
+    /// Sends a request and returns the response's body.
+    fn exchange(&self, method: &Method, path: &str, body: &Value) -> Result<String, Failure> {
         let request = Request::builder()
             .method(method)
             .uri(format!("http://{}{path}", self.address))
@@ -104,12 +128,11 @@ impl Control {
         let mut response = self.agent.run(request).map_err(|error| self.unreachable(error))?;
         let text =
             response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string().map_err(failed)?;
-        let value: Value =
-            if text.is_empty() { Value::Null } else { serde_json::from_str(&text).map_err(failed)? };
         if response.status().is_success() {
-            return Ok(value);
+            return Ok(text);
         }
-        Err(Failure::from_json(&value).unwrap_or_else(|| Failure::new(response.status().to_string())))
+        let error = serde_json::from_str(&text).map(|body: ErrorResponse| Failure::from(body.error));
+        Err(error.unwrap_or_else(|_| Failure::new(response.status().to_string())))
     }
 
     /// Whether the server has a leased or kept database with this `name`.
@@ -142,7 +165,7 @@ pub(crate) fn path_of(database: &str, action: &str) -> String {
 
 /// Replaces the API's hint, which names a key of the request, with a hint for the command line.
 pub(crate) fn instead_of_closing(failure: Failure, hint: &str) -> Failure {
-    if failure.hints_at("close_sessions") { failure.hint(hint.to_owned()) } else { failure }
+    if failure.has_remedy(Remedy::CloseSessions) { failure.hint(hint.to_owned()) } else { failure }
 }
 
 /// Returns the text of a JSON string, or an empty text for any other value.

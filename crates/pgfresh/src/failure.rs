@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use bench::BenchError;
+use contract::{ErrorCode, ErrorDescription, ErrorResponse, Remedy};
 use doctor::DoctorError;
+use lease::LeaseError;
 use profile::ProfileError;
-use serde_json::{Value, json};
 use storage::{CacheError, FileError};
 use template::ProvisionError;
 
@@ -27,14 +28,16 @@ pub(crate) struct Failure {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
-    code: Option<u8>,
-    sqlstate: Option<String>,
+    exit_code: Option<u8>,
+    /// SQLSTATE or another [`ErrorCode`].
+    code: Option<String>,
+    remedy: Option<Remedy>,
 }
 
 impl Failure {
     /// Creates a failure with a message. The message is one line, begins in lower case and has no full stop.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), detail: None, hint: None, code: None, sqlstate: None }
+        Self { message: message.into(), detail: None, hint: None, exit_code: None, code: None, remedy: None }
     }
 
     /// Adds the cause, as a full sentence.
@@ -57,24 +60,23 @@ impl Failure {
 
     /// Sets an exit code other than the command's usual one.
     pub(crate) fn exit_with(mut self, code: u8) -> Self {
-        self.code = Some(code);
+        self.exit_code = Some(code);
         self
     }
 
-    /// Sets the SQLSTATE of a server's error.
-    pub(crate) fn sqlstate(mut self, sqlstate: Option<String>) -> Self {
-        self.sqlstate = sqlstate;
+    fn code(mut self, code: &str) -> Self {
+        self.code = Some(code.to_owned());
         self
     }
 
-    /// Whether the failure has this SQLSTATE.
-    pub(crate) fn is(&self, sqlstate: &str) -> bool {
-        self.sqlstate.as_deref() == Some(sqlstate)
+    /// Whether the failure has this code.
+    pub(crate) fn is(&self, code: ErrorCode) -> bool {
+        self.code.as_deref() == Some(code.as_str())
     }
 
-    /// Whether the hint contains `word`.
-    pub(crate) fn hints_at(&self, word: &str) -> bool {
-        self.hint.as_ref().is_some_and(|hint| hint.contains(word))
+    /// Whether this is the way out of the failure.
+    pub(crate) fn has_remedy(&self, remedy: Remedy) -> bool {
+        self.remedy == Some(remedy)
     }
 
     /// Prints the failure, with colours on a terminal. Returns the failure's own exit code, or else `usual`.
@@ -88,26 +90,19 @@ impl Failure {
             }
         }
         print_notice(text);
-        ExitCode::from(self.code.unwrap_or(usual))
+        ExitCode::from(self.exit_code.unwrap_or(usual))
     }
 
-    /// Returns the failure as JSON, in the same form as the HTTP API's errors.
-    pub(crate) fn to_json(&self) -> Value {
-        let mut error = json!({ "message": without_numbers(&self.message) });
-        let detail = self.detail.as_deref().map(without_numbers);
-        for (key, text) in [("code", &self.sqlstate), ("detail", &detail), ("hint", &self.hint)] {
-            if let Some(text) = text {
-                error[key] = text.as_str().into();
-            }
-        }
-        json!({ "error": error })
-    }
-
-    /// Parses a failure from JSON of this form.
-    pub(crate) fn from_json(value: &Value) -> Option<Self> {
-        let word = |name: &str| value["error"][name].as_str().map(str::to_owned);
-        let failure = Self::new(word("message")?).detail(word("detail")).hint(word("hint"));
-        Some(failure.sqlstate(word("code")))
+    /// Returns the failure as a program reads it, like an error of the HTTP API.
+    pub(crate) fn to_response(&self) -> ErrorResponse {
+        let code = self.code.as_deref().unwrap_or(ErrorCode::Failed.as_str());
+        let error = ErrorDescription {
+            detail: self.detail.as_deref().map(without_numbers),
+            hint: self.hint.clone(),
+            remedy: self.remedy.or(self.hint.is_some().then_some(Remedy::FollowHint)),
+            ..ErrorDescription::new(code, without_numbers(&self.message))
+        };
+        ErrorResponse { error, message: None }
     }
 
     /// Formats the failure as one line, for a log.
@@ -162,9 +157,7 @@ macro_rules! failures {
 }
 
 failures! {
-    ProvisionError: detail hint;
     FileError: hint;
-    lease::LeaseError: detail hint;
     gateway::GatewayError: hint;
     gateway::CertificateError: hint;
     template::DumpError: detail hint;
@@ -173,6 +166,32 @@ failures! {
     BenchError: detail hint;
     DoctorError: hint;
     ProfileError: detail hint;
+}
+
+impl From<ErrorDescription> for Failure {
+    fn from(error: ErrorDescription) -> Self {
+        let ErrorDescription { code, message, detail, hint, remedy } = error;
+        let code = Some(code).filter(|code| !code.is_empty());
+        Self { message, detail, hint, exit_code: None, code, remedy }
+    }
+}
+
+impl From<LeaseError> for Failure {
+    fn from(error: LeaseError) -> Self {
+        Self::of(&error).detail(error.detail()).hint(error.hint()).code(error.sqlstate())
+    }
+}
+
+impl From<ProvisionError> for Failure {
+    fn from(error: ProvisionError) -> Self {
+        let code = match &error {
+            ProvisionError::Installation(_) => ErrorCode::NoInstallation,
+            ProvisionError::Input(_) | ProvisionError::Setup(_) => ErrorCode::TemplateFailed,
+            ProvisionError::Initdb(_) | ProvisionError::Start(_) => ErrorCode::StartFailed,
+            _ => ErrorCode::Failed,
+        };
+        Self::of(&error).detail(error.detail()).hint(error.hint()).code(code.as_str())
+    }
 }
 
 impl From<CacheError> for Failure {
@@ -204,11 +223,13 @@ mod tests {
 
     #[test]
     fn failure_round_trips_through_json() {
+        let json = |failure: &Failure| serde_json::to_string(&failure.to_response()).unwrap();
         let bare = Failure::new("no room");
-        assert_eq!(bare.to_json().to_string(), r#"{"error":{"message":"no room"}}"#);
-        let whole = bare.detail("One\n  two.".to_owned()).hint("Three.".to_owned());
-        let back = Failure::from_json(&whole.sqlstate(Some("53100".to_owned())).to_json()).unwrap();
+        assert_eq!(json(&bare), r#"{"error":{"code":"failed","message":"no room"}}"#);
+        let whole = bare.detail("One\n  two.".to_owned()).hint("Three.".to_owned()).code("53100");
+        let back: ErrorResponse = serde_json::from_str(&json(&whole)).unwrap();
+        let back = Failure::from(back.error);
         assert_eq!(back.to_string(), "pgfresh: no room\nDETAIL:  One\n  two.\nHINT:  Three.\n");
-        assert!(back.is("53100") && Failure::from_json(&json!({ "url": "" })).is_none());
+        assert!(back.is(ErrorCode::NoRoom) && back.has_remedy(Remedy::FollowHint));
     }
 }

@@ -7,7 +7,8 @@
 use std::fs;
 use std::path::Path;
 
-use gateway::{ExecutedStatement, KeptDatabase, SqlError};
+use contract::{ExecutedStatement, SqlError};
+use gateway::KeptDatabase;
 use report::{Quantity, Unit};
 use storage::Attempt;
 

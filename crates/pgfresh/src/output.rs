@@ -69,7 +69,8 @@ pub(crate) fn could_not_print(error: &io::Error) -> Failure {
 
 /// Writes a failure as a line of JSON for the program that started this process. The program may be gone already.
 pub(crate) fn report_to_program(failure: &Failure) {
-    if let Err(error) = try_print(format_args!("{}\n", failure.to_json())) {
+    let line = serde_json::to_string(&failure.to_response()).map_err(io::Error::from);
+    if let Err(error) = line.and_then(|line| try_print(format_args!("{line}\n"))) {
         tracing::debug!(%error, "could not report a failure");
     }
 }

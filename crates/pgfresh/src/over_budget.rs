@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use contract::EndOfTest;
 use gateway::TestOverBudget;
-use serde_json::Value;
 use server::printable;
 
 use crate::notice::notice;
@@ -25,15 +25,17 @@ pub(crate) fn print(tests: &[TestOverBudget], more: usize) {
     }
 }
 
-/// Prints a test if the API's response contains a budget message. Returns whether it does.
-fn print_response(test: &str, answer: &Value) -> bool {
-    let Some(message) = answer["message"].as_str() else { return false };
-    print(&[TestOverBudget { database: test.to_owned(), message: message.to_owned() }], 0);
+/// Prints a test if it exceeded its budget. Returns whether it did.
+fn print_response(test: &str, ended: &EndOfTest) -> bool {
+    let Some(message) = ended.measurement.as_ref().and_then(|measured| measured.message.clone()) else {
+        return false;
+    };
+    print(&[TestOverBudget { database: test.to_owned(), message }], 0);
     true
 }
 
 /// Prints a message if a test exceeded its budget. Tests without a name are reported at the end of the run.
-pub(crate) fn end_of_test(test: Option<&str>, answer: &Value) -> ExitCode {
-    let is_beyond = test.is_some_and(|test| print_response(test, answer));
+pub(crate) fn end_of_test(test: Option<&str>, ended: &EndOfTest) -> ExitCode {
+    let is_beyond = test.is_some_and(|test| print_response(test, ended));
     if is_beyond { ExitCode::from(EXIT) } else { ExitCode::SUCCESS }
 }

@@ -32,7 +32,8 @@ STOP_TIMEOUT = 10
 class Error(Exception):
     """Error of pgfresh or of the client.
 
-    `code` is an SQLSTATE, or None if the error did not come from the HTTP API.
+    `code` is an SQLSTATE or a code of pgfresh, and `remedy` the way out of the error, for programs.
+    Both are None if the error is one of the client. Texts may change.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class Error(Exception):
         code: str | None = None,
         detail: str | None = None,
         hint: str | None = None,
+        remedy: str | None = None,
     ) -> None:
-        super().__init__(message, code, detail, hint)
+        super().__init__(message, code, detail, hint, remedy)
         self.message = message
         self.code = code
         self.detail = detail
         self.hint = hint
+        self.remedy = remedy
 
     def __str__(self) -> str:
         detail = f"\nDETAIL:  {self.detail}" if self.detail else ""
@@ -116,10 +119,10 @@ _SET = "Set PGFRESH_BIN to where pgfresh is, or unset it."
 _CHECK = "Check that it is pgfresh, in the version of this client. PGFRESH_BIN sets another one."
 
 _HINTS = {
-    'set "close_sessions"': "call reset(close_sessions=True)",
-    'Lease it with "record": true': "Lease it with record=True, or mark the test with it",
+    "close_sessions": "Close them first, or call reset(close_sessions=True).",
+    "record": "Lease it with record=True, or mark the test with it.",
 }
-"""Replacements in hints: options of the HTTP API, and their equivalents in Python."""
+"""Hints in place of those that name options of the HTTP API, by remedy."""
 
 
 def _refusal(status: int, answer: bytes) -> Error:
@@ -130,10 +133,9 @@ def _refusal(status: int, answer: bytes) -> Error:
 
 
 def _error(fields: Mapping[str, Any]) -> Error:
-    hint = fields.get("hint")
-    for there, here in _HINTS.items():
-        hint = hint and hint.replace(there, here)
-    return Error(fields["message"], code=fields.get("code"), detail=fields.get("detail"), hint=hint)
+    optional = {key: fields.get(key) for key in ("code", "detail", "remedy")}
+    hint = _HINTS.get(optional["remedy"] or "", fields.get("hint"))
+    return Error(fields["message"], hint=hint, **optional)
 
 
 _found: Server | None = None
@@ -157,7 +159,13 @@ def server() -> Server:
                 _failed = error.with_traceback(None)
         if _failed is not None:
             # A new object for each call: each raise adds to the traceback of an error.
-            raise Error(_failed.message, detail=_failed.detail, hint=_failed.hint)
+            raise Error(
+                _failed.message,
+                code=_failed.code,
+                detail=_failed.detail,
+                hint=_failed.hint,
+                remedy=_failed.remedy,
+            )
         assert _found is not None
         return _found
 

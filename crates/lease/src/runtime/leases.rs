@@ -251,8 +251,7 @@ impl Leases {
         // Concurrent snapshots with the same name run one after another. A later one continues only if the earlier one fails.
         let _claim = self.0.claims.claim(template);
         if self.0.template(template).is_ok() {
-            let (name, why) = (template.to_owned(), "there is such a template already");
-            return Err(LeaseError::Name { name, why });
+            return Err(LeaseError::TemplateExists(template.to_owned()));
         }
         self.0.ask(cut(whole(name)?), Want::Copy { to: template.to_owned(), close }, None).map(drop)
     }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use contract::ErrorResponse;
 use serde::{Deserialize, Serialize};
 use storage::Attempt;
 use sys::{Lock, ProcessHandle, Signal};
@@ -239,7 +240,8 @@ impl BackgroundSlot {
         let mut child = command.spawn().map_err(failed)?;
         let mut line = String::new();
         let read = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
-        let failure = serde_json::from_str(&line).ok().and_then(|value| Failure::from_json(&value));
+        let failure =
+            serde_json::from_str(&line).ok().map(|response: ErrorResponse| Failure::from(response.error));
         if failure.is_none() && read.is_some_and(|read| read.is_ok_and(|bytes| bytes > 0)) {
             // The server outlives this process.
             if let Some(found) = self.look()? {

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use ::diff::DatabaseDiff;
+use contract::{DatabaseDiff, DiffResponse};
+use diff::{format_diff, summarize};
 use serde_json::Value;
 use server::percent_encode;
 use ureq::http::Method;
@@ -31,11 +32,9 @@ pub(crate) fn execute(context: &Context, arguments: &Diff) -> Result<ExitCode, F
         print_line!("{answer}");
         return Ok(ExitCode::SUCCESS);
     }
-    let word = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
-    let (template, test) = (word("template"), word("test"));
-    let diff: DatabaseDiff = serde_json::from_value(answer)
+    let DiffResponse { test, template, diff, .. } = serde_json::from_value(answer)
         .map_err(|error| Failure::new(format!("cannot read what the server says of \"{name}\": {error}")))?;
-    show(&diff, &name, &template, &test, arguments.table.as_deref());
+    show(&diff, &name, &template, &test.unwrap_or_default(), arguments.table.as_deref());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -85,13 +84,13 @@ fn show(diff: &DatabaseDiff, name: &str, template: &str, test: &str, table: Opti
     let whole = table.map_or_else(|| name.to_owned(), |table| format!("table \"{table}\" of {name}"));
     match (diff.is_empty(), diff.not_compared.is_empty()) {
         (false, _) if table.is_some() => print_line!("{whole} differs from template \"{template}\"\n"),
-        (false, _) => print_line!("{whole} differs from template \"{template}\": {}\n", diff.summary()),
+        (false, _) => print_line!("{whole} differs from template \"{template}\": {}\n", summarize(diff)),
         (true, true) => return print_line!("{whole} does not differ from template \"{template}\""),
         (true, false) => {
             print_line!("{whole} does not differ from template \"{template}\" in what could be compared\n");
         }
     }
-    print(diff.to_text(sys::terminal_width().unwrap_or(USUAL_WIDTH)));
+    print(format_diff(diff, sys::terminal_width().unwrap_or(USUAL_WIDTH)));
     if diff.tables_left_out.tables > 0 {
         print_line!("HINT:  \"pgfresh diff {name} --table TABLE\" shows one of them.");
     }

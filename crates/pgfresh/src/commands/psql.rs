@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::process::{Command, ExitCode};
 
-use serde_json::{Value, json};
+use contract::LeaseRequest;
+use serde_json::Value;
 use ureq::http::Method;
 
 use crate::background;
@@ -37,6 +38,6 @@ pub(crate) fn execute(context: &Context, arguments: &Psql) -> Result<ExitCode, F
 /// process is killed.
 fn lease(control: &Control) -> Result<(String, impl Read + use<>), Failure> {
     let (holder, hold) = control.hold()?;
-    let leased = control.call(&Method::POST, "/v1/databases", &json!({ "holder": holder }))?;
-    Ok((leased["name"].as_str().unwrap_or_default().to_owned(), hold))
+    let leased = control.lease(&LeaseRequest { holder: Some(holder), ..LeaseRequest::default() })?;
+    Ok((leased.name, hold))
 }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use contract::{DatabaseDescription, EndOfTest};
 use gateway::KeptDatabase;
 use serde_json::Value;
 use server::percent_encode;
@@ -9,7 +10,7 @@ use ureq::http::Method;
 
 use crate::cli::Release;
 use crate::context::Context;
-use crate::control::{path_of, text};
+use crate::control::path_of;
 use crate::failure::Failure;
 use crate::kept_databases;
 use crate::over_budget;
@@ -20,13 +21,18 @@ pub(crate) fn execute(context: &Context, arguments: &Release) -> Result<ExitCode
     let test_query = test.map(|test| format!("&test={}", percent_encode(test))).unwrap_or_default();
     let path = path_of(name, &format!("?failed={failed}{test_query}"));
     let control = find(context, name)?;
-    let answer = control.call(&Method::DELETE, &path, &Value::Null)?;
-    if let Some((_, kept)) = text(&answer["url"]).rsplit_once('/') {
-        let seen = control.call(&Method::GET, &format!("/v1/databases/{kept}"), &Value::Null)?;
-        let mut kept: KeptDatabase = serde_json::from_value(seen)
-            .map_err(|error| Failure::new(format!("cannot read what is known of \"{name}\": {error}")))?;
-        test.unwrap_or(name).clone_into(&mut kept.test);
+    let ended: EndOfTest = control.send(&Method::DELETE, &path, &Value::Null)?;
+    if let Some((_, kept)) = ended.url.as_deref().and_then(|url| url.rsplit_once('/')) {
+        let seen: DatabaseDescription =
+            control.send(&Method::GET, &format!("/v1/databases/{kept}"), &Value::Null)?;
+        let kept = KeptDatabase {
+            name: seen.name,
+            test: test.unwrap_or(name).to_owned(),
+            template: seen.template,
+            inherited: false,
+            statements: seen.statements.unwrap_or_default(),
+        };
         kept_databases::print(&[kept], |name| control.address(name).url());
     }
-    Ok(over_budget::end_of_test(test, &answer))
+    Ok(over_budget::end_of_test(test, &ended))
 }

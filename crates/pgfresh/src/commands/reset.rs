@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use serde_json::json;
+use contract::ResetRequest;
 use ureq::http::Method;
 
 use crate::cli::Reset;
@@ -14,11 +14,11 @@ use crate::target::find;
 
 pub(crate) fn execute(context: &Context, arguments: &Reset) -> Result<ExitCode, Failure> {
     let Reset { name, close, test, .. } = arguments;
-    let body = json!({ "close_sessions": close, "test": test });
-    let answer = find(context, name)?.call(&Method::POST, &path_of(name, "/reset"), &body);
+    let request = ResetRequest { close_sessions: *close, test: test.clone(), ..ResetRequest::default() };
+    let ended = find(context, name)?.send(&Method::POST, &path_of(name, "/reset"), &request);
     let closing = format!("\"pgfresh reset {name} --close\" closes them.");
     Ok(over_budget::end_of_test(
         test.as_deref(),
-        &answer.map_err(|failure| instead_of_closing(failure, &closing))?,
+        &ended.map_err(|failure| instead_of_closing(failure, &closing))?,
     ))
 }

@@ -8,10 +8,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
+use contract::{LeaseRequest, LeaseResponse};
 use serde::Serialize;
-use serde_json::json;
 use template::Provisioner;
-use ureq::http::Method;
 
 use crate::background::{self, RunningServer};
 use crate::cli::Serve;
@@ -126,14 +125,14 @@ fn share(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
     }
     let RunningServer { about, control, .. } = background::join(context)?;
     let (holder, held) = control.hold()?;
-    let leased = control.call(&Method::POST, "/v1/databases", &json!({ "holder": holder }))?;
-    let word = |name: &str| leased[name].as_str().unwrap_or_default().to_owned();
-    let (database, address) = (word("name"), control.address(&word("name")));
+    let request = LeaseRequest { holder: Some(holder.clone()), ..LeaseRequest::default() };
+    let LeaseResponse { name: database, jdbc_url, .. } = control.lease(&request)?;
+    let address = control.address(&database);
     let line = if as_json {
         let ready = Ready {
             url: address.url(),
             page_url: address.page_url(),
-            jdbc_url: word("jdbc_url"),
+            jdbc_url,
             http_url: format!("http://{}:{}/", address.host, address.port),
             host: address.host,
             port: address.port,

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use contract::{LeaseRequest, SnapshotRequest, SnapshotResponse};
 use serde_json::{Value, json};
 use template::DumpFile;
 use ureq::http::Method;
@@ -9,7 +10,7 @@ use ureq::http::Method;
 use crate::cli::Snapshot;
 use crate::context::Context;
 use crate::context::provisioning;
-use crate::control::{Control, instead_of_closing, path_of, text};
+use crate::control::{Control, instead_of_closing, path_of};
 use crate::failure::Failure;
 use crate::output::print_line;
 use crate::target::find;
@@ -17,7 +18,8 @@ use crate::target::find;
 pub(crate) fn execute(context: &Context, arguments: &Snapshot) -> Result<ExitCode, Failure> {
     let (name, template) = (&arguments.name, arguments.template()?);
     let snapshot = |control: &Control| {
-        let made = control.call(&Method::POST, &path_of(name, "/snapshot"), &json!({ "template": template }));
+        let request = SnapshotRequest { template: template.to_owned(), close_sessions: false };
+        let made = control.send::<SnapshotResponse>(&Method::POST, &path_of(name, "/snapshot"), &request);
         made.map_err(|failure| instead_of_closing(failure, "Close its sessions first."))
     };
     let Some(file) = &arguments.save else {
@@ -40,9 +42,13 @@ pub(crate) fn execute(context: &Context, arguments: &Snapshot) -> Result<ExitCod
 fn save(context: &Context, control: &Control, template: &str, file: DumpFile) -> Result<(), Failure> {
     let installation = provisioning::installation(context)?;
     // A new copy is equal to the template and has no other sessions.
-    let serve_options = json!({ "template": template, "isolation": "clone" });
-    let copy = control.call(&Method::POST, "/v1/databases", &serve_options)?;
-    let saved = template::save(&installation, text(&copy["url"]), file);
-    control.call(&Method::DELETE, &path_of(text(&copy["name"]), ""), &Value::Null)?;
+    let request = LeaseRequest {
+        template: Some(template.to_owned()),
+        isolation: Some("clone".to_owned()),
+        ..LeaseRequest::default()
+    };
+    let copy = control.lease(&request)?;
+    let saved = template::save(&installation, &copy.url, file);
+    control.call(&Method::DELETE, &path_of(&copy.name, ""), &Value::Null)?;
     Ok(saved?)
 }

@@ -139,7 +139,7 @@ fn leased_servers_restart_stop_and_crash() {
     assert!(refused.contains("nothing_like_it"), "the reason stays: {refused}");
     assert_eq!((does("reset"), psql(url, "SELECT 1").as_str()), (204, "1"));
     assert_eq!(serve.call("DELETE /v1/databases/mine", &Value::Null).status, 204);
-    assert_eq!(does("crash"), 400, "it has no server of its own any more");
+    assert_eq!(does("crash"), 409, "it has no server of its own any more");
 
     let plain = url.replace("/mine", "/asked");
     let asked = format!("{plain}?options=-cpgfresh.isolation%3Dserver");

@@ -21,6 +21,7 @@ const PRINTING: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
 
 /// Dependencies that each crate may have on others of the workspace, in order.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("contract", &[]),
     ("pgwire", &[]),
     ("sys", &[]),
     ("storage", &["sys"]),
@@ -28,18 +29,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("template", &["sys", "storage", "server"]),
     ("remote", &["sys", "storage", "template"]),
     ("lease", &["pgwire", "sys", "storage", "server", "template"]),
-    ("gateway", &["pgwire", "sys", "storage", "server", "template", "lease"]),
-    ("api", &["sys", "server", "lease", "gateway", "diff"]),
+    ("gateway", &["contract", "pgwire", "sys", "storage", "server", "template", "lease"]),
+    ("api", &["contract", "sys", "server", "lease", "gateway", "diff"]),
     ("report", &[]),
-    ("diff", &["server", "report"]),
+    ("diff", &["contract", "server", "report"]),
     ("bench", &["pgwire", "sys", "storage", "server", "template", "lease", "gateway", "report"]),
     ("profile", &["pgwire", "sys", "server", "report"]),
     ("doctor", &["sys", "storage", "server", "template", "report", "profile"]),
     (
         "pgfresh",
         &[
-            "pgwire", "sys", "storage", "server", "template", "lease", "gateway", "api", "report", "diff",
-            "bench", "doctor", "profile", "remote",
+            "contract", "pgwire", "sys", "storage", "server", "template", "lease", "gateway", "api",
+            "report", "diff", "bench", "doctor", "profile", "remote",
         ],
     ),
 ];
@@ -98,7 +99,8 @@ fn every_check_finds_what_is_planted() {
     write(
         root,
         "crates/storage/Cargo.toml",
-        "[dependencies]\npgfresh-sys.workspace = true\n[target.x.dev-dependencies]\ny = { package = \"pgfresh-server\", path = \"\" }\n",
+        "[dependencies]\npgfresh-sys.workspace = true\n[target.x.dev-dependencies]\n\
+         y = { package = \"pgfresh-server\", path = \"\" }\n",
     );
     write(root, "crates/stray/Cargo.toml", "");
     write(

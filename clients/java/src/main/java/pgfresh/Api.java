@@ -9,6 +9,7 @@ import java.net.Proxy;
 import java.net.URL;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.Map;
 import java.util.Optional;
 
 /**
@@ -24,6 +25,11 @@ final class Api {
     /** Hint if there is no response. */
     private static final String GONE =
             "If its server was stopped, start the tests again. If PGFRESH_CONTROL names a run that is over, unset it.";
+
+    /** Hints in place of those that name options of the HTTP API, by remedy. */
+    private static final Map<String, String> HINTS = Map.of(
+            "close_sessions", "Close them first, or call resetClosingSessions().",
+            "record", "Lease it with @FreshDatabase(record = true), or a @Budget.");
 
     private final String address;
     private final String secret;
@@ -87,14 +93,8 @@ final class Api {
 
     /** Returns the exception for an error object of pgfresh. */
     static PgfreshException error(Json error) {
-        return new PgfreshException(
-                error.text("code"), error.text("message"), error.text("detail"), translateHint(error.text("hint")));
-    }
-
-    /** Replaces options of the HTTP API in a hint by their equivalents in this package. */
-    static String translateHint(String hint) {
-        return hint.replace("set \"close_sessions\"", "call resetClosingSessions()")
-                .replace(
-                        "Lease it with \"record\": true", "Lease it with @FreshDatabase(record = true), or a @Budget");
+        String remedy = error.text("remedy");
+        String hint = HINTS.getOrDefault(remedy, error.text("hint"));
+        return new PgfreshException(error.text("code"), error.text("message"), error.text("detail"), hint, remedy);
     }
 }

@@ -11,36 +11,39 @@ public final class PgfreshException extends RuntimeException {
     private final String primary;
     private final String detail;
     private final String hint;
+    private final String remedy;
 
     PgfreshException(String primary, String hint) {
-        this("", primary, "", hint, null);
+        this("", primary, "", hint, "", null);
     }
 
     PgfreshException(String primary, Throwable cause) {
-        this("", primary, "", "", cause);
+        this("", primary, "", "", "", cause);
     }
 
     PgfreshException(String primary, String hint, Throwable cause) {
-        this("", primary, "", hint, cause);
+        this("", primary, "", hint, "", cause);
     }
 
-    PgfreshException(String code, String primary, String detail, String hint) {
-        this(code, primary, detail, hint, null);
+    PgfreshException(String code, String primary, String detail, String hint, String remedy) {
+        this(code, primary, detail, hint, remedy, null);
     }
 
-    private PgfreshException(String code, String primary, String detail, String hint, Throwable cause) {
+    private PgfreshException(
+            String code, String primary, String detail, String hint, String remedy, Throwable cause) {
         super(primary + part("DETAIL", detail) + part("HINT", hint), cause);
         this.code = code;
         this.primary = primary;
         this.detail = detail;
         this.hint = hint;
+        this.remedy = remedy;
     }
 
     private static String part(String label, String text) {
         return text.isEmpty() ? "" : "\n" + label + ":  " + text;
     }
 
-    /** Returns the SQLSTATE, if the error came from the HTTP API. */
+    /** Returns the SQLSTATE or a code of pgfresh, unless the error is one of the client. */
     public Optional<String> code() {
         return Optional.of(code).filter(text -> !text.isEmpty());
     }
@@ -56,5 +59,10 @@ public final class PgfreshException extends RuntimeException {
 
     public Optional<String> hint() {
         return Optional.of(hint).filter(text -> !text.isEmpty());
+    }
+
+    /** Returns the way out of the error, for programs, as in the documentation of the HTTP API. */
+    public Optional<String> remedy() {
+        return Optional.of(remedy).filter(text -> !text.isEmpty());
     }
 }

@@ -12,11 +12,14 @@ class ApiTest {
             delimiter = '|',
             quoteCharacter = '`',
             value = {
-                "Close them first, or set \"close_sessions\". | Close them first, or call resetClosingSessions().",
-                "Lease it with \"record\": true. | Lease it with @FreshDatabase(record = true), or a @Budget.",
-                "Release some databases. | Release some databases.",
+                "close_sessions | Close them first, or call resetClosingSessions().",
+                "record | Lease it with @FreshDatabase(record = true), or a @Budget.",
+                "make_room | Whatever the server says.",
             })
-    void hintsNameOptionsOfThisPackage(String http, String java) {
-        assertEquals(java, Api.translateHint(http));
+    void hintsNameOptionsOfThisPackage(String remedy, String hint) {
+        String text = "{\"message\": \"no\", \"hint\": \"Whatever the server says.\", \"remedy\": \"" + remedy + "\"}";
+        PgfreshException error = Api.error(Json.read(text));
+        assertEquals(hint, error.hint().orElseThrow());
+        assertEquals(remedy, error.remedy().orElseThrow());
     }
 }

@@ -167,6 +167,7 @@ class TranscriptsTest {
                 assertEquals(raises.path("code").asText(), error.code().orElse(""));
                 assertEquals(raises.path("detail").asText(), error.detail().orElse(""));
                 assertEquals(raises.path("hint").asText(), error.hint().orElse(""));
+                assertEquals(raises.path("remedy").asText(), error.remedy().orElse(""));
             }
         }
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use diff::{DatabaseDiff, DiffLimits, NOT_COMPARED};
+use contract::DatabaseDiff;
+use diff::{DiffLimits, NOT_COMPARED, format_diff};
 use lease::Isolation;
 use server::AdminConnection;
 use template::ServerOptions;
@@ -173,8 +174,8 @@ fn an_edit_of_any_catalog_is_found(major: u32) {
         let mut inspected = fixture.leases.inspect(&name).unwrap();
         ask(&mut inspected.session, &format!("SET search_path = public; {edit}"));
         let found = compare(&fixture, &fresh, &name);
-        assert!(!found.schema.is_empty(), "PostgreSQL {major}: {edit}\n{}", found.to_text(80));
-        assert!(found.not_compared.is_empty(), "PostgreSQL {major}: {edit}\n{}", found.to_text(80));
+        assert!(!found.schema.is_empty(), "PostgreSQL {major}: {edit}\n{}", format_diff(&found, 80));
+        assert!(found.not_compared.is_empty(), "PostgreSQL {major}: {edit}\n{}", format_diff(&found, 80));
         if edit.starts_with("CREATE SUBSCRIPTION") {
             ask(&mut inspected.session, "ALTER SUBSCRIPTION sub SET (slot_name = NONE)");
             ask(&mut inspected.session, "DROP SUBSCRIPTION sub");

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use diff::{CellValue, DatabaseDiff, DiffLimits, Field, FieldChange, RowChange, RowCounts, TableDiff};
+use contract::{CellValue, DatabaseDiff, Field, FieldChange, RowChange, RowCounts, TableDiff};
+use diff::DiffLimits;
 use lease::Isolation;
 use proptest::prelude::*;
 use template::ServerOptions;

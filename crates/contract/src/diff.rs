@@ -1,9 +1,10 @@
-//! Result of a comparison as plain data, which the JSON output and the text output share.
+//! Result of a comparison.
 
 use serde::{Deserialize, Serialize};
 
 /// Differences between a database and its template. All lists have limits, and counters say how much they leave out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DatabaseDiff {
     /// Definitions that were created, dropped or changed.
     pub schema: Vec<ObjectChange>,
@@ -23,6 +24,7 @@ pub struct DatabaseDiff {
 
 /// A definition that differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ObjectChange {
     /// Kind of the object, e.g. "table", "column" or "index".
     pub kind: String,
@@ -41,6 +43,7 @@ pub struct ObjectChange {
 
 /// Kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectChangeKind {
     /// Only the database has the object.
@@ -53,6 +56,7 @@ pub enum ObjectChangeKind {
 
 /// A sequence whose values differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SequenceChange {
     /// Name with its schema, quoted as in SQL.
     pub name: String,
@@ -64,6 +68,7 @@ pub struct SequenceChange {
 
 /// Value of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SequenceValue {
     /// The sequence's column `last_value`.
     pub last_value: i64,
@@ -73,6 +78,7 @@ pub struct SequenceValue {
 
 /// A table whose rows differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TableDiff {
     /// Name with its schema, quoted as in SQL.
     pub table: String,
@@ -90,6 +96,7 @@ pub struct TableDiff {
 
 /// Number of rows for each kind of change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RowCounts {
     /// Number of rows that only the database has.
     pub inserted: u64,
@@ -109,6 +116,7 @@ impl RowCounts {
 
 /// Numbers of tables and rows that a comparison leaves out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LeftOut {
     /// Number of tables.
     pub tables: usize,
@@ -119,6 +127,7 @@ pub struct LeftOut {
 
 /// A row that differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum RowChange {
     /// Only the database has the row.
@@ -142,6 +151,7 @@ pub enum RowChange {
 
 /// A column of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Field {
     /// Column name.
     pub column: String,
@@ -151,6 +161,7 @@ pub struct Field {
 
 /// A column of an updated row whose values differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FieldChange {
     /// Column name.
     pub column: String,
@@ -162,6 +173,7 @@ pub struct FieldChange {
 
 /// A value as text: `null`, a whole string, or a part of a long string.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum CellValue {
     /// The SQL value NULL.
@@ -183,6 +195,7 @@ pub enum CellValue {
 
 /// A part of a database that pgfresh couldn't compare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct NotCompared {
     /// Name of a table with its schema, quoted as in SQL; or else "definitions" or "sequences".
     pub name: String,
@@ -199,4 +212,20 @@ impl DatabaseDiff {
             && self.tables.is_empty()
             && self.tables_left_out.tables == 0
     }
+}
+
+/// Differences between a database and its template, with their names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DiffResponse {
+    /// Name of the database.
+    pub database: String,
+    /// Name of the failed test that used the database, if it is a kept one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test: Option<String>,
+    /// Name of the template.
+    pub template: String,
+    /// The differences.
+    #[serde(flatten)]
+    pub diff: DatabaseDiff,
 }
