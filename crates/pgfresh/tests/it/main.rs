@@ -24,6 +24,7 @@ mod differential;
 mod doctor;
 mod drivers;
 mod environments;
+mod error_words;
 mod errors;
 mod fleet;
 mod full;
