@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::ErrorResponse;
+use contract::ErrorBody;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use ureq::Agent;
@@ -74,7 +74,7 @@ impl Api {
 fn refusal(response: &mut Response<ureq::Body>) -> Error {
     let body = response.body_mut().read_to_vec().ok().and_then(|text| serde_json::from_slice(&text).ok());
     match body {
-        Some(ErrorResponse { error, .. }) => error.into(),
+        Some(ErrorBody { error, .. }) => error.into(),
         None => Error::new(format!("pgfresh answered with status {}", response.status().as_u16())),
     }
 }

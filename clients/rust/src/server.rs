@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
-use contract::{EndOfTest, ErrorResponse, LeaseRequest, LeaseResponse, Measurement, ResetRequest};
+use contract::{EndOfTest, ErrorBody, LeaseRequest, LeaseResponse, Measurement, ResetRequest};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 use serde::Deserialize;
 use ureq::http::Method;
@@ -37,7 +37,7 @@ pub(crate) struct Server {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {
-    Failed(ErrorResponse),
+    Failed(ErrorBody),
     Ready(ServerInfo),
 }
 
@@ -107,7 +107,7 @@ impl Server {
         }
         let server = match serde_json::from_str(&line) {
             Ok(Line::Ready(server)) => server,
-            Ok(Line::Failed(ErrorResponse { error, .. })) => {
+            Ok(Line::Failed(ErrorBody { error, .. })) => {
                 // `wait` closes the standard input, so that the binary ends.
                 process.wait().map_err(|error| could_not(&error))?;
                 return Err(error.into());

@@ -4,7 +4,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use contract::ErrorResponse;
+use contract::ErrorBody;
 
 use crate::json::Json;
 use crate::path;
@@ -32,7 +32,7 @@ pub(crate) async fn render(request: Request, next: Next) -> Response {
 /// Renders an error as JSON. With `plain`, also puts the message at the top level, as in integresql's errors.
 fn in_words(problem: &Problem, plain: bool) -> Response {
     let error = problem.description.clone();
-    let body = ErrorResponse { message: plain.then(|| error.message.clone()), error };
+    let body = ErrorBody { message: plain.then(|| error.message.clone()), error };
     (problem.status, problem.header.clone().map(|header| [*header]), Json(body)).into_response()
 }
 

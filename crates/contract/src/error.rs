@@ -7,7 +7,7 @@ use crate::Remedy;
 /// Body of a response with an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct ErrorResponse {
+pub struct ErrorBody {
     /// The error.
     pub error: ErrorDescription,
     /// Copy of the message, where integresql's clients look for it. Only under `/api`.

@@ -26,7 +26,7 @@ pub use diff::{
     CellValue, DatabaseDiff, DiffResponse, Field, FieldChange, LeftOut, NotCompared, ObjectChange,
     ObjectChangeKind, RowChange, RowCounts, SequenceChange, SequenceValue, TableDiff,
 };
-pub use error::{ErrorCode, ErrorDescription, ErrorResponse};
+pub use error::{ErrorBody, ErrorCode, ErrorDescription};
 pub use integresql::{InitializeRequest, IntegresqlConfig, IntegresqlDatabase, IntegresqlResponse};
 pub use lease::{
     DatabaseDescription, HoldResponse, LeaseRequest, LeaseResponse, ResetRequest, SnapshotRequest,

@@ -10,7 +10,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-use crate::{ErrorCode, ErrorResponse, Remedy};
+use crate::{ErrorBody, ErrorCode, Remedy};
 
 mod operations;
 
@@ -181,7 +181,7 @@ fn document() -> Value {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         path[operation.method.to_ascii_lowercase()] = operation.to_json();
     }
-    let error = generator.subschema_for::<ErrorResponse>();
+    let error = generator.subschema_for::<ErrorBody>();
     let mut statuses: Vec<_> = operations.iter().flat_map(Operation::error_statuses).collect();
     statuses.push(405);
     statuses.sort_unstable();

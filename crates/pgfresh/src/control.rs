@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use contract::{ErrorResponse, HoldResponse, LeaseRequest, LeaseResponse, Remedy};
+use contract::{ErrorBody, HoldResponse, LeaseRequest, LeaseResponse, Remedy};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -131,7 +131,7 @@ impl Control {
         if response.status().is_success() {
             return Ok(text);
         }
-        let error = serde_json::from_str(&text).map(|body: ErrorResponse| Failure::from(body.error));
+        let error = serde_json::from_str(&text).map(|body: ErrorBody| Failure::from(body.error));
         Err(error.unwrap_or_else(|_| Failure::new(response.status().to_string())))
     }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use bench::BenchError;
-use contract::{ErrorCode, ErrorDescription, ErrorResponse, Remedy};
+use contract::{ErrorBody, ErrorCode, ErrorDescription, Remedy};
 use doctor::DoctorError;
 use lease::LeaseError;
 use profile::ProfileError;
@@ -94,7 +94,7 @@ impl Failure {
     }
 
     /// Returns the failure as a program reads it, like an error of the HTTP API.
-    pub(crate) fn to_response(&self) -> ErrorResponse {
+    pub(crate) fn to_response(&self) -> ErrorBody {
         let code = self.code.as_deref().unwrap_or(ErrorCode::Failed.as_str());
         let error = ErrorDescription {
             detail: self.detail.as_deref().map(without_numbers),
@@ -102,7 +102,7 @@ impl Failure {
             remedy: self.remedy.or(self.hint.is_some().then_some(Remedy::FollowHint)),
             ..ErrorDescription::new(code, without_numbers(&self.message))
         };
-        ErrorResponse { error, message: None }
+        ErrorBody { error, message: None }
     }
 
     /// Formats the failure as one line, for a log.
@@ -227,7 +227,7 @@ mod tests {
         let bare = Failure::new("no room");
         assert_eq!(json(&bare), r#"{"error":{"code":"failed","message":"no room"}}"#);
         let whole = bare.detail("One\n  two.".to_owned()).hint("Three.".to_owned()).code("53100");
-        let back: ErrorResponse = serde_json::from_str(&json(&whole)).unwrap();
+        let back: ErrorBody = serde_json::from_str(&json(&whole)).unwrap();
         let back = Failure::from(back.error);
         assert_eq!(back.to_string(), "pgfresh: no room\nDETAIL:  One\n  two.\nHINT:  Three.\n");
         assert!(back.is(ErrorCode::NoRoom) && back.has_remedy(Remedy::FollowHint));

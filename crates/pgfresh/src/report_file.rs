@@ -56,7 +56,7 @@ impl ReportFile {
             Some("md") => Format::Markdown,
             Some("csv") => Format::Csv,
             Some("txt") => Format::Text,
-            _ => return Err("its name must end with .html, .json, .md, .csv or .txt".to_owned()),
+            _ => return Err(wrong_ending(".csv or .txt")),
         };
         Ok(Self { path, format })
     }
@@ -66,7 +66,7 @@ impl ReportFile {
         let path = PathBuf::from(text);
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("xml") => Ok(Self { path, format: Format::Junit }),
-            _ => Self::named(text).map_err(|why| why.replace(".csv or .txt", ".csv, .txt or .xml")),
+            _ => Self::named(text).map_err(|_| wrong_ending(".csv, .txt or .xml")),
         }
     }
 
@@ -87,6 +87,11 @@ impl ReportFile {
         };
         written.map_err(|error| could_not_write(&self.path, &error))
     }
+}
+
+/// Returns the error for a file name. `last` has the last two endings that it may have.
+fn wrong_ending(last: &str) -> String {
+    format!("its name must end with .html, .json, .md, {last}")
 }
 
 /// Checks that pgfresh can write all of `files`, because an error after an hour would come too late.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use contract::ErrorResponse;
+use contract::ErrorBody;
 use serde::{Deserialize, Serialize};
 use storage::Attempt;
 use sys::{Lock, ProcessHandle, Signal};
@@ -241,7 +241,7 @@ impl BackgroundSlot {
         let mut line = String::new();
         let read = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
         let failure =
-            serde_json::from_str(&line).ok().map(|response: ErrorResponse| Failure::from(response.error));
+            serde_json::from_str(&line).ok().map(|response: ErrorBody| Failure::from(response.error));
         if failure.is_none() && read.is_some_and(|read| read.is_ok_and(|bytes| bytes > 0)) {
             // The server outlives this process.
             if let Some(found) = self.look()? {

@@ -9,7 +9,7 @@ from sqlalchemy import Select, exists, func, literal, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from .db import atomic
+from .db import atomic, violates
 from .errors import CategoryCycle, SkuTaken
 from .models import Category, Product, ProductCategory, Supplier, TaxCategory, Variant
 
@@ -70,7 +70,7 @@ def add_variant(
         with session.begin_nested():
             session.add(variant)
     except IntegrityError as error:
-        if "variants_sku_key" in str(error.orig):
+        if violates(error, "variants_sku_key"):
             raise SkuTaken(sku) from error
         raise
     return variant

@@ -6,7 +6,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from .clock import utcnow
-from .db import atomic
+from .db import atomic, violates
 from .errors import EmailTaken, NotFound
 from .models import Address, Customer, Variant, Wishlist, WishlistItem
 
@@ -23,7 +23,7 @@ def register(
         with session.begin_nested():
             session.add(customer)
     except IntegrityError as error:
-        if "customers_email_open_key" in str(error.orig):
+        if violates(error, "customers_email_open_key"):
             raise EmailTaken(email) from error
         raise
     return customer

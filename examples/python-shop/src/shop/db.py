@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Engine, create_engine, make_url
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 
 P = ParamSpec("P")
@@ -74,3 +75,9 @@ def atomic(
             session.info["atomic_depth"] = depth
 
     return run
+
+
+def violates(error: IntegrityError, constraint: str) -> bool:
+    """Whether the error names this constraint."""
+    diagnostics = getattr(error.orig, "diag", None)
+    return diagnostics is not None and diagnostics.constraint_name == constraint

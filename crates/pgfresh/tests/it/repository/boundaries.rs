@@ -56,6 +56,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("lease/src/table/simulation.rs", "the seed of a test"),
     ("bench/src/events/ferretdb.rs", "the programs that a test runs"),
     ("pgfresh/src/cli/reference.rs", "whether a test writes the page that it compares"),
+    ("contract/src/openapi.rs", "the same"),
 ];
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod boundaries;
 mod circles;
+mod error_words;
 mod house;
 mod majors;
 mod minimum_rust;
