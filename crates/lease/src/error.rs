@@ -199,7 +199,7 @@ pub enum LeaseError {
     /// A task has panicked, which is a bug in pgfresh.
     #[error("a task of pgfresh has panicked")]
     Panicked,
-    /// A panic has left the table of leases in an unknown state, so pgfresh hands out no more databases.
+    /// A panic has left the table of leases in an unknown state. pgfresh refuses all requests.
     #[error("pgfresh is shutting down after an internal error")]
     Failed,
     /// The operating system could not start a thread.

@@ -15,7 +15,7 @@ use gateway::{
     SocketFile, StatementHistory, StatementRecorder, requires_scram,
 };
 use lease::{Isolation, LeaseOptions, Leases, NameRules, TemplateDatabase};
-use server::{Address, Server};
+use server::{Address, AdminConnection, Server};
 use template::{Provisioner, Started};
 
 use crate::cli::{Serve, ServiceOptions};
@@ -155,13 +155,14 @@ pub(crate) fn leases_failed() -> Failure {
         .hint("Please report it, with the messages above.".to_owned())
 }
 
-/// Plants a panic in the leases if a test asks for it. Builds for users don't have this function.
-#[cfg(debug_assertions)]
-fn plant_panic(leases: &Leases) {
-    let actions = std::env::var("PGFRESH_TEST_PANIC").ok();
-    if let Some(actions) = actions.and_then(|actions| actions.parse().ok()) {
+/// Takes the server's templates into service. A debug build plants a panic if a test asks for it.
+fn open_leases(options: LeaseOptions, session: Option<AdminConnection>) -> Result<Leases, Failure> {
+    let leases = Leases::open(options, session)?;
+    #[cfg(debug_assertions)]
+    if let Some(actions) = std::env::var("PGFRESH_TEST_PANIC").ok().and_then(|actions| actions.parse().ok()) {
         leases.plant_panic(actions);
     }
+    Ok(leases)
 }
 
 /// Returns the user's password, or else a random one.
@@ -214,9 +215,7 @@ impl Service {
             paranoid: serve_options.paranoid,
             provisioner: (!is_persistent).then(|| provisioner.clone()),
         };
-        let leases = Leases::open(options, session)?;
-        #[cfg(debug_assertions)]
-        plant_panic(&leases);
+        let leases = open_leases(options, session)?;
         server.on_end({
             let leases = leases.clone();
             move || leases.server_gone()

@@ -22,9 +22,9 @@ use crate::reset::expressions::MAY_LEAVE_TRACES;
 use crate::reset::growth::Growth;
 use crate::reset::recycle::NotRecyclable;
 use crate::reset::stats::{DatabaseStats, STATS_RENAMED};
+use crate::runtime::checkout::CheckedOut;
 use crate::runtime::inner::Inner;
 use crate::runtime::resources::{Identity, Phase, PooledCopy, Resources};
-use crate::runtime::shared_core::CheckedOut;
 use crate::runtime::template::{HIDE, Template, name_in};
 use crate::table::{DatabaseId, Outcome, Proof};
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod attributes;
 mod cached;
+mod checkout;
 mod claims;
 mod copies;
 pub(crate) mod core;

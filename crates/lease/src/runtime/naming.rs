@@ -18,10 +18,10 @@ use crate::names::ready;
 use crate::reset::catalog::TemplateCatalog;
 use crate::reset::rollback::TransactionSession;
 use crate::reset::stats::DatabaseStats;
+use crate::runtime::checkout::{Access, CheckedOut};
 use crate::runtime::claims::Claim;
 use crate::runtime::inner::Inner;
 use crate::runtime::resources::{CrashEffect, Identity, Phase, PooledCopy, Resources, RollbackCopy};
-use crate::runtime::shared_core::{Access, CheckedOut};
 use crate::runtime::template::{Generation, HIDE, rename};
 use crate::table::{DatabaseId, Outcome, ParamsId};
 

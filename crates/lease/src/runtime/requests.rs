@@ -13,11 +13,11 @@ use crate::backends::backend::CatalogStamp;
 use crate::backends::client::Client;
 use crate::error::LeaseError;
 use crate::reset::rollback::TransactionSession;
+use crate::runtime::checkout::Access;
 use crate::runtime::core::{Core, Newcomer, Slot};
 use crate::runtime::inner::Inner;
 use crate::runtime::leased_server::ServerAction;
 use crate::runtime::resources::{CrashEffect, KnownFiles, Phase, Resources, SharedServer};
-use crate::runtime::shared_core::Access;
 use crate::table::{Action, Answer, DatabaseId, Event, Outcome, Task, TaskKind, Ticket, Want};
 
 /// Interval at which a waiting thread asks the table to check its timeouts.

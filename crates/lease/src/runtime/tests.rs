@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
+use crate::runtime::checkout::Access;
 use crate::runtime::core::Core;
 use crate::runtime::fake::{FakeLeases, params};
 use crate::runtime::leases::Leases;
 use crate::runtime::resources::{PooledCopy, Resources};
-use crate::runtime::shared_core::{Access, SharedCore};
+use crate::runtime::shared_core::SharedCore;
 use crate::sessions::session::{ConnectRequest, Connected, Entered};
 use crate::table::DatabaseId;
 
