@@ -1,11 +1,12 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help build demo test lint docs release-files clean
+.PHONY: help build demo check test lint docs release-files clean
 
 help:
 	@echo "make build   the binary, optimised"
 	@echo "make demo    one test suite on a stock server and with pgfresh, timed"
+	@echo "make check   formatting, clippy, unit tests and each command once, in three minutes"
 	@echo "make test    lint, all tests, the clients and the examples"
 	@echo "make lint    formatting, clippy, the words of the documentation, scripts, licences, workflows"
 	@echo "make release-files  every file of a release, in target/release-files"
@@ -20,6 +21,9 @@ demo:
 	@scripts/demo
 
 # A shell's background and nohup ignore signals; that is meant for make, not for what the tests interrupt.
+check:
+	@env --default-signal=INT,QUIT,HUP scripts/check
+
 test:
 	@env --default-signal=INT,QUIT,HUP scripts/test
 

@@ -11,6 +11,7 @@ mod output;
 mod profile;
 mod run;
 mod serve_name;
+mod smoke;
 mod snapshots;
 
 use std::fs;

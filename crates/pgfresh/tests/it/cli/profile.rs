@@ -42,21 +42,23 @@ fn findings(profile: &Value) -> Vec<&str> {
 
 /// Text in the records of `-vv` about a session that measures the cost of a new database.
 const TRIAL: &str = "database=profile_";
-/// Samples per second below which the machine is too busy for the test, and number of attempts.
+/// Samples per second below which the machine is too busy for the test.
 const FEW: f64 = 5.0;
-const TRIES: usize = 5;
 
-/// Runs `script` under `run --profile` with `options`; returns the profile.
+/// Runs `script` under `run --profile` with `options`, again while the machine is too busy; returns the profile.
 fn profile_of(scene: &Scene, options: &[&str], script: &str) -> (Value, Outcome) {
     let words =
         [&["run", "--profile", "--report", "out.json"], options, &["--", "sh", "-euc", script]].concat();
-    let mut tries = (0..TRIES).map(|_| {
+    let mut seen = None;
+    wait_until(&format!("a profile with more than {FEW} samples in a second"), || {
         let outcome = scene.run(&words);
         assert!(outcome.code == Some(0), "{outcome}");
-        (read(scene, "out.json"), outcome)
+        let profile = read(scene, "out.json");
+        let is_seen = looks(&profile) > FEW * fact(&profile, "Suite", "wall");
+        seen = Some((profile, outcome));
+        is_seen
     });
-    let seen = tries.find(|(profile, _)| looks(profile) > FEW * fact(profile, "Suite", "wall"));
-    seen.unwrap_or_else(|| panic!("{TRIES} times fewer than {FEW} looks in a second"))
+    seen.unwrap()
 }
 
 /// Returns the number of samples.

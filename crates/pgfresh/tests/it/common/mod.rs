@@ -1,12 +1,13 @@
 //! Parts that the tests of the binary share: scenes, users, and the proof that nothing stays.
 //!
-//! ```text
-//! /var/tmp/pgfresh-test-X/pgfresh          the binary, where all users can run it
-//! /var/tmp/pgfresh-test-X/base-UID         a cache with a base image, built once for each user
-//! /var/tmp/pgfresh-test-X/cache-UID        a copy of it, shared by the tests of that user
-//! /var/tmp/pgfresh-test-X/scene-Y          working directory of one test
-//! /dev/shm/pgfresh-test-X/scene-Y          place of one test
-//! ```
+//! | path | content |
+//! |---|---|
+//! | `/var/tmp/pgfresh-test-X/pgfresh` | the binary, where all users can run it |
+//! | `/var/tmp/pgfresh-test-X/base-UID` | a cache with a base image, built once for each user |
+//! | `/var/tmp/pgfresh-test-X/cache-UID` | a copy of it, shared by the tests of that user |
+//! | `/var/tmp/pgfresh-test-X/scene-Y` | working directory of one test |
+//! | `/dev/shm/pgfresh-test-X/scene-Y` | place of one test |
+//!
 //! A scene ends with its test. The folders above end with the process, even if it is killed.
 
 pub(crate) mod client;

@@ -41,7 +41,8 @@ fn number(variable: &str) -> Option<u64> {
 #[test]
 fn kills_at_any_moment_leave_nothing() {
     if is_root() && !machine::is_private() {
-        return machine::run_privately("kills::kills_at_any_moment_leave_nothing");
+        let (_, module) = module_path!().split_once("::").expect("a module of this program");
+        return machine::run_privately(&format!("{module}::kills_at_any_moment_leave_nothing"));
     }
     let kills = rounds(25) as usize;
     let seed = number("PGFRESH_KILLS_SEED").unwrap_or_else(|| Random::new().number() % 1_000_000);
