@@ -5,13 +5,12 @@
 //! binary. When a new server starts, the project's other servers retire. A retired server ends with its last client,
 //! unless a client asks for it again before that.
 
+mod key;
 mod slot;
 
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,12 +26,13 @@ use template::Provisioner;
 use self::slot::{BackgroundSlot, note};
 use crate::aside::aside;
 use crate::context::Context;
+use crate::context::provisioning;
 use crate::evidence;
+use crate::exit::ExitRequests;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
 use crate::lifecycle;
 use crate::logging::LogFilter;
-use crate::provisioning;
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
 use crate::stops::Stops;
@@ -66,7 +66,7 @@ pub(crate) fn join(context: &Context) -> Result<Found, Failure> {
     let stops = Stops::of(&context.cache()?, &settings.folder)?;
     let before = stops.count();
     let provisioner = context.provisioner()?;
-    let slot = BackgroundSlot(folder(&provisioner.cache)?.join(key(provisioner, settings)?));
+    let slot = BackgroundSlot(folder(&provisioner.cache)?.join(key::of(provisioner, settings)?));
     if let Some(found) = slot.look()? {
         tracing::debug!(pid = found.about.pid, "joins the background server");
         return Ok(found);
@@ -147,18 +147,6 @@ pub(crate) fn stop_or_keep(context: &Context, service: Service) -> Result<(), Fa
     let them = if failed.len() == 1 { "it" } else { "them" };
     aside!("       \"pgfresh stop\" removes {them}, or pgfresh does a day after the last connection.");
     Ok(())
-}
-
-/// Computes the key of a slot from everything that distinguishes background servers from each other.
-fn key(provisioner: &Provisioner, settings: &ResolvedSettings) -> Result<String, Failure> {
-    let binary = fs::metadata(sys::this_program()).attempt("examine", sys::this_program())?;
-    let mut hasher = DefaultHasher::new();
-    settings.folder.hash(&mut hasher);
-    provisioner.fingerprint()?.as_str().hash(&mut hasher);
-    let of_leases = (&settings.names, settings.isolation, settings.linger, settings.budget);
-    format!("{:?}{of_leases:?}", provisioner.server_options()).hash(&mut hasher);
-    (binary.dev(), binary.ino(), binary.size(), binary.mtime(), binary.mtime_nsec()).hash(&mut hasher);
-    Ok(format!("{:016x}", hasher.finish()))
 }
 
 /// Returns the running servers of this project: its background server, its named servers, and those that keep databases
@@ -244,7 +232,7 @@ pub(crate) fn serve(
     let owner = after_former(&slot)?;
     filter.write_to_file(&slot.log_file())?;
     // Databases that a run left behind must survive, even if the process that started this one ends.
-    let starter = Starter::watch(kept.is_none())?;
+    let starter = Starter::watch(kept.is_none(), context.exit.clone())?;
     let served = serve_at((&slot, &owner), context, kept, (starting, starter));
     if let Err(failure) = &served {
         tracing::error!("{}", failure.on_one_line());
@@ -411,7 +399,7 @@ impl Starter {
     /// Interval between checks of the pipe.
     const EVERY: Duration = Duration::from_millis(100);
 
-    fn watch(needed: bool) -> Result<Self, Failure> {
+    fn watch(needed: bool, exit: ExitRequests) -> Result<Self, Failure> {
         let joinable = Arc::new(AtomicBool::new(!needed));
         let known = Arc::clone(&joinable);
         let watch = move || {
@@ -419,7 +407,7 @@ impl Starter {
                 // The order matters. The starter also closes the pipe as soon as it has read that it can join.
                 if sys::is_closed_by_peer(io::stdout()) && !known.load(Ordering::SeqCst) {
                     tracing::info!("the process that has started this one is gone");
-                    std::process::exit(1);
+                    return exit.send(ExitCode::FAILURE);
                 }
                 thread::sleep(Self::EVERY);
             }

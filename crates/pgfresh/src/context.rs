@@ -1,14 +1,16 @@
 //! Provides the objects that commands need besides their own arguments.
 
+pub(crate) mod provisioning;
+
 use std::cell::OnceCell;
 
 use storage::Cache;
 use template::Provisioner;
 
 use crate::cli::Options;
+use crate::exit::ExitRequests;
 use crate::failure::Failure;
 use crate::output::Verbosity;
-use crate::provisioning;
 use crate::settings::ResolvedSettings;
 
 /// The settings, the verbosity and the provisioner of a command. `main` creates it, and every command receives it.
@@ -19,13 +21,15 @@ use crate::settings::ResolvedSettings;
 pub(crate) struct Context {
     options: Options,
     pub(crate) verbosity: Verbosity,
+    /// Lets threads of this command end the process.
+    pub(crate) exit: ExitRequests,
     settings: OnceCell<ResolvedSettings>,
     provisioner: OnceCell<Provisioner>,
 }
 
 impl Context {
-    pub(crate) fn new(options: Options, verbosity: Verbosity) -> Self {
-        Self { options, verbosity, settings: OnceCell::new(), provisioner: OnceCell::new() }
+    pub(crate) fn new(options: Options, verbosity: Verbosity, exit: ExitRequests) -> Self {
+        Self { options, verbosity, exit, settings: OnceCell::new(), provisioner: OnceCell::new() }
     }
 
     /// Returns the settings.

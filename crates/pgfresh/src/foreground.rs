@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use storage::Attempt;
 use sys::{ProcessHandle, Signal};
 
 use crate::aside::aside;
+use crate::exit::ExitRequests;
 use crate::failure::Failure;
 
 /// An event that can end a wait.
@@ -112,13 +113,13 @@ impl Events {
 }
 
 /// Ends this process when its standard input ends, because the process that started it has then gone. Guards clean up.
-pub(crate) fn end_with_lifeline() -> Result<(), Failure> {
-    start(|| {
+pub(crate) fn end_with_lifeline(exit: ExitRequests) -> Result<(), Failure> {
+    start(move || {
         // An error also counts as the end.
         if let Err(error) = io::copy(&mut io::stdin(), &mut io::sink()) {
             tracing::debug!(%error, "cannot read standard input");
         }
-        std::process::exit(0)
+        exit.send(ExitCode::SUCCESS);
     })
 }
 
@@ -132,7 +133,7 @@ fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result
 /// message if `server` ends in the meantime.
 ///
 /// Returns the exit code for pgfresh: the command's own, or 128 plus the number of the signal that ended the command.
-/// Must run in the main thread, because the command is killed when the thread that started it ends.
+/// Must run in the command's thread, because the kernel ends the command with the thread that started it.
 pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, Failure> {
     let mut events = Events::listen()?;
     sys::die_with_parent(&mut command);

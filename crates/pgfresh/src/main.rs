@@ -16,6 +16,7 @@ mod context;
 mod control;
 mod disk;
 mod evidence;
+mod exit;
 mod failed_tests;
 mod failure;
 mod foreground;
@@ -27,7 +28,6 @@ mod output;
 mod over_budget;
 mod profiling;
 mod progress;
-mod provisioning;
 mod report_file;
 mod service;
 mod settings;
@@ -41,6 +41,7 @@ use std::process::ExitCode;
 
 use crate::cli::Cli;
 use crate::context::Context;
+use crate::exit::ExitRequests;
 use crate::failure::Failure;
 use crate::logging::LogFilter;
 
@@ -58,12 +59,12 @@ fn main() -> ExitCode {
         Err(failure) => return end(&failure, 1),
     };
     let on_failure = cli.command.exit_code_on_failure();
-    execute(cli).unwrap_or_else(|failure| end(&failure, on_failure))
+    exit::run(move |exit| execute(cli, exit).unwrap_or_else(|failure| end(&failure, on_failure)))
 }
 
 /// Runs the command, or the background server if this process is one.
-fn execute(cli: Cli) -> Result<ExitCode, Failure> {
-    let context = Context::new(cli.command.options(), cli.output.verbosity());
+fn execute(cli: Cli, exit: ExitRequests) -> Result<ExitCode, Failure> {
+    let context = Context::new(cli.command.options(), cli.output.verbosity(), exit);
     let filter = LogFilter::new(context.verbosity)?;
     let Some(directory) = cli.background else {
         filter.write_to_terminal();

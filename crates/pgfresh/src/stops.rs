@@ -7,11 +7,11 @@
 //! ```
 
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use storage::{Attempt, Cache};
+use template::Fingerprint;
 
 use crate::failure::Failure;
 
@@ -26,9 +26,9 @@ pub(crate) struct Stops {
 impl Stops {
     pub(crate) fn of(cache: &Cache, project: &Path) -> Result<Self, Failure> {
         let folder = cache.state()?.join("stops");
-        let mut hasher = DefaultHasher::new();
-        project.hash(&mut hasher);
-        let project = folder.join(format!("{:016x}", hasher.finish()));
+        let mut key = Fingerprint::of("project");
+        key.part("folder", project.as_os_str().as_encoded_bytes());
+        let project = folder.join(key.finish().as_str());
         Ok(Self { all: folder.join("all"), project, folder })
     }
 

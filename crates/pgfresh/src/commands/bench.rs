@@ -14,9 +14,9 @@ use sys::{ProcessorWatch, Roots};
 use crate::cli::Bench;
 use crate::comparison;
 use crate::context::Context;
+use crate::context::provisioning;
 use crate::disk;
 use crate::failure::Failure;
-use crate::provisioning;
 use crate::report_file;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 

@@ -12,11 +12,11 @@ use template::{ProvisionError, Provisioner};
 
 use crate::cli::Doctor;
 use crate::context::Context;
+use crate::context::provisioning;
 use crate::disk;
 use crate::failure::Failure;
 use crate::output;
 use crate::output::say;
-use crate::provisioning;
 use crate::report_file;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 

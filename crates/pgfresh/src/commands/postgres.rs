@@ -8,10 +8,10 @@ use template::ServerOptions;
 
 use crate::cli::{Install, ListInstallations, Postgres};
 use crate::context::Context;
+use crate::context::provisioning;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::progress;
-use crate::provisioning;
 
 pub(crate) fn execute(context: &Context, command: &Postgres) -> Result<ExitCode, Failure> {
     match command {

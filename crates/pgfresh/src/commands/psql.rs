@@ -9,10 +9,10 @@ use ureq::http::Method;
 use crate::background;
 use crate::cli::Psql;
 use crate::context::Context;
+use crate::context::provisioning;
 use crate::control::{Control, path_of};
 use crate::failure::Failure;
 use crate::foreground;
-use crate::provisioning;
 
 pub(crate) fn execute(context: &Context, arguments: &Psql) -> Result<ExitCode, Failure> {
     let mut command = Command::new(provisioning::find_psql(&context.provisioner()?.installation)?);

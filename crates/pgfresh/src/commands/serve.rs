@@ -114,7 +114,7 @@ fn say(line: &str) -> Result<(), Failure> {
 fn share(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
     // Building a template, or waiting for a build, can take long.
     if is_lifeline() {
-        foreground::end_with_lifeline()?;
+        foreground::end_with_lifeline(context.exit.clone())?;
     }
     let Found { about, control, .. } = background::join(context)?;
     let (holder, held) = control.hold()?;

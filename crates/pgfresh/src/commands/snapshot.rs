@@ -8,10 +8,10 @@ use ureq::http::Method;
 
 use crate::cli::Snapshot;
 use crate::context::Context;
+use crate::context::provisioning;
 use crate::control::{Control, instead_of_closing, path_of, text};
 use crate::failure::Failure;
 use crate::output::say;
-use crate::provisioning;
 use crate::target::find;
 
 pub(crate) fn execute(context: &Context, arguments: &Snapshot) -> Result<ExitCode, Failure> {

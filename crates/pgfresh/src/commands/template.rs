@@ -16,10 +16,10 @@ use crate::aside::aside;
 use crate::cancellation::cancellable;
 use crate::cli::{Build, Import, Remove, Template};
 use crate::context::Context;
+use crate::context::provisioning;
 use crate::failure::Failure;
 use crate::output::{print, say};
 use crate::progress;
-use crate::provisioning;
 use crate::settings::ResolvedSettings;
 
 /// Number of fingerprint digits in human-readable output.

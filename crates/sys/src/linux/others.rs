@@ -20,11 +20,14 @@ pub fn executable(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|path| path.exists())
 }
 
-/// Returns the pids of the children of the process's first thread.
+/// Returns the pids of the process's children, whichever of its threads started them.
 #[must_use]
 pub fn children_of(pid: u32) -> Vec<u32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children =
+        threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    let children: Vec<_> = children.collect();
+    children.iter().flat_map(|pids| pids.split_whitespace()).filter_map(|child| child.parse().ok()).collect()
 }
 
 /// Whether the process is in interruptible sleep. Returns false from the moment it receives a signal until it

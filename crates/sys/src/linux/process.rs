@@ -43,7 +43,7 @@ pub fn new_session(command: &mut Command) {
 /// Makes the kernel send `SIGTERM` to the child of `command` when the spawning thread ends, even if `SIGKILL`
 /// ended it.
 ///
-/// The child must be spawned from the main thread. The kernel drops this setting if the child changes its
+/// The child must be spawned from a thread that lives as long as this process. The kernel drops this setting if the child changes its
 /// user.
 #[allow(unsafe_code)]
 pub fn die_with_parent(command: &mut Command) {

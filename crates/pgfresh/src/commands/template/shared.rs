@@ -12,10 +12,10 @@ use super::{signed, spec};
 use crate::aside::aside;
 use crate::cli::Collect;
 use crate::context::Context;
+use crate::context::provisioning;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::progress;
-use crate::provisioning;
 use crate::settings::{RemoteSettings, ResolvedSettings, no_trusted_key, parse_address};
 
 /// Maximum time for which "list" waits for the remote's response.

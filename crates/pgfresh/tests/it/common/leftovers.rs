@@ -71,10 +71,8 @@ pub(crate) fn processes_about(path: &Path) -> Vec<Process> {
 
 /// Returns the children of process `parent`.
 pub(crate) fn children_of(parent: u32) -> Vec<Process> {
-    let parent = i32::try_from(parent).unwrap();
-    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
-    let children = children.split_whitespace().filter_map(|pid| Process::read(pid.parse().ok()?));
-    children.filter(|child| child.parent == parent).collect()
+    let children = sys::children_of(parent).into_iter().filter_map(|pid| Process::read(pid.try_into().ok()?));
+    children.filter(|child| i64::from(child.parent) == i64::from(parent)).collect()
 }
 
 /// Returns the guard of pgfresh process `owner`, once it exists.

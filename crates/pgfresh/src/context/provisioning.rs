@@ -8,8 +8,8 @@ use server::{Download, FetchError, Installation, InstallationError, MAJORS, Pack
 use storage::{Cache, human_bytes};
 use template::{ProvisionError, Provisioner, ServerOptions};
 
+use super::Context;
 use crate::aside::aside;
-use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Verbosity;
 use crate::progress;

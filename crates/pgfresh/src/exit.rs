@@ -1,0 +1,68 @@
+//! Lets threads end the process while the command waits, for example for the end of a template's setup.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use crate::failure::Failure;
+
+/// Stack of the command's thread, in bytes. The main thread has as much.
+const STACK: usize = 8 << 20;
+/// Exit code after a panic, like that of Rust's runtime.
+const PANICKED: u8 = 101;
+
+/// Asks the main thread to end the process.
+#[derive(Debug, Clone)]
+pub(crate) struct ExitRequests(Sender<ExitCode>);
+
+impl ExitRequests {
+    /// Ends the process with this exit code. Guards clean up.
+    pub(crate) fn send(&self, code: ExitCode) {
+        // If main has received an earlier code, the process is ending already.
+        if self.0.send(code).is_err() {
+            tracing::debug!("the process is ending already");
+        }
+    }
+}
+
+/// Runs `command` in its own thread. Returns its exit code, or the first code that a thread requests.
+///
+/// The command's thread lives until the process ends, because the kernel ends child processes with the thread that
+/// started them.
+pub(crate) fn run(command: impl FnOnce(ExitRequests) -> ExitCode + Send + 'static) -> ExitCode {
+    let (sender, receiver) = channel();
+    let requests = ExitRequests(sender);
+    let command = move || {
+        let code = panic::catch_unwind(AssertUnwindSafe(|| command(requests.clone())));
+        requests.send(code.unwrap_or(ExitCode::from(PANICKED)));
+    };
+    let thread = thread::Builder::new().name("command".to_owned()).stack_size(STACK).spawn(command);
+    match thread {
+        Ok(_) => receiver.recv().unwrap_or(ExitCode::from(PANICKED)),
+        Err(error) => Failure::new(format!("could not start a thread: {error}")).report(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_code_comes_from_command_or_request() {
+        assert_eq!(run(|_| ExitCode::from(3)), ExitCode::from(3));
+        // The command of this run never ends by itself.
+        let requested = run(|requests| {
+            thread::spawn(move || requests.send(ExitCode::from(4)));
+            loop {
+                thread::park();
+            }
+        });
+        assert_eq!(requested, ExitCode::from(4));
+    }
+
+    #[test]
+    fn panic_of_command_yields_exit_code() {
+        assert_eq!(run(|_| panic!("planted")), ExitCode::from(PANICKED));
+    }
+}
