@@ -162,7 +162,7 @@ fn configuration_reference_lists_exactly_existing_settings() {
         expected.push(format!("`--{}", arg.get_long().unwrap()));
         expected.extend(arg.get_env().map(|name| format!("`{}`", name.to_str().unwrap())));
     }
-    for (table, keys) in crate::settings::TABLES {
+    for (table, keys) in crate::settings::tables() {
         expected.push(format!("[{table}]"));
         expected.extend(keys.iter().map(|key| format!("`{key}`")));
     }

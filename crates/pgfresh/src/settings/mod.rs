@@ -7,6 +7,7 @@ mod remote;
 mod schema;
 mod template;
 mod toml_file;
+mod values;
 
 use std::env::{self, VarError};
 use std::fmt;
@@ -22,8 +23,9 @@ pub(crate) use self::keys::{SIGNING_KEY, expect_trusted, no_trusted_key, signing
 use self::remote::RemoteOptions;
 pub(crate) use self::remote::{PushPolicy, RemoteSettings, parse_address};
 #[cfg(test)]
-pub(crate) use self::schema::TABLES;
+pub(crate) use self::schema::tables;
 use self::template::TemplateRequest;
+use self::values::{Count, Parsed, Size, Span, Version};
 use crate::cli::{self, Options};
 use crate::failure::Failure;
 
@@ -71,14 +73,18 @@ impl ResolvedSettings {
         let file = config_file::read(config.config.as_deref())?;
         let folder =
             if file.folder.as_os_str().is_empty() { template::working_directory()? } else { file.folder };
-        let in_file = file.postgres.settings.into_iter().map(|(name, value)| (name, value.into_text()));
+        let in_file = file.postgres.settings.0.into_iter().map(|(name, value)| (name, value.into_text()));
         let server_options = ServerOptions {
-            installation: postgres.postgres.clone().or(file.postgres.version).unwrap_or_default(),
-            place: place.place.clone().or(file.postgres.place).unwrap_or_default(),
-            space: space.space.or(file.postgres.space),
-            preset: preset.preset.or(file.postgres.preset).unwrap_or_default(),
+            installation: postgres
+                .postgres
+                .clone()
+                .or(file.postgres.version.map(|Version(version)| version))
+                .unwrap_or_default(),
+            place: place.place.clone().or(file.postgres.place.map(|Parsed(place)| place)).unwrap_or_default(),
+            space: space.space.or(file.postgres.space.map(|Size(bytes)| bytes)),
+            preset: preset.preset.or(file.postgres.preset.map(|Parsed(preset)| preset)).unwrap_or_default(),
             settings: in_file.chain(settings_of_environment()?).chain(settings.set.clone()).collect(),
-            cache_size: cache_size.cache_size.or(file.cache.size),
+            cache_size: cache_size.cache_size.or(file.cache.size.map(|Size(bytes)| bytes)),
             ..ServerOptions::default()
         };
         let given =
@@ -88,20 +94,26 @@ impl ResolvedSettings {
             templates: file.templates,
             template_request: TemplateRequest::of(template),
             folder,
-            trusted: keys::trusted(&trust.cache_key, file.cache.keys)?,
-            remote: given.resolve(file.cache.remote, file.cache.push)?,
+            trusted: keys::trusted(&trust.cache_key, file.cache.keys.0)?,
+            remote: given.resolve(
+                file.cache.remote.map(|Parsed(address)| address),
+                file.cache.push.map(|Parsed(push)| push),
+            )?,
             download: download.policy(),
-            idle: background.idle.or(file.server.idle).unwrap_or(IDLE),
+            idle: background.idle.or(file.server.idle.map(|Span(time)| time)).unwrap_or(IDLE),
             names: NameRules {
-                names: given_or(&databases.created, file.databases.names),
-                except: given_or(&databases.except, file.databases.except),
+                names: given_or(&databases.created, file.databases.names.0),
+                except: given_or(&databases.except, file.databases.except.0),
             },
-            isolation: databases.isolation.or(file.database.isolation).unwrap_or_default(),
-            linger: databases.linger.or(file.database.linger).unwrap_or(LINGER),
+            isolation: databases
+                .isolation
+                .or(file.database.isolation.map(|Parsed(isolation)| isolation))
+                .unwrap_or_default(),
+            linger: databases.linger.or(file.database.linger.map(|Span(time)| time)).unwrap_or(LINGER),
             budget: Budget {
-                statements: file.budget.statements,
-                n_plus_one: file.budget.n_plus_one,
-                time: file.budget.time,
+                statements: file.budget.statements.map(|Count(count)| count),
+                n_plus_one: file.budget.n_plus_one.map(|Count(count)| count),
+                time: file.budget.time.map(|Span(time)| time),
             },
             password: Password::of_environment(),
         })

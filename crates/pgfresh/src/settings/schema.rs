@@ -1,198 +1,134 @@
-//! Defines the schema of `pgfresh.toml`: its tables, their keys, and the values of the keys.
-
-use std::fmt;
-use std::str::FromStr;
-use std::time::Duration;
+//! Defines the schema of `pgfresh.toml`: its tables, their keys, and the types of the values.
 
 use lease::Isolation;
 use remote::RemoteAddress;
-use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
-use server::{Preset, VersionRequest};
-use storage::{PlaceRequest, TrustedKey};
+use serde::de::value::Error as NoValue;
+use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
+use serde::{Deserialize, forward_to_deserialize_any};
+use server::Preset;
+use storage::PlaceRequest;
 use template::Steps;
 use toml::Spanned;
 
 use super::remote::PushPolicy;
+use super::values::{Count, Parsed, ServerSettings, Size, Span, Strings, TrustedKeys, Version};
 
-/// All tables with their keys. The keys are the fields of the table's structure.
-pub(crate) const TABLES: [(&str, &[&str]); 7] = [
-    ("postgres", &["version", "settings", "preset", "place", "space"]),
-    ("template", &["setup", "inputs", "sql", "dump", "from", "env", "steps"]),
-    ("database", &["isolation", "linger"]),
-    ("databases", &["names", "except"]),
-    ("budget", &["statements", "n_plus_one", "time"]),
-    ("server", &["idle"]),
-    ("cache", &["size", "keys", "remote", "push"]),
-];
+/// Keys of a table.
+pub(crate) type Keys = &'static [&'static str];
+
+/// Returns all tables with their keys.
+pub(crate) fn tables() -> [(&'static str, Keys); 7] {
+    [
+        ("postgres", keys_of::<PostgresTable>()),
+        ("template", keys_of::<TemplateTable>()),
+        ("database", keys_of::<DatabaseTable>()),
+        ("databases", keys_of::<DatabasesTable>()),
+        ("budget", keys_of::<BudgetTable>()),
+        ("server", keys_of::<ServerTable>()),
+        ("cache", keys_of::<CacheTable>()),
+    ]
+}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct PostgresTable {
-    #[serde(deserialize_with = "version")]
-    pub(super) version: Option<VersionRequest>,
-    #[serde(deserialize_with = "in_order")]
-    pub(super) settings: Vec<(String, Scalar)>,
-    #[serde(deserialize_with = "parsed")]
-    pub(super) preset: Option<Preset>,
-    #[serde(deserialize_with = "parsed")]
-    pub(super) place: Option<PlaceRequest>,
-    #[serde(deserialize_with = "size")]
-    pub(super) space: Option<u64>,
+    pub(super) version: Option<Version>,
+    pub(super) settings: ServerSettings,
+    pub(super) preset: Option<Parsed<Preset>>,
+    pub(super) place: Option<Parsed<PlaceRequest>>,
+    pub(super) space: Option<Size>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TemplateTable {
     pub(super) setup: Option<String>,
-    #[serde(deserialize_with = "texts")]
-    pub(super) inputs: Vec<String>,
-    #[serde(deserialize_with = "texts")]
-    pub(super) sql: Vec<String>,
+    pub(super) inputs: Strings,
+    pub(super) sql: Strings,
     pub(super) dump: Option<String>,
     pub(super) from: Option<Spanned<String>>,
-    #[serde(deserialize_with = "texts")]
-    pub(super) env: Vec<String>,
-    #[serde(deserialize_with = "parsed")]
-    pub(super) steps: Option<Steps>,
+    pub(super) env: Strings,
+    pub(super) steps: Option<Parsed<Steps>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct DatabaseTable {
-    #[serde(deserialize_with = "parsed")]
-    pub(super) isolation: Option<Isolation>,
-    #[serde(deserialize_with = "time")]
-    pub(super) linger: Option<Duration>,
+    pub(super) isolation: Option<Parsed<Isolation>>,
+    pub(super) linger: Option<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct DatabasesTable {
-    #[serde(deserialize_with = "texts")]
-    pub(super) names: Vec<String>,
-    #[serde(deserialize_with = "texts")]
-    pub(super) except: Vec<String>,
+    pub(super) names: Strings,
+    pub(super) except: Strings,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct BudgetTable {
-    #[serde(deserialize_with = "count")]
-    pub(super) statements: Option<u64>,
-    #[serde(deserialize_with = "count")]
-    pub(super) n_plus_one: Option<u64>,
-    #[serde(deserialize_with = "time")]
-    pub(super) time: Option<Duration>,
+    pub(super) statements: Option<Count>,
+    pub(super) n_plus_one: Option<Count>,
+    pub(super) time: Option<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ServerTable {
-    #[serde(deserialize_with = "time")]
-    pub(super) idle: Option<Duration>,
+    pub(super) idle: Option<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct CacheTable {
-    #[serde(deserialize_with = "size")]
-    pub(super) size: Option<u64>,
-    #[serde(deserialize_with = "keys")]
-    pub(super) keys: Vec<TrustedKey>,
-    #[serde(deserialize_with = "parsed")]
-    pub(super) remote: Option<RemoteAddress>,
-    #[serde(deserialize_with = "parsed")]
-    pub(super) push: Option<PushPolicy>,
+    pub(super) size: Option<Size>,
+    pub(super) keys: TrustedKeys,
+    pub(super) remote: Option<Parsed<RemoteAddress>>,
+    pub(super) push: Option<Parsed<PushPolicy>>,
 }
 
-/// A value that consists of one word.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a string, a number, true or false")]
-pub(super) enum Scalar {
-    Text(String),
-    Integer(i64),
-    Float(f64),
-    Boolean(bool),
+/// Returns the keys of a table, which are the fields of its structure.
+pub(super) fn keys_of<T: DeserializeOwned>() -> Keys {
+    let mut keys: Keys = &[];
+    let read = T::deserialize(FieldRecorder(&mut keys));
+    debug_assert!(read.is_err(), "the recorder has no value");
+    keys
 }
 
-impl Scalar {
-    /// Converts the value to text that the server can read. The server accepts true and false for on and off.
-    pub(super) fn into_text(self) -> String {
-        match self {
-            Self::Text(text) => text,
-            Self::Integer(number) => number.to_string(),
-            Self::Float(number) => number.to_string(),
-            Self::Boolean(value) => if value { "on" } else { "off" }.to_owned(),
-        }
+/// Deserializer without a value. It records the fields that a structure asks for.
+struct FieldRecorder<'a>(&'a mut Keys);
+
+impl<'de> Deserializer<'de> for FieldRecorder<'_> {
+    type Error = NoValue;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
+        Err(NoValue::custom("there is no value"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: Keys,
+        visitor: V,
+    ) -> Result<V::Value, NoValue> {
+        *self.0 = fields;
+        self.deserialize_any(visitor)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 
-/// One or several strings.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a string or an array of strings")]
-enum Texts {
-    One(String),
-    Several(Vec<String>),
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    Texts::deserialize(from).map(|texts| match texts {
-        Texts::One(text) => vec![text],
-        Texts::Several(texts) => texts,
-    })
-}
-
-/// Reads names and values in their order. If a name occurs several times, its last value counts. As in postgresql.conf,
-/// names ignore case.
-fn in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, Scalar)>, D::Error> {
-    struct InOrder;
-    impl<'de> Visitor<'de> for InOrder {
-        type Value = Vec<(String, Scalar)>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a map")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            std::iter::from_fn(|| map.next_entry().transpose()).collect()
-        }
+    #[test]
+    fn keys_of_table_are_its_fields() {
+        assert_eq!(keys_of::<PostgresTable>(), ["version", "settings", "preset", "place", "space"]);
+        assert!(tables().iter().all(|(_, keys)| !keys.is_empty()));
     }
-    from.deserialize_map(InOrder)
-}
-
-fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(from: D) -> Result<Option<T>, D::Error> {
-    String::deserialize(from)?.parse().map(Some).map_err(D::Error::custom)
-}
-
-fn version<'de, D: Deserializer<'de>>(from: D) -> Result<Option<VersionRequest>, D::Error> {
-    Scalar::deserialize(from)?.into_text().parse().map(Some).map_err(D::Error::custom)
-}
-
-fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    with_unit(from, gateway::parse_span, "expected a time such as \"5s\"", "s")
-}
-
-fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    u64::deserialize(from).map(Some).map_err(|_| D::Error::custom("expected a number from 0 on"))
-}
-
-fn keys<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<TrustedKey>, D::Error> {
-    texts(from)?.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
-}
-
-fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    with_unit(from, storage::parse_bytes, "expected a size such as \"10GB\"", "MB")
-}
-
-/// Reads a value with a unit. For a number without a unit, the error has a hint on a second line.
-fn with_unit<'de, D: Deserializer<'de>, T>(
-    from: D,
-    parse: impl Fn(&str) -> Option<T>,
-    expected: &str,
-    unit: &str,
-) -> Result<Option<T>, D::Error> {
-    let text = Scalar::deserialize(from).map(Scalar::into_text).unwrap_or_default();
-    let hint = text.parse::<u64>().map(|_| format!("\nA number needs its unit, as in \"{text}{unit}\"."));
-    parse(&text).map(Some).ok_or_else(|| D::Error::custom(expected.to_owned() + &hint.unwrap_or_default()))
 }

@@ -6,8 +6,9 @@ use template::{TemplateSpec, check_name};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::schema::{TABLES, TemplateTable};
+use super::schema::{TemplateTable, keys_of};
 use super::toml_file::File;
+use super::values::Parsed;
 use crate::cli::TemplateOptions;
 use crate::failure::Failure;
 
@@ -37,7 +38,7 @@ pub(super) fn read(
     for (key, value) in named {
         let DeValue::Table(table) = value.into_inner() else { continue };
         let (name, at) = (key.get_ref().as_ref(), key.span().start);
-        if TABLES.iter().any(|(table, keys)| *table == "template" && keys.contains(&name)) {
+        if keys_of::<TemplateTable>().contains(&name) {
             return Err(file.bad(at, name, "expected a string, not a table"));
         }
         check_name(name).map_err(|why| file.failure(at, &why))?;
@@ -60,14 +61,23 @@ fn read_one(
         return Err(file.bad(value.span().start, key.get_ref(), "it is empty"));
     }
     let TemplateTable { setup, inputs, sql, dump, from, env, steps } = file.read(title, table)?;
-    if sql.is_empty() && dump.is_none() && setup.is_none() && from.is_none() {
+    if sql.0.is_empty() && dump.is_none() && setup.is_none() && from.is_none() {
         let hint = "Give it setup = \"COMMAND\", sql = [\"FILE\"], dump = \"FILE\" or from = \"TEMPLATE\".";
         return Err(file
             .failure(at, &format!("[{title}] needs setup, sql, dump or from"))
             .hint(hint.to_owned()));
     }
-    let (name, folder, steps) = (name.to_owned(), folder.to_owned(), steps.unwrap_or_default());
-    let spec = TemplateSpec { name, folder, sql, dump, setup, inputs, env, steps, ..TemplateSpec::default() };
+    let spec = TemplateSpec {
+        name: name.to_owned(),
+        folder: folder.to_owned(),
+        sql: sql.0,
+        dump,
+        setup,
+        inputs: inputs.0,
+        env: env.0,
+        steps: steps.map(|Parsed(steps)| steps).unwrap_or_default(),
+        ..TemplateSpec::default()
+    };
     Ok((spec, from))
 }
 

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::schema::TABLES;
+use super::schema::{keys_of, tables};
 use crate::failure::Failure;
 
 /// A file with its text, which error messages need for positions.
@@ -19,11 +19,10 @@ pub(super) struct File<'a> {
 impl File<'_> {
     /// Reads a table. `title` is the text in the table's brackets.
     pub(super) fn read<T: DeserializeOwned>(&self, title: &str, table: &DeTable<'_>) -> Result<T, Failure> {
-        let known = TABLES.iter().find(|(name, _)| title.split('.').next() == Some(name));
-        let known = known.map_or(&[][..], |(_, keys)| keys);
+        let known = keys_of::<T>();
         if let Some(key) = table.keys().find(|key| !known.contains(&key.get_ref().as_ref())) {
             let what = format!("key in [{title}]");
-            return Err(self.unknown(key.span().start, key.get_ref(), &what, known, &TABLES));
+            return Err(self.unknown(key.span().start, key.get_ref(), &what, known, &tables()));
         }
         let value = Spanned::new(0..0, DeValue::Table(table.clone()));
         T::deserialize(ValueDeserializer::from(value)).map_err(|error| {
