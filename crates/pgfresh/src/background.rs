@@ -229,11 +229,11 @@ pub(crate) fn serve(
 ) -> Result<ExitCode, Failure> {
     let slot = BackgroundSlot(directory);
     let starting = inherit_start()?;
-    let owner = after_former(&slot)?;
-    filter.write_to_file(&slot.log_file())?;
+    let slot = OwnedSlot { owner: after_former(&slot)?, slot };
+    filter.write_to_file(&slot.slot.log_file())?;
     // Databases that a run left behind must survive, even if the process that started this one ends.
-    let starter = Starter::watch(kept.is_none(), context.exit.clone())?;
-    let served = serve_at((&slot, &owner), context, kept, (starting, starter));
+    let starter = Starter::watch(starting, kept.is_none(), context.exit.clone())?;
+    let served = serve_at(&slot, context, kept, starter);
     if let Err(failure) = &served {
         tracing::error!("{}", failure.on_one_line());
     }
@@ -252,14 +252,14 @@ fn after_former(slot: &BackgroundSlot) -> Result<Lock, Failure> {
     Ok(owner.attempt("lock", &slot.owner())?)
 }
 
-/// Runs the server in a slot. This process must hold the slot's lock `owner`. Releases `starting` once clients can
-/// join.
+/// Runs the server in a slot. Lets `starter` go on once clients can join.
 fn serve_at(
-    (slot, owner): (&BackgroundSlot, &Lock),
+    owned: &OwnedSlot,
     context: &Context,
     kept: Option<&Path>,
-    (starting, starter): (OwnedFd, Starter),
+    starter: Starter,
 ) -> Result<ExitCode, Failure> {
+    let OwnedSlot { slot, owner } = owned;
     let (settings, provisioner) = (context.settings()?, context.provisioner()?);
     let serve_options = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings)? };
     let service = match kept {
@@ -275,9 +275,9 @@ fn serve_at(
     let idle = || if kept.is_some() && !service.failed().is_empty() { DAY } else { settings.idle };
     let mut events = Events::listen()?;
     let about = About { kept: kept.is_some(), ..about(settings, provisioner, &service) };
-    starter.needs_us_no_more();
+    starter.detach();
     announce(slot, &about)?;
-    drop(starting);
+    drop(starter);
     let (version, project) = (&about.version, about.folder.display());
     tracing::info!(%version, %project, pid = about.pid, log = %about.log.display(), "the server is ready");
     events.watch_server(&service.server)?;
@@ -289,7 +289,7 @@ fn serve_at(
     while matches!(departure, ServerExit::Not) && !event.as_ref().is_some_and(ends) {
         event = events.next_within(TICK);
         if !event.as_ref().is_some_and(ends) {
-            departure = leave((slot, owner), &service, idle());
+            departure = owned.leave(&service, idle());
         }
     }
     tracing::info!(?event, idle = ?idle(), ?departure, "the server stops");
@@ -393,15 +393,20 @@ fn inherit_start() -> Result<OwnedFd, Failure> {
 /// Watches the process that started this one until that process can join the server. If that process ends before, this
 /// one exits, because no client would use the result of the setup. The guard also ends the setup.
 #[derive(Debug)]
-struct Starter(Arc<AtomicBool>);
+struct Starter {
+    /// Start lock of the slot. The process that started this one waits until this process closes it.
+    _lock: OwnedFd,
+    /// Whether the server no longer depends on that process.
+    detached: Arc<AtomicBool>,
+}
 
 impl Starter {
     /// Interval between checks of the pipe.
     const EVERY: Duration = Duration::from_millis(100);
 
-    fn watch(needed: bool, exit: ExitRequests) -> Result<Self, Failure> {
-        let joinable = Arc::new(AtomicBool::new(!needed));
-        let known = Arc::clone(&joinable);
+    fn watch(lock: OwnedFd, needed: bool, exit: ExitRequests) -> Result<Self, Failure> {
+        let detached = Arc::new(AtomicBool::new(!needed));
+        let known = Arc::clone(&detached);
         let watch = move || {
             while !known.load(Ordering::SeqCst) {
                 // The order matters. The starter also closes the pipe as soon as it has read that it can join.
@@ -413,12 +418,12 @@ impl Starter {
             }
         };
         thread::Builder::new().spawn(watch).attempt("start", Path::new("thread"))?;
-        Ok(Self(joinable))
+        Ok(Self { _lock: lock, detached })
     }
 
     /// Tells the watch that the server no longer depends on the process that started it.
-    fn needs_us_no_more(&self) {
-        self.0.store(true, Ordering::SeqCst);
+    fn detach(&self) {
+        self.detached.store(true, Ordering::SeqCst);
     }
 }
 
@@ -448,31 +453,42 @@ enum ServerExit {
     Orphaned,
 }
 
-/// Decides whether the server ends after enough time without a client. Waits for clients that connect at the last
-/// moment.
-fn leave((slot, owner): (&BackgroundSlot, &Lock), service: &Service, idle: Duration) -> ServerExit {
-    if !owner.is_at(&slot.owner()) {
-        let is_unused = service.gateway.idle().is_some_and(|since| since >= idle);
-        return if is_unused { ServerExit::Orphaned } else { ServerExit::Not };
+/// A slot whose server is this process.
+#[derive(Debug)]
+struct OwnedSlot {
+    slot: BackgroundSlot,
+    /// Lock of the slot's owner, which this process holds while it lives.
+    owner: Lock,
+}
+
+impl OwnedSlot {
+    /// Decides whether the server ends after enough time without a client. Waits for clients that connect at the last
+    /// moment.
+    fn leave(&self, service: &Service, idle: Duration) -> ServerExit {
+        let Self { slot, owner } = self;
+        if !owner.is_at(&slot.owner()) {
+            let is_unused = service.gateway.idle().is_some_and(|since| since >= idle);
+            return if is_unused { ServerExit::Orphaned } else { ServerExit::Not };
+        }
+        let bound = || if slot.about().exists() { idle } else { Duration::ZERO };
+        let is_unused = |bound| service.gateway.idle().is_some_and(|since| since >= bound);
+        if !is_unused(bound()) {
+            return ServerExit::Not;
+        }
+        let Some(alone) = slot.try_begin() else { return ServerExit::Not };
+        // Until now, a different process may have reinstated the server. While this process holds the lock, none can.
+        let bound = bound();
+        let unused = || is_unused(bound);
+        let away = slot.0.join("about.away");
+        let hidden = fs::rename(slot.about(), &away).is_ok();
+        let until = Instant::now() + LAST_CALL;
+        while Instant::now() < until && unused() {
+            thread::sleep(LAST_CALL / 10);
+        }
+        let go = unused();
+        if hidden && !go {
+            note("rename", &away, fs::rename(&away, slot.about()));
+        }
+        if go { ServerExit::Alone(alone) } else { ServerExit::Not }
     }
-    let bound = || if slot.about().exists() { idle } else { Duration::ZERO };
-    let is_unused = |bound| service.gateway.idle().is_some_and(|since| since >= bound);
-    if !is_unused(bound()) {
-        return ServerExit::Not;
-    }
-    let Some(alone) = slot.try_begin() else { return ServerExit::Not };
-    // Until now, a different process may have reinstated the server. While this process holds the lock, none can.
-    let bound = bound();
-    let unused = || is_unused(bound);
-    let away = slot.0.join("about.away");
-    let hidden = fs::rename(slot.about(), &away).is_ok();
-    let until = Instant::now() + LAST_CALL;
-    while Instant::now() < until && unused() {
-        thread::sleep(LAST_CALL / 10);
-    }
-    let go = unused();
-    if hidden && !go {
-        note("rename", &away, fs::rename(&away, slot.about()));
-    }
-    if go { ServerExit::Alone(alone) } else { ServerExit::Not }
 }

@@ -62,13 +62,13 @@ pub(crate) fn execute(context: &Context, arguments: &Serve) -> Result<ExitCode, 
         // Once other processes find the server, they can stop it. So this process must handle signals before that.
         let events = Events::listen()?;
         named.announce(context.settings()?)?;
-        let gone = attend(context, arguments, events, (&named.provisioner, &named.service))?;
+        let gone = attend(context, arguments, events, &named.provisioner, &named.service)?;
         named.stop()?;
         return gone.map_or(Ok(ExitCode::SUCCESS), Err);
     }
     let provisioner = serve_options.encrypt_setups(context.provisioner()?.clone());
     let service = lifecycle::serve(context, &provisioner, serve_options)?;
-    if let Some(gone) = attend(context, arguments, Events::listen()?, (&provisioner, &service))? {
+    if let Some(gone) = attend(context, arguments, Events::listen()?, &provisioner, &service)? {
         lifecycle::stop(context, service)?;
         return Err(gone);
     }
@@ -81,7 +81,8 @@ fn attend(
     context: &Context,
     arguments: &Serve,
     mut events: Events,
-    (provisioner, service): (&Provisioner, &Service),
+    provisioner: &Provisioner,
+    service: &Service,
 ) -> Result<Option<Failure>, Failure> {
     let line = if arguments.json {
         describe(provisioner, service)?

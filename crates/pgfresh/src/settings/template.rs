@@ -17,8 +17,12 @@ pub(super) const UNNAMED: &str = "app";
 /// The word that means no template.
 const NONE: &str = "none";
 
-/// A template, and the name of the template in the file that it extends.
-type Read = (TemplateSpec, Option<Spanned<String>>);
+/// A template in the file.
+struct ReadTemplate {
+    spec: TemplateSpec,
+    /// Name of the template that it extends.
+    from: Option<Spanned<String>>,
+}
 
 /// Reads all templates in the file. `at` is the position of their table.
 pub(super) fn read(
@@ -29,11 +33,16 @@ pub(super) fn read(
 ) -> Result<Vec<TemplateSpec>, Failure> {
     let (named, own): (DeTable<'_>, DeTable<'_>) =
         table.into_iter().partition(|(_, value)| value.get_ref().is_table());
-    let mut all = Vec::new();
+    let mut all: Vec<ReadTemplate> = Vec::new();
+    let empty = |name: &str| TemplateSpec {
+        name: name.to_owned(),
+        folder: folder.to_owned(),
+        ..TemplateSpec::default()
+    };
     let first = own.keys().next().map(|key| key.span().start);
     // An empty table may only contain other tables. It counts as a template only if it contains none.
     if let Some(at) = first.or(named.is_empty().then_some(at)) {
-        all.push(read_one(file, "template", &own, at, (UNNAMED, folder))?);
+        all.push(read_one(file, "template", &own, at, empty(UNNAMED))?);
     }
     for (key, value) in named {
         let DeValue::Table(table) = value.into_inner() else { continue };
@@ -42,10 +51,10 @@ pub(super) fn read(
             return Err(file.bad(at, name, "expected a string, not a table"));
         }
         check_name(name).map_err(|why| file.failure(at, &why))?;
-        if all.iter().any(|(spec, _): &Read| spec.name == name) {
+        if all.iter().any(|read| read.spec.name == name) {
             return Err(file.failure(at, &format!("\"{name}\" is what [template] is called already")));
         }
-        all.push(read_one(file, &format!("template.{name}"), &table, at, (name, folder))?);
+        all.push(read_one(file, &format!("template.{name}"), &table, at, empty(name))?);
     }
     all.iter().map(|read| resolve(file, &all, read, &mut Vec::new())).collect()
 }
@@ -55,8 +64,8 @@ fn read_one(
     title: &str,
     table: &DeTable<'_>,
     at: usize,
-    (name, folder): (&str, &Path),
-) -> Result<Read, Failure> {
+    empty: TemplateSpec,
+) -> Result<ReadTemplate, Failure> {
     if let Some((key, value)) = table.iter().find(|(_, value)| is_blank(value.get_ref())) {
         return Err(file.bad(value.span().start, key.get_ref(), "it is empty"));
     }
@@ -68,17 +77,15 @@ fn read_one(
             .hint(hint.to_owned()));
     }
     let spec = TemplateSpec {
-        name: name.to_owned(),
-        folder: folder.to_owned(),
         sql: sql.0,
         dump,
         setup,
         inputs: inputs.0,
         env: env.0,
         steps: steps.map(|Parsed(steps)| steps).unwrap_or_default(),
-        ..TemplateSpec::default()
+        ..empty
     };
-    Ok((spec, from))
+    Ok(ReadTemplate { spec, from })
 }
 
 /// Whether the value is a blank text, or a list with a blank text.
@@ -93,15 +100,16 @@ fn is_blank(value: &DeValue<'_>) -> bool {
 /// Resolves a specification and those that it extends. `path` contains the names on the way to it.
 fn resolve<'r>(
     file: &File<'_>,
-    all: &'r [Read],
-    (spec, from): &'r Read,
+    all: &'r [ReadTemplate],
+    read: &'r ReadTemplate,
     path: &mut Vec<&'r str>,
 ) -> Result<TemplateSpec, Failure> {
+    let ReadTemplate { spec, from } = read;
     path.push(&spec.name);
     let Some(from) = from else { return Ok(spec.clone()) };
     let (name, at) = (from.get_ref().as_str(), from.span().start);
-    let Some(found) = all.iter().find(|(other, _)| other.name == name) else {
-        let names: Vec<_> = all.iter().map(|(spec, _)| spec.name.as_str()).collect();
+    let Some(found) = all.iter().find(|other| other.spec.name == name) else {
+        let names: Vec<_> = all.iter().map(|read| read.spec.name.as_str()).collect();
         return Err(file.unknown(at, name, "template", &names, &[]));
     };
     if let Some(begin) = path.iter().position(|known| *known == name) {
