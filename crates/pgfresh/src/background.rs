@@ -24,20 +24,20 @@ use sys::Lock;
 use template::Provisioner;
 
 use self::slot::{BackgroundSlot, note};
-use crate::aside::aside;
 use crate::context::Context;
 use crate::context::provisioning;
-use crate::evidence;
 use crate::exit::ExitRequests;
 use crate::failure::Failure;
 use crate::foreground::{Event, Events};
+use crate::kept_databases;
 use crate::lifecycle;
 use crate::logging::LogFilter;
+use crate::notice::notice;
 use crate::service::{ServeOptions, Service};
 use crate::settings::ResolvedSettings;
 use crate::stops::Stops;
 
-pub(crate) use self::slot::{About, Found};
+pub(crate) use self::slot::{RunningServer, ServerInfo};
 
 /// Interval between checks for clients.
 const TICK: Duration = Duration::from_secs(1);
@@ -61,7 +61,7 @@ fn slots(cache: &Cache) -> Result<impl Iterator<Item = BackgroundSlot>, Failure>
 }
 
 /// Returns the server for this project and template. Starts it if necessary.
-pub(crate) fn join(context: &Context) -> Result<Found, Failure> {
+pub(crate) fn join(context: &Context) -> Result<RunningServer, Failure> {
     let settings = context.settings()?;
     let stops = Stops::of(&context.cache()?, &settings.folder)?;
     let before = stops.count();
@@ -107,13 +107,13 @@ pub(crate) fn join(context: &Context) -> Result<Found, Failure> {
 
 /// Returns the server for database `name`. If a server keeps this database after a run, returns that server. Otherwise
 /// returns the server for this project and template.
-pub(crate) fn join_for(context: &Context, name: Option<&str>) -> Result<Found, Failure> {
+pub(crate) fn join_for(context: &Context, name: Option<&str>) -> Result<RunningServer, Failure> {
     let keeper = name.map(|name| keeper_of(context, name)).transpose()?.flatten();
     keeper.map_or_else(|| join(context), Ok)
 }
 
 /// Returns the server that keeps the database `name` of a failed test after the test's run.
-pub(crate) fn keeper_of(context: &Context, name: &str) -> Result<Option<Found>, Failure> {
+pub(crate) fn keeper_of(context: &Context, name: &str) -> Result<Option<RunningServer>, Failure> {
     let mut keepers = running(context)?.into_iter().filter(|found| found.about.kept);
     Ok(keepers.find(|keeper| keeper.control.has(name)))
 }
@@ -125,7 +125,7 @@ pub(crate) fn none_runs() -> Failure {
 }
 
 /// Starts a background server on the data that a different server left in the run directory `kept`.
-fn go_on(context: &Context, kept: &Path) -> Result<Found, Failure> {
+fn take_over(context: &Context, kept: &Path) -> Result<RunningServer, Failure> {
     let cache = context.cache()?;
     let slot = BackgroundSlot(folder(&cache)?.join(kept.file_name().unwrap_or_default()));
     let starting = slot.begin()?;
@@ -141,17 +141,17 @@ pub(crate) fn stop_or_keep(context: &Context, service: Service) -> Result<(), Fa
     }
     lifecycle::warn(&service);
     let kept = service.close().keep()?;
-    evidence::write(&kept, &failed)?;
-    let control = go_on(context, &kept)?.control;
-    evidence::tell(&failed, |name| control.address(name).url());
+    kept_databases::write(&kept, &failed)?;
+    let control = take_over(context, &kept)?.control;
+    kept_databases::print(&failed, |name| control.address(name).url());
     let them = if failed.len() == 1 { "it" } else { "them" };
-    aside!("       \"pgfresh stop\" removes {them}, or pgfresh does a day after the last connection.");
+    notice!("       \"pgfresh stop\" removes {them}, or pgfresh does a day after the last connection.");
     Ok(())
 }
 
 /// Returns the running servers of this project: its background server, its named servers, and those that keep databases
 /// of failed tests.
-pub(crate) fn running(context: &Context) -> Result<Vec<Found>, Failure> {
+pub(crate) fn running(context: &Context) -> Result<Vec<RunningServer>, Failure> {
     let project = &context.settings()?.folder;
     let cache = context.cache()?;
     let ours = slots(&cache)?.filter(|slot| slot.is_of(project));
@@ -175,7 +175,7 @@ pub(crate) fn stop(context: &Context, all: bool) -> Result<Stopped, Failure> {
     Stops::of(&cache, project)?.add(all)?;
     let waiting = || {
         if !context.verbosity.is_quiet() {
-            aside!("pgfresh: waiting for a background server that starts or stops");
+            notice!("pgfresh: waiting for a background server that starts or stops");
         }
     };
     let (mut stopped, mut ending) = (Stopped::default(), Vec::new());
@@ -264,7 +264,7 @@ fn serve_at(
     let serve_options = ServeOptions { on_failure: OnFailure::KeepAndTell, ..ServeOptions::new(settings)? };
     let service = match kept {
         Some(kept) => {
-            let databases = evidence::read(kept);
+            let databases = kept_databases::read(kept);
             let service = Service::open(provisioner, provisioner.reopen(kept)?, serve_options)?;
             service.remember(databases);
             service
@@ -274,14 +274,14 @@ fn serve_at(
     // Once its last kept database is released, the server is like any other.
     let idle = || if kept.is_some() && !service.failed().is_empty() { DAY } else { settings.idle };
     let mut events = Events::listen()?;
-    let about = About { kept: kept.is_some(), ..about(settings, provisioner, &service) };
+    let about = ServerInfo { kept: kept.is_some(), ..about(settings, provisioner, &service) };
     starter.detach();
     announce(slot, &about)?;
     drop(starter);
     let (version, project) = (&about.version, about.folder.display());
     tracing::info!(%version, %project, pid = about.pid, log = %about.log.display(), "the server is ready");
     events.watch_server(&service.server)?;
-    let early = events.hear()?;
+    let early = events.deliver_signals()?;
     // If the working directory stayed in a directory of the user's, the user couldn't unmount it.
     note("enter", Path::new("/"), std::env::set_current_dir("/"));
     let mut departure = ServerExit::Not;
@@ -289,7 +289,7 @@ fn serve_at(
     while matches!(departure, ServerExit::Not) && !event.as_ref().is_some_and(ends) {
         event = events.next_within(TICK);
         if !event.as_ref().is_some_and(ends) {
-            departure = owned.leave(&service, idle());
+            departure = owned.decide_exit(&service, idle());
         }
     }
     tracing::info!(?event, idle = ?idle(), ?departure, "the server stops");
@@ -312,8 +312,8 @@ fn serve_at(
 }
 
 /// Describes a service that runs in this process.
-pub(crate) fn about(settings: &ResolvedSettings, provisioner: &Provisioner, service: &Service) -> About {
-    About {
+pub(crate) fn about(settings: &ResolvedSettings, provisioner: &Provisioner, service: &Service) -> ServerInfo {
+    ServerInfo {
         control: service.control(),
         folder: settings.folder.clone(),
         kept: false,
@@ -348,7 +348,7 @@ impl Registration {
     }
 
     /// Lets other processes find the server.
-    pub(crate) fn announce(&mut self, about: &About) -> Result<(), Failure> {
+    pub(crate) fn announce(&mut self, about: &ServerInfo) -> Result<(), Failure> {
         self.slot.announce(about)?;
         self.starting = None;
         Ok(())
@@ -370,7 +370,7 @@ impl Drop for Registration {
 /// Describes the pgfresh server that listens on this port, if there is one.
 pub(crate) fn at_port(cache: &Cache, port: u16) -> Result<Option<String>, Failure> {
     for slot in slots(cache)? {
-        let Some(Found { about, control, .. }) = slot.reach(&slot.about())? else { continue };
+        let Some(RunningServer { about, control, .. }) = slot.reach(&slot.about())? else { continue };
         if control.address("").port == port {
             let what = about
                 .name
@@ -432,12 +432,12 @@ fn ends(event: &Event) -> bool {
 }
 
 /// Writes `about`, and notifies the process that started this one.
-fn announce(slot: &BackgroundSlot, about: &About) -> Result<(), Failure> {
+fn announce(slot: &BackgroundSlot, about: &ServerInfo) -> Result<(), Failure> {
     slot.announce(about)?;
     let mut out = io::stdout().lock();
     // If that process has ended, the server waits for a different client.
     if let Err(error) = writeln!(out, "ready").and_then(|()| out.flush()) {
-        tracing::info!(%error, "who started the server is gone");
+        tracing::info!(%error, "the process that started the server is gone");
     }
     Ok(())
 }
@@ -464,7 +464,7 @@ struct OwnedSlot {
 impl OwnedSlot {
     /// Decides whether the server ends after enough time without a client. Waits for clients that connect at the last
     /// moment.
-    fn leave(&self, service: &Service, idle: Duration) -> ServerExit {
+    fn decide_exit(&self, service: &Service, idle: Duration) -> ServerExit {
         let Self { slot, owner } = self;
         if !owner.is_at(&slot.owner()) {
             let is_unused = service.gateway.idle().is_some_and(|since| since >= idle);

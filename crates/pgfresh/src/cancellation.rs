@@ -16,7 +16,7 @@ pub(crate) fn cancellable<T, E: Into<Failure>>(
 ) -> Result<T, Failure> {
     let (cancelled, received) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal)) {
-        heed(signal, &cancelled, &received)
+        register(signal, &cancelled, &received)
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
     }
     let result = work(&cancelled);
@@ -32,7 +32,7 @@ pub(crate) fn cancellable<T, E: Into<Failure>>(
 /// Registers three handlers, and their order matters. At the first signal, the flag is still false, so the process
 /// continues. The second handler records the signal, and the third one sets the flag. At the second signal, the flag is
 /// true, so the process ends.
-fn heed(signal: i32, cancelled: &Arc<AtomicBool>, received: &Arc<AtomicUsize>) -> io::Result<()> {
+fn register(signal: i32, cancelled: &Arc<AtomicBool>, received: &Arc<AtomicUsize>) -> io::Result<()> {
     flag::register_conditional_default(signal, Arc::clone(cancelled))?;
     flag::register_usize(signal, Arc::clone(received), usize::try_from(signal).unwrap_or_default())?;
     flag::register(signal, Arc::clone(cancelled)).map(drop)

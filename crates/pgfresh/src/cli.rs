@@ -1,4 +1,4 @@
-//! Defines the command line. Each command is a structure of its own arguments and of the option groups that affect it.
+//! Defines the command line. A command is a struct with its own arguments and the option groups that affect it.
 // clap prints these doc comments as help, so they must be plain text.
 #![allow(clippy::doc_markdown, clippy::doc_link_with_quotes)]
 
@@ -9,8 +9,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::aside::print_aside;
 use crate::failure::Failure;
+use crate::notice::print_notice;
 
 mod bench;
 mod database;
@@ -42,14 +42,14 @@ use options::{
 
 /// Parses the command line. If the user asks for help or the version, prints it and ends the process.
 pub(crate) fn parse() -> Result<Cli, Failure> {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    Cli::try_parse_from(&words).map_err(|error| match error.kind() {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    Cli::try_parse_from(&arguments).map_err(|error| match error.kind() {
         // A command without its subcommand prints its help.
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            print_aside(error::help_of(&words));
+            print_notice(error::help_of(&arguments));
             std::process::exit(i32::from(USAGE))
         }
-        _ if error.use_stderr() => error::failure(&error, &words),
+        _ if error.use_stderr() => error::failure(&error, &arguments),
         _ => error.exit(),
     })
 }
@@ -61,8 +61,8 @@ pub(crate) fn command() -> clap::Command {
 
 /// Whether the calling program waits for the line of `serve --json`. The command line may be invalid.
 pub(crate) fn serves_in_json() -> bool {
-    let words: Vec<OsString> = std::env::args_os().take_while(|word| word != "--").collect();
-    error::command_path(&words) == "pgfresh serve" && words.iter().any(|word| word == "--json")
+    let arguments: Vec<OsString> = std::env::args_os().take_while(|word| word != "--").collect();
+    error::command_path(&arguments) == "pgfresh serve" && arguments.iter().any(|word| word == "--json")
 }
 
 /// Fresh PostgreSQL for every test.

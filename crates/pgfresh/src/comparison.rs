@@ -22,7 +22,6 @@ use storage::PlaceRequest;
 use sys::{ProcessorWatch, Roots, Shortage};
 use template::{Provisioner, ServerOptions};
 
-use crate::aside::print_aside;
 use crate::cli::{Run, ServiceOptions, Suite};
 use crate::context::Context;
 use crate::context::provisioning;
@@ -30,6 +29,7 @@ use crate::failed_tests::{self, failed_tests};
 use crate::failure::Failure;
 use crate::foreground;
 use crate::lifecycle;
+use crate::notice::print_notice;
 use crate::report_file::{self, Format};
 use crate::service::ServeOptions;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
@@ -107,7 +107,7 @@ pub(crate) fn durable_and_ours(context: &Context, arguments: &Run) -> Result<Exi
     let report = comparison.report();
     progress.finish();
     end?;
-    report_file::tell(
+    report_file::publish(
         context.verbosity.is_quiet(),
         &comparison.summary(),
         &report,
@@ -151,7 +151,7 @@ pub(crate) fn suite(context: &Context, suite: &Suite) -> Result<ExitCode, Failur
     }
     progress.conclude(&report)?;
     report_file::print(&report, &suite.output.printed());
-    print_aside(comparison.failures());
+    print_notice(comparison.failures());
     end?;
     Ok(if progress.is_cancelled() { ExitCode::from(INTERRUPTED) } else { worst(&sides) })
 }
@@ -388,7 +388,7 @@ impl Comparison<'_> {
     }
 
     fn report(&self) -> Report {
-        let mut report = Report::new(format!("Comparison of {}", user_command::words(self.command)));
+        let mut report = Report::new(format!("Comparison of {}", user_command::to_line(self.command)));
         let version = self.sides[0].provisioner.installation.version().to_string();
         report.add_environment("PostgreSQL", version);
         let mut table = Table::numbers("Times", "server", ["start", "suite", "stop", "all of it"]);

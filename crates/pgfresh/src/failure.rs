@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use storage::{CacheError, FileError};
 use template::ProvisionError;
 
-use crate::aside::print_aside;
+use crate::notice::print_notice;
 
 /// Styles for the labels at the beginning of the lines.
 const STYLES: [(&str, Style); 3] = [
@@ -87,7 +87,7 @@ impl Failure {
                 text.replace_range(at..at + word.len(), &format!("{style}{word}{style:#}"));
             }
         }
-        print_aside(text);
+        print_notice(text);
         ExitCode::from(self.code.unwrap_or(usual))
     }
 

@@ -17,9 +17,9 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 use storage::Attempt;
 use sys::{ProcessHandle, Signal};
 
-use crate::aside::aside;
 use crate::exit::ExitRequests;
 use crate::failure::Failure;
+use crate::notice::notice;
 
 /// An event that can end a wait.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) enum Event {
 pub(crate) struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
-    /// Signal handler, which holds back signals until [`Events::hear`].
+    /// Signal handler, which holds back signals until [`Events::deliver_signals`].
     signals: Option<SignalsInfo<WithOrigin>>,
     handle: Handle,
 }
@@ -55,14 +55,14 @@ impl Events {
     /// Takes over SIGINT, SIGTERM and SIGHUP. A signal that was ignored stays ignored, including in the command.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let (sender, receiver) = channel();
-        let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal));
-        let signals = SignalsInfo::<WithOrigin>::new(heeded)
+        let handled = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !sys::is_ignored(signal));
+        let signals = SignalsInfo::<WithOrigin>::new(handled)
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
         Ok(Self { sender, receiver, handle: signals.handle(), signals: Some(signals) })
     }
 
     /// Turns signals into events from now on. Returns the signals that arrived earlier.
-    pub(crate) fn hear(&mut self) -> Result<Vec<Origin>, Failure> {
+    pub(crate) fn deliver_signals(&mut self) -> Result<Vec<Origin>, Failure> {
         let Some(mut signals) = self.signals.take() else { return Ok(Vec::new()) };
         let early = signals.pending().collect();
         let sender = self.sender.clone();
@@ -101,9 +101,9 @@ impl Events {
         self.receiver.recv().unwrap_or(Event::LifelineClosed)
     }
 
-    /// Waits for the next event, but at most for `patience`.
-    pub(crate) fn next_within(&self, patience: Duration) -> Option<Event> {
-        self.receiver.recv_timeout(patience).ok()
+    /// Waits for the next event, but at most for `timeout`.
+    pub(crate) fn next_within(&self, timeout: Duration) -> Option<Event> {
+        self.receiver.recv_timeout(timeout).ok()
     }
 
     fn watch_child(&self, mut child: Child) -> Result<(), Failure> {
@@ -142,12 +142,12 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
     let child = command.spawn().map_err(|error| cannot_run(command.get_program(), &error))?;
     let handle = ProcessHandle::of(&child).map_err(|error| cannot_run(command.get_program(), &error))?;
     // The handlers run in this thread, so it knows about signals that arrived before the command started.
-    events.hear()?.iter().for_each(|origin| send(origin, &handle));
+    events.deliver_signals()?.iter().for_each(|origin| send(origin, &handle));
     events.watch_child(child)?;
     if let Some(server) = server {
         events.watch_server(server)?;
     }
-    let mut said = false;
+    let mut reported = false;
     loop {
         let event = events.next();
         // If the server ends, the command may fail shortly before the kernel reports the postmaster's end.
@@ -156,9 +156,9 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
             Event::Ended(Ok(status)) if !status.success() => !server.is_alive() || !server.is_listening(),
             _ => !server.is_alive(),
         };
-        if !said && let Some(server) = server.filter(is_gone) {
-            aside!("pgfresh: the server went away while the command was running: {}", server.why_gone());
-            said = true;
+        if !reported && let Some(server) = server.filter(is_gone) {
+            notice!("pgfresh: the server went away while the command was running: {}", server.why_gone());
+            reported = true;
         }
         match event {
             Event::Signal(origin) => pass_on(&origin, &handle),
@@ -167,10 +167,10 @@ pub(crate) fn run(server: Option<&Server>, mut command: Command) -> Result<u8, F
                     .map_err(|error| Failure::new(format!("could not wait for the command: {error}")))?;
                 let code = exit_code(status);
                 if code != 0
-                    && !said
+                    && !reported
                     && let Some(crash) = server.and_then(Server::last_crash)
                 {
-                    aside!("pgfresh: the server crashed while the command was running: {crash}");
+                    notice!("pgfresh: the server crashed while the command was running: {crash}");
                 }
                 return Ok(code);
             }

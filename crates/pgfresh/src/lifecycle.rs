@@ -3,9 +3,9 @@
 use storage::{Method, human_bytes};
 use template::{Provisioner, Started};
 
-use crate::aside::aside;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::notice::notice;
 use crate::progress;
 use crate::service::{ServeOptions, Service};
 
@@ -24,12 +24,12 @@ pub(crate) fn sweep(context: &Context, provisioner: &Provisioner) {
 fn start(context: &Context, provisioner: &Provisioner) -> Result<Started, Failure> {
     sweep(context, provisioner);
     let started = provisioner.start(&progress::announce(context.verbosity))?;
-    tell(context, provisioner, &started);
+    report_start(context, provisioner, &started);
     Ok(started)
 }
 
 /// Prints the started server and how long its start took.
-pub(crate) fn tell(context: &Context, provisioner: &Provisioner, started: &Started) {
+pub(crate) fn report_start(context: &Context, provisioner: &Provisioner, started: &Started) {
     let installation = &provisioner.installation;
     context
         .verbosity
@@ -64,7 +64,7 @@ pub(crate) fn serve(
 ) -> Result<Service, Failure> {
     let service = Service::open(provisioner, start(context, provisioner)?, serve_options)?;
     if !service.leases.can_reset() && !context.verbosity.is_quiet() {
-        aside!(
+        notice!(
             "pgfresh: databases are copied anew instead of being reset: the write-ahead log of PostgreSQL {} is in an unknown format",
             provisioner.installation.version().major
         );
@@ -88,13 +88,13 @@ pub(crate) fn stop(context: &Context, service: Service) -> Result<(), Failure> {
 pub(crate) fn warn(service: &Service) {
     let status = service.leases.final_status();
     for leak in status.leaks {
-        aside!("pgfresh: {} were changed, which all databases of a server share", leak.what);
+        notice!("pgfresh: {} were changed, which all databases of a server share", leak.what);
         if !leak.suspects.is_empty() {
-            aside!("DETAIL:  Leased meanwhile: {}.", leak.suspects.join(", "));
+            notice!("DETAIL:  Leased meanwhile: {}.", leak.suspects.join(", "));
         }
     }
     for difference in status.differences {
-        aside!(
+        notice!(
             "pgfresh: database \"{}\" was not fresh after recycling: \"{}\" differs from its template\n\
              DETAIL:  It was dropped; this is a fault of pgfresh.",
             difference.database,

@@ -5,7 +5,6 @@
 // These macros panic if they can't write. The modules `output` and `aside` provide alternatives.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod aside;
 mod background;
 mod browser;
 mod cancellation;
@@ -15,15 +14,16 @@ mod comparison;
 mod context;
 mod control;
 mod disk;
-mod evidence;
 mod exit;
 mod failed_tests;
 mod failure;
 mod foreground;
+mod kept_databases;
 mod lifecycle;
 mod log_file;
 mod logging;
 mod named;
+mod notice;
 mod output;
 mod over_budget;
 mod profiling;
@@ -73,7 +73,7 @@ fn execute(cli: Cli, exit: ExitRequests) -> Result<ExitCode, Failure> {
     let served = background::serve(&context, filter, directory, cli.kept.as_deref());
     // The process that started this one prints the failure.
     Ok(served.unwrap_or_else(|failure| {
-        output::tell_program(&failure);
+        output::report_to_program(&failure);
         ExitCode::FAILURE
     }))
 }
@@ -84,7 +84,7 @@ fn end(failure: &Failure, usual: u8) -> ExitCode {
     let code = failure.report(usual);
     // This must be the last action, because the program may kill this process when it receives the line.
     if cli::serves_in_json() {
-        output::tell_program(failure);
+        output::report_to_program(failure);
     }
     code
 }

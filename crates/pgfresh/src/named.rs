@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use storage::{Cache, PersistentData};
 use template::Provisioner;
 
-use crate::aside::aside;
 use crate::background::{self, Registration};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::lifecycle;
+use crate::notice::notice;
 use crate::output::Verbosity;
 use crate::progress;
 use crate::service::{ServeOptions, Service};
@@ -76,15 +76,15 @@ impl NamedServer {
             Remembered { complete: false, ..before.clone() }.remember(&data)?;
         }
         let path = data.path().to_owned();
-        let say = progress::announce(context.verbosity);
-        let mut started = provisioner.start_persistent(data, complete.is_none(), &say)?;
+        let announce = progress::announce(context.verbosity);
+        let mut started = provisioner.start_persistent(data, complete.is_none(), &announce)?;
         if let Some(before) = complete {
-            before.tell_of_change(context.verbosity, &provisioner)?;
+            before.report_change(context.verbosity, &provisioner)?;
             started.database.clone_from(&before.database);
         } else if !context.verbosity.is_quiet() {
-            aside!("pgfresh: server \"{name}\" keeps its data in \"{}\"", path.display());
+            notice!("pgfresh: server \"{name}\" keeps its data in \"{}\"", path.display());
         }
-        lifecycle::tell(context, &provisioner, &started);
+        lifecycle::report_start(context, &provisioner, &started);
         let service = Service::open(&provisioner, started, serve_options)?;
         let now = Remembered::of(settings, name, &provisioner, &service)?;
         if let Some(data) = service.server.run().persistent().filter(|_| complete != Some(&now)) {
@@ -96,7 +96,7 @@ impl NamedServer {
     /// Lets "status" and "stop --all" find the server.
     pub(crate) fn announce(&mut self, settings: &ResolvedSettings) -> Result<(), Failure> {
         let about = background::about(settings, &self.provisioner, &self.service);
-        self.registration.announce(&background::About { name: Some(self.name.clone()), ..about })
+        self.registration.announce(&background::ServerInfo { name: Some(self.name.clone()), ..about })
     }
 
     /// Shuts the server down cleanly.
@@ -149,12 +149,12 @@ impl Remembered {
     }
 
     /// Reports once that the template differs from the one that the data came from.
-    fn tell_of_change(&self, verbosity: Verbosity, provisioner: &Provisioner) -> Result<(), Failure> {
+    fn report_change(&self, verbosity: Verbosity, provisioner: &Provisioner) -> Result<(), Failure> {
         let version = provisioner.installation.version().to_string();
         // The PostgreSQL version is part of the fingerprint, so a new version doesn't count as a change here.
         let is_same = version != self.version || provisioner.fingerprint()?.as_str() == self.fingerprint;
         if !is_same && !verbosity.is_quiet() {
-            aside!(
+            notice!(
                 "pgfresh: the template has changed since server \"{}\" got its data\n\
                  HINT:  Migrate its database, or start it with --reset to discard its data and begin again.",
                 self.name

@@ -6,8 +6,8 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
 use std::process;
 
-use crate::aside::aside;
 use crate::failure::Failure;
+use crate::notice::notice;
 
 /// Exit code of a command that wrote to a closed pipe. Like in shells, it is 128 plus SIGPIPE's number.
 const READER_GONE: i32 = 141;
@@ -37,7 +37,7 @@ impl Verbosity {
     /// Prints a line on standard error if the user asked for details.
     pub(crate) fn detail(self, line: impl FnOnce() -> String) {
         if self.is_verbose() {
-            aside!("pgfresh: {}", line());
+            notice!("pgfresh: {}", line());
         }
     }
 }
@@ -68,14 +68,14 @@ pub(crate) fn could_not_print(error: &io::Error) -> Failure {
 }
 
 /// Writes a failure as a line of JSON for the program that started this process. The program may be gone already.
-pub(crate) fn tell_program(failure: &Failure) {
+pub(crate) fn report_to_program(failure: &Failure) {
     if let Err(error) = try_print(format_args!("{}\n", failure.to_json())) {
-        tracing::debug!(%error, "could not tell of a failure");
+        tracing::debug!(%error, "could not report a failure");
     }
 }
 
 /// Writes a line to standard output, like `println!`.
-macro_rules! say {
+macro_rules! print_line {
     ($($words:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($words)*))) };
 }
-pub(crate) use say;
+pub(crate) use print_line;

@@ -6,34 +6,34 @@ use gateway::TestOverBudget;
 use serde_json::Value;
 use server::printable;
 
-use crate::aside::aside;
+use crate::notice::notice;
 
 /// Exit code if nothing else failed.
 pub(crate) const EXIT: u8 = 1;
 
 /// Prints the tests and their statements. `more` is the number of tests that `tests` leaves out.
-pub(crate) fn tell(tests: &[TestOverBudget], more: usize) {
+pub(crate) fn print(tests: &[TestOverBudget], more: usize) {
     match tests.len() + more {
-        1 => aside!("pgfresh: a test exceeded its budget"),
-        count => aside!("pgfresh: {count} tests exceeded their budget"),
+        1 => notice!("pgfresh: a test exceeded its budget"),
+        count => notice!("pgfresh: {count} tests exceeded their budget"),
     }
     for TestOverBudget { database, message } in tests {
-        aside!("{}: {message}", printable(database));
+        notice!("{}: {message}", printable(database));
     }
     if more > 0 {
-        aside!("… and {more} more tests");
+        notice!("… and {more} more tests");
     }
 }
 
 /// Prints a test if the API's response contains a budget message. Returns whether it does.
-fn tell_answer(test: &str, answer: &Value) -> bool {
+fn print_response(test: &str, answer: &Value) -> bool {
     let Some(message) = answer["message"].as_str() else { return false };
-    tell(&[TestOverBudget { database: test.to_owned(), message: message.to_owned() }], 0);
+    print(&[TestOverBudget { database: test.to_owned(), message: message.to_owned() }], 0);
     true
 }
 
 /// Prints a message if a test exceeded its budget. Tests without a name are reported at the end of the run.
 pub(crate) fn end_of_test(test: Option<&str>, answer: &Value) -> ExitCode {
-    let is_beyond = test.is_some_and(|test| tell_answer(test, answer));
+    let is_beyond = test.is_some_and(|test| print_response(test, answer));
     if is_beyond { ExitCode::from(EXIT) } else { ExitCode::SUCCESS }
 }

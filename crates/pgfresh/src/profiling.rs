@@ -40,7 +40,7 @@ impl Watch {
         let trials = if recording.seconds < LONG.as_secs_f64() { few } else { many };
         let circumstances = Circumstances {
             ours: true,
-            command: Some(user_command::words(command)),
+            command: Some(user_command::to_line(command)),
             boot: Some(service.times.boot.as_secs_f64()),
             template: Some(service.times.template.as_secs_f64()),
             ..Circumstances::default()

@@ -8,7 +8,7 @@ use server::printable;
 use storage::human_bytes;
 use template::{BuildPlan, CachedTemplate, Step};
 
-use crate::aside::aside;
+use crate::notice::notice;
 use crate::output::Verbosity;
 
 /// Minimum duration of a step before it gets a changing line.
@@ -60,7 +60,7 @@ pub(crate) fn announce(verbosity: Verbosity) -> impl Fn(Step<'_>) {
                 copying.set(None);
                 status.clear();
                 if let Some(line) = describe(other) {
-                    aside!("pgfresh: {line}");
+                    notice!("pgfresh: {line}");
                 }
             }
         }

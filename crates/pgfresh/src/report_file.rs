@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use report::Report;
 
-use crate::aside::print_aside;
 use crate::failure::Failure;
+use crate::notice::print_notice;
 use crate::output;
 
 /// Variable that names the file whose Markdown GitHub shows beside a job. Source: GitHub's manual, "Workflow commands".
@@ -108,7 +108,7 @@ pub(crate) fn print(report: &Report, formats: &[Format]) {
 }
 
 /// Prints the summary on standard error, and writes the report to its files. `page` builds the HTML.
-pub(crate) fn tell(
+pub(crate) fn publish(
     quiet: bool,
     summary: &dyn Display,
     report: &Report,
@@ -116,7 +116,7 @@ pub(crate) fn tell(
     files: &[ReportFile],
 ) -> Result<(), Failure> {
     if !quiet {
-        print_aside(format_args!("\n{summary}"));
+        print_notice(format_args!("\n{summary}"));
     }
     for file in files {
         file.write(report, page)?;

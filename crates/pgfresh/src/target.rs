@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::background::{self, About, Found};
+use crate::background::{self, RunningServer, ServerInfo};
 use crate::context::Context;
 use crate::control::Control;
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ pub(crate) fn holder_of(context: &Context, name: &str) -> Result<Control, Failur
     Ok(keeper.map_or_else(|| find_in_background(context), Ok)?.control)
 }
 
-fn find_in_background(context: &Context) -> Result<Found, Failure> {
+fn find_in_background(context: &Context) -> Result<RunningServer, Failure> {
     let found = background::running(context)?.into_iter().find(|found| found.about.is_usual());
     found.ok_or_else(background::none_runs)
 }
@@ -33,10 +33,10 @@ pub(crate) struct Servers {
     /// The server of this run, or else the project's background server.
     pub(crate) control: Control,
     /// The server's description, if it runs in the background.
-    pub(crate) about: Option<About>,
+    pub(crate) about: Option<ServerInfo>,
     pub(crate) log_file: Option<PathBuf>,
     /// The project's other servers: named servers, and those that keep databases of failed tests.
-    pub(crate) others: Vec<Found>,
+    pub(crate) others: Vec<RunningServer>,
 }
 
 impl Servers {
@@ -45,7 +45,7 @@ impl Servers {
             return Ok(Self { control, about: None, log_file: None, others: Vec::new() });
         }
         let mut found = background::running(context)?.into_iter();
-        let Found { about, control, log_file } = found.next().ok_or_else(background::none_runs)?;
+        let RunningServer { about, control, log_file } = found.next().ok_or_else(background::none_runs)?;
         Ok(Self { control, about: Some(about), log_file, others: found.collect() })
     }
 }

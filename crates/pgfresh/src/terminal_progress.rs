@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use report::{Progress, Report};
 use signal_hook::consts::SIGINT;
 
-use crate::aside::aside;
 use crate::failure::Failure;
+use crate::notice::notice;
 use crate::output::Verbosity;
 use crate::progress::StatusLine;
 use crate::report_file::{self, ReportFile};
@@ -21,7 +21,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// Minimum time between two writes of the files, as a multiple of how long a write takes.
 const WRITING: u32 = 20;
 /// Interval between progress lines if standard error isn't a terminal.
-const PATIENCE: Duration = Duration::from_secs(20);
+const LINE_INTERVAL: Duration = Duration::from_secs(20);
 /// Width of the progress bar, in columns.
 const BAR: u32 = 16;
 
@@ -51,12 +51,12 @@ impl TerminalProgress {
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&cancelled))
             .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(&cancelled)))
             .map_err(|error| Failure::new(format!("could not listen for signals: {error}")))?;
-        let (speaks, overwrites) = (!verbosity.is_quiet(), io::stderr().is_terminal());
+        let (prints, overwrites) = (!verbosity.is_quiet(), io::stderr().is_terminal());
         let now = Instant::now();
         Ok(Self {
             cancelled,
-            line: (speaks && overwrites).then(StatusLine::default),
-            next_line: (speaks && !overwrites).then(|| Cell::new(now + PATIENCE)),
+            line: (prints && overwrites).then(StatusLine::default),
+            next_line: (prints && !overwrites).then(|| Cell::new(now + LINE_INTERVAL)),
             files: Vec::new(),
             has_measured: Cell::new(false),
             what: RefCell::default(),
@@ -101,8 +101,8 @@ impl TerminalProgress {
         }
         let now = Instant::now();
         if let Some(next) = self.next_line.as_ref().filter(|next| next.get() <= now) {
-            aside!("pgfresh: {what}");
-            next.set(now + PATIENCE);
+            notice!("pgfresh: {what}");
+            next.set(now + LINE_INTERVAL);
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn command(
 }
 
 /// Formats the command as one line, without the passwords in URLs, so that users can safely paste it elsewhere.
-pub(crate) fn words(command: &[OsString]) -> String {
+pub(crate) fn to_line(command: &[OsString]) -> String {
     command.iter().map(|word| without_password(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
 

@@ -2,10 +2,10 @@
 //! It shows whether the server runs, where it listens, and which process is allowed to start it.
 //!
 //! ```text
-//! CACHE/servers/KEY/start.lock     held by the client that starts a server, and by the server until clients may join it
-//! CACHE/servers/KEY/owner.lock     held by the server's process while it lives
-//! CACHE/servers/KEY/about          address of the server, as long as clients may join it
-//! CACHE/servers/KEY/log            stderr of the server's process while it starts
+//! CACHE/servers/KEY/start.lock     held by the client that starts a server, and by the server until clients may join it.
+//! CACHE/servers/KEY/owner.lock     held by the server's process while it lives.
+//! CACHE/servers/KEY/about          address of the server, as long as clients may join it.
+//! CACHE/servers/KEY/log            stderr of the server's process while it starts.
 //! CACHE/servers/KEY/background.log log of the server; see [`crate::log_file`]
 //! ```
 
@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use storage::Attempt;
 use sys::{Lock, ProcessHandle, Signal};
 
-use crate::aside::print_aside;
 use crate::control::Control;
 use crate::failure::Failure;
+use crate::notice::print_notice;
 
 /// Directory of a background server in the cache.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct BackgroundSlot(pub(super) PathBuf);
 
 /// Description of a running server. The server's process writes it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct About {
+pub(crate) struct ServerInfo {
     /// URL of the control API, including its secret; see [`Control`].
     pub(crate) control: String,
     /// The project's folder.
@@ -51,7 +51,7 @@ pub(crate) struct About {
     pub(crate) log: PathBuf,
 }
 
-impl About {
+impl ServerInfo {
     /// Whether this is the project's own background server. It has no name and no databases of failed tests.
     pub(crate) fn is_usual(&self) -> bool {
         !self.kept && self.name.is_none()
@@ -60,8 +60,8 @@ impl About {
 
 /// A running background server.
 #[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) about: About,
+pub(crate) struct RunningServer {
+    pub(crate) about: ServerInfo,
     pub(crate) control: Control,
     /// Path of the background process's log, if it writes one.
     pub(crate) log_file: Option<PathBuf>,
@@ -91,7 +91,7 @@ impl BackgroundSlot {
     }
 
     /// Returns the server that the file at `path` describes, if it is running and responds.
-    pub(super) fn reach(&self, path: &Path) -> Result<Option<Found>, Failure> {
+    pub(super) fn reach(&self, path: &Path) -> Result<Option<RunningServer>, Failure> {
         if !Lock::is_held(&self.owner()).attempt("lock", &self.owner())? {
             return Ok(None);
         }
@@ -104,11 +104,11 @@ impl BackgroundSlot {
             }
         };
         let log_file = Some(self.log_file()).filter(|path| path.is_file());
-        Ok(Some(Found { about, control, log_file }))
+        Ok(Some(RunningServer { about, control, log_file }))
     }
 
     /// Returns the server if it is running and clients can join it.
-    pub(super) fn look(&self) -> Result<Option<Found>, Failure> {
+    pub(super) fn look(&self) -> Result<Option<RunningServer>, Failure> {
         let found = self.reach(&self.about())?;
         // If the file still exists after the connection, the server will notice this client before it ends.
         Ok(found.filter(|_| self.about().exists()))
@@ -122,7 +122,7 @@ impl BackgroundSlot {
     }
 
     /// Lets clients join a retired server again, if it is still running.
-    pub(super) fn reinstate(&self, _starting: &Lock) -> Result<Option<Found>, Failure> {
+    pub(super) fn reinstate(&self, _starting: &Lock) -> Result<Option<RunningServer>, Failure> {
         if self.reach(&self.retired())?.is_none() {
             return Ok(None);
         }
@@ -180,7 +180,7 @@ impl BackgroundSlot {
     }
 
     /// Writes `about` atomically.
-    pub(super) fn announce(&self, about: &About) -> Result<(), Failure> {
+    pub(super) fn announce(&self, about: &ServerInfo) -> Result<(), Failure> {
         let (path, staging) = (self.about(), self.0.join("about.new"));
         let text = serde_json::to_string(about).map_err(|error| Failure::new(error.to_string()))?;
         fs::write(&staging, text).attempt("write", &staging)?;
@@ -193,13 +193,13 @@ impl BackgroundSlot {
     }
 
     /// Reads the server's description, even if clients can't join the server.
-    pub(super) fn describe(&self) -> Option<About> {
+    pub(super) fn describe(&self) -> Option<ServerInfo> {
         let files = [self.about(), self.retired()];
         files.iter().find_map(|path| read_about(path))
     }
 
     /// Sends SIGTERM to the server that `about` describes. Returns false if the server has already ended.
-    pub(super) fn end(&self, about: &About) -> bool {
+    pub(super) fn end(&self, about: &ServerInfo) -> bool {
         let handle = ProcessHandle::of_number(about.pid);
         // The owner still holds its lock, so its process number can't belong to a different process yet.
         let is_owner = Lock::is_held(&self.owner()).unwrap_or(false);
@@ -214,7 +214,7 @@ impl BackgroundSlot {
     /// Starts the server in a new session. The server is this program with the same arguments, except for those of the
     /// command. It inherits `starting` as standard input. So it holds that lock until clients can join it, even if this
     /// process dies.
-    pub(super) fn start(&self, kept: Option<&Path>, starting: &Lock) -> Result<Found, Failure> {
+    pub(super) fn start(&self, kept: Option<&Path>, starting: &Lock) -> Result<RunningServer, Failure> {
         let log = self.log();
         let output = File::create(&log).attempt("write", &log)?;
         let mut command = Command::new(sys::this_program());
@@ -238,9 +238,9 @@ impl BackgroundSlot {
             |error: io::Error| Failure::new(format!("could not start the background server: {error}"));
         let mut child = command.spawn().map_err(failed)?;
         let mut line = String::new();
-        let said = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
+        let read = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
         let failure = serde_json::from_str(&line).ok().and_then(|value| Failure::from_json(&value));
-        if failure.is_none() && said.is_some_and(|said| said.is_ok_and(|bytes| bytes > 0)) {
+        if failure.is_none() && read.is_some_and(|read| read.is_ok_and(|bytes| bytes > 0)) {
             // The server outlives this process.
             if let Some(found) = self.look()? {
                 return Ok(found);
@@ -248,7 +248,7 @@ impl BackgroundSlot {
         }
         let status = child.wait();
         match fs::read_to_string(&log) {
-            Ok(text) => print_aside(text),
+            Ok(text) => print_notice(text),
             Err(error) => drop(note("read", &log, Err(error))),
         }
         self.remove();
@@ -269,7 +269,7 @@ pub(super) fn note(verb: &str, path: &Path, done: io::Result<()>) -> bool {
 }
 
 /// Reads a slot's description. Returns `None` if it is missing or in the format of a different version.
-fn read_about(path: &Path) -> Option<About> {
+fn read_about(path: &Path) -> Option<ServerInfo> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {

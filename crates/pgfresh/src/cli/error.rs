@@ -15,7 +15,7 @@ const OWNERS: usize = 4;
 
 /// Converts a clap error. Its text is "error: MESSAGE", or a heading with lines below it. After that come tips, the
 /// usage and a pointer to the help.
-pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
+pub(super) fn failure(error: &clap::Error, arguments: &[OsString]) -> Failure {
     let text = error.render().to_string();
     let mut message = Vec::new();
     let mut hints = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
             None => {}
         }
     }
-    let path = command_path(words);
+    let path = command_path(arguments);
     if let Some(nearest) = nearest_command(error, &path) {
         hints = vec![format!("Did you mean \"{nearest}\"?")];
     }
@@ -46,7 +46,7 @@ pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
         .strip_prefix("error: ")
         .unwrap_or(&message)
         .replace("unrecognized subcommand", "unknown command");
-    if let Some((flag, variable)) = variable(error, &path, words) {
+    if let Some((flag, variable)) = variable(error, &path, arguments) {
         message = message.replacen(&format!("'{flag}'"), &variable, 1);
     }
     Failure::new(message).hint(hints.join(" ")).exit_with(USAGE)
@@ -60,10 +60,10 @@ fn is_without_command(error: &clap::Error) -> bool {
 }
 
 /// Returns the subcommands that the arguments name, ignoring unknown ones.
-pub(super) fn command_path(words: &[OsString]) -> String {
+pub(super) fn command_path(arguments: &[OsString]) -> String {
     let mut command = &Cli::command();
     let mut path = command.get_name().to_owned();
-    for word in words.iter().skip(1).take_while(|word| *word != "--") {
+    for word in arguments.iter().skip(1).take_while(|word| *word != "--") {
         if let Some(inner) = word.to_str().and_then(|word| command.find_subcommand(word)) {
             command = inner;
             path = format!("{path} {}", command.get_name());
@@ -106,11 +106,11 @@ fn collect(command: &Command, parent: &str, visit: &mut dyn FnMut(&str, &Command
 }
 
 /// Returns the flag whose value is invalid according to `error`, and the variable that the value comes from.
-fn variable(error: &clap::Error, path: &str, words: &[OsString]) -> Option<(String, String)> {
+fn variable(error: &clap::Error, path: &str, arguments: &[OsString]) -> Option<(String, String)> {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
     let (name, _) = flag.split_once(' ')?;
     let is_given = |word: &OsString| word.to_str().is_some_and(|word| word.split('=').next() == Some(name));
-    if words.iter().any(is_given) {
+    if arguments.iter().any(is_given) {
         return None;
     }
     let root = Cli::command();
@@ -120,11 +120,11 @@ fn variable(error: &clap::Error, path: &str, words: &[OsString]) -> Option<(Stri
 }
 
 /// Renders the help for the command that the arguments name.
-pub(super) fn help_of(words: &[OsString]) -> String {
+pub(super) fn help_of(arguments: &[OsString]) -> String {
     let mut all = Cli::command();
     // This gives the subcommands their full names.
     all.build();
-    let path = command_path(words);
+    let path = command_path(arguments);
     let command = path
         .split(' ')
         .skip(1)
@@ -153,14 +153,14 @@ mod tests {
 
     use super::*;
 
-    fn words(line: &str) -> Vec<OsString> {
+    fn split(line: &str) -> Vec<OsString> {
         std::iter::once("pgfresh").chain(line.split_whitespace()).map(OsString::from).collect()
     }
 
     #[track_caller]
     fn check(line: &str, message: &str, hint: &str) {
-        let words = words(line);
-        let failure = failure(&Cli::try_parse_from(&words).unwrap_err(), &words).to_string();
+        let arguments = split(line);
+        let failure = failure(&Cli::try_parse_from(&arguments).unwrap_err(), &arguments).to_string();
         assert_eq!(failure, format!("pgfresh: {message}\nHINT:  {hint}\n"));
     }
 
@@ -229,7 +229,7 @@ mod tests {
             ("template", "Usage: pgfresh template"),
             ("-q bench", "Usage: pgfresh bench"),
         ] {
-            let help = help_of(&words(line));
+            let help = help_of(&split(line));
             assert!(help.contains(usage) && help.contains("Commands:"), "{line:?}: {help}");
             assert!(!help.contains("\n\n\n"), "{line:?}: {help}");
         }
@@ -248,9 +248,9 @@ mod tests {
         }
         let strategy = proptest::collection::vec(proptest::sample::select(known), 0..6);
         proptest::proptest!(proptest::test_runner::Config::with_cases(64), |(line in strategy)| {
-            let words: Vec<OsString> = std::iter::once("pgfresh".into()).chain(line.into_iter().map(OsString::from)).collect();
-            if let Err(error) = Cli::try_parse_from(&words) && error.use_stderr() {
-                let text = failure(&error, &words).to_string();
+            let arguments: Vec<OsString> = std::iter::once("pgfresh".into()).chain(line.into_iter().map(OsString::from)).collect();
+            if let Err(error) = Cli::try_parse_from(&arguments) && error.use_stderr() {
+                let text = failure(&error, &arguments).to_string();
                 proptest::prop_assert!(text.starts_with("pgfresh: ") && !text.contains("error:"), "{text}");
                 proptest::prop_assert!(text.matches("\nHINT:  ").count() == 1 && !text.contains("Usage:"), "{text}");
             }

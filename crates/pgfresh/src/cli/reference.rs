@@ -118,7 +118,7 @@ fn row(arg: &Arg) -> String {
         _ => value,
     };
     let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
-    let (help, told) = match help.split_once(" [default: ") {
+    let (help, stated) = match help.split_once(" [default: ") {
         Some((start, rest)) => {
             let (default, rest) = rest.split_once(']').unwrap_or((rest, ""));
             (format!("{start}{rest}"), default.to_owned())
@@ -127,9 +127,9 @@ fn row(arg: &Arg) -> String {
     };
     let default: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     let default = if arg.is_hide_default_value_set() || default == ["false"] {
-        told
+        stated
     } else {
-        told + &default.join(" ")
+        stated + &default.join(" ")
     };
     let variable = arg.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
     let help = help.replace("\n\n", ". ").replace('\n', " ").replace('|', "\\|");
@@ -141,7 +141,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_cli_reference_says_what_help_says() {
+fn cli_reference_matches_help() {
     let path = file("reference-cli.md");
     if std::env::var_os("PGFRESH_WRITE_DOCS").is_some() {
         std::fs::write(&path, page()).unwrap();

@@ -45,10 +45,10 @@ pub(crate) struct Run {
     #[arg(long, conflicts_with = "compare")]
     pub(crate) full: bool,
     /// Report where the time went, and what would help
-    #[arg(long, group = "told")]
+    #[arg(long, group = "reported")]
     pub(crate) profile: bool,
     /// Compare the time with that on a durable server on disk
-    #[arg(long, group = "told", conflicts_with = "keep")]
+    #[arg(long, group = "reported", conflicts_with = "keep")]
     pub(crate) compare: bool,
     /// Number of runs on each server, with --compare [default: 3]
     #[arg(
@@ -62,7 +62,7 @@ pub(crate) struct Run {
     #[arg(value_parser = number(1..=1000))]
     pub(crate) rounds: u32,
     /// Write the report to a .html, .json, .md, .csv, .txt or .xml (JUnit) file; repeatable
-    #[arg(long, value_name = "FILE", requires = "told", value_parser = ReportFile::of_tests)]
+    #[arg(long, value_name = "FILE", requires = "reported", value_parser = ReportFile::of_tests)]
     pub(crate) report: Vec<ReportFile>,
     /// Command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]

@@ -12,7 +12,7 @@ use crate::cli::Diff;
 use crate::context::Context;
 use crate::control::{Control, path_of};
 use crate::failure::Failure;
-use crate::output::{print, say};
+use crate::output::{print, print_line};
 
 /// Width of the output if there is no terminal, in columns.
 const USUAL_WIDTH: usize = 80;
@@ -28,7 +28,7 @@ pub(crate) fn execute(context: &Context, arguments: &Diff) -> Result<ExitCode, F
     let mut answer = control.call(&Method::GET, &path_of(&name, &query), &Value::Null)?;
     answer["url"] = control.address(&name).url().into();
     if arguments.json {
-        say!("{answer}");
+        print_line!("{answer}");
         return Ok(ExitCode::SUCCESS);
     }
     let word = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
@@ -80,19 +80,19 @@ fn find(context: &Context, wanted: &str) -> Result<(Control, String), Failure> {
 
 fn show(diff: &DatabaseDiff, name: &str, template: &str, test: &str, table: Option<&str>) {
     if !test.is_empty() && test != name {
-        say!("{test}");
+        print_line!("{test}");
     }
     let whole = table.map_or_else(|| name.to_owned(), |table| format!("table \"{table}\" of {name}"));
     match (diff.is_empty(), diff.not_compared.is_empty()) {
-        (false, _) if table.is_some() => say!("{whole} differs from template \"{template}\"\n"),
-        (false, _) => say!("{whole} differs from template \"{template}\": {}\n", diff.summary()),
-        (true, true) => return say!("{whole} does not differ from template \"{template}\""),
+        (false, _) if table.is_some() => print_line!("{whole} differs from template \"{template}\"\n"),
+        (false, _) => print_line!("{whole} differs from template \"{template}\": {}\n", diff.summary()),
+        (true, true) => return print_line!("{whole} does not differ from template \"{template}\""),
         (true, false) => {
-            say!("{whole} does not differ from template \"{template}\" in what could be compared\n");
+            print_line!("{whole} does not differ from template \"{template}\" in what could be compared\n");
         }
     }
     print(diff.to_text(sys::terminal_width().unwrap_or(USUAL_WIDTH)));
     if diff.tables_left_out.tables > 0 {
-        say!("HINT:  \"pgfresh diff {name} --table TABLE\" shows one of them.");
+        print_line!("HINT:  \"pgfresh diff {name} --table TABLE\" shows one of them.");
     }
 }

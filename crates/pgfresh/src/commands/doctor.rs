@@ -16,7 +16,7 @@ use crate::context::provisioning;
 use crate::disk;
 use crate::failure::Failure;
 use crate::output;
-use crate::output::say;
+use crate::output::print_line;
 use crate::report_file;
 use crate::terminal_progress::{INTERRUPTED, TerminalProgress};
 
@@ -45,7 +45,7 @@ pub(crate) fn execute(context: &Context, arguments: &Doctor) -> Result<ExitCode,
         if progress.is_cancelled() {
             return Err(progress.why_nothing(None));
         }
-        tell(&diagnosis?, arguments)?;
+        publish(&diagnosis?, arguments)?;
         return Ok(ExitCode::SUCCESS);
     }
     let examination = Examination {
@@ -64,7 +64,7 @@ pub(crate) fn execute(context: &Context, arguments: &Doctor) -> Result<ExitCode,
     if progress.is_cancelled() && diagnosis.samples.iter().all(Sample::is_empty) {
         return Err(progress.why_nothing(None));
     }
-    tell(&diagnosis, arguments)?;
+    publish(&diagnosis, arguments)?;
     if let (Some(why), Some(_)) = (&diagnosis.without_servers, &arguments.suite) {
         return Err(Failure::new(format!("could not examine the suite: {why}")));
     }
@@ -100,11 +100,11 @@ fn provisioner(context: &Context) -> Result<Result<Provisioner, ProvisionError>,
 }
 
 /// Prints the diagnosis and writes the report files.
-fn tell(diagnosis: &Diagnosis, arguments: &Doctor) -> Result<(), Failure> {
+fn publish(diagnosis: &Diagnosis, arguments: &Doctor) -> Result<(), Failure> {
     let mut report = diagnosis.report.clone();
     report.add_data("distributions", diagnosis.samples.iter().map(distribution).collect());
     if arguments.json {
-        say!("{}", report.to_json());
+        print_line!("{}", report.to_json());
     } else {
         output::print(&report);
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::browser;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::print_line;
 use crate::target::Servers;
 
 pub(crate) fn execute(context: &Context) -> Result<ExitCode, Failure> {
@@ -13,9 +13,9 @@ pub(crate) fn execute(context: &Context) -> Result<ExitCode, Failure> {
     let address = control.address("");
     // Other users can read a browser's arguments, so this URL contains no secret.
     if browser::open(&control.invite(&address.http_url())) {
-        say!("opened {}", address.http_url());
+        print_line!("opened {}", address.http_url());
     } else {
-        say!("{}", address.page_url());
+        print_line!("{}", address.page_url());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,13 +10,13 @@ use crate::cli::{Install, ListInstallations, Postgres};
 use crate::context::Context;
 use crate::context::provisioning;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::print_line;
 use crate::progress;
 
 pub(crate) fn execute(context: &Context, command: &Postgres) -> Result<ExitCode, Failure> {
     match command {
         Postgres::Install(arguments) => install(context, arguments)?,
-        Postgres::Path(_) => say!("{}", provisioning::installation(context)?.bin().display()),
+        Postgres::Path(_) => print_line!("{}", provisioning::installation(context)?.bin().display()),
         Postgres::List(arguments) => list(context, arguments)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -33,12 +33,12 @@ fn list(context: &Context, arguments: &ListInstallations) -> Result<(), Failure>
                 "source": found.source,
             })
         });
-        say!("{}", all.collect::<serde_json::Value>());
+        print_line!("{}", all.collect::<serde_json::Value>());
     } else {
         for found in &found {
             let installation = &found.installation;
             let version = installation.version().to_string();
-            say!("{version:<8} {}  ({})", installation.bin().display(), found.source);
+            print_line!("{version:<8} {}  ({})", installation.bin().display(), found.source);
         }
     }
     if found.is_empty() {
@@ -66,6 +66,6 @@ fn install(context: &Context, arguments: &Install) -> Result<(), Failure> {
         server::discard(&installation, &cache)?;
         return Err(failure);
     }
-    say!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display());
+    print_line!("PostgreSQL {} in \"{}\"", installation.version(), installation.bin().display());
     Ok(())
 }

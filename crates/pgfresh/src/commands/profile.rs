@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use profile::{Circumstances, Pace, Profile, Recorder, Target};
 
-use crate::aside::aside;
 use crate::cli;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::foreground::{self, Event, Events};
-use crate::output::say;
+use crate::notice::notice;
+use crate::output::print_line;
 use crate::report_file;
 use crate::user_command;
 
@@ -25,10 +25,10 @@ pub(crate) fn execute(context: &Context, arguments: &cli::Profile) -> Result<Exi
     let (code, command) = if let Some((program, rest)) = arguments.command.split_first() {
         let mut command = Command::new(program);
         command.args(rest);
-        (foreground::run(None, command)?, Some(user_command::words(&arguments.command)))
+        (foreground::run(None, command)?, Some(user_command::to_line(&arguments.command)))
     } else {
         if !context.verbosity.is_quiet() && arguments.r#for.is_none() {
-            aside!("pgfresh: watching {}; Ctrl-C ends it", target.place());
+            notice!("pgfresh: watching {}; Ctrl-C ends it", target.place());
         }
         wait(&recorder, arguments.r#for)?;
         (0, None)
@@ -37,9 +37,9 @@ pub(crate) fn execute(context: &Context, arguments: &cli::Profile) -> Result<Exi
     let profile = Profile::new(recorder.stop()?, Circumstances { command, ..Circumstances::default() });
     let report = profile.report();
     if arguments.json {
-        say!("{}", report.to_json());
+        print_line!("{}", report.to_json());
     }
-    report_file::tell(
+    report_file::publish(
         context.verbosity.is_quiet() || arguments.json,
         &profile,
         &report,
@@ -56,13 +56,13 @@ pub(crate) fn execute(context: &Context, arguments: &cli::Profile) -> Result<Exi
 /// Waits for a signal, for the end of `length`, or for the end of the server.
 fn wait(recorder: &Recorder, length: Option<Duration>) -> Result<(), Failure> {
     let mut events = Events::listen()?;
-    let early = events.hear()?;
+    let early = events.deliver_signals()?;
     let begun = Instant::now();
     let mut over = !early.is_empty();
     while !over && !recorder.has_ended() {
         let left = length.map(|length| length.saturating_sub(begun.elapsed()));
-        let heard = events.next_within(left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL)));
-        over = matches!(heard, Some(Event::Signal(_))) || left.is_some_and(|left| left.is_zero());
+        let event = events.next_within(left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL)));
+        over = matches!(event, Some(Event::Signal(_))) || left.is_some_and(|left| left.is_zero());
     }
     Ok(())
 }

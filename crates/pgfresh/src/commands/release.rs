@@ -10,8 +10,8 @@ use ureq::http::Method;
 use crate::cli::Release;
 use crate::context::Context;
 use crate::control::{path_of, text};
-use crate::evidence;
 use crate::failure::Failure;
+use crate::kept_databases;
 use crate::over_budget;
 use crate::target::find;
 
@@ -26,7 +26,7 @@ pub(crate) fn execute(context: &Context, arguments: &Release) -> Result<ExitCode
         let mut kept: KeptDatabase = serde_json::from_value(seen)
             .map_err(|error| Failure::new(format!("cannot read what is known of \"{name}\": {error}")))?;
         test.unwrap_or(name).clone_into(&mut kept.test);
-        evidence::tell(&[kept], |name| control.address(name).url());
+        kept_databases::print(&[kept], |name| control.address(name).url());
     }
     Ok(over_budget::end_of_test(test, &answer))
 }

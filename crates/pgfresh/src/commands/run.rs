@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use template::ServerOptions;
 
-use crate::aside::aside;
 use crate::background;
 use crate::cli::Run;
 use crate::comparison;
@@ -13,6 +12,7 @@ use crate::context::provisioning;
 use crate::failure::Failure;
 use crate::foreground;
 use crate::lifecycle;
+use crate::notice::notice;
 use crate::over_budget;
 use crate::profiling::Watch;
 use crate::report_file;
@@ -39,7 +39,7 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     let (over, more) = service.recorder.finish();
     if code != 0 && arguments.keep {
         let kept = service.close().keep()?;
-        aside!(
+        notice!(
             "pgfresh: kept log and data in \"{}\"; \"{}\" removes them",
             kept.display(),
             provisioner.command_to_sweep()
@@ -49,11 +49,11 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
         background::stop_or_keep(context, service)?;
     }
     if !has_session && !context.verbosity.is_quiet() {
-        aside!("pgfresh: {NO_SESSION}");
+        notice!("pgfresh: {NO_SESSION}");
     }
     let without_profile = |failure: Failure| if code == 0 { failure } else { failure.exit_with(code) };
     if let Some(seen) = seen.transpose().map_err(without_profile)? {
-        report_file::tell(
+        report_file::publish(
             context.verbosity.is_quiet(),
             &seen,
             &seen.report(),
@@ -64,6 +64,6 @@ pub(crate) fn execute(context: &Context, arguments: &Run) -> Result<ExitCode, Fa
     if over.is_empty() {
         return Ok(ExitCode::from(code));
     }
-    over_budget::tell(&over, more);
+    over_budget::print(&over, more);
     Ok(ExitCode::from(if code == 0 { over_budget::EXIT } else { code }))
 }

@@ -13,14 +13,14 @@ use serde_json::json;
 use template::Provisioner;
 use ureq::http::Method;
 
-use crate::aside::aside;
-use crate::background::{self, Found};
+use crate::background::{self, RunningServer};
 use crate::cli::Serve;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::foreground::{self, Event, Events};
 use crate::lifecycle;
 use crate::named::NamedServer;
+use crate::notice::notice;
 use crate::output::{self, Verbosity};
 use crate::service::{ServeOptions, Service};
 
@@ -89,25 +89,25 @@ fn attend(
     } else {
         // This URL contains the token, so it must reach only a person and no log.
         if io::stderr().is_terminal() && context.verbosity == Verbosity::Normal {
-            aside!("pgfresh: live page at {}", service.local_address().page_url());
+            notice!("pgfresh: live page at {}", service.local_address().page_url());
         }
         if let Some(root) = service.root_certificate.as_ref().filter(|_| !context.verbosity.is_quiet()) {
-            aside!("pgfresh: TLS root certificate in \"{}\"", root.display());
+            notice!("pgfresh: TLS root certificate in \"{}\"", root.display());
         }
         service.address(&service.database).url()
     };
-    say(&line)?;
+    print_address(&line)?;
     events.watch_server(&service.server)?;
     if is_lifeline() {
         events.watch_lifeline()?;
     }
-    let early = events.hear()?.into_iter().next();
+    let early = events.deliver_signals()?.into_iter().next();
     let event = early.map_or_else(|| events.next(), Event::Signal);
     let gone = matches!(event, Event::ServerGone).then(|| service.server.why_gone());
     Ok(gone.map(|why| Failure::new("the server went away").detail(format!("The cause: {why}"))))
 }
 
-fn say(line: &str) -> Result<(), Failure> {
+fn print_address(line: &str) -> Result<(), Failure> {
     output::try_print(format_args!("{line}\n")).map_err(|error| output::could_not_print(&error))
 }
 
@@ -117,7 +117,7 @@ fn share(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
     if is_lifeline() {
         foreground::end_with_lifeline(context.exit.clone())?;
     }
-    let Found { about, control, .. } = background::join(context)?;
+    let RunningServer { about, control, .. } = background::join(context)?;
     let (holder, held) = control.hold()?;
     let leased = control.call(&Method::POST, "/v1/databases", &json!({ "holder": holder }))?;
     let word = |name: &str| leased[name].as_str().unwrap_or_default().to_owned();
@@ -145,9 +145,9 @@ fn share(context: &Context, as_json: bool) -> Result<ExitCode, Failure> {
     };
     // Until this point, a signal ends this process and therefore also the lease.
     let mut events = Events::listen()?;
-    say(&line)?;
+    print_address(&line)?;
     events.watch_end_of(held)?;
-    let early = events.hear()?.into_iter().next();
+    let early = events.deliver_signals()?.into_iter().next();
     match early.map_or_else(|| events.next(), Event::Signal) {
         Event::ServerGone => Err(Failure::new("the background server went away")),
         _ => Ok(ExitCode::SUCCESS),

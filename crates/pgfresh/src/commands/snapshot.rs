@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::context::provisioning;
 use crate::control::{Control, instead_of_closing, path_of, text};
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::print_line;
 use crate::target::find;
 
 pub(crate) fn execute(context: &Context, arguments: &Snapshot) -> Result<ExitCode, Failure> {
@@ -30,8 +30,8 @@ pub(crate) fn execute(context: &Context, arguments: &Snapshot) -> Result<ExitCod
     save(context, &control, template, target)
         .map_err(|failure| failure.after(&format!("template \"{template}\" was made, but not written")))?;
     if !context.verbosity.is_quiet() {
-        say!("# Wrote {}. In pgfresh.toml:", file.display());
-        say!("[template.{template}]\ndump = {}", json!(file));
+        print_line!("# Wrote {}. In pgfresh.toml:", file.display());
+        print_line!("[template.{template}]\ndump = {}", json!(file));
     }
     Ok(ExitCode::SUCCESS)
 }

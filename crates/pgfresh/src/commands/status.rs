@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use crate::background::About;
+use crate::background::ServerInfo;
 use crate::cli::Status;
 use crate::context::Context;
 use crate::control::{Control, text};
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::print_line;
 use crate::target::Servers;
 
 pub(crate) fn execute(context: &Context, arguments: &Status) -> Result<ExitCode, Failure> {
@@ -30,34 +30,34 @@ pub(crate) fn execute(context: &Context, arguments: &Status) -> Result<ExitCode,
         status["log"] = path.display().to_string().into();
     }
     if arguments.json {
-        say!("{status}");
+        print_line!("{status}");
         return Ok(ExitCode::SUCCESS);
     }
     if about.is_none_or(|about| about.name.is_none()) {
-        say!("server {}", control.address("").url());
-        say!("page {}", text(&status["page"]));
+        print_line!("server {}", control.address("").url());
+        print_line!("page {}", text(&status["page"]));
     }
     for server in list(&status["named"]) {
-        say!("server {}: {}", text(&server["name"]), text(&server["url"]));
-        say!("page {}", text(&server["page"]));
+        print_line!("server {}: {}", text(&server["name"]), text(&server["url"]));
+        print_line!("page {}", text(&server["page"]));
     }
-    tell(&status);
+    print(&status);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Describes a named server and its address.
-fn describe(about: &About, control: &Control) -> Option<Value> {
+fn describe(about: &ServerInfo, control: &Control) -> Option<Value> {
     let (url, page) = (control.address(&about.database).url(), control.address("").page_url());
     about.name.as_ref().map(|name| json!({ "name": name, "url": url, "page": page }))
 }
 
 /// Prints the status of the servers.
-fn tell(status: &Value) {
+fn print(status: &Value) {
     for template in list(&status["templates"]) {
-        say!("template {}: {} ready", text(&template["name"]), template["ready"]);
+        print_line!("template {}: {} ready", text(&template["name"]), template["ready"]);
     }
     for lease in list(&status["leases"]) {
-        say!(
+        print_line!(
             "database {}: of {}, {} sessions, {:.0} s old",
             text(&lease["database"]),
             text(&lease["template"]),
@@ -66,14 +66,14 @@ fn tell(status: &Value) {
         );
     }
     for kept in list(&status["kept"]) {
-        say!("failed {}  {}", text(&kept["test"]), text(&kept["url"]));
+        print_line!("failed {}  {}", text(&kept["test"]), text(&kept["url"]));
     }
     let count = |name: &str| status[name]["count"].as_u64().unwrap_or(0);
     if status["templates"].as_array().is_some_and(|templates| !templates.is_empty()) {
-        say!("{} copied, {} recycled", count("created"), count("recycled"));
+        print_line!("{} copied, {} recycled", count("created"), count("recycled"));
     }
     if let Some(path) = status["log"].as_str() {
-        say!("log {path}");
+        print_line!("log {path}");
     }
 }
 

@@ -6,7 +6,7 @@ use crate::background::{self, Stopped};
 use crate::cli::Stop;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::print_line;
 
 pub(crate) fn execute(context: &Context, arguments: &Stop) -> Result<ExitCode, Failure> {
     let all = arguments.all;
@@ -19,13 +19,13 @@ pub(crate) fn execute(context: &Context, arguments: &Stop) -> Result<ExitCode, F
                 let (servers, keep) =
                     if staying.len() == 1 { ("server", "keeps") } else { ("servers", "keep") };
                 let names = staying.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
-                say!("nothing to stop; {servers} {names} {keep} running (pgfresh stop --all)");
+                print_line!("nothing to stop; {servers} {names} {keep} running (pgfresh stop --all)");
             }
-            (0, _) => say!("nothing to stop"),
-            (1, true) => say!("stopped one server"),
-            (1, false) => say!("stopped the background server"),
-            (count, true) => say!("stopped {count} servers"),
-            (count, false) => say!("stopped {count} background servers"),
+            (0, _) => print_line!("nothing to stop"),
+            (1, true) => print_line!("stopped one server"),
+            (1, false) => print_line!("stopped the background server"),
+            (count, true) => print_line!("stopped {count} servers"),
+            (count, false) => print_line!("stopped {count} background servers"),
         }
     }
     Ok(ExitCode::SUCCESS)

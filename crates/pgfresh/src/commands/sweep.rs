@@ -8,7 +8,7 @@ use crate::background;
 use crate::cli::Sweep;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::print_line;
 
 pub(crate) fn execute(context: &Context, arguments: &Sweep) -> Result<ExitCode, Failure> {
     let place = &context.settings()?.server_options.place;
@@ -33,12 +33,12 @@ pub(crate) fn execute(context: &Context, arguments: &Sweep) -> Result<ExitCode, 
     }
     if !context.verbosity.is_quiet() {
         for path in &removed {
-            say!("removed \"{}\"", path.display());
+            print_line!("removed \"{}\"", path.display());
         }
         match missing {
             _ if !(removed.is_empty() && failures.is_empty()) => {}
-            Some(path) => say!("nothing to remove, and no cache in \"{}\"", path.display()),
-            None => say!("nothing to remove"),
+            Some(path) => print_line!("nothing to remove, and no cache in \"{}\"", path.display()),
+            None => print_line!("nothing to remove"),
         }
     }
     match failures.into_iter().next() {

@@ -12,13 +12,13 @@ use storage::{CacheError, human_bytes};
 use template::{BuildPlan, CachedTemplate, DumpFile, ServerOptions, TemplateSpec, TemplateStatus};
 
 use self::shared::Target;
-use crate::aside::aside;
 use crate::cancellation::cancellable;
 use crate::cli::{Build, Import, Remove, Template};
 use crate::context::Context;
 use crate::context::provisioning;
 use crate::failure::Failure;
-use crate::output::{print, say};
+use crate::notice::notice;
+use crate::output::{print, print_line};
 use crate::progress;
 use crate::settings::ResolvedSettings;
 
@@ -72,7 +72,7 @@ fn build(context: &Context, arguments: &Build) -> Result<(), Failure> {
     let template = provisioner.template(&progress::announce(context.verbosity))?;
     if !context.verbosity.is_quiet() {
         let bytes = human_bytes(template.entry.occupied()?);
-        say!("{name} {} {bytes}", template.fingerprint);
+        print_line!("{name} {} {bytes}", template.fingerprint);
     }
     Ok(())
 }
@@ -80,12 +80,12 @@ fn build(context: &Context, arguments: &Build) -> Result<(), Failure> {
 fn list(context: &Context, json: bool) -> Result<(), Failure> {
     let all = template::list(&context.cache()?)?;
     if json {
-        say!("{}", all.iter().map(describe_in_json).collect::<serde_json::Value>());
+        print_line!("{}", all.iter().map(describe_in_json).collect::<serde_json::Value>());
         return Ok(());
     }
     let now = SystemTime::now();
     if !all.is_empty() {
-        say!("{:<16} {:<8} {:>7} {:>7} {:>8}  MADE FROM", "NAME", "PRINT", "SIZE", "AGE", "LAST USE");
+        print_line!("{:<16} {:<8} {:>7} {:>7} {:>8}  MADE FROM", "NAME", "PRINT", "SIZE", "AGE", "LAST USE");
     }
     for shelved in &all {
         let about = shelved.about.as_ref();
@@ -97,7 +97,7 @@ fn list(context: &Context, json: bool) -> Result<(), Failure> {
             }
             None => format!("{} of PostgreSQL {}", about.made_from, about.version),
         });
-        say!(
+        print_line!(
             "{:<16} {:<8} {:>7} {age:>7} {:>8}  {from}",
             shelved.name().unwrap_or("(base image)"),
             short(&shelved.fingerprint),
@@ -151,11 +151,11 @@ fn show(context: &Context, name: Option<&str>, json: bool) -> Result<(), Failure
             "changes": status.changes,
             "ingredients": status.fingerprint_inputs,
         });
-        say!("{value}");
+        print_line!("{value}");
         return Ok(());
     }
-    say!("{} {}: {state}", spec.title(), status.fingerprint);
-    say!("made from {}: {}", spec.folder.display(), spec.words());
+    print_line!("{} {}: {state}", spec.title(), status.fingerprint);
+    print_line!("made from {}: {}", spec.folder.display(), spec.words());
     show_ingredients(&status.fingerprint_inputs);
     Ok(())
 }
@@ -197,14 +197,14 @@ fn show_shelved(context: &Context, word: &str, json: bool) -> Result<(), Failure
     if json {
         let mut value = describe_in_json(shelved);
         value["ingredients"] = json!(about.map(|about| &about.fingerprint_inputs));
-        say!("{value}");
+        print_line!("{value}");
         return Ok(());
     }
     let name = shelved.name().unwrap_or("(base image)");
-    say!("{name} {}: {} on disk", short(&shelved.fingerprint), human_bytes(shelved.occupied));
+    print_line!("{name} {}: {} on disk", short(&shelved.fingerprint), human_bytes(shelved.occupied));
     if let Some(about) = about {
         let (folder, on) = (about.folder.display(), on(about.parent.as_deref()));
-        say!("made from {folder}{on}: {} (in {:.1} s)", about.made_from, about.took);
+        print_line!("made from {folder}{on}: {} (in {:.1} s)", about.made_from, about.took);
         show_ingredients(&about.fingerprint_inputs);
     }
     Ok(())
@@ -215,7 +215,7 @@ fn show_ingredients(fingerprint_inputs: &template::FingerprintInputs) {
         // A digest is useful only for comparisons, so its first digits suffice.
         let digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
         let value = if digest { short(value) } else { value };
-        say!("  {name}: {}", value.replace('\n', "\n    "));
+        print_line!("  {name}: {}", value.replace('\n', "\n    "));
     }
 }
 
@@ -263,11 +263,11 @@ fn import(context: &Context, arguments: &Import) -> Result<(), Failure> {
         return Ok(());
     }
     if let Some(why) = left_out {
-        aside!("pgfresh: roles, owners and grants are left out, because roles could not be read: {why}");
+        notice!("pgfresh: roles, owners and grants are left out, because roles could not be read: {why}");
     }
-    say!("# Wrote {}. In pgfresh.toml, beside it:", file.display());
+    print_line!("# Wrote {}. In pgfresh.toml, beside it:", file.display());
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    say!("[template]\nsql = [{}]", json!(name));
+    print_line!("[template]\nsql = [{}]", json!(name));
     Ok(())
 }
 
@@ -284,7 +284,7 @@ fn push(context: &Context, folder: &Path, key: Option<&Path>) -> Result<(), Fail
         template.entry.export(folder, key.as_ref(), cancelled).map_err(server::StartError::from)
     })?;
     if !context.verbosity.is_quiet() {
-        say!("{name} {}", template.fingerprint);
+        print_line!("{name} {}", template.fingerprint);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::cli::Url;
 use crate::context::Context;
 use crate::control::{path_of, text};
 use crate::failure::Failure;
-use crate::output::{self, say};
+use crate::output::{self, print_line};
 use crate::target::join;
 
 pub(crate) fn execute(context: &Context, arguments: &Url) -> Result<ExitCode, Failure> {
@@ -25,7 +25,7 @@ pub(crate) fn execute(context: &Context, arguments: &Url) -> Result<ExitCode, Fa
         }
         // The name already has a lease, and this is the lease's URL.
         (Err(failure), Some(name)) if failure.is("42P04") && template.is_none() => {
-            say!("{}", control.address(name).url());
+            print_line!("{}", control.address(name).url());
         }
         (Err(failure), _) => return Err(failure),
     }

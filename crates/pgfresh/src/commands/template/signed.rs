@@ -9,12 +9,12 @@ use serde_json::json;
 use storage::{Cache, CacheError, SigningKey, TrustedKey};
 
 use super::short;
-use crate::aside::print_aside;
 use crate::cancellation::cancellable;
 use crate::cli::Sign;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::notice::print_notice;
+use crate::output::print_line;
 use crate::settings::{ResolvedSettings, SIGNING_KEY, expect_trusted, signing_key};
 
 /// Writes a new secret key to `file` and the public key beside it. Returns an error if one of these files exists.
@@ -39,7 +39,7 @@ pub(super) fn keygen(file: &Path) -> Result<(), Failure> {
         drop(fs::remove_file(file));
         return Err(could_not(&beside, &error));
     }
-    say!(
+    print_line!(
         "# Keep {} secret. In pgfresh.toml:\n[cache]\nkeys = [{}]",
         file.display(),
         json!(public.to_string())
@@ -77,11 +77,11 @@ pub(super) fn no_key() -> Failure {
 /// Signs the templates in a directory.
 pub(super) fn sign(context: &Context, arguments: &Sign) -> Result<(), Failure> {
     let key = signing_key(arguments.key.as_deref())?.ok_or_else(no_key)?;
-    let paths = carried(&arguments.folder)?;
+    let paths = templates_in(&arguments.folder)?;
     cancellable(|cancelled| {
         for path in &paths {
             storage::sign(path, &key, cancelled)?;
-            say(context.verbosity.is_quiet(), path, "signed");
+            print_result(context.verbosity.is_quiet(), path, "signed");
         }
         Ok::<_, Failure>(())
     })
@@ -95,11 +95,11 @@ pub(super) fn verify(context: &Context, folder: &Path) -> Result<(), Failure> {
             "Write keys = [\"PUBLIC KEY\"] under [cache] in pgfresh.toml, or use --cache-key.".to_owned(),
         ));
     }
-    let paths = carried(folder)?;
+    let paths = templates_in(folder)?;
     cancellable(|cancelled| {
         one_by_one(&paths, |path| {
             let signed = storage::verify(path, &settings.trusted, cancelled)?;
-            say(context.verbosity.is_quiet(), path, &format!("signed with key {}", signed.key));
+            print_result(context.verbosity.is_quiet(), path, &format!("signed with key {}", signed.key));
             Ok(())
         })
     })
@@ -107,11 +107,11 @@ pub(super) fn verify(context: &Context, folder: &Path) -> Result<(), Failure> {
 
 /// Imports the templates in `folder`. If there are no trusted keys, accepts templates with any signature or none.
 pub(super) fn pull(cache: &Cache, folder: &Path, trusted: &[TrustedKey], quiet: bool) -> Result<(), Failure> {
-    let paths = carried(folder)?;
+    let paths = templates_in(folder)?;
     cancellable(|cancelled| {
         let take = |path: &PathBuf| {
             let new = cache.import(path, trusted, cancelled)?;
-            say(quiet, path, if new { "taken over" } else { "is here already" });
+            print_result(quiet, path, if new { "taken over" } else { "is here already" });
             Ok(())
         };
         if trusted.is_empty() {
@@ -132,7 +132,7 @@ fn one_by_one(
         match work(path) {
             Err(error @ (CacheError::Untrusted { .. } | CacheError::Unfit { .. })) => {
                 if let Some(before) = refused.replace(error.into()) {
-                    print_aside(before);
+                    print_notice(before);
                 }
             }
             other => other?,
@@ -142,7 +142,7 @@ fn one_by_one(
 }
 
 /// Returns the entries in `folder`. Returns an error if there are none.
-fn carried(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn templates_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let paths = storage::carried(folder)?;
     if paths.is_empty() {
         return Err(Failure::new(format!("there is no template in \"{}\"", folder.display()))
@@ -151,9 +151,9 @@ fn carried(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-fn say(quiet: bool, path: &Path, what: &str) {
+fn print_result(quiet: bool, path: &Path, what: &str) {
     if !quiet {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        say!("{} {what}", short(&name));
+        print_line!("{} {what}", short(&name));
     }
 }

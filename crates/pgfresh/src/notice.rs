@@ -5,14 +5,14 @@ use std::io::Write as _;
 
 /// Writes `text` to standard error. Removes its colours if standard error isn't a terminal. Ignores write errors so
 /// that the command continues, whereas `eprintln!` would panic.
-#[expect(clippy::let_underscore_must_use, reason = "there is nowhere else to say it")]
-pub(crate) fn print_aside(text: impl Display) {
+#[expect(clippy::let_underscore_must_use, reason = "no other place could show the text")]
+pub(crate) fn print_notice(text: impl Display) {
     let mut out = anstream::stderr().lock();
     let _ = write!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Writes a line to standard error, like [`print_aside`].
-macro_rules! aside {
-    ($($words:tt)*) => { $crate::aside::print_aside(format_args!("{}\n", format_args!($($words)*))) };
+/// Writes a line to standard error, like [`print_notice`].
+macro_rules! notice {
+    ($($words:tt)*) => { $crate::notice::print_notice(format_args!("{}\n", format_args!($($words)*))) };
 }
-pub(crate) use aside;
+pub(crate) use notice;

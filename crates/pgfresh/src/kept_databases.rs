@@ -11,8 +11,8 @@ use gateway::{ExecutedStatement, KeptDatabase, SqlError};
 use report::{Quantity, Unit};
 use storage::Attempt;
 
-use crate::aside::aside;
 use crate::failure::Failure;
+use crate::notice::notice;
 
 const FILE: &str = "statements";
 /// Number of statements that pgfresh shows for each test.
@@ -35,28 +35,28 @@ pub(crate) fn read(kept: &Path) -> Vec<KeptDatabase> {
 
 /// Prints the databases of failed tests. For each one, prints the URL, the test, the last statements, and the command
 /// that shows the changes.
-pub(crate) fn tell(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
+pub(crate) fn print(kept: &[KeptDatabase], url: impl Fn(&str) -> String) {
     match kept.len() {
-        1 => aside!("pgfresh: kept the database of a failed test"),
-        count => aside!("pgfresh: kept the databases of {count} failed tests"),
+        1 => notice!("pgfresh: kept the database of a failed test"),
+        count => notice!("pgfresh: kept the databases of {count} failed tests"),
     }
     for KeptDatabase { name, test, statements, .. } in kept {
-        aside!("{test}  {}", url(name));
-        tell_statements(statements);
+        notice!("{test}  {}", url(name));
+        print_statements(statements);
     }
     let name = if let [one] = kept { &one.name } else { "NAME" };
-    aside!("HINT:  \"pgfresh diff {name}\" shows what its test changed.");
-    aside!("       \"pgfresh psql {name}\" opens it.");
-    aside!("       \"pgfresh release {name}\" removes it.");
+    notice!("HINT:  \"pgfresh diff {name}\" shows what its test changed.");
+    notice!("       \"pgfresh psql {name}\" opens it.");
+    notice!("       \"pgfresh release {name}\" removes it.");
 }
 
-fn tell_statements(statements: &[ExecutedStatement]) {
+fn print_statements(statements: &[ExecutedStatement]) {
     for ExecutedStatement { statement, seconds, error, .. } in
         &statements[statements.len().saturating_sub(SHOWN)..]
     {
-        aside!("{:>10}  {}", Quantity::new(*seconds, Unit::Seconds).to_string(), line(statement));
+        notice!("{:>10}  {}", Quantity::new(*seconds, Unit::Seconds).to_string(), line(statement));
         if let Some(SqlError { code, message }) = error {
-            aside!("{:>10}  ERROR {code}: {}", "", line(message));
+            notice!("{:>10}  ERROR {code}: {}", "", line(message));
         }
     }
 }
