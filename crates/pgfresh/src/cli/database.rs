@@ -134,3 +134,33 @@ pub(crate) struct Diff {
     #[command(flatten)]
     pub(super) options: ProjectOptions,
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::{Cli, Command};
+
+    /// Returns the template that `pgfresh snapshot` makes, or the error.
+    fn template(line: &str) -> Result<String, String> {
+        let arguments = ["pgfresh", "snapshot", "scratch"].into_iter().chain(line.split_whitespace());
+        let Command::Snapshot(snapshot) = Cli::try_parse_from(arguments).unwrap().command else {
+            panic!("the command is snapshot")
+        };
+        snapshot.template().map(ToOwned::to_owned).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn snapshot_accepts_as_before_template() {
+        for line in ["with_orders", "as with_orders", "AS with_orders --save x.dump"] {
+            assert_eq!(template(line).as_deref(), Ok("with_orders"), "{line}");
+        }
+        for (line, message) in [
+            ("as", "the name of the template is missing"),
+            ("into with_orders", "unexpected argument 'with_orders' found"),
+        ] {
+            let hint = "Write \"pgfresh snapshot scratch TEMPLATE\".";
+            assert_eq!(template(line), Err(format!("pgfresh: {message}\nHINT:  {hint}\n")));
+        }
+    }
+}

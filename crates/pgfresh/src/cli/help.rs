@@ -1,5 +1,6 @@
 //! Checks the help texts of all commands.
 
+use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
@@ -68,6 +69,26 @@ fn short_help_hides_shared_options() {
         }
         assert!(shared.is_empty() || short.contains("see more with '--help'"), "{path}\n{short}");
     });
+}
+
+#[test]
+fn options_without_effect_do_not_parse() {
+    for line in [
+        "stop --place ram",
+        "sweep --set jit=off",
+        "doctor --isolation clone",
+        "bench suite --place ram -- true",
+        "bench fresh --template app",
+        "template show --cache-push always",
+        "template keygen --cache x key",
+        "postgres list --config x.toml",
+        "profile --url x --cache x",
+        "--place ram run -- true",
+    ] {
+        let arguments = ["pgfresh"].into_iter().chain(line.split_whitespace());
+        let error = Cli::command().try_get_matches_from(arguments).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownArgument, "{line}");
+    }
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn line_with<'a>(text: &'a str, begin: &str) -> &'a str {
 fn kept_databases_are_compared_by_any_name() {
     let scene = project("CREATE TABLE one (id int PRIMARY KEY); INSERT INTO one VALUES (1);");
     let text = "in_database x -c 'INSERT INTO one VALUES (42)'; pgfresh release x --failed --test 'a > b'; \
-                pgfresh url y >/dev/null; in_database y -c 'DELETE FROM one'; pgfresh snapshot y as gone; \
+                pgfresh url y >/dev/null; in_database y -c 'DELETE FROM one'; pgfresh snapshot y gone; \
                 pgfresh psql z -- -qc 'SELECT 1'; pgfresh url of_gone --of gone >/dev/null; \
                 in_database of_gone -c 'INSERT INTO one VALUES (7)'; pgfresh release of_gone --failed";
     let outcome = script(&scene, &["--keep-failed"], text);
