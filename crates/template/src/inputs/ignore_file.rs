@@ -202,7 +202,7 @@ fn matches(pattern: &[Token], text: &[u8]) -> bool {
             match token {
                 Token::Byte(expected) if *expected == byte => mark_reachable(pattern, at + 1, &mut next),
                 Token::OneOf(members) if members[usize::from(byte)] => {
-                    mark_reachable(pattern, at + 1, &mut next)
+                    mark_reachable(pattern, at + 1, &mut next);
                 }
                 Token::Star if byte != b'/' => mark_reachable(pattern, at, &mut next),
                 Token::Rest => mark_reachable(pattern, at, &mut next),
