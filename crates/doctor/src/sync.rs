@@ -402,8 +402,8 @@ mod tests {
             (&hdd, 8.3e-3, Some(1.0), "plausible for a rotating disk"),
             (&hdd, 0.3e-3, Some(1.0), "virtual or unproven"),
             (&virtio, 5e-3, Some(1.0), "virtual or unproven"),
-            (&micron, 24e-6, Some(0.0), "as its maker"),
-            (&micron, 5e-3, Some(0.0), "slower than its maker's"),
+            (&micron, 24e-6, Some(0.0), "as expected"),
+            (&micron, 5e-3, Some(0.0), "slower than expected"),
         ] {
             let text = assess_flushes(device, Quantity::new(seconds, Unit::Seconds), flushes);
             assert!(text.starts_with(begin), "{text}");

@@ -32,7 +32,7 @@ const AUTHENTICATION_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeout for a backend to discard the state of its session.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Databases to which clients connect in order to drop other databases with SQL.
-const MAINTENANCE_DATABASES: [&str; 2] = ["postgres", "template1"];
+const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 
 /// Serves one connection until the connection ends or the gateway closes.
 pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence: ConnectionHandle) {
@@ -82,16 +82,11 @@ fn start(
     pending: PendingSession,
     presence: ConnectionHandle,
 ) {
-    let PendingSession {
-        startup: Startup { params, database, replication },
-        settings,
-        version_negotiated: negotiated,
-        since,
-    } = pending;
-    let for_client = |greeting| if negotiated { without_negotiation(greeting) } else { greeting };
+    let PendingSession { startup, settings, version_negotiated, since } = pending;
+    let Startup { params, database, replication } = startup;
+    let for_client = |greeting| if version_negotiated { without_negotiation(greeting) } else { greeting };
     let (link, closing) = socket.link();
-    let maintenance =
-        MAINTENANCE_DATABASES.contains(&database.as_str()).then(|| state.leases.maintenance_session());
+    let maintenance = MAINTENANCE.contains(&database.as_str()).then(|| state.leases.maintenance_session());
     let request = ConnectRequest {
         template: settings.template.as_deref(),
         isolation: settings.isolation,
@@ -113,52 +108,40 @@ fn start(
         Entered::Plain(connected) => {
             let Connected { backend: Backend { stream, greeting, seat }, guard } = connected;
             let observed = Observed::new(replication, &greeting);
-            let mut startup_response = for_client(greeting.clone());
-            let Ok(key) = state.keys.issue(&mut startup_response, &stream, None) else { return };
+            let mut response = for_client(greeting.clone());
+            let Ok(key) = state.keys.issue(&mut response, &stream, None) else { return };
             let tap = state.taps.tap(&database, key.as_ref(), since, record).filter(|_| !replication);
             let [leases, vacates] = [(); 2].map(|()| state.leases.clone());
             let vacate = Box::new(move || vacates.vacate());
             let session = Session { leases, greeting, seat, key, guard, maintenance, closing };
-            send_startup_response(
+            run_session(
                 &state.workers,
                 socket,
                 unread,
                 stream,
-                startup_response,
-                |client, server, startup_response| async move {
-                    session
-                        .run(Forward::new(client, server, observed, vacate, tap, startup_response), presence)
-                        .await;
+                response,
+                |client, server, rest| async move {
+                    session.run(Forward::new(client, server, observed, vacate, tap, rest), presence).await;
                 },
             );
         }
         Entered::Transaction(mut lease) => {
             let Some((stream, greeting, transaction)) = lease.lend() else {
                 // The server has ended its session, and with it the lease.
-                return send_last_message(
-                    state,
-                    socket,
-                    unread,
-                    error_message::server_gone().to_bytes(),
-                    presence,
-                );
+                let message = error_message::server_gone().to_bytes();
+                return send_last_message(state, socket, unread, message, presence);
             };
-            let mut startup_response = for_client(greeting);
+            let mut response = for_client(greeting);
             let gate = Arc::new(Gate::new());
-            let session = RollbackSession::new(transaction, &startup_response);
-            let Ok(key) = state.keys.issue(&mut startup_response, &stream, Some(Arc::clone(&gate))) else {
+            let session = RollbackSession::new(transaction, &response);
+            let Ok(key) = state.keys.issue(&mut response, &stream, Some(Arc::clone(&gate))) else {
                 return;
             };
             let tap = state.taps.tap(&database, key.as_ref(), since, record);
             let session = RollbackConnection { lease, key, gate, session, tap, closing };
-            send_startup_response(
-                &state.workers,
-                socket,
-                unread,
-                stream,
-                startup_response,
-                |client, server, startup_response| session.run(client, server, startup_response, presence),
-            );
+            run_session(&state.workers, socket, unread, stream, response, |client, server, rest| {
+                session.run(client, server, rest, presence)
+            });
         }
     }
 }
@@ -211,7 +194,7 @@ fn lease_session(
 }
 
 /// Sends the client the server's startup response, and hands the session to a worker thread.
-fn send_startup_response<F: Future<Output = ()> + Send + 'static>(
+fn run_session<F: Future<Output = ()> + Send + 'static>(
     workers: &Workers,
     client: Socket,
     unread: Vec<u8>,

@@ -79,7 +79,7 @@ mod tests {
     fn sessions_that_exist_for_databases_are_counted() {
         let mut made = CreatedDatabases::default();
         let run = |made: &mut CreatedDatabases, session, sql| {
-            made.statement_completed(session, sql, StatementKind::Database)
+            made.statement_completed(session, sql, StatementKind::Database);
         };
         // One session creates a database, two sessions use it, and one session drops it.
         made.session_started(1, 0.1, "postgres");

@@ -290,7 +290,7 @@ impl RollbackSession {
             Task::EndTransaction { tag, chain } => self.end_transaction(tag, chain),
             Task::Send(bytes) => self.send_to_client(&bytes),
             Task::End if !self.in_transaction && self.has_savepoint() => {
-                self.prepend_tasks([Task::Commit, Task::Ready])
+                self.prepend_tasks([Task::Commit, Task::Ready]);
             }
             Task::End | Task::Ready => {
                 let status = if self.in_transaction { self.status } else { b'I' };
