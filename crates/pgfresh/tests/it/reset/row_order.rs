@@ -1,4 +1,4 @@
-//! Physical places of rows, which determine their order without ORDER BY, are those of a new copy after any earlier lease.
+//! Order of a test's rows without ORDER BY, which follows from the line pointers: as in a new copy, whatever earlier leases did.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ const SETUP: &str = "CREATE TABLE item (id int PRIMARY KEY, name text NOT NULL, 
     ALTER TABLE kind ALTER large SET STORAGE EXTERNAL; ALTER TABLE item ALTER large SET STORAGE EXTERNAL; \
     INSERT INTO kind SELECT i, 'kind', repeat('x', 3000) FROM generate_series(1, 20) i";
 
-/// Statements of leases, one lease after the other. A reset recycles after each.
+/// Statements of leases that come one after the other. A reset recycles after each.
 const USES: &[&str] = &[
     "INSERT INTO item VALUES (1, 'a', repeat('x', 30000)), (2, 'b', NULL); INSERT INTO child VALUES (1)",
     "BEGIN; INSERT INTO item SELECT i, 'name' FROM generate_series(1, 50) i; ROLLBACK",
