@@ -45,11 +45,19 @@ struct Operation {
     parameters: Vec<Value>,
     /// Schema of the body, if it can have one. The flag tells whether it must.
     body: Option<(Schema, bool)>,
-    responses: Vec<(u16, &'static str, Option<(&'static str, Schema)>)>,
+    responses: Vec<Response>,
     /// Statuses of errors besides those of each operation.
     errors: &'static [u16],
     /// Whether a program of the same user needs no secret.
     is_open: bool,
+}
+
+/// A successful response.
+struct Response {
+    status: u16,
+    description: &'static str,
+    /// Media type and schema of the body, if it has one.
+    content: Option<(&'static str, Schema)>,
 }
 
 impl Operation {
@@ -100,18 +108,19 @@ impl Operation {
         status: u16,
         what: &'static str,
     ) -> Self {
-        self.responses.push((status, what, Some(("application/json", generator.subschema_for::<T>()))));
+        let content = Some(("application/json", generator.subschema_for::<T>()));
+        self.responses.push(Response { status, description: what, content });
         self
     }
 
     fn text(mut self, kind: &'static str, what: &'static str) -> Self {
         let schema = schemars::json_schema!({ "type": "string" });
-        self.responses.push((200, what, Some((kind, schema))));
+        self.responses.push(Response { status: 200, description: what, content: Some((kind, schema)) });
         self
     }
 
     fn nothing(mut self, what: &'static str) -> Self {
-        self.responses.push((204, what, None));
+        self.responses.push(Response { status: 204, description: what, content: None });
         self
     }
 
@@ -122,8 +131,8 @@ impl Operation {
 
     fn to_json(&self) -> Value {
         let mut responses = Map::new();
-        for (status, what, content) in &self.responses {
-            let mut response = json!({ "description": what });
+        for Response { status, description, content } in &self.responses {
+            let mut response = json!({ "description": description });
             if let Some((kind, schema)) = content {
                 response["content"] = json!({ *kind: { "schema": schema } });
             }
@@ -232,7 +241,7 @@ fn check(path: &Path, expected: &str) {
     assert!(written == expected, "{command} writes {}", path.display());
 }
 
-/// Appends a value as JSON. What fits in a line stays on one.
+/// Appends a value as JSON. A short value stays on one line.
 fn write(value: &Value, indent: usize, text: &mut String) {
     let line = value.to_string();
     let (open, items, close): (_, Vec<_>, _) = match value {

@@ -161,7 +161,7 @@ fn a_database_is_leased_reset_kept_and_released() {
 
     let kept = json!({ "template": "seeded", "close_sessions": true });
     assert_eq!(serve.call("POST /v1/databases/shop/snapshot", &kept).status, 201);
-    assert_eq!(serve.call("POST /v1/databases/shop/snapshot", &kept).code(), "42602");
+    assert_eq!(serve.call("POST /v1/databases/shop/snapshot", &kept).code(), "42P04");
     let seeded = serve.lease(&json!({ "template": "seeded" }));
     assert_eq!(psql(seeded["url"].as_str().unwrap(), "SELECT b FROM a"), "1");
 

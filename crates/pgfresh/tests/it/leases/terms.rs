@@ -263,7 +263,7 @@ fn one_of_several_snapshots_per_name_succeeds(major: u32) {
         let [(number, _)] = made[..] else { panic!("{answers:?}") };
         for (_, (status, problem)) in refused {
             let error = &problem["error"];
-            assert_eq!((*status, &error["code"]), (400, &json!("42602")), "{error}");
+            assert_eq!((*status, &error["code"]), (409, &json!("42P04")), "{error}");
             let message = format!("cannot use \"{template}\" as a name: there is such a template already");
             assert_eq!(error["message"], message);
         }

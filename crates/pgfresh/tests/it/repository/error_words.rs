@@ -8,7 +8,7 @@ use std::path::Path;
 const FOLDERS: &[&str] = &["crates", "clients", "examples", "peers", "packaging"];
 const LANGUAGES: &[&str] =
     &["rs", "py", "js", "mjs", "cjs", "ts", "mts", "go", "java", "rb", "php", "ex", "exs", "cs"];
-/// Folders that hold no code of ours.
+/// Folders with code of others.
 const FOREIGN: &[&str] = &["node_modules", "target", "vendor", "_build", "deps", "bin", "obj"];
 
 /// Names, or parts of names, of an error's text.
@@ -186,9 +186,10 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) {
 
 /// Returns the code without comments and tests, in which each chain of calls is on one line.
 fn code(text: &str, name: &str) -> String {
-    let text = if name.ends_with(".rs") { text.split("\n#[cfg(test)]\nmod ").next().unwrap() } else { text };
+    let language = name.rsplit('.').next().unwrap_or_default();
+    let text = if language == "rs" { text.split("\n#[cfg(test)]\nmod ").next().unwrap() } else { text };
     let text = if text.starts_with("#[cfg(test)]") { "" } else { text };
-    let comment = if [".py", ".rb", ".ex", ".exs"].iter().any(|end| name.ends_with(end)) { '#' } else { '/' };
+    let comment = if ["py", "rb", "ex", "exs"].contains(&language) { '#' } else { '/' };
     let mut code = String::new();
     for line in text.lines().map(str::trim) {
         let is_comment = line.starts_with(comment) || line.starts_with('*');
@@ -231,7 +232,7 @@ fn searches(code: &str) -> Vec<String> {
     for function in FUNCTIONS {
         for (at, _) in code.match_indices(function) {
             let rest = &code[at + function.len()..];
-            let arguments = rest.lines().next().unwrap_or_default().split("{").next().unwrap_or_default();
+            let arguments = rest.lines().next().unwrap_or_default().split('{').next().unwrap_or_default();
             if arguments.split([',', ' ']).any(|argument| is_error_text(argument.trim_matches(['(', ')']))) {
                 found.push(format!("{function}{arguments}"));
             }
