@@ -280,7 +280,7 @@ impl Service {
         }
         for database in kept {
             self.history.iter().for_each(|history| {
-                history.add_kept_database(KeptDatabase { inherited: true, ..database.clone() })
+                history.add_kept_database(KeptDatabase { inherited: true, ..database.clone() });
             });
         }
     }
