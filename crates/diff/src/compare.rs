@@ -48,7 +48,7 @@ struct Candidate<'a> {
 }
 
 /// Compares `database` with `template`. Both must be pgfresh's own sessions, started with
-/// [`own_params`](server::own_params).
+/// [`admin_params`](server::admin_params).
 ///
 /// # Errors
 /// Returns an error if a session ended, if the encodings differ, or if neither side has the table that the limits name.

@@ -260,7 +260,7 @@ impl Soak {
         };
         let pressure: Vec<_> = self.readings().map(|readings| readings.io_pressure).collect();
         let waits = pressure.windows(2).map(|both| Some((both[1]? - both[0]?) / self.step)).collect();
-        let courses = vec![
+        let series = vec![
             course("fdatasyncs", Unit::PerSecond, self.steps.iter().map(|(rate, _)| Some(*rate)).collect()),
             course("temperature", Unit::Celsius, readings(|readings| readings.temperature)),
             course("unwritten", Unit::Bytes, readings(|readings| readings.dirty.map(as_f64))),
@@ -268,7 +268,7 @@ impl Soak {
         ];
         let seconds = self.step * as_f64(self.steps.len());
         let end = Quantity::new(seconds, Unit::Seconds);
-        Plot::new("Soak: fdatasyncs of 8 kB, and the state of the machine", end, courses)
+        Plot::new("Soak: fdatasyncs of 8 kB, and the state of the machine", end, series)
     }
 
     /// Returns the finding about a cliff or a cap, or `None` if the soak shows neither.

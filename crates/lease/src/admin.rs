@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::{AdminConnection, Rows, SessionError, Setting, own_params, set_admin_settings};
+use server::{AdminConnection, Rows, SessionError, Setting, admin_params, set_admin_settings};
 use sys::{lock, sound};
 
 use crate::address::{DatabaseAddress, oid_in};
@@ -322,7 +322,7 @@ impl AdminPool {
     }
 
     fn open_with(&self, database: &str, settings: &[Setting]) -> Result<AdminConnection, LeaseError> {
-        let (begun, params) = (Instant::now(), own_params(self.major, settings));
+        let (begun, params) = (Instant::now(), admin_params(self.major, settings));
         let open = || loop {
             match AdminConnection::open_with(&self.directory, &params, database, STATEMENT_TIMEOUT) {
                 Err(error) if error.is_starting() && begun.elapsed() < RECOVERY_TIMEOUT => {

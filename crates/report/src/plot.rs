@@ -36,7 +36,7 @@ pub struct TimeSeries {
 pub struct Plot {
     pub(crate) title: String,
     pub(crate) end: Quantity,
-    pub(crate) courses: Vec<TimeSeries>,
+    pub(crate) series: Vec<TimeSeries>,
 }
 
 impl TimeSeries {
@@ -72,11 +72,11 @@ fn eighths(share: f64, height: usize) -> usize {
 }
 
 impl Plot {
-    /// Creates a plot of `courses`, which must have the same number of values. The horizontal axis goes from 0 to
+    /// Creates a plot of `series`, which must have the same number of values. The horizontal axis goes from 0 to
     /// `end`, which is a time or a count.
     #[must_use]
-    pub fn new(title: impl Into<String>, end: Quantity, courses: Vec<TimeSeries>) -> Self {
-        Self { title: title.into(), end, courses }
+    pub fn new(title: impl Into<String>, end: Quantity, series: Vec<TimeSeries>) -> Self {
+        Self { title: title.into(), end, series }
     }
 
     pub(crate) fn to_markdown(&self) -> String {
@@ -86,7 +86,7 @@ impl Plot {
 
     /// Yields the title, the step (counted from 1), the name of the time series, the value and the unit for each value.
     pub(crate) fn cells(&self) -> impl Iterator<Item = [String; 5]> {
-        self.courses.iter().flat_map(move |series| {
+        self.series.iter().flat_map(move |series| {
             (1..).zip(&series.values).filter_map(move |(step, value)| {
                 let (value, unit) = ((*value)?.to_string(), series.unit.name().to_owned());
                 Some([self.title.clone(), step.to_string(), series.name.clone(), value, unit])
@@ -95,7 +95,7 @@ impl Plot {
     }
 
     fn drawing(&self) -> String {
-        let Some((first, others)) = self.courses.split_first() else { return String::new() };
+        let Some((first, others)) = self.series.split_first() else { return String::new() };
         let Some((_, top)) = first.range() else { return format!("{}: nothing was measured\n", first.name) };
         let read = |value: f64, unit| Quantity::new(value, unit).to_string();
         let names = others.iter().map(|series| text::width(&series.name));
@@ -169,7 +169,7 @@ pub(crate) mod tests {
     fn programs_get_every_value() {
         let json = serde_json::json!(cliff());
         assert_eq!(
-            (&json["courses"][1]["unit"], &json["courses"][0]["values"][3]),
+            (&json["series"][1]["unit"], &json["series"][0]["values"][3]),
             (&"celsius".into(), &320.0.into())
         );
         assert_eq!(cliff().cells().count(), 12);

@@ -28,15 +28,15 @@ pub(crate) const PALETTE: &str = "\
 /// Time series with the same unit, which share a picture.
 struct Panel<'a> {
     unit: Unit,
-    courses: Vec<&'a TimeSeries>,
+    series: Vec<&'a TimeSeries>,
 }
 
 fn panels(plot: &Plot) -> Vec<Panel<'_>> {
     let mut panels: Vec<Panel<'_>> = Vec::new();
-    for series in plot.courses.iter().filter(|series| series.range().is_some()) {
+    for series in plot.series.iter().filter(|series| series.range().is_some()) {
         match panels.iter_mut().find(|panel| panel.unit == series.unit) {
-            Some(panel) => panel.courses.push(series),
-            None => panels.push(Panel { unit: series.unit, courses: vec![series] }),
+            Some(panel) => panel.series.push(series),
+            None => panels.push(Panel { unit: series.unit, series: vec![series] }),
         }
     }
     panels
@@ -46,7 +46,7 @@ impl Panel<'_> {
     /// Returns the range of the vertical axis. The range of the first panel includes zero. The other panels start at
     /// their minimum, because e.g. the distance between 60 °C and 0 °C tells the reader nothing.
     fn range(&self, first: bool) -> (f64, f64) {
-        let ranges = self.courses.iter().filter_map(|series| series.range());
+        let ranges = self.series.iter().filter_map(|series| series.range());
         let (low, high) = ranges.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), (least, most)| {
             (low.min(least), high.max(most))
         });
@@ -60,7 +60,7 @@ impl Panel<'_> {
         label(svg, MARGIN - 6.0, top + 10.0, "end", &Quantity::new(high, self.unit).to_string());
         label(svg, MARGIN - 6.0, top + height, "end", &Quantity::new(low, self.unit).to_string());
         let mut x = MARGIN;
-        for (series, colour) in self.courses.iter().zip(COLOURS.iter().cycle()) {
+        for (series, colour) in self.series.iter().zip(COLOURS.iter().cycle()) {
             svg.push_str(&format!(
                 "<text x=\"{x:.0}\" y=\"{:.1}\" font-size=\"12\" style=\"fill:{colour}\">{}</text>\n",
                 top - 5.0,
@@ -188,12 +188,12 @@ mod tests {
             unit,
             values: vec![Some(1.0), None, Some(2.0)],
         };
-        let courses = vec![
+        let series = vec![
             series("<each>", Unit::Seconds),
             series("mean", Unit::Seconds),
             series("heat", Unit::Celsius),
         ];
-        let picture = Plot::new("a & b", Quantity::new(3000.0, Unit::Count), courses).to_html();
+        let picture = Plot::new("a & b", Quantity::new(3000.0, Unit::Count), series).to_html();
         assert_eq!(picture.matches("<path").count(), 2, "{picture}");
         // Each time series has two pieces, one on either side of the gap.
         assert_eq!(picture.matches("<polyline").count(), 6, "{picture}");

@@ -120,7 +120,7 @@ impl AdminConnection {
         Self::open_with(directory, &params, database, timeout)
     }
 
-    /// Like [`Self::open`], but with the startup parameters `params`, e.g. [`own_params`](crate::own_params).
+    /// Like [`Self::open`], but with the startup parameters `params`, e.g. [`admin_params`](crate::admin_params).
     pub fn open_with(
         directory: &Path,
         params: &StartupParams,

@@ -52,7 +52,7 @@ pub use major::{MAJORS, Major};
 pub use package::{Package, PackageTool};
 pub use preset::Preset;
 pub use printable::printable;
-pub use session_settings::{Setting, own_params, set_admin_settings};
+pub use session_settings::{Setting, admin_params, set_admin_settings};
 pub use settings::Settings;
 pub use trim::{discard_statistics, trim};
 pub use version::{Version, VersionRequest};

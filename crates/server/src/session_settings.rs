@@ -54,11 +54,11 @@ pub type Setting = (&'static str, &'static str);
 /// Returns the startup parameters for pgfresh's sessions in a server with major version `major`. If `more`
 /// repeats a setting, the last value applies.
 #[must_use]
-pub fn own_params(major: u32, more: &[Setting]) -> StartupParams {
+pub fn admin_params(major: u32, more: &[Setting]) -> StartupParams {
     params(available_settings(&ADMIN_SETTINGS, major).chain(more.iter().copied()))
 }
 
-/// Returns SQL that gives a superuser's session the settings in [`own_params`]. Settings that only work at
+/// Returns SQL that gives a superuser's session the settings in [`admin_params`]. Settings that only work at
 /// the start of a session are left out.
 #[must_use]
 pub fn set_admin_settings(major: u32, more: &[Setting]) -> String {
@@ -109,7 +109,7 @@ mod tests {
         for (major, [triggers, transaction, idle]) in
             [(13, [false; 3]), (14, [false, false, true]), (16, [false, false, true]), (17, [true; 3])]
         {
-            for text in [options(&own_params(major, &[])), set_admin_settings(major, &[])] {
+            for text in [options(&admin_params(major, &[])), set_admin_settings(major, &[])] {
                 assert_eq!(text.contains("event_triggers"), triggers, "{major}");
                 assert_eq!(text.contains(" transaction_timeout"), transaction, "{major}");
                 assert_eq!(text.contains("idle_session_timeout"), idle, "{major}");
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn further_settings_come_last_and_escaped() {
-        let options = options(&own_params(18, &[("lock_timeout", "5s")]));
+        let options = options(&admin_params(18, &[("lock_timeout", "5s")]));
         assert!(options.ends_with(" -c lock_timeout=5s"), "{options}");
         assert!(options.contains("-c datestyle=ISO,\\ MDY -c timezone=UTC"), "{options}");
     }

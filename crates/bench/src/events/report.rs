@@ -44,16 +44,16 @@ fn batch_plot(timed: &Timed, track: &TargetSamples, batch: u32) -> Plot {
         Some(sum / f64::from(count))
     });
     let seconds = |name: &str, values| TimeSeries { name: name.to_owned(), unit: Unit::Seconds, values };
-    let mut courses = vec![
+    let mut series = vec![
         seconds("mean of a batch", means.values().iter().map(|mean| Some(*mean)).collect()),
         seconds("running average", running.collect()),
     ];
     if track.degrees.iter().any(Option::is_some) {
         let values = track.degrees.iter().take(means.len()).copied().collect();
-        courses.push(TimeSeries { name: "temperature".to_owned(), unit: Unit::Celsius, values });
+        series.push(TimeSeries { name: "temperature".to_owned(), unit: Unit::Celsius, values });
     }
     let events = f64::from(u32::try_from(means.len()).unwrap_or(u32::MAX)) * f64::from(batch);
-    Plot::new(format!("An event: {}", track.name), Quantity::new(events, Unit::Count), courses)
+    Plot::new(format!("An event: {}", track.name), Quantity::new(events, Unit::Count), series)
 }
 
 fn rates(timed: &[Timed], tracks: &[&TargetSamples]) -> Table {

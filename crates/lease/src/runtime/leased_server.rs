@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ::template::{Provisioner, Started, end_sessions};
 use pgwire::StartupParams;
-use server::{AdminConnection, Guard, RestartFailure, Server, identifier, own_params};
+use server::{AdminConnection, Guard, RestartFailure, Server, admin_params, identifier};
 use storage::Place;
 use sys::lock;
 
@@ -199,7 +199,7 @@ impl LeasedServer {
         timeout: Duration,
         statements: impl IntoIterator<Item = String>,
     ) -> Result<(), LeaseError> {
-        let params = own_params(self.major, &[]);
+        let params = admin_params(self.major, &[]);
         let session = AdminConnection::open_with(&self.directory, &params, "postgres", timeout);
         let done = session
             .and_then(|mut session| statements.into_iter().try_for_each(|sql| session.query(&sql).map(drop)));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use server::{AdminConnection, own_params};
+use server::{AdminConnection, admin_params};
 
 use crate::error::LeaseError;
 use crate::isolation::Isolation;
@@ -38,7 +38,7 @@ impl Leases {
 
     fn join(&self, name: &str, isolation: Isolation) -> Result<Inspection, LeaseError> {
         let begun = Instant::now();
-        let params = own_params(self.0.options.major, &[]);
+        let params = admin_params(self.0.options.major, &[]);
         let request = ConnectRequest { isolation: Some(isolation), ..ConnectRequest::new(name, &params) };
         let Entered::Plain(Connected { backend, guard }) = self.connect(&request)? else {
             return Err(LeaseError::Hidden(name.to_owned()));

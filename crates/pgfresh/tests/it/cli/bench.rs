@@ -175,7 +175,7 @@ fn the_running_average_equals_that_of_batches() {
         {
             assert_eq!(row(&report, "Single events", "where", name)["events"]["value"], 100.0, "{report}");
             assert_eq!(report["distributions"][index]["count"], 100, "{report}");
-            let courses = &report["plots"][index]["courses"];
+            let courses = &report["plots"][index]["series"];
             let values = |course: &Value| -> Vec<f64> {
                 course["values"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
             };
@@ -243,7 +243,7 @@ fn the_temperature_is_drawn_beside_the_events() {
         ["bench", "events", "--target", "durable", "--batches", "3", "--batch", "5", "--json", "--html"];
     let folders = [&page, Path::new("--sysfs"), &sysfs, Path::new("--procfs"), &procfs, &scene.place];
     let report = json(&scene.run(words.iter().map(AsRef::as_ref).chain(folders.map(Path::as_os_str))));
-    let degrees = &report["plots"][0]["courses"][2];
+    let degrees = &report["plots"][0]["series"][2];
     assert_eq!((&degrees["unit"], &degrees["values"][2]), (&"celsius".into(), &61.5.into()), "{report}");
     let page = fs::read_to_string(page).unwrap();
     assert!(page.contains(">temperature</text>") && page.contains(">61.5 °C</text>"), "{page}");

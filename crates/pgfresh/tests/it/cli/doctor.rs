@@ -193,9 +193,9 @@ fn a_soak_shows_temperatures_until_interrupted() {
     let words = ["doctor", "--quick", "--soak", "3s", "--sysfs", sysfs, "--procfs", procfs, place];
     let diagnosis = json(&scene.run([&words[..], &["--json"]].concat()));
     let plot = &diagnosis["plots"][0];
-    let courses: Vec<_> = plot["courses"].as_array().unwrap().iter().map(|course| &course["name"]).collect();
+    let courses: Vec<_> = plot["series"].as_array().unwrap().iter().map(|course| &course["name"]).collect();
     assert_eq!(courses, ["fdatasyncs", "temperature", "unwritten", "I/O waits per second"]);
-    assert_eq!(plot["courses"][1]["values"][7], 41.85);
+    assert_eq!(plot["series"][1]["values"][7], 41.85);
     assert!(verdict(&diagnosis, "Soak").ends_with('.'), "{diagnosis}");
 
     // Ctrl-C prints the results so far, and ends with the usual exit code.
