@@ -247,14 +247,13 @@ impl Fleet {
             .and(last.zip(built))
             .map(|(last, built)| last - built);
         let sent = (origin == TemplateOrigin::Cold && self.remote.is_none()).then(|| bytes_below(&store));
-        let refusals = (0..self.shards).flat_map(|number| project.remote_errors(number)).collect();
         Ok(Some(OriginResult {
             origin,
             builds: builders.len(),
             ready,
             after_build,
             sent,
-            remote_errors: refusals,
+            remote_errors: (0..self.shards).flat_map(|number| project.remote_errors(number)).collect(),
         }))
     }
 

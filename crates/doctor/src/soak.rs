@@ -183,7 +183,8 @@ impl Soak {
         Quantity::new(self.step * as_f64(step), Unit::Seconds)
     }
 
-    pub(crate) fn layer(&self, device: &Device) -> Layer {
+    /// Describes how the speed of syncs changed during the soak.
+    fn verdict(&self) -> String {
         let rate = |value| Quantity::new(value, Unit::PerSecond);
         let from_to = |change: &Change| {
             let [before, after] = [change.before, change.after].map(rate);
@@ -192,7 +193,7 @@ impl Soak {
         let degrees = |step| {
             self.temperature(step).map_or(String::new(), |degrees| format!(", from {degrees:.0} °C on"))
         };
-        let verdict = match self.classify() {
+        match self.classify() {
             SoakResult::Throttles(fall) => {
                 format!("throttles with temperature: {}{}", from_to(&fall), degrees(fall.at))
             }
@@ -213,11 +214,14 @@ impl Soak {
                 format!("disturbed by other programs, which kept the processors busy: {}", self.rate_range())
             }
             SoakResult::Steady => format!("steady: {}", self.rate_range()),
-        };
+        }
+    }
+
+    pub(crate) fn layer(&self, device: &Device) -> Layer {
         let judgement = self.latencies.least().map(|least| assess_flushes(device, least, None));
         let lies = judgement.filter(|judgement| judgement.starts_with("lies"));
         let lies = lies.map_or_else(String::new, |judgement| format!("; {judgement}"));
-        let mut layer = Layer::new("Soak", format!("{verdict}{lies}."));
+        let mut layer = Layer::new("Soak", format!("{}{lies}.", self.verdict()));
         layer.add_fact("length", self.step_start(self.steps.len()));
         layer.add_fact("p50", self.latencies.p50());
         layer.add_fact("p99", self.latencies.p99());

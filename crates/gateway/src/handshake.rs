@@ -48,6 +48,10 @@ pub(crate) enum HandshakeError {
     Refused(Stream, Vec<u8>),
 }
 
+/// PostgreSQL's error message for a client that starts TLS directly and doesn't announce the protocol.
+const DIRECT_WITHOUT_ALPN: &str =
+    "received direct SSL connection request without ALPN protocol negotiation extension";
+
 /// Reads a client's request, and authenticates the client if it asks for a session.
 pub(crate) async fn read_request(
     mut stream: Stream,
@@ -91,10 +95,7 @@ pub(crate) async fn read_request(
             // A web page can make a browser send arbitrary bytes over TLS, but it can't make the browser announce the
             // PostgreSQL protocol.
             _ if is_direct && !stream.tls().is_some_and(TlsSocket::announced_postgresql) => {
-                let error = ErrorResponse::violation(
-                    "received direct SSL connection request without ALPN protocol negotiation extension",
-                );
-                return Err(refused(stream, &error));
+                return Err(refused(stream, &ErrorResponse::violation(DIRECT_WITHOUT_ALPN)));
             }
             StartupPacket::Cancel(key) => return Ok(ClientRequest::Cancel(stream, key)),
             StartupPacket::Startup(startup) => {

@@ -87,14 +87,7 @@ fn start(
     let for_client = |greeting| if version_negotiated { without_negotiation(greeting) } else { greeting };
     let (link, closing) = socket.link();
     let maintenance = MAINTENANCE.contains(&database.as_str()).then(|| state.leases.maintenance_session());
-    let request = ConnectRequest {
-        template: settings.template.as_deref(),
-        isolation: settings.isolation,
-        linger: settings.linger,
-        reset: settings.reset,
-        client: link,
-        ..ConnectRequest::new(&database, &params)
-    };
+    let request = ConnectRequest { client: link, ..settings.request(&database, &params) };
     let entered = match lease_session(state, &request, replication) {
         Ok(entered) => entered,
         Err(error) => return refuse(state, socket, unread, error, presence),
@@ -104,6 +97,7 @@ fn start(
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
     }
+    let workers = &state.workers;
     match entered {
         Entered::Plain(connected) => {
             let Connected { backend: Backend { stream, greeting, seat }, guard } = connected;
@@ -114,16 +108,9 @@ fn start(
             let [leases, vacates] = [(); 2].map(|()| state.leases.clone());
             let vacate = Box::new(move || vacates.vacate());
             let session = Session { leases, greeting, seat, key, guard, maintenance, closing };
-            run_session(
-                &state.workers,
-                socket,
-                unread,
-                stream,
-                response,
-                |client, server, rest| async move {
-                    session.run(Forward::new(client, server, observed, vacate, tap, rest), presence).await;
-                },
-            );
+            run_session(workers, socket, unread, stream, response, |client, server, rest| async move {
+                session.run(Forward::new(client, server, observed, vacate, tap, rest), presence).await;
+            });
         }
         Entered::Transaction(mut lease) => {
             let Some((stream, greeting, transaction)) = lease.lend() else {
@@ -139,7 +126,7 @@ fn start(
             };
             let tap = state.taps.tap(&database, key.as_ref(), since, record);
             let session = RollbackConnection { lease, key, gate, session, tap, closing };
-            run_session(&state.workers, socket, unread, stream, response, |client, server, rest| {
+            run_session(workers, socket, unread, stream, response, |client, server, rest| {
                 session.run(client, server, rest, presence)
             });
         }

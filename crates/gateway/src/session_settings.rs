@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pgwire::{ErrorResponse, StartupParams};
 
-use lease::Isolation;
+use lease::{ConnectRequest, Isolation};
 
 use crate::parse_span;
 
@@ -32,6 +32,17 @@ impl SessionSettings {
         let mut settings = Self::default();
         params.settings().iter().try_for_each(|(name, value)| settings.set(name, value))?;
         Ok(settings)
+    }
+
+    /// Returns a request for a session in `database` with these settings.
+    pub(crate) fn request<'a>(&'a self, database: &'a str, params: &'a StartupParams) -> ConnectRequest<'a> {
+        ConnectRequest {
+            template: self.template.as_deref(),
+            isolation: self.isolation,
+            linger: self.linger,
+            reset: self.reset,
+            ..ConnectRequest::new(database, params)
+        }
     }
 
     /// Applies one setting. Ignores names that don't begin with `pgfresh.`.

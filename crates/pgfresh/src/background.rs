@@ -282,11 +282,10 @@ fn serve_at(
     tracing::info!(%version, %project, pid = about.pid, log = %about.log.display(), "the server is ready");
     events.watch_server(&service.server)?;
     events.watch_leases(&service.leases);
-    let early = events.deliver_signals()?;
+    let mut event = events.deliver_signals()?.into_iter().next().map(Event::Signal);
     // If the working directory stayed in a directory of the user's, the user couldn't unmount it.
     note("enter", Path::new("/"), std::env::set_current_dir("/"));
     let mut departure = ServerExit::Not;
-    let mut event = early.into_iter().next().map(Event::Signal);
     while matches!(departure, ServerExit::Not) && !event.as_ref().is_some_and(ends) {
         event = events.next_within(TICK);
         if !event.as_ref().is_some_and(ends) {

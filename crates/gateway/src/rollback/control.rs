@@ -12,6 +12,7 @@ use super::task::{InjectedStatement, Native, Task};
 
 const NO_TRANSACTION: &str = "25P01";
 const ACTIVE_TRANSACTION: &str = "25001";
+const CANNOT_PREPARE: &str = "cannot prepare a transaction in rollback isolation";
 
 impl RollbackSession {
     /// Whether the server, given the statement unchanged, would do what the client expects in the current state. `top`
@@ -58,13 +59,9 @@ impl RollbackSession {
             Kind::PrepareTransaction if self.is_aborted() => self.commit(false),
             Kind::PrepareTransaction => {
                 self.in_transaction = false;
-                self.report_error(
-                    "0A000",
-                    "cannot prepare a transaction in rollback isolation",
-                    Some(USE_CLONE_HINT),
-                );
+                self.report_error("0A000", CANNOT_PREPARE, Some(USE_CLONE_HINT));
             }
-            // `note` may have sent statements to the server. This one runs after them.
+            // `track_settings` may have sent statements to the server. This one runs after them.
             _ if self.is_supported_unchanged(kind, top) => self.perform(Task::Native(native)),
             Kind::SetTransaction(modes) => self.set_transaction(*modes, lonely, native),
             Kind::SetConstraints => {

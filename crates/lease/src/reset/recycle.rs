@@ -574,23 +574,17 @@ fn read_sizes(
 
 /// Checks that the reset itself has made all changes during the reset.
 fn check_own_changes(changes: &Changes, used: &Used<'_>, touched: &Touched) -> Result<(), NotRecyclable> {
-    let meanwhile = || NotRecyclable::because("it was changed while it was reset");
-    if changes.doubt.is_some() {
-        return Err(meanwhile());
-    }
     let files = used.files.as_ref().unwrap_or(&used.catalog.files);
-    for file in changes.files.keys() {
-        let is_ours = match files.get(file.number) {
-            Some(Content::Table(oid)) => touched.tables.contains(&oid),
-            Some(Content::Sequence(oid)) => touched.sequences.contains(&oid),
-            Some(Content::Index) => true,
-            Some(Content::Classes) => touched.classes || !touched.emptied.is_empty(),
-            None => touched.classes,
-            Some(Content::Catalog(_) | Content::CatalogValues(_)) => false,
-        };
-        if !is_ours {
-            return Err(meanwhile());
-        }
+    let is_ours = |file: &RelationFile| match files.get(file.number) {
+        Some(Content::Table(oid)) => touched.tables.contains(&oid),
+        Some(Content::Sequence(oid)) => touched.sequences.contains(&oid),
+        Some(Content::Index) => true,
+        Some(Content::Classes) => touched.classes || !touched.emptied.is_empty(),
+        None => touched.classes,
+        Some(Content::Catalog(_) | Content::CatalogValues(_)) => false,
+    };
+    if changes.doubt.is_some() || !changes.files.keys().all(is_ours) {
+        return Err(NotRecyclable::because("it was changed while it was reset"));
     }
     let is_emptied =
         |file: u32| matches!(files.get(file), Some(Content::Table(oid)) if touched.emptied.contains(&oid));

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claimed_name_is_awaited_until_free_or_timeout() {
+    fn claimed_name_is_awaited_until_free_or_timeout() {
         let claims = Claims::default();
         let claim = claims.claim("one");
         claims.wait("other", Duration::from_hours(1));

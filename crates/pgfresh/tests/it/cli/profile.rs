@@ -241,7 +241,7 @@ fn a_hanging_server_ends_the_profile() {
         for process in $(pgrep -P $server); do kill -STOP $process || true; done; exit 7";
     let outcome = scene.run(["run", "--profile", "--", "sh", "-euc", script]);
     assert_eq!(outcome.code, Some(7), "{outcome}");
-    let expected = "pgfresh: could not end the profile: the server has not answered for 20 s\nHINT:";
+    let expected = "pgfresh: could not finish the profile: the server has not responded for 20 s\nHINT:";
     assert!(outcome.stderr.contains(expected), "{outcome}");
     scene.assert_nothing_left("the end");
 }

@@ -51,7 +51,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("storage/src/place.rs", "where the user's RAM disk may be"),
     ("server/src/locate.rs", "PATH: where programs are"),
     ("server/src/installation.rs", "PATH, and which variables a child must not inherit"),
-    ("server/src/client.rs", "the same"),
+    ("server/src/package_tool.rs", "the same"),
     ("bench/src/pgbench.rs", "which variables a child must not inherit"),
     ("lease/src/table/simulation.rs", "the seed of a test"),
     ("bench/src/events/ferretdb.rs", "the programs that a test runs"),
