@@ -20,6 +20,11 @@ pub(crate) const NAME: &str = r"^[^\u0000]+$";
 pub(crate) const MOST: u64 = (1 << 53) - 1;
 /// Pattern of a name that a template can have.
 pub(crate) const TEMPLATE: &str = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,45}$";
+/// Returns the schema of the names that no lease and no template can have.
+pub(crate) fn reserved() -> Value {
+    json!({ "type": "string", "pattern": "^(postgres|template[01])$|^(pgfresh|integresql)_" })
+}
+
 /// Pattern of a time with its unit, up to about a year.
 pub(crate) const TIME: &str = "^(0+|[0-9]{1,10} ?ms|[0-9]{1,7} ?s|[0-9]{1,5} ?m(in)?|[0-9]{1,3} ?h)$";
 
