@@ -10,7 +10,7 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["*.md", "docs/*.md", "docs/*/*.md", "clients/*/README.md", "examples/*/README.md", "crates/*/*/README.md"]
 # What pages link to besides.
-OTHERS = ["LICENSE", "action.yml", "docker/*", "deploy/sidecar.yaml", "crates/contract/openapi.json", "crates/sys/src/lib.rs", "crates/pgfresh/tests/it/house.rs", "clients/transcripts/pgfresh", "docs/site/site.css", ".cargo/config.toml"]
+OTHERS = ["LICENSE", "action.yml", "docker/*", "deploy/sidecar.yaml", "crates/contract/openapi.json", "crates/sys/src/lib.rs", "crates/pgfresh/tests/it/repository/house.rs", "clients/transcripts/pgfresh", "docs/site/site.css", ".cargo/config.toml"]
 
 
 def on_config(config):
