@@ -1,7 +1,8 @@
 //! Decides how clients prove who they are, and tells them where to connect.
 //!
-//! Every gateway has one secret: the password of every database user and the token of the HTTP API. Depending on where
-//! a client connects, it sends the secret itself, or proves with SCRAM that it knows the secret.
+//! Every gateway has one secret. This is both the password of every database user and the token of the HTTP API. The
+//! address to which a client connects decides whether the client sends the secret itself, or proves with SCRAM that it
+//! knows the secret.
 
 use std::fmt;
 use std::io;
@@ -18,7 +19,7 @@ use crate::certificate::ServerCertificate;
 /// Size of a random secret, in bytes (128 bits).
 const SECRET_BYTES: usize = 16;
 
-/// The gateway's secret, how clients prove that they know it, and the addresses of databases.
+/// The gateway's secret, the ways in which clients prove that they know it, and the addresses of databases.
 pub struct Access {
     secret: String,
     digest: blake3::Hash,
@@ -33,8 +34,8 @@ pub struct Access {
     socket: Option<SocketFile>,
 }
 
-/// Host, optionally with a port, that pgfresh names to clients on other machines. Without a port, clients use the
-/// gateway's own port.
+/// The gateway's host and optional port in the addresses for clients on other machines. Without a port, clients use the
+/// port on which the gateway listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertised {
     host: String,
@@ -48,7 +49,7 @@ impl FromStr for Advertised {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || "write HOST or HOST:PORT".to_owned();
         let (host, port) = match text.rsplit_once(':') {
-            // More than one colon means an IPv6 address, which needs brackets if a port follows.
+            // Several colons without brackets are an IPv6 address without a port.
             Some((host, _)) if host.contains(':') && !host.starts_with('[') => (text, None),
             Some((host, port)) if !text.ends_with(']') => {
                 (host, Some(port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?))
@@ -64,8 +65,8 @@ impl FromStr for Advertised {
     }
 }
 
-/// The gateway's own unix socket: the file `.s.PGSQL.PORT` in a directory that other users can't enter. A client that
-/// can open the file needs no password.
+/// The gateway's own unix socket: the file `.s.PGSQL.PORT` in a directory that other users can't enter. Clients of this
+/// socket need no password, because the permissions of the directory protect it.
 #[derive(Debug, Clone)]
 pub struct SocketFile {
     /// Directory that contains the file.
@@ -82,7 +83,8 @@ impl SocketFile {
     }
 }
 
-/// Whether clients must authenticate with SCRAM at a gateway that listens on `listen`. Such a gateway also offers TLS.
+/// Whether clients of a gateway that listens on `listen` must authenticate with SCRAM. If so, the gateway also offers
+/// TLS.
 #[must_use]
 pub fn requires_scram(listen: IpAddr) -> bool {
     listen.to_canonical() != Ipv4Addr::LOCALHOST
@@ -105,11 +107,11 @@ impl Access {
         }
     }
 
-    /// Sets how clients that connect to `listen` authenticate, and offers TLS with `certificate`.
+    /// Sets how clients of the address `listen` authenticate, and offers them TLS with `certificate`.
     ///
-    /// Clients on any address but 127.0.0.1 authenticate with SCRAM. Clients that use TLS do so too, because they can
-    /// insist on a proof that is bound to the certificate (`channel_binding=require`). All other clients send the
-    /// secret as a password: SCRAM would cost them milliseconds and protect nothing.
+    /// If `listen` is any address but 127.0.0.1, all clients use SCRAM. Over TLS, clients use SCRAM on every address,
+    /// because they can insist on a proof that is bound to the certificate (`channel_binding=require`). In all other
+    /// cases, clients send the secret as a password: SCRAM would take a few milliseconds and protect nothing.
     pub(crate) fn with_authentication_for(
         self,
         listen: SocketAddr,
@@ -144,7 +146,8 @@ impl Access {
         }))
     }
 
-    /// Whether `given` is the secret. Takes the same time for every wrong value, so that timing reveals nothing.
+    /// Whether `given` is the secret. Takes the same time for every wrong value, so that the time reveals nothing about
+    /// the secret.
     #[must_use]
     pub fn is_secret(&self, given: &[u8]) -> bool {
         // Comparing digests takes constant time, and does not reveal the secret's length.
@@ -169,8 +172,8 @@ impl Access {
         self.address
     }
 
-    /// Returns the address of `database` for clients on any machine. The database need not exist: the gateway creates
-    /// it for its first session.
+    /// Returns the address of `database` for clients on any machine. The database need not exist yet: the gateway
+    /// creates it when the first session begins.
     #[must_use]
     pub fn address_of(&self, database: &str) -> Address {
         let local = self.local_address_of(database);

@@ -1,6 +1,6 @@
-//! Limits on the statements of one test, and the limits that a test has exceeded.
+//! Limits on the statements of one test.
 //!
-//! A budget makes a test fail if it runs too many statements, e.g. after a change that introduced an N+1 query.
+//! A test with a budget fails if it runs too many statements, for example after a change that introduced an N+1 query.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use std::time::Duration;
 pub struct Budget {
     /// Maximum number of statements that the test can run.
     pub statements: Option<u64>,
-    /// Maximum number of times that one query can run with different values (N+1).
+    /// Maximum number of runs of one query with different values (N+1).
     pub n_plus_one: Option<u64>,
     /// Maximum total time of all statements.
     pub time: Option<Duration>,
 }
 
 impl Budget {
-    /// Whether the budget has no limits.
+    /// True if the budget contains no limit.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Takes each missing limit from `other`.
+    /// Fills in missing limits from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Read buffer that all sessions of a thread share, so that an idle session needs no memory for one.
+//! The read buffer of a thread. All sessions of the thread share it, so that an idle session needs no buffer.
 
 use std::cell::RefCell;
 

@@ -1,8 +1,11 @@
 //! Lets clients cancel their statements through the gateway.
 //!
-//! A client receives the process id of its backend, and a secret made by the gateway that is as long as the backend's
-//! own secret. The gateway translates this key into the backend's real one. The secret becomes invalid when the session
-//! ends. A client that kept an old key can therefore never interrupt a backend that now serves another client.
+//! A cancel key consists of a process id and a secret. The client receives the real process id of its backend, but the
+//! gateway makes a new secret for it. When the client cancels a statement, the gateway sends the backend's real key to
+//! the server.
+//!
+//! The gateway's secret becomes invalid when the session ends. After that, the backend may serve another client, and
+//! the old key can't interrupt it.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,12 +34,12 @@ struct CancelTarget {
     server: SocketAddr,
     key: Box<[u8]>,
     used: bool,
-    /// Delays requests while the server runs a statement that the gateway injected. `None` if the server only runs the
-    /// client's own statements.
+    /// Delays cancel requests while the server runs a statement that the gateway injected. `None` if the gateway
+    /// injects no statements.
     gate: Option<Arc<Gate>>,
 }
 
-/// Cancel key of one session, valid until it is dropped or withdrawn.
+/// Cancel key of one session. It is valid until it is dropped or withdrawn.
 #[derive(Debug)]
 pub(crate) struct CancelKey {
     keys: Arc<CancelKeys>,
@@ -44,9 +47,9 @@ pub(crate) struct CancelKey {
 }
 
 impl CancelKeys {
-    /// Replaces the backend's secret in `startup_response` with a new one, and remembers that it stands for the backend
-    /// connected to `server`. Returns `None` if `startup_response` contains no key. With a gate, cancel requests reach the
-    /// backend only while the gate is open.
+    /// Replaces the backend's secret in `startup_response` with a new random one. From now on, a cancel request with
+    /// the new secret interrupts the backend at the other end of `server`. Returns `None` if `startup_response`
+    /// contains no key. If there is a gate, it must be open before a cancel request can reach the backend.
     pub(crate) fn issue(
         self: &Arc<Self>,
         startup_response: &mut [u8],
@@ -66,8 +69,8 @@ impl CancelKeys {
         Ok(Some(CancelKey { keys: Arc::clone(self), ours }))
     }
 
-    /// Interrupts the session that has the key `ours`, and returns once the server has processed the request. Like a
-    /// PostgreSQL server, ignores an unknown key.
+    /// Interrupts the session with the key `ours`. Returns after the server has processed the request. Ignores an
+    /// unknown key, as a PostgreSQL server does.
     pub(crate) async fn cancel(&self, ours: &[u8]) -> io::Result<()> {
         let gate = {
             let mut keys = lock(&self.0);
@@ -94,7 +97,7 @@ impl CancelKeys {
         let server = UnixStream::connect_addr(&server)?;
         let mut server = Stream::new(Socket::unix(server)?, Vec::new())?;
         server.write_all(&request).await?;
-        // The server closes the connection after it has sent the signal.
+        // The server sends the signal to the backend, then closes this connection.
         let closed = timeout(CANCEL_TIMEOUT, server.read(&mut [0])).await;
         closed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map(drop)
     }
@@ -111,7 +114,8 @@ impl CancelKey {
         self.keys.send(&self.ours).await
     }
 
-    /// Makes the key invalid. Returns whether a client has used it. If so, a signal may still be in transit.
+    /// Makes the key invalid. Returns true if a client has used the key. A signal to the backend may then still be in
+    /// transit.
     pub(crate) fn withdraw(self) -> bool {
         lock(&self.keys.0).remove(&self.ours).is_some_and(|target| target.used)
     }

@@ -1,8 +1,8 @@
-//! Certificates that let clients verify this gateway: issued by the gateway's own authority, or supplied by the user.
+//! Certificates with which clients verify this gateway. They come from the gateway's own authority or from the user.
 //!
-//! The authority lives as long as the gateway, and its private key never leaves memory. A client that trusts the
-//! authority's root certificate therefore trusts this gateway and nothing else. It can reach the gateway under any name
-//! or address, because the authority issues a certificate when a client first asks for a name.
+//! The authority lives as long as the gateway, and its private key never leaves memory. If a client trusts the
+//! authority's root certificate, it therefore trusts this gateway and nothing else. Clients can use any name or address
+//! of the gateway, because the authority issues a certificate for each name when a client first asks for it.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -49,7 +49,7 @@ pub enum CertificateError {
     /// The authority could not issue a certificate.
     #[error("could not make a certificate")]
     Issue(#[from] rcgen::Error),
-    /// The file does not exist, or does not contain the expected item.
+    /// The file can't be read, or does not contain the expected item.
     #[error("could not read a {what} from \"{}\"", path.display())]
     Read {
         /// The expected item, i.e. a certificate or a private key.
@@ -97,7 +97,8 @@ impl ServerCertificate {
         Ok(Self { provider: provider(), source: Source::Authority(Box::new(authority)) })
     }
 
-    /// Reads the user's PEM files: the certificate with its chain up to the root, and the private key.
+    /// Reads the user's two PEM files. The first contains the certificate and its chain up to the root, the second the
+    /// private key.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
         let failed = |what, path: &Path| {
             let path = path.to_owned();
@@ -116,7 +117,7 @@ impl ServerCertificate {
         Ok(Self { provider, source: Source::Files(Arc::new(IssuedCertificate::new(certified))) })
     }
 
-    /// Returns the root certificate of the gateway's own authority in PEM format, so that clients can verify the
+    /// Returns the root certificate of the gateway's own authority in PEM format. Clients need it to verify the
     /// gateway. Returns `None` if the user supplied the certificate.
     #[must_use]
     pub fn root(&self) -> Option<String> {
@@ -126,7 +127,7 @@ impl ServerCertificate {
         }
     }
 
-    /// Starts the server side of TLS on a connection to the local address `local`.
+    /// Starts the server's side of TLS for a client that connected to the local address `local`.
     pub(crate) fn accept(
         self: &Arc<Self>,
         local: IpAddr,
@@ -166,7 +167,7 @@ impl fmt::Debug for ServerCertificate {
     }
 }
 
-/// The certificate of a connection, and the digest to which clients bind a SCRAM proof.
+/// A certificate, and its digest, to which clients bind a SCRAM proof.
 struct IssuedCertificate {
     key: Arc<CertifiedKey>,
     digest: Option<Vec<u8>>,
@@ -179,7 +180,7 @@ impl IssuedCertificate {
     }
 }
 
-/// Cache key of a certificate: the name that the client asks for (SNI), and the address to which it connected.
+/// Cache key of a certificate: the name for which the client asked (SNI), and the address to which it connected.
 type CertificateName = (Option<String>, IpAddr);
 
 /// Issues certificates for the names and addresses that clients use.
@@ -191,7 +192,8 @@ struct Authority {
 }
 
 impl Authority {
-    /// Returns the certificate for clients that connect to the address `local` and ask for `name`, if they ask for one.
+    /// Returns the certificate for clients that connect to the address `local` and ask for the name `name`. (Not every
+    /// client asks for a name.)
     fn certificate_for(
         &self,
         provider: &CryptoProvider,
@@ -210,7 +212,7 @@ impl Authority {
                 return None;
             }
         };
-        // The cache is limited because even a client without the secret can ask for any number of names.
+        // Limit the cache, because even clients without the secret can ask for any number of names.
         if leaves.len() < MAX_CACHED_CERTIFICATES {
             leaves.insert(place, Arc::clone(&leaf));
         }
@@ -224,8 +226,7 @@ impl Authority {
         local: IpAddr,
     ) -> Result<IssuedCertificate, Box<dyn Error>> {
         let mut names: Vec<String> = ["localhost".to_owned()].into();
-        // Certificates can only contain ASCII names. For a different host name the gateway still offers TLS, without
-        // that name.
+        // A certificate can only contain ASCII names. If the host name is not ASCII, leave it out and still offer TLS.
         names.extend(self.host.clone().filter(|host| host.is_ascii()));
         names.extend(name.map(str::to_owned));
         for address in [local, Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
@@ -234,7 +235,7 @@ impl Authority {
         names.sort_unstable();
         names.dedup();
         let mut params = CertificateParams::new(names)?;
-        // With the issuer's name as its subject, the certificate would look self-signed.
+        // The subject must differ from the issuer's name. Otherwise the certificate would look self-signed.
         params.distinguished_name = named("pgfresh");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -255,8 +256,8 @@ pub(crate) struct CertificateChoice {
 }
 
 impl CertificateChoice {
-    /// Returns the certificate's digest for SCRAM channel binding. `None` if the standard defines no digest for it, or
-    /// before the TLS handshake has chosen a certificate.
+    /// Returns the certificate's digest for SCRAM channel binding. `None` if the standard defines no digest for this
+    /// certificate, or if the TLS handshake has not chosen a certificate yet.
     pub(crate) fn digest(&self) -> Option<&[u8]> {
         self.leaf.get()?.digest.as_deref()
     }

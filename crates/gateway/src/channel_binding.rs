@@ -41,11 +41,11 @@ const OF_RSA_PSS: [(&str, Hash); 5] = [
     ("2.16.840.1.101.3.4.2.4", Hash::Sha224),
 ];
 
-/// Computes the digest of a certificate. Returns `None` if the standard defines none for it.
+/// Computes the digest of a certificate. Returns `None` if the standard defines no digest for this certificate.
 ///
-/// The hash function is the one in the certificate's own signature, except that SHA-256 replaces MD5 and SHA-1. Some
-/// signatures (e.g. Ed25519) have no hash function, so there is no digest. libpq can then connect only if the gateway
-/// does not offer channel binding. Source: RFC 5929, section 4.1.
+/// The digest uses the hash function of the certificate's own signature, but SHA-256 instead of MD5 and SHA-1. Some
+/// signatures (e.g. Ed25519) have no hash function. There is no digest for such a certificate, and libpq can then
+/// connect only if the gateway does not offer channel binding. Source: RFC 5929, section 4.1.
 pub(crate) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let digest = match Hash::of_signature(signature_algorithm(certificate).ok()?)? {
         Hash::Sha224 => Sha224::digest(certificate).to_vec(),
@@ -56,7 +56,7 @@ pub(crate) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     Some(digest)
 }
 
-/// Returns the algorithm of the authority's signature. Does not parse the signed part of the certificate.
+/// Returns the algorithm of the certificate's signature. Skips the signed part of the certificate.
 fn signature_algorithm(certificate: &[u8]) -> der::Result<AlgorithmIdentifierRef<'_>> {
     AnyRef::from_der(certificate)?.sequence(|fields: &mut SliceReader<'_>| {
         let _to_be_signed: AnyRef<'_> = fields.decode()?;
@@ -67,10 +67,10 @@ fn signature_algorithm(certificate: &[u8]) -> der::Result<AlgorithmIdentifierRef
 }
 
 impl Hash {
-    /// Returns the function for a signature algorithm.
+    /// Returns the hash function of a signature algorithm.
     ///
-    /// RSA-PSS names its hash function in its parameters, and libpq reads it from there (`X509_get_signature_info`,
-    /// since 15.3, 14.8 and 13.11). Source: RFC 4055, section 3.1.
+    /// RSA-PSS names its hash function in its parameters, and libpq reads the name from there
+    /// (`X509_get_signature_info`, since 15.3, 14.8 and 13.11). Source: RFC 4055, section 3.1.
     fn of_signature(algorithm: AlgorithmIdentifierRef<'_>) -> Option<Self> {
         if algorithm.oid.to_string() == RSA_PSS {
             return Self::of_pss(algorithm.parameters?).ok()?;
@@ -78,12 +78,12 @@ impl Hash {
         find(&SIGNATURES, algorithm.oid)
     }
 
-    /// Returns the function that parameters of RSA-PSS name. The default is SHA-1.
+    /// Returns the hash function in the parameters of RSA-PSS. The default is SHA-1.
     fn of_pss(parameters: AnyRef<'_>) -> der::Result<Option<Self>> {
         parameters.sequence(|fields: &mut SliceReader<'_>| {
             let hash: Option<AlgorithmIdentifierRef<'_>> =
                 fields.context_specific(TagNumber(0), TagMode::Explicit)?;
-            // The mask, the length of the salt and the trailer.
+            // Skip the mask, the length of the salt and the trailer.
             while !fields.is_finished() {
                 let _other: AnyRef<'_> = fields.decode()?;
             }
@@ -135,7 +135,7 @@ mod tests {
         end_point(&sequence(&[sequence(&[]), algorithm, signature].concat())).map(|digest| digest.len())
     }
 
-    /// The expected digests are those that libpq 15 computed with OpenSSL 3.0, for a real certificate of each type.
+    /// libpq 15 computed the expected digests with OpenSSL 3.0, from a real certificate of each type.
     #[test]
     fn binding_digest_equals_that_of_libpq() {
         assert_eq!(length("1.2.840.10045.4.1", None), Some(32), "ECDSA with SHA-1");

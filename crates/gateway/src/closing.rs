@@ -1,4 +1,4 @@
-//! Signals that tell sessions to close: because the gateway closes, or because one session has to end.
+//! Signals that tell sessions to close. Either the whole gateway closes, or a single session has to end.
 
 use std::future::pending;
 

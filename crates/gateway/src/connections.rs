@@ -1,4 +1,4 @@
-//! Counts open connections, and measures for how long there has been none.
+//! Counts open connections, and measures how long there has been no connection.
 //!
 //! A background server stops once it has been idle for a while.
 
@@ -31,7 +31,7 @@ impl ConnectionCount {
         OpenConnection(self.clone())
     }
 
-    /// Returns for how long no connection has been open, or `None` while one is open.
+    /// Returns how long there has been no open connection. Returns `None` while there is one.
     pub(crate) fn idle(&self) -> Option<Duration> {
         let state = lock(&self.0);
         (state.open == 0).then(|| state.last_left.elapsed())

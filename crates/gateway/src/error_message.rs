@@ -1,11 +1,11 @@
 //! Error messages that the gateway itself sends to clients.
 //!
-//! Clients receive one if their lease request fails, or if their session ends before they end it.
+//! A client receives such a message if it can't get a database, or if its session ends before the client ends it.
 
 use lease::LeaseError;
 use pgwire::ErrorResponse;
 
-/// Returns the message for an error. If the server refused the client, the server's own message is passed on.
+/// Returns the message for an error. If it was the server that refused the client, returns the server's own message.
 pub(crate) fn to_message(error: LeaseError) -> Vec<u8> {
     match error {
         LeaseError::Refused(message) => message,
@@ -13,14 +13,14 @@ pub(crate) fn to_message(error: LeaseError) -> Vec<u8> {
     }
 }
 
-/// Returns the error for a session whose server has gone.
+/// Returns the error for a session after its server has disappeared.
 pub(crate) fn server_gone() -> ErrorResponse {
     ErrorResponse::fatal("57P02", "terminating connection because the server went away")
         .hint("The log of the server says why.")
 }
 
-/// Returns the error for a session whose lease was reset or has ended. It is the error that PostgreSQL sends when an
-/// administrator ends a session.
+/// Returns the error for a session that ends because of a reset or the end of its lease. PostgreSQL sends the same
+/// error when an administrator ends a session.
 pub(crate) fn closed() -> ErrorResponse {
     ErrorResponse::fatal("57P01", "terminating connection due to administrator command")
 }

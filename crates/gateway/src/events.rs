@@ -5,18 +5,19 @@ use std::time::{Duration, Instant};
 
 use sys::lock;
 
-/// Maximum number of entries that wait for the reader. They take 5 MB, and 70 MB more if each contains a different
-/// statement of maximum length.
+/// Maximum number of entries that wait for the reader. They need 5 MB, plus up to 70 MB if each entry contains a
+/// different statement of maximum length.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// Log with the events of all sessions. One reader takes the entries out repeatedly. Clones share the entries.
+/// Log with the events of all sessions. A single reader removes the entries again and again. Clones share the entries.
 ///
 /// All times are measured by the gateway. A statement's time begins when the gateway sends it to the server, and ends
 /// when the gateway sends the response to the client.
 #[derive(Debug, Clone, Default)]
 pub struct EventLog(Arc<Mutex<State>>);
 
-/// Source of a gateway's event log. Nothing is logged until a reader calls [`Self::follow`]. Clones share the log.
+/// Creates a gateway's event log on demand: there is no log until a reader calls [`Self::follow`]. Clones share the
+/// log.
 #[derive(Debug, Clone, Default)]
 pub struct EventSource(Arc<OnceLock<EventLog>>);
 
@@ -71,8 +72,8 @@ pub struct SessionEvent {
 pub enum SessionEventKind {
     /// The session began.
     Began {
-        /// Time from the client's startup message until the session had a backend. Includes the creation of the
-        /// database.
+        /// Time between the client's startup message and the moment when the session had a backend. This includes the
+        /// time to create a database.
         waited: Duration,
         /// Process id of the backend, or 0 if the server does not report it.
         backend: i32,
@@ -84,13 +85,13 @@ pub enum SessionEventKind {
         /// First 1023 bytes of the statement. Empty if the gateway never saw its text, because it was prepared before
         /// this session began.
         statement: Arc<str>,
-        /// Number of runs. 0 if the client only prepared the statement, or fetched more rows from it.
+        /// Number of runs. 0 if the client only prepared the statement, or fetched more rows of an earlier run.
         runs: u64,
         /// Digest of the bound values. `None` for a simple query, and if there were several runs.
         values: Option<u64>,
         /// Number of rows that the statement returned or changed.
         rows: u64,
-        /// If the server is idle now: whether a transaction is open. `None` if the server is still at work.
+        /// Whether a transaction is open, if the server is idle now. `None` if the server is still working.
         idle_in_transaction: Option<bool>,
     },
     /// The session ended.
@@ -103,7 +104,7 @@ pub enum SessionEventKind {
 }
 
 impl SessionEvent {
-    /// Merges the next event into this one if it is another run of the same statement. Returns whether it was merged.
+    /// Merges `next` into this event if `next` is another run of the same statement. Returns whether it did.
     fn merge(&mut self, next: &Self) -> bool {
         let (
             SessionEventKind::Completed { statement, runs, values, rows, idle_in_transaction: None },
@@ -130,8 +131,8 @@ impl SessionEvent {
 }
 
 impl EventLog {
-    /// Removes all entries and returns them, roughly ordered by time. The second value is the number of entries lost
-    /// since the last call because the log was full.
+    /// Removes all entries and returns them, roughly ordered by time. Also returns how many entries were lost since the
+    /// last call because the log was full.
     #[must_use]
     pub fn take(&self) -> (Vec<SessionEvent>, u64) {
         let mut state = lock(&self.0);
@@ -141,8 +142,8 @@ impl EventLog {
     pub(crate) fn push(&self, event: SessionEvent) {
         let mut state = lock(&self.0);
         if state.entries.last_mut().is_some_and(|last| last.merge(&event)) {
-            // The log only grows if the event can't be merged into the previous one, e.g. a further row of a batch
-            // insert.
+            // The log grows only if the event can't be merged into the previous entry. (It can be merged, for example,
+            // if it is the next row of a batch insert.)
         } else if state.entries.len() < MAX_ENTRIES {
             state.entries.push(event);
         } else {
@@ -150,7 +151,7 @@ impl EventLog {
         }
     }
 
-    /// Records one lost entry, for a session that the gateway can no longer follow.
+    /// Records that one entry was lost, because the gateway can no longer follow a session.
     pub(crate) fn count_lost(&self) {
         lock(&self.0).lost += 1;
     }

@@ -1,8 +1,8 @@
 //! Forwards bytes between a client and a server until one of them closes its connection.
 //!
-//! A read goes into a buffer that all sessions of a thread share, and the gateway writes the bytes to the other side
-//! immediately. If the other side has no room for some of the bytes, the session keeps these. It reads nothing more
-//! from the sender until they are written. An idle session therefore needs no buffer.
+//! All sessions of a thread read into the same buffer. The gateway writes the bytes to the other side immediately. If
+//! the socket has no room for some bytes, the session keeps these bytes, and reads no more from the sender until they
+//! are written. An idle session therefore needs no buffer.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,25 +16,26 @@ use crate::buffer::BUFFER;
 use crate::statement_tap::Tap;
 use crate::stream::Stream;
 
-/// Maximum time for which the server can be silent after the client has left. After that, the gateway closes the
-/// connection.
+/// Maximum time that the server can be silent after the client has left. After that, the gateway closes the connection.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The client sent Terminate while the server was idle. The server has not received it, so it can serve another
-    /// client.
+    /// The client sent Terminate while the server was idle. The gateway did not forward the Terminate, so the server
+    /// can serve another client.
     Idle,
     /// The client left, but the server may still send something: see [`Forward::drain`].
     Client,
     /// The server closed the connection first.
     Server,
-    /// The session must close, and the client does not read its pending bytes: see [`Forward::run_while_client_reads`].
+    /// The session must close, and the client no longer reads the bytes that are waiting for it: see
+    /// [`Forward::run_while_client_reads`].
     Closed,
 }
 
-/// Function that ends the backends waiting in databases. A statement such as DROP DATABASE would fail because of them.
+/// Function that ends all backends that are waiting for clients. A statement such as DROP DATABASE would fail if such a
+/// backend was connected to the database.
 pub(crate) type EndWaitingBackends = Box<dyn Fn() + Send>;
 
 /// The connections to a client and a server, and the bytes in transit between them.
@@ -44,13 +45,13 @@ pub(crate) struct Forward {
     pub(crate) conversation: Conversation,
     traces: SessionTraces,
     vacate: EndWaitingBackends,
-    /// Follows the session's statements, if there is a listener.
+    /// Follows the session's statements on behalf of listeners, if there are any.
     tap: Option<Box<Tap>>,
     /// Bytes from the client that must still be written to the server.
     up: PendingBytes,
     /// Bytes from the server that must still be written to the client.
     down: PendingBytes,
-    /// Whether the client has left while the server is still connected.
+    /// Whether the client has left, but the server is still connected.
     is_draining: bool,
 }
 
@@ -61,7 +62,7 @@ struct PendingBytes {
 }
 
 impl PendingBytes {
-    /// Writes all bytes that are still waiting.
+    /// Writes all bytes that are still pending.
     fn poll_flush(&mut self, to: &mut Stream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest @ [_, ..]) = self.bytes.get(self.written..) {
             self.written += ready!(to.poll_send(context, rest))?;
@@ -88,13 +89,13 @@ impl PendingBytes {
     }
 }
 
-/// The side that ended the session.
+/// The side that ended the session first.
 enum ClosedSide {
     Client,
     Server,
 }
 
-/// State of a session that its messages change.
+/// State of a session that the gateway derives from the session's messages.
 pub(crate) struct Observed {
     conversation: Conversation,
     traces: SessionTraces,
@@ -142,8 +143,8 @@ impl Forward {
         }
     }
 
-    /// Forwards in a session that must close, but stops as soon as the client no longer reads. The caller must first
-    /// drop the future of [`Self::run`].
+    /// Forwards the last bytes of a session that must close. Stops as soon as the client no longer reads. The caller
+    /// must first drop the future of [`Self::run`].
     pub(crate) async fn run_while_client_reads(&mut self) -> End {
         if self.is_draining {
             return End::Client;
@@ -157,23 +158,23 @@ impl Forward {
         .await
     }
 
-    /// Removes the bytes from the server that the client has not received yet. The client must receive them before
-    /// anything else.
+    /// Removes and returns all bytes from the server that the client has not received yet. The client must receive them
+    /// before any other message.
     pub(crate) fn take_unsent(&mut self) -> Vec<u8> {
         let PendingBytes { mut bytes, written } = std::mem::take(&mut self.down);
         bytes.drain(..written);
         bytes
     }
 
-    /// Whether the server can serve another client. This requires that the client has sent Terminate outside of a
-    /// transaction, and that its session has left no traces.
+    /// Whether the server can serve another client. For this, the client must have sent Terminate outside of a
+    /// transaction, and its session must not have left any traces.
     fn is_server_reusable(&self) -> bool {
         let Self { conversation, traces, .. } = self;
         conversation.is_terminated() && conversation.is_idle() && traces.leaves_nothing()
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<ClosedSide> {
-        // The client comes first, so that the gateway sees its Terminate before the end of its connection.
+        // Read from the client first, in order to see its Terminate before the end of its connection.
         if let Poll::Ready(stop) = self.poll_up(context) {
             return Poll::Ready(stop);
         }
@@ -184,7 +185,7 @@ impl Forward {
     fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<ClosedSide> {
         let Self { client, server, conversation, traces, vacate, tap, up, .. } = self;
         loop {
-            // A server that no longer reads is about to send the reason.
+            // If the server no longer reads, it is about to send the reason.
             if ready!(up.poll_flush(server, context)).is_err() {
                 return Poll::Pending;
             }
@@ -237,8 +238,8 @@ impl Forward {
         }
     }
 
-    /// Tells the server that the client has left, and forwards the server's last messages until it falls silent or
-    /// closes.
+    /// Tells the server that the client has left. Forwards the server's last messages until the server is silent for
+    /// too long or closes the connection.
     pub(crate) async fn drain(&mut self) {
         let (mut is_closed, mut discards) = (false, false);
         self.is_draining = true;
@@ -259,7 +260,8 @@ impl Forward {
     fn poll_close_server(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if ready!(self.up.poll_flush(&mut self.server, context)).is_ok() {
             let farewell = if self.conversation.is_terminated() { TERMINATE } else { &[] };
-            // A server without room for so few bytes is not reading. The closed connection tells it the same.
+            // If there is no room for so few bytes, the server is not reading. The end of the connection will tell it
+            // the same.
             let closed = self.server.socket().send(farewell).and_then(|_| self.server.socket().finish());
             if let Err(error) = closed {
                 tracing::debug!(%error, "could not tell the server that its client has left");
@@ -284,7 +286,7 @@ impl Forward {
     }
 }
 
-/// Returns the SQL in a frame from the client, as far as the frame has arrived.
+/// Returns the SQL text in a frame from the client, or the part of it that has arrived.
 fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
     match frame.tag {
         b'Q' => Some(frame.body),
@@ -293,8 +295,9 @@ fn statement(frame: FramePrefix<'_>) -> Option<&[u8]> {
     }
 }
 
-/// Whether the statement is CREATE, ALTER or DROP DATABASE. The server can refuse these because other sessions are
-/// connected. It accepts them only as a single statement, so only the start of the text matters.
+/// Whether the statement is CREATE, ALTER or DROP DATABASE. The server can refuse these statements because of other
+/// sessions in the database. It does not accept them together with other statements, so only the start of the text
+/// matters.
 fn changes_a_database(sql: &[u8]) -> bool {
     let mut lexer = SqlLexer::new(sql, true);
     let verbs = [&b"drop"[..], b"create", b"alter"];

@@ -22,7 +22,7 @@ use crate::statement_tap::Taps;
 use crate::workers::{self, Threads};
 use crate::{Access, Advertised, ServerCertificate, SocketFile};
 
-/// Timeout for all sessions to end after the gateway begins to close.
+/// Maximum time that all sessions have to end when the gateway closes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Options for a gateway.
@@ -41,7 +41,7 @@ pub struct GatewayOptions {
     pub secret: String,
     /// History that records the last statements of each lease. `None` records nothing.
     pub history: Option<Arc<StatementHistory>>,
-    /// Budget for each test.
+    /// Budget that applies to each test.
     pub budget: Budget,
 }
 
@@ -78,7 +78,7 @@ impl GatewayError {
     }
 }
 
-/// A gateway that listens but does not serve clients yet. Clients that connect wait in the socket's queue.
+/// A gateway that listens but does not serve clients yet. New clients wait in the socket's queue.
 #[derive(Debug)]
 pub struct BoundGateway {
     access: Arc<Access>,
@@ -107,7 +107,7 @@ impl BoundGateway {
         Arc::clone(&self.recorder)
     }
 
-    /// Starts serving `leases`, and answers HTTP requests with `http` if there is such a service.
+    /// Starts to serve clients with databases from `leases`. If there is a service `http`, it answers HTTP requests.
     pub fn serve(self, leases: Leases, http: Option<Arc<dyn HttpService>>) -> Result<Gateway, GatewayError> {
         let Self { access, listeners, history, events, recorder } = self;
         let (workers, threads) = workers::start().map_err(GatewayError::Threads)?;
@@ -139,7 +139,8 @@ pub struct Gateway {
 impl Gateway {
     /// Binds all listening addresses.
     ///
-    /// Also raises the process's limit on open files as far as the system permits, because each session needs two.
+    /// Also raises the process's limit on open files as far as the system permits, because each session needs two
+    /// files.
     ///
     /// # Errors
     ///
@@ -168,7 +169,7 @@ impl Gateway {
         })
     }
 
-    /// Returns the host and port at which programs on this machine reach the gateway.
+    /// Returns the host and port at which programs on this machine can reach the gateway.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.state.access.address()
@@ -186,7 +187,7 @@ impl Gateway {
         self.state.taps.events.follow()
     }
 
-    /// Returns for how long no connection has been open, or `None` while one is open.
+    /// Returns how long there has been no open connection. Returns `None` while there is one.
     #[must_use]
     pub fn idle(&self) -> Option<Duration> {
         self.state.connections.idle()
@@ -214,8 +215,8 @@ impl Drop for Gateway {
     }
 }
 
-/// Returns the address at which programs on this machine reach a listener on `address`. If `address` is a wildcard such
-/// as 0.0.0.0, that is the loopback address.
+/// Returns the address at which programs on this machine can reach a listener on `address`. For a wildcard such as
+/// 0.0.0.0, this is the loopback address.
 fn local_address(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

@@ -19,7 +19,7 @@ use crate::state::GatewayState;
 use crate::stream::{Socket, Stream};
 use crate::tls::TlsSocket;
 
-/// First byte of a TLS connection, i.e. the type of a handshake record. Source: RFC 8446, section 5.1.
+/// First byte of a TLS connection, which is the type of a handshake record. Source: RFC 8446, section 5.1.
 pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
 
 /// A client's request.
@@ -33,8 +33,8 @@ pub(crate) enum ClientRequest {
 pub(crate) struct PendingSession {
     pub(crate) startup: Startup,
     pub(crate) settings: SessionSettings,
-    /// Whether the gateway has sent the client a `NegotiateProtocolVersion` message. If so, the server's own message
-    /// must not reach the client.
+    /// Whether the gateway has sent the client a `NegotiateProtocolVersion` message. If so, the gateway must not
+    /// forward the server's own message of this type.
     pub(crate) version_negotiated: bool,
     /// Time at which the client's startup message arrived.
     pub(crate) since: Instant,
@@ -48,7 +48,7 @@ pub(crate) enum HandshakeError {
     Refused(Stream, Vec<u8>),
 }
 
-/// PostgreSQL's error message for a client that starts TLS directly and doesn't announce the protocol.
+/// PostgreSQL's error message for a client that starts TLS directly without announcing the protocol.
 const DIRECT_WITHOUT_ALPN: &str =
     "received direct SSL connection request without ALPN protocol negotiation extension";
 
@@ -58,7 +58,7 @@ pub(crate) async fn read_request(
     state: &GatewayState,
 ) -> Result<ClientRequest, HandshakeError> {
     let mut bytes = Vec::with_capacity(512);
-    // Set if the client starts TLS without asking first, as HTTPS and libpq's `sslnegotiation=direct` do.
+    // True if the client starts TLS without asking first. HTTPS and libpq's `sslnegotiation=direct` do this.
     let mut is_direct = false;
     loop {
         if let Err(error) = read_some(&mut stream, &mut bytes).await {
@@ -92,8 +92,8 @@ pub(crate) async fn read_request(
                 stream = encrypt(stream, certificate, bytes.len() > length).await?;
                 bytes.clear();
             }
-            // A web page can make a browser send arbitrary bytes over TLS, but it can't make the browser announce the
-            // PostgreSQL protocol.
+            // Without ALPN this could be an attack: a web page can make a browser send arbitrary bytes over TLS, but
+            // can't make it announce the PostgreSQL protocol.
             _ if is_direct && !stream.tls().is_some_and(TlsSocket::announced_postgresql) => {
                 return Err(refused(stream, &ErrorResponse::violation(DIRECT_WITHOUT_ALPN)));
             }
@@ -114,8 +114,8 @@ pub(crate) async fn read_request(
     }
 }
 
-/// Whether the client can use HTTP. Over the unix socket HTTP needs no token, but the account that runs the server can
-/// also open that socket. Sessions of that account must not control pgfresh.
+/// Whether the client can use HTTP. HTTP over the unix socket needs no token. However, the account of the PostgreSQL
+/// server can also open this socket, and programs of this account (such as database sessions) must not control pgfresh.
 fn may_use_http(socket: &Socket) -> bool {
     match socket {
         Socket::Unix(stream) => sys::is_from_our_user(stream),
@@ -129,13 +129,14 @@ fn supported_protocols(state: &GatewayState) -> SupportedProtocols {
     SupportedProtocols { two: major.has_old_protocol(), newest: major.newest_protocol() }
 }
 
-/// Answers a request for encryption, and starts TLS if there is a certificate.
+/// Answers a client's request for encryption. If there is a certificate, starts TLS.
 pub(crate) async fn encrypt(
     mut stream: Stream,
     certificate: Option<&Arc<ServerCertificate>>,
     goes_on: bool,
 ) -> Result<Stream, HandshakeError> {
-    // Bytes that follow the request are not encrypted, so an attacker may have inserted them (CVE-2021-23222).
+    // Refuse bytes that follow the request. They are not encrypted, so an attacker may have inserted them
+    // (CVE-2021-23222).
     if goes_on {
         let error = ErrorResponse::violation("received unencrypted data after encryption request");
         return Err(refused(stream, &error));
@@ -164,7 +165,7 @@ async fn authenticate(
     if matches!(stream.socket(), Socket::Unix(_)) {
         return Ok(ClientRequest::Session(stream, pending));
     }
-    // Like a PostgreSQL server, negotiates the protocol version before anything else.
+    // Negotiate the protocol version before anything else, as a PostgreSQL server does.
     let negotiation = negotiation(&pending.startup.params, supported_protocols(state).newest);
     pending.version_negotiated = negotiation.is_some();
     stream.write_all(&negotiation.unwrap_or_default()).await.map_err(|_| HandshakeError::Disconnected)?;
@@ -186,11 +187,12 @@ async fn authenticate(
     Err(refused(stream, &error))
 }
 
-/// Asks for the password, and returns whether it is the secret. Bytes that the client sends too early stay in `bytes`.
+/// Asks for the password, and returns true if it is the secret. If the client sends more bytes than it should, they
+/// stay in `bytes`.
 ///
 /// # Errors
 ///
-/// Returns the message to send if the client violates the protocol, or `None` if the client has disconnected.
+/// Returns an error message for the client if it violates the protocol, or `None` if the client has disconnected.
 async fn ask_for_password(
     stream: &mut Stream,
     bytes: &mut Vec<u8>,

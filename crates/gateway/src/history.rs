@@ -1,6 +1,6 @@
 //! Remembers the last statements of each lease.
 //!
-//! When a test fails, pgfresh can show these statements together with the database that it keeps.
+//! After a failed test, pgfresh can show these statements together with the database that it keeps.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -13,22 +13,22 @@ use sys::lock;
 
 /// Maximum number of statements that the history remembers for each lease.
 const MAX_STATEMENTS: usize = 20;
-/// Maximum number of leases that the history remembers, in addition to those with open sessions. If there are more, the
-/// history forgets the half whose statements are older.
+/// Maximum number of leases in the history. If there are more, the history forgets the half with the oldest statements,
+/// but no leases with open sessions.
 const MAX_LEASES: usize = 1000;
 
-/// A failed test's database, which pgfresh keeps for inspection.
+/// A failed test's database that pgfresh keeps so that the user can inspect it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptDatabase {
     /// The database's current name.
     pub name: String,
-    /// The test's name on one line. Without one, the name that the database had during the test.
+    /// The test's name on one line. For a test without a name, this is the name of the database during the test.
     #[serde(default)]
     pub test: String,
     /// The database's template, if pgfresh knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// Whether an earlier server kept the database, and this server has taken over its data directory. Such a database
+    /// Whether the database is from an earlier server whose data directory this server has taken over. Such a database
     /// is not a lease of this server.
     #[serde(skip)]
     pub inherited: bool,
@@ -36,23 +36,24 @@ pub struct KeptDatabase {
     pub statements: Vec<ExecutedStatement>,
 }
 
-/// The last statements under one database name, each with the time at which the gateway sent it. The newest comes last.
+/// The last statements for one database name, with the times at which the gateway sent them. The newest statement comes
+/// last.
 pub(crate) type StatementRing = Arc<Mutex<VecDeque<(Instant, ExecutedStatement)>>>;
 
-/// The last statements of all leases, and the kept databases.
+/// The last statements of all leases, and the databases of failed tests that pgfresh keeps.
 #[derive(Debug, Default)]
 pub struct StatementHistory(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Statements by the database name that the sessions asked for.
+    /// Statements by database name, as the sessions asked for it.
     rings: HashMap<String, StatementRing>,
     kept: Vec<KeptDatabase>,
 }
 
 impl State {
-    /// Forgets half of the leases at once, because searching all leases for every new name would be slow. Leases with
-    /// open sessions stay.
+    /// Forgets half of the leases, except those with open sessions. This is faster than a search for the oldest lease
+    /// whenever there is a new name.
     fn forget_older_half(&mut self) {
         let last = |ring: &StatementRing| lock(ring).back().map(|(begun, _)| *begun);
         let mut times: Vec<_> = self.rings.values().map(last).collect();
@@ -63,7 +64,7 @@ impl State {
 }
 
 impl StatementHistory {
-    /// Returns the ring buffer for the statements of a session with the database `name`.
+    /// Returns the ring buffer for the statements of sessions with the database `name`.
     pub(crate) fn ring(&self, name: &str) -> StatementRing {
         let mut state = lock(&self.0);
         if state.rings.len() >= MAX_LEASES && !state.rings.contains_key(cut(name)) {
@@ -72,23 +73,23 @@ impl StatementHistory {
         Arc::clone(state.rings.entry(cut(name).to_owned()).or_default())
     }
 
-    /// Returns the last statements of the lease `name` that began at `since`. The newest comes last.
+    /// Returns the last statements of the lease `name`, which began at `since`. The newest statement comes last.
     #[must_use]
     pub fn of(&self, name: &str, since: Instant) -> Vec<ExecutedStatement> {
         let state = lock(&self.0);
         let Some(ring) = state.rings.get(cut(name)) else { return Vec::new() };
-        // Earlier leases may have had the same name.
+        // Skip the statements of earlier leases with the same name.
         let statements = lock(ring);
         statements.iter().filter(|(begun, _)| *begun >= since).map(|(_, ran)| ran.clone()).collect()
     }
 
     /// Forgets kept databases that no longer exist, because a client released them or because the pool needed room.
-    /// Inherited databases stay.
+    /// Does not forget inherited databases.
     pub fn remove_missing_databases(&self, leases: &Leases) {
         lock(&self.0).kept.retain(|kept| kept.inherited || leases.is_kept(&kept.name));
     }
 
-    /// Returns the names of the databases that pgfresh has kept from earlier failures of `test`.
+    /// Returns the names of the databases that pgfresh kept after earlier failures of `test`.
     #[must_use]
     pub fn kept_databases_of_test(&self, test: &str) -> Vec<String> {
         let state = lock(&self.0);

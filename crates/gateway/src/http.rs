@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::Stream;
 
-/// A service for connections on which the client speaks HTTP.
+/// A service for HTTP connections.
 pub trait HttpService: Debug + Send + Sync {
-    /// Serves one connection until it ends. The gateway has not consumed any bytes of the connection.
+    /// Serves one connection until it ends. The service receives all of the connection's bytes, from the first one on.
     fn serve(self: Arc<Self>, stream: Stream) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }

@@ -1,8 +1,8 @@
-//! The gateway: lets clients connect to a database that does not exist yet, and get a fresh one.
+//! The gateway: gives every client that connects a fresh database, even if the database does not exist yet.
 //!
 //! To clients, a [`Gateway`] looks like a `PostgreSQL` server with one TCP port and one unix socket. For each session,
 //! it gets a database and a backend from [`lease::Leases`]. From then on it forwards bytes between the client and the
-//! backend. It parses only the headers of messages, and does not know how databases are created.
+//! backend. It parses little more than the headers of messages, and does not know how databases are created.
 //!
 //! In rollback isolation, the gateway runs all sessions of a lease within one transaction. See the module `rollback`.
 //!

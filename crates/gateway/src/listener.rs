@@ -16,8 +16,8 @@ use crate::session::serve;
 use crate::state::{ConnectionHandle, GatewayState};
 use crate::stream::{Socket, watch};
 
-/// Pause before the next attempt if accepting a connection failed, e.g. because the process has no file descriptor
-/// left.
+/// Pause before the next attempt after the gateway could not accept a connection, e.g. because the process has no file
+/// descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A listening socket. Dropping it removes the file of a unix socket.
@@ -60,7 +60,7 @@ impl Listener {
                     let presence = ConnectionHandle::new(closing.clone(), &state.connections);
                     tokio::spawn(serve(socket, Arc::clone(state), presence));
                 }
-                // The client has already left, or too many files are open. Both are temporary.
+                // The client has already left, or too many files are open. Both problems are temporary.
                 Ok(Err(_)) => tokio::time::sleep(PAUSE).await,
                 Err(_would_block) => {}
             }

@@ -1,6 +1,7 @@
 //! TLS for programs that connect to a server directly rather than through the gateway.
 //!
-//! For example, the setup command of a template may insist on TLS, which the server itself does not offer.
+//! For example, the setup command of a template may insist on TLS. The server itself does not offer TLS, so pgfresh
+//! does.
 
 use std::io;
 use std::net::TcpStream;
@@ -16,7 +17,7 @@ use crate::ServerCertificate;
 use crate::handshake::{TLS_HANDSHAKE, encrypt};
 use crate::stream::{Socket, Stream};
 
-/// Offers TLS with the gateway's certificate.
+/// Offers TLS with the gateway's certificate, and forwards the decrypted bytes to the server.
 #[derive(Debug)]
 pub struct SetupEncryption(pub Arc<ServerCertificate>);
 
@@ -37,7 +38,7 @@ impl LoopbackEncryption for SetupEncryption {
 }
 
 impl SetupEncryption {
-    /// Answers requests for encryption until the client sends a message that is meant for the server.
+    /// Answers requests for encryption until the client sends its first message to the server itself.
     async fn begin(&self, mut client: Stream) -> io::Result<Stream> {
         let mut bytes = Vec::new();
         loop {
@@ -61,7 +62,7 @@ impl SetupEncryption {
                     client.write_all(NOT_ENCRYPTED).await?;
                     bytes.drain(..length);
                 }
-                // The server itself will report what is wrong.
+                // Let the server answer. If something is wrong, it reports the error.
                 Ok(Some(_)) | Err(_) => return Ok(client.with_unread(bytes)),
             }
         }

@@ -1,4 +1,4 @@
-//! Records the statements of one test, with their number, times and rows.
+//! Records the statements of one test: how often each ran, how long it took, and how many rows it had.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -12,15 +12,15 @@ use crate::budget::Budget;
 
 /// Maximum number of different statements that a record counts separately. They take up to 500 kB.
 const MAX_STATEMENTS: usize = 500;
-/// Maximum number of statement texts, as clients sent them, that the record caches.
+/// Maximum number of original texts (as clients sent them) in the record's cache.
 const MAX_CACHED_TEXTS: usize = 500;
 /// Placeholder for a statement whose text is unknown or empty.
 const NO_TEXT: &str = "(no text)";
-/// Maximum number of statements in a message, and maximum length of each in characters.
+/// Maximum number of statements in a message, and maximum length of each statement in characters.
 const MAX_SHOWN_STATEMENTS: usize = 10;
 const MAX_SHOWN_LENGTH: usize = 100;
 
-/// The statements of a test, and the limits that it exceeded.
+/// The statements of a test, and the limits that the test exceeded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestMeasurement {
     /// Statements of the test.
@@ -65,8 +65,8 @@ pub(crate) struct StatementRecord {
     seconds: f64,
     rows: u64,
     lines: Vec<Line>,
-    /// Caches the index into `lines` for each text that a client sent. `places` maps normalized statements to the same
-    /// indexes.
+    /// Caches for each original text the index of its line in `lines`, so that the text need not be normalized again.
+    /// `places` contains the same indexes by normalized statement.
     known: HashMap<Arc<str>, Option<usize>>,
     places: HashMap<String, usize>,
 }
@@ -100,7 +100,7 @@ impl StatementRecord {
         self.incomplete = true;
     }
 
-    /// Returns the index of the line that counts the statement with this text, or `None` if the record is full.
+    /// Returns the index of the line for the statement with this text. Returns `None` if the record is full.
     fn line_index(&mut self, text: &Arc<str>) -> Option<usize> {
         if let Some(place) = self.known.get(text) {
             return *place;
@@ -136,7 +136,7 @@ impl StatementRecord {
         RecordedStatements { complete: !incomplete, count, seconds, rows, statements }
     }
 
-    /// Returns the limits of `budget` that the test has exceeded.
+    /// Returns those limits of `budget` that the test has exceeded.
     pub(crate) fn exceeded(&self, budget: &Budget) -> Vec<ExceededLimit> {
         let statements = budget
             .statements

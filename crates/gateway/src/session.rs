@@ -31,7 +31,7 @@ use crate::workers::Workers;
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeout for a backend to discard the state of its session.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Databases to which clients connect in order to drop other databases with SQL.
+/// Databases to which clients usually connect when they want to drop other databases with SQL.
 const MAINTENANCE: [&str; 2] = ["postgres", "template1"];
 
 /// Serves one connection until the connection ends or the gateway closes.
@@ -54,7 +54,7 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence
             Ok(ClientRequest::Session(stream, pending)) => {
                 let state = Arc::clone(&state);
                 let (socket, unread) = stream.into_parts();
-                // An error means that the task panicked. The panic has also closed the client's connection.
+                // An error means that the task panicked. The panic also closed the client's connection.
                 let handed = tokio::task::spawn_blocking(move || {
                     let database = &pending.startup.database;
                     let _span = tracing::debug_span!("session", %database).entered();
@@ -74,7 +74,7 @@ pub(crate) async fn serve(socket: Socket, state: Arc<GatewayState>, mut presence
     }
 }
 
-/// Gets a backend and passes the session to a worker thread. Blocks until there is a backend.
+/// Gets a backend, and passes the session to a worker thread. Blocks until there is a backend.
 fn start(
     state: &Arc<GatewayState>,
     socket: Socket,
@@ -93,7 +93,7 @@ fn start(
         Err(error) => return refuse(state, socket, unread, error, presence),
     };
     let record = state.taps.record(&database, &settings, &state.leases);
-    // A client that drops databases with SQL would fail if backends were waiting in these databases.
+    // Some client may be about to drop databases with SQL. This would fail if backends were waiting in these databases.
     if state.leases.has_maintenance_sessions() {
         state.leases.vacate();
     }
@@ -114,7 +114,7 @@ fn start(
         }
         Entered::Transaction(mut lease) => {
             let Some((stream, greeting, transaction)) = lease.lend() else {
-                // The server has ended its session, and with it the lease.
+                // The server ended its session, so the lease is over, too.
                 let message = error_message::server_gone().to_bytes();
                 return send_last_message(state, socket, unread, message, presence);
             };
@@ -145,7 +145,7 @@ fn refuse(
     send_last_message(state, socket, unread, error_message::to_message(error), presence);
 }
 
-/// Sends a client these last bytes, even while the gateway is closing.
+/// Sends a client its last message, even while the gateway is closing.
 fn send_last_message(
     state: &GatewayState,
     socket: Socket,
@@ -161,8 +161,8 @@ fn send_last_message(
     });
 }
 
-/// Gets a session. The isolation comes from the request, otherwise from the existing lease, otherwise from the server's
-/// default.
+/// Gets a session. The request decides the isolation. If it doesn't, the existing lease does. If there is no lease yet,
+/// the server's default applies.
 fn lease_session(
     state: &GatewayState,
     request: &ConnectRequest<'_>,
@@ -190,8 +190,7 @@ fn run_session<F: Future<Output = ()> + Send + 'static>(
     run: impl FnOnce(Stream, Stream, Vec<u8>) -> F + Send + 'static,
 ) {
     let Ok(server) = Socket::unix(server) else { return };
-    // This thread sends the response itself, so that the client can prepare its first query while the worker takes
-    // over.
+    // Send the response from this thread, so that the client can prepare its first query while the worker takes over.
     let sent = client.send(&startup_response).unwrap_or(0);
     startup_response.drain(..sent);
     let span = Span::current();
@@ -207,7 +206,7 @@ fn run_session<F: Future<Output = ()> + Send + 'static>(
     });
 }
 
-/// Resources of a session, other than its two connections.
+/// Everything that a session needs besides its two connections.
 struct Session {
     leases: Leases,
     greeting: Vec<u8>,
@@ -237,14 +236,14 @@ impl Session {
         }
     }
 
-    /// Forwards until the client or the server closes its connection. Once the session must close, no longer waits for
-    /// a client that does not read.
+    /// Forwards until the client or the server closes its connection. If the session must close, stops as soon as the
+    /// client no longer reads.
     async fn forward_until_end(&mut self, forward: &mut Forward) -> End {
         let ending = async {
             let end = forward.run().await;
             if end != End::Server {
-                // Announces the end of the session, so that a task which needs the lease waits for it, however busy the
-                // machine is.
+                // Announce that the session is about to end. A task that needs the lease then waits for this end,
+                // however busy the machine is.
                 self.guard.leaving();
             }
             if end == End::Client {
@@ -258,11 +257,11 @@ impl Session {
         }
     }
 
-    /// Makes the backend discard the session's state, and returns it to the pool for the next client.
+    /// Makes the backend discard the session's state, and returns the backend to the pool for the next client.
     async fn return_backend(self, mut server: Stream) {
         let Self { leases, greeting, seat, key, guard, maintenance: _maintenance, closing: _ } = self;
-        // The backend can't be reused if a cancel signal may still be in transit, or if a client needs all waiting
-        // backends to end.
+        // The backend can't be reused in two cases: a cancel signal may still be in transit, or a client may want to
+        // drop databases in which no backend must wait.
         let wanted = || !leases.has_maintenance_sessions();
         if key.is_some_and(CancelKey::withdraw) || !wanted() {
             return;
@@ -280,17 +279,17 @@ impl Session {
     }
 }
 
-/// Returns the last message for a client whose session ends without its request.
+/// Returns the last message for a client that did not ask for the end of its session.
 ///
-/// `end` is `None` if the gateway closes. `told` means that pgfresh asked the server to end the session. The server's
-/// own message may then be lost. Returns `None` in the middle of a server message, because no other message can be
-/// inserted there.
+/// `end` is `None` if the gateway closes. `close_requested` means that pgfresh asked the server to end the session. The
+/// server's own message may then be lost. Returns `None` in the middle of a server message, because the gateway can't
+/// insert its own message there.
 fn final_message(conversation: &Conversation, end: Option<End>, close_requested: bool) -> Option<Vec<u8>> {
     if !conversation.may_interject() {
         return None;
     }
-    // The client needs no message if the server has already sent its reason, or if the server refused an invalid
-    // message length. PostgreSQL sends no answer to the latter.
+    // The client needs no message if the server has already sent the reason. It also gets none if the server refused an
+    // invalid message length, because PostgreSQL does not answer in this case.
     if conversation.ends_in_error() || (end == Some(End::Server) && conversation.is_within_message()) {
         return Some(Vec::new());
     }
@@ -303,7 +302,7 @@ fn final_message(conversation: &Conversation, end: Option<End>, close_requested:
     Some(message.to_bytes())
 }
 
-/// Makes the backend discard all state of its session. Returns whether it succeeded and the backend is idle.
+/// Makes the backend discard all state of its session. Returns true if this succeeded and the backend is idle.
 async fn discard_session_state(server: &mut Stream) -> io::Result<bool> {
     let mut conversation = Conversation::new(false);
     conversation.client_says(DISCARD_ALL, |_| ());
@@ -317,11 +316,11 @@ async fn discard_session_state(server: &mut Stream) -> io::Result<bool> {
             return Ok(false);
         }
     }
-    // An error can arrive together with the following ReadyForQuery, e.g. because of a timeout that the client has set.
+    // An error can arrive together with the ReadyForQuery after it. (For example, the client may have set a timeout.)
     if frames(&answer).any(|frame| frame.tag == b'E') {
         return Ok(false);
     }
-    // No further bytes must follow, because the next client would read them.
+    // Check that no more bytes follow, because the next client would receive them.
     let more = poll_fn(|context| match server.poll_receive(context, &mut chunk) {
         std::task::Poll::Pending => std::task::Poll::Ready(ControlFlow::Continue(())),
         std::task::Poll::Ready(_) => std::task::Poll::Ready(ControlFlow::Break(())),

@@ -1,7 +1,7 @@
-//! Settings that a client makes with `pgfresh.…` parameters in its startup message.
+//! Settings from a client's `pgfresh.…` parameters in its startup message.
 //!
-//! PostgreSQL accepts any setting with a dot in its name. The parameters can therefore stay in the message that goes to
-//! the server.
+//! PostgreSQL accepts all settings with a dot in their names. The gateway can therefore leave the parameters in the
+//! message for the server.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::parse_span;
 /// The client's pgfresh settings for one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SessionSettings {
-    /// Template to copy if a new database is needed.
+    /// Template from which pgfresh copies a new database, if the session needs one.
     pub(crate) template: Option<String>,
-    /// Time for which the lease lasts after its last session has ended.
+    /// How long the lease lasts after the end of its last session.
     pub(crate) linger: Option<Duration>,
     /// Whether pgfresh resets the database first, even if no session has used it yet.
     pub(crate) reset: bool,
@@ -27,7 +27,7 @@ pub(crate) struct SessionSettings {
 }
 
 impl SessionSettings {
-    /// Reads the pgfresh settings in `params`. Leaves all other parameters to the server.
+    /// Reads the pgfresh settings in `params`. Ignores all other parameters, which are meant for the server.
     pub(crate) fn read(params: &StartupParams) -> Result<Self, ErrorResponse> {
         let mut settings = Self::default();
         params.settings().iter().try_for_each(|(name, value)| settings.set(name, value))?;

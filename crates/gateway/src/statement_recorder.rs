@@ -1,9 +1,9 @@
 //! Records the statements of each test, so that clients can check them against a budget.
 //!
 //! A test lasts from the beginning of its lease, or from its last reset, until the next reset or the end of the lease.
-//! The recorder only records if a client asks for it, or if all tests have a budget. A client that ends its test by
-//! name over HTTP learns at once whether the test exceeded its budget. The recorder keeps the reports about all other
-//! tests until the end.
+//! The recorder records statements only if a client asks for this, or if all tests have a budget. If a client ends its
+//! test over HTTP and names the test, it learns at once whether the test exceeded its budget. The recorder keeps the
+//! reports about all other tests until pgfresh ends.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::budget::Budget;
 use crate::record::{StatementRecord, TestMeasurement};
 use crate::session_settings::SessionSettings;
 
-/// Number of recorded leases at which the recorder starts to look for ended ones.
+/// Number of recorded leases at which the recorder starts to look for leases that have ended.
 const SWEEP_THRESHOLD: usize = 512;
 /// Maximum number of reports about tests that exceeded their budget.
 const MAX_REPORTS: usize = 1000;
@@ -49,7 +49,7 @@ struct State {
     /// Records by database name. Some of these leases may have ended.
     records: HashMap<String, Recorded>,
     over: Vec<TestOverBudget>,
-    /// Number of further tests that exceeded their budget when `over` was full.
+    /// Number of tests that exceeded their budget when `over` was already full.
     more: usize,
     sweep_at: usize,
 }
@@ -75,7 +75,7 @@ impl StatementRecorder {
         !self.budget.is_empty()
     }
 
-    /// Starts recording the lease `name`, which has just begun.
+    /// Starts to record the lease `name`, which has just begun.
     pub fn record(&self, name: &str, leases: &Leases) {
         self.in_use.store(true, Ordering::Relaxed);
         let since = leases.leased(name).map(|(since, _)| since);
@@ -85,9 +85,10 @@ impl StatementRecorder {
         }
     }
 
-    /// Returns the record for a new session with `name`, if its lease is recorded.
+    /// Returns the record for a new session of the lease `name`, or `None` if the lease is not recorded.
     ///
-    /// A session can ask for recording in its `settings`. A new test begins if it had its database reset.
+    /// A session can ask for a record in its `settings`. If the session also asked for a reset of its database, a new
+    /// test begins.
     pub(crate) fn record_for_session(
         &self,
         name: &str,
@@ -119,7 +120,7 @@ impl StatementRecorder {
         if !known && (asked || self.records_all()) {
             let recorded = Recorded::new(Some(since));
             if sessions > 1 && !self.records_all() {
-                // The sessions that are already open are not recorded, so the record is incomplete.
+                // There are other open sessions, which are not recorded. The record is therefore incomplete.
                 lock(&recorded.record).mark_incomplete();
             }
             state.records.insert(cut(name).to_owned(), recorded);
@@ -127,8 +128,8 @@ impl StatementRecorder {
         state.records.get(cut(name)).map(|recorded| Arc::clone(&recorded.record))
     }
 
-    /// Compares the statements of the lease `name` with the budget `own`. The budget for all tests supplies the limits
-    /// that `own` lacks. Returns `None` if the lease is not recorded.
+    /// Compares the statements of the lease `name` with the budget `own`. Limits that are missing in `own` come from
+    /// the budget for all tests. Returns `None` if the lease is not recorded.
     #[must_use]
     pub fn measure(&self, name: &str, own: &Budget, leases: &Leases) -> Option<TestMeasurement> {
         let since = leases.leased(name).map(|(since, _)| since);
@@ -138,14 +139,14 @@ impl StatementRecorder {
             .filter(|recorded| recorded.since.is_none() || since.is_none() || recorded.since == since);
         match recorded {
             Some(recorded) => Some(recorded.measure(&own.or(self.budget))),
-            // The lease has not had a session yet.
+            // The lease has had no session yet.
             None if self.records_all() => Some(Recorded::new(None).measure(own)),
             None => None,
         }
     }
 
-    /// Ends the test that used `name`. `told` means that the client already knows the result. `goes_on` means that the
-    /// lease was reset, so that a new test begins.
+    /// Ends the test that used the lease `name`. `is_reported` means that the client already knows the result.
+    /// `continues` means that the lease goes on after a reset, so that a new test begins.
     pub fn test_ended(&self, name: &str, is_reported: bool, continues: bool) {
         let mut state = lock(&self.state);
         let Some(before) = state.records.remove(cut(name)) else { return };
@@ -157,8 +158,8 @@ impl StatementRecorder {
         }
     }
 
-    /// Ends all tests. Returns the reports about tests that exceeded their budget without their client knowing it, and
-    /// the number of further such tests.
+    /// Ends all tests. Returns the reports about tests that exceeded their budget but whose clients don't know this
+    /// yet. Also returns the number of such tests without a report.
     #[must_use]
     pub fn finish(&self) -> (Vec<TestOverBudget>, usize) {
         let mut state = lock(&self.state);
@@ -183,8 +184,8 @@ impl State {
         self.over.push(TestOverBudget { database: cut(name).to_owned(), message });
     }
 
-    /// Once there are many records, removes those whose leases have ended. This is necessary because no event announces
-    /// the end of a lease.
+    /// If there are many records, removes the records of leases that have ended. This is necessary because the recorder
+    /// does not notice when a lease ends.
     fn sweep(&mut self, budget: &Budget, leases: &Leases) {
         if self.records.len() < self.sweep_at.max(SWEEP_THRESHOLD) {
             return;
@@ -206,7 +207,7 @@ impl Recorded {
         Self { since, record: SharedRecord::default() }
     }
 
-    /// Returns a report for the user if the test exceeded the budget. Collects the statements only in that case.
+    /// Returns a report for the user if the test exceeded the budget. Only then does it need the test's statements.
     fn excess_report(&self, budget: &Budget) -> Option<String> {
         let record = lock(&self.record);
         let exceeded = Some(record.exceeded(budget)).filter(|exceeded| !exceeded.is_empty())?;

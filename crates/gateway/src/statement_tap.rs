@@ -25,8 +25,8 @@ pub(crate) struct Taps {
 }
 
 impl Taps {
-    /// Returns the record for a new session with `database`, if its lease is recorded. If the session had the database
-    /// reset, the history forgets the earlier statements.
+    /// Returns the record for a new session with `database`, or `None` if the lease is not recorded. If the session
+    /// asked for a reset of the database, the history forgets the earlier statements.
     pub(crate) fn record(
         &self,
         database: &str,
@@ -39,7 +39,8 @@ impl Taps {
         self.recorder.record_for_session(database, settings, leases)
     }
 
-    /// Creates a tap for a new session with `database`. Returns `None` if there is no listener.
+    /// Creates a tap for a new session with `database`. Returns `None` if no listener wants to know the session's
+    /// statements.
     ///
     /// `key` is the cancel key of the session's backend, `since` is the time of the client's request, and `record` is
     /// the record of its lease.
@@ -70,7 +71,7 @@ impl Taps {
 /// Observes all messages of one session, and reports statements to the listeners.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    /// Parses the messages. `None` once it can no longer follow them.
+    /// Finds the statements in the messages. `None` after it lost track of them.
     tracker: Option<StatementTracker>,
     listeners: Subscribers,
 }

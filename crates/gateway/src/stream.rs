@@ -1,9 +1,9 @@
 //! A client or server connection over TCP (with or without TLS) or over a unix socket.
 //!
-//! The kernel reports a unix socket as writable each time the other side has read a message. Tokio's own streams watch
-//! both directions, so each message would wake its sender once more for nothing. This module watches only the reading
-//! direction. If a write would block, it watches the writing direction through a second descriptor until the write is
-//! complete.
+//! Tokio's own streams always watch both directions of a socket. The kernel reports a unix socket as writable whenever
+//! the other side has read a message, so each message would wake its sender once more for nothing. This module watches
+//! only the reading direction. If a write would block, the stream watches the writing direction with a second
+//! descriptor until the write is complete.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -26,18 +26,19 @@ use crate::certificate::ServerCertificate;
 use crate::closing::Closing;
 use crate::tls::TlsSocket;
 
-/// Size of a unix socket's send buffer in bytes, which the kernel doubles. Source: the default of `wmem_max`, which an
-/// administrator may have changed.
+/// Size of a unix socket's send buffer in bytes, before the kernel doubles it. Source: the kernel's default limit
+/// (`wmem_max`), which an administrator may have changed.
 const UNIX_BUFFER: usize = 212_992;
 
-/// Pauses between checks of whether a client that has stopped sending still reads: the first pause, and the longest.
+/// After a client has closed its writing side, we check repeatedly whether it still reads. These are the first and the
+/// longest pause between two checks.
 const FIRST_POLL_PAUSE: Duration = Duration::from_millis(1);
 const MAX_POLL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Timeout for a client to read its last message.
+/// Maximum time that we wait for a client to read the last message that we send to it.
 const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A non-blocking socket of any kind.
+/// A non-blocking socket of one of the supported kinds.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
@@ -56,8 +57,8 @@ impl Socket {
     /// Wraps a connection over a unix socket.
     pub(crate) fn unix(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        // The kernel reports the socket as writable when three quarters of the buffer are free. That is enough until
-        // the next write.
+        // The kernel reports the socket as writable only after three quarters of the buffer are free. With a large
+        // buffer, the other side still has enough to read until our next write.
         sys::set_send_buffer(&stream, UNIX_BUFFER)?;
         Ok(Self::Unix(stream))
     }
@@ -90,15 +91,16 @@ impl Socket {
         }
     }
 
-    /// Returns a handle with which a lease can check and close the client's connection, and the signal that the handle
-    /// sends to the session. There is no handle if the system has no file descriptor left for it.
+    /// Returns a handle for the lease, which can use it to check and close the client's connection. Also returns the
+    /// signal with which the handle tells the session to close. There is no handle if the system has no file descriptor
+    /// left.
     pub(crate) fn link(&self) -> (Option<Arc<dyn ClientLink>>, Closing) {
         let (closing, receiver) = channel::channel(false);
         let link = self.duplicate().ok().map(|connection| SocketLink { connection, closing });
         (link.map(|link| -> Arc<dyn ClientLink> { Arc::new(link) }), receiver)
     }
 
-    /// Duplicates the descriptor, in order to watch the connection but not to use it.
+    /// Duplicates the descriptor. The duplicate is for watching the connection, not for reading or writing.
     fn duplicate(&self) -> io::Result<OwnedFd> {
         self.as_fd().try_clone_to_owned()
     }
@@ -150,9 +152,9 @@ fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usiz
 #[derive(Debug)]
 pub struct Stream {
     socket: AsyncFd<Socket>,
-    /// Watches for room in the send buffer while a write waits for it.
+    /// Watches for room in the send buffer while a write is waiting for room.
     room: Option<AsyncFd<OwnedFd>>,
-    /// Bytes that were read too early. Reads return them before all others.
+    /// Bytes that were read too early. Reads return these bytes first.
     unread: Vec<u8>,
 }
 
@@ -176,7 +178,7 @@ impl Stream {
         Some((stream.local_addr().ok()?, stream.peer_addr().ok()?))
     }
 
-    /// Returns a watcher that notices when the client leaves. It works while others use the connection.
+    /// Returns a watcher that notices when the client leaves, even while the connection is in use.
     pub fn disconnect_watcher(&self) -> io::Result<DisconnectWatcher> {
         let connection = watch(self.socket().duplicate()?, Interest::READABLE)?;
         Ok(DisconnectWatcher { connection, ends: self.tcp_ends() })
@@ -196,8 +198,8 @@ impl Stream {
         }
     }
 
-    /// Starts TLS on a TCP connection. `read` contains handshake bytes that were read too early. Connections of any
-    /// other kind stay unchanged.
+    /// Starts TLS on a TCP connection. `read` contains handshake bytes that were read too early. Returns connections of
+    /// other kinds unchanged.
     pub(crate) fn encrypted(self, certificate: &Arc<ServerCertificate>, read: &[u8]) -> io::Result<Self> {
         let (socket, unread) = self.into_parts();
         match socket {
@@ -244,8 +246,8 @@ impl Stream {
         loop {
             let mut guard = ready!(self.socket.poll_read_ready(context))?;
             match guard.get_inner().receive(buffer) {
-                // A short read means that the socket is empty, so the next call would block. With TLS, it only means
-                // the end of a record.
+                // After a short read the socket is empty, so the next call would block. With TLS, a short read only
+                // means the end of a record.
                 Ok(count) if 0 < count && count < buffer.len() && !self.is_encrypted() => {
                     guard.clear_ready();
                     return Poll::Ready(Ok(count));
@@ -259,14 +261,14 @@ impl Stream {
     /// Writes at least one byte.
     pub(crate) fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let sent = ready!(self.poll_with_room(context, |socket| socket.send(bytes)));
-        // A short write means that there may be no room for the rest.
+        // After a short write, there may be no room for the rest.
         if !matches!(sent, Ok(count) if count < bytes.len()) {
             self.room = None;
         }
         Poll::Ready(sent)
     }
 
-    /// Calls `write` each time there is room, until it no longer blocks.
+    /// Calls `write` whenever there is room, until it no longer blocks.
     fn poll_with_room<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -287,13 +289,14 @@ impl Stream {
         }
     }
 
-    /// Sends a last message, closes the writing side, and waits briefly until the client has read the message.
+    /// Sends a last message and closes the writing side. Then waits for the client to read the message, but not for
+    /// long.
     pub(crate) async fn send_and_close(mut self, message: &[u8]) {
         let farewell = async {
             self.write_all(message).await?;
             self.shutdown().await?;
-            // Closing a socket with unread bytes would reset the connection. The client would then lose bytes that it
-            // has not read yet.
+            // Read all remaining bytes. If we closed the socket with unread bytes, the connection would be reset, and
+            // the client could lose the message.
             tokio::io::copy(&mut self, &mut tokio::io::sink()).await
         };
         if let Err(error) = timeout(LAST_MESSAGE_TIMEOUT, farewell).await.map_err(io::Error::from).flatten() {
@@ -306,7 +309,7 @@ impl Stream {
     }
 }
 
-/// Distinguishes a client that has only closed its writing side from one that has disconnected.
+/// Finds out whether a client has disconnected or has only closed its writing side.
 #[derive(Debug)]
 pub struct DisconnectWatcher {
     connection: AsyncFd<OwnedFd>,
@@ -314,9 +317,9 @@ pub struct DisconnectWatcher {
 }
 
 impl DisconnectWatcher {
-    /// Waits until the client has closed its writing side or disconnected.
+    /// Waits until the client closes its writing side or disconnects.
     pub async fn writing_side_closed(&self) {
-        // Asks the kernel each time, because the kernel may know it before the runtime does.
+        // Ask the kernel again and again, because it may know the answer before the runtime does.
         poll_fn(|context| {
             while !sys::is_closed_by_peer(&self.connection)
                 && let Ok(mut guard) = ready!(self.connection.poll_read_ready(context))
@@ -328,8 +331,8 @@ impl DisconnectWatcher {
         .await;
     }
 
-    /// Waits until a client that has stopped sending is gone. A client on a different machine counts as gone
-    /// immediately, because nothing shows whether it still reads.
+    /// Waits until the client disconnects completely, after it has closed its writing side. If the client is on another
+    /// machine, this function returns immediately, because we can't find out whether the client still reads.
     pub async fn disconnected(&self) {
         let mut pause = FIRST_POLL_PAUSE;
         while !sys::is_hung_up(&self.connection)

@@ -1,4 +1,4 @@
-//! A TCP connection with TLS, with non-blocking calls.
+//! A TCP connection with TLS. No call blocks.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use crate::certificate::{CertificateChoice, POSTGRESQL, ServerCertificate};
 #[cfg(test)]
 mod tests;
 
-/// A TLS connection. Its handshake proceeds as the gateway reads.
+/// A TLS connection. The handshake takes place while the gateway reads.
 pub(crate) struct TlsSocket {
     stream: TcpStream,
     session: Mutex<TlsSession>,
@@ -22,8 +22,8 @@ pub(crate) struct TlsSocket {
 
 struct TlsSession {
     connection: ServerConnection,
-    /// Number of bytes in the last write that have been encrypted, but not all sent. The next write must begin with the
-    /// same bytes.
+    /// Number of bytes from the last write that were encrypted but not sent completely. The next write must begin with
+    /// the same bytes.
     accepted: usize,
 }
 
@@ -47,8 +47,8 @@ impl TlsSocket {
         &self.stream
     }
 
-    /// Returns the digest of the certificate to which a client can bind its proof. `None` before the handshake has
-    /// chosen a certificate, and if the certificate has no digest.
+    /// Returns the certificate's digest, to which a client can bind its proof. Returns `None` if the handshake has not
+    /// chosen a certificate yet, or if the certificate has no digest.
     pub(crate) fn certificate_digest(&self) -> Option<&[u8]> {
         self.choice.digest()
     }
@@ -64,8 +64,8 @@ impl TlsSocket {
         loop {
             match connection.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The client has closed the connection without close_notify. This is safe, because the lengths in
-                // PostgreSQL's messages show whether they are complete.
+                // The client closed the connection without close_notify. This is safe, because the length in each
+                // PostgreSQL message shows whether the message is complete.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
@@ -83,7 +83,7 @@ impl TlsSocket {
             *accepted = connection.writer().write(bytes)?;
             flush(connection, &self.stream)?;
         }
-        // A caller that retries with different bytes corrupts its connection, but can't cause a panic here.
+        // If the caller retries with different bytes, it corrupts its connection, but it can't cause a panic here.
         Ok(std::mem::take(accepted).min(bytes.len()))
     }
 
@@ -93,7 +93,8 @@ impl TlsSocket {
         self.stream.shutdown(Shutdown::Write)
     }
 
-    /// Moves decrypted bytes to `into`. This is necessary because no socket event announces them.
+    /// Moves decrypted bytes to `into`. This is necessary because the runtime only announces bytes in the socket, not
+    /// those that were already decrypted.
     pub(crate) fn take_decrypted(&self, into: &mut Vec<u8>) {
         let mut chunk = [0; 1024];
         let connection = &mut lock(&self.session).connection;

@@ -1,6 +1,6 @@
 //! Worker threads that forward bytes, each with its own runtime.
 //!
-//! A session stays on one thread. A message therefore wakes only one thread, and the threads share no lock.
+//! A session stays on the same thread. A message therefore wakes only one thread, and the threads share no lock.
 
 use std::future::Future;
 use std::io;
@@ -14,15 +14,16 @@ use tokio::sync::oneshot;
 
 /// Name of each worker thread.
 pub const THREAD_NAME: &str = "gateway";
-/// Number of processors per thread. Forwarding a request takes about a quarter of the time that the client and the
-/// server spend on it. With more threads, each would wake more often for fewer sessions.
+/// Number of processors per thread. One thread is enough for so many processors, because the client and the server
+/// together spend about four times as long on a request as the gateway does. With more threads, each thread would wake
+/// more often for fewer sessions.
 const PROCESSORS_PER_THREAD: usize = 4;
-/// Maximum number of threads. More would only take processors away from the server.
+/// Maximum number of threads. More threads would only take processors away from the server.
 const MAX_THREADS: usize = 4;
-/// Timeout for blocking calls after the gateway has closed.
+/// Maximum time that we wait for blocking calls after the gateway has closed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Handles with which to give work to the threads.
+/// Handles for giving work to the threads.
 #[derive(Debug)]
 pub(crate) struct Workers(Vec<Worker>);
 
@@ -32,7 +33,7 @@ struct Worker {
     tasks: Arc<AtomicUsize>,
 }
 
-/// The worker threads. Dropping this ends all their tasks.
+/// The worker threads. Dropping this value ends all tasks of the threads.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     /// One sender for each thread. Dropping a sender ends its thread.
@@ -40,7 +41,7 @@ pub(crate) struct Threads {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts the threads. Their number is enough to keep up with a server on the same processors.
+/// Starts as many threads as are needed to keep up with a server on the same processors.
 pub(crate) fn start() -> io::Result<(Workers, Threads)> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let (mut workers, mut threads) = (Vec::new(), Threads::default());
@@ -49,7 +50,8 @@ pub(crate) fn start() -> io::Result<(Workers, Threads)> {
         workers.push(Worker { handle: runtime.handle().clone(), tasks: Arc::default() });
         let (sender, receiver) = oneshot::channel();
         let thread = thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
-            // Nothing is ever sent. The receiver returns an error when the sender is dropped.
+            // The sender never sends anything. When it is dropped, the receiver returns an error, which ends the
+            // thread.
             if runtime.block_on(receiver).is_err() {
                 runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
             }
@@ -82,7 +84,7 @@ impl Workers {
     }
 }
 
-/// Counts a task for as long as the task exists.
+/// Counts a task as long as the task exists.
 struct TaskCount(Arc<AtomicUsize>);
 
 impl TaskCount {

@@ -22,10 +22,10 @@ enum Side {
 }
 use Side::{Client, Server};
 
-/// Bytes, and the side that sent them.
+/// The side that sent some bytes, and the bytes.
 type SentBytes = (Side, Vec<u8>);
 
-/// A forwarded session, and both of its far ends, which the test controls.
+/// A forwarded session, and the ends of the client and the server. The test controls these two ends.
 struct Fixture {
     forward: Forward,
     client: Stream,
@@ -50,7 +50,7 @@ impl Fixture {
         Self { forward, client, server, taps, begun, vacated }
     }
 
-    /// Sends the pieces one after another, and waits until each has arrived, so that the gateway reads them one by one.
+    /// Sends one piece after another. Waits until each piece has arrived, so that the gateway reads them one by one.
     /// Returns the bytes that arrived at the server and at the client.
     async fn play<'a>(&mut self, pieces: impl IntoIterator<Item = (Side, &'a [u8])>) -> (Vec<u8>, Vec<u8>) {
         let Self { forward, client, server, .. } = self;
@@ -104,7 +104,7 @@ fn whole(conversation: &[SentBytes]) -> impl Iterator<Item = (Side, &[u8])> {
     conversation.iter().map(|(side, bytes)| (*side, &bytes[..]))
 }
 
-/// Cuts the bytes that `side` sends in a conversation at these positions.
+/// Cuts the bytes of one side of a conversation at these positions.
 fn cut<'a>(conversation: &'a [SentBytes], side: Side, cuts: &[usize]) -> Vec<(Side, &'a [u8])> {
     let (mut pieces, mut at) = (Vec::new(), 0);
     for (from, bytes) in whole(conversation) {
@@ -249,7 +249,7 @@ proptest! {
             let mut fixture = Fixture::new(None);
             assert_eq!(fixture.play(whole(&conversation)).await, sent);
             let mut other = Fixture::new(None);
-            // The rest of the startup response must come first.
+            // The client must receive the rest of the startup response first.
             other.forward.down.bytes.clone_from(&unsent);
             let reads = async { let mut first = vec![0; unsent.len()]; other.client.read_exact(&mut first).await.unwrap(); first };
             let first = tokio::select! { biased; end = other.forward.run() => panic!("{end:?}"), first = reads => first };
@@ -328,7 +328,7 @@ fn stuck_direction_does_not_block_the_other() {
                 let (mut other_in, mut other_out) = split(&mut other);
                 let writes = other_out.write_all(&flood);
                 let talks = async {
-                    // One side reads nothing, but the gateway must still forward the bytes that it sends.
+                    // Even if one side reads nothing, the gateway must forward the bytes that this side sends.
                     for number in 0..50_u8 {
                         let message = encode(b'd', &[number; 9]);
                         deaf_out.write_all(&message).await.unwrap();
@@ -350,7 +350,7 @@ fn stuck_direction_does_not_block_the_other() {
     });
 }
 
-/// Simulates a client that leaves after it sent `up`, and a server that then answers with `down`.
+/// Simulates a client that sends `up` and leaves, and a server that then answers with `down`.
 async fn end_of_client(up: &[u8], down: &[u8], farewell: &[u8]) -> End {
     let Fixture { mut forward, mut client, mut server, .. } = Fixture::new(None);
     let work = async {
@@ -408,8 +408,8 @@ fn disconnected_client_does_not_interrupt_server_output() {
             let mut heard = Vec::new();
             server.read_to_end(&mut heard).await.unwrap();
             assert_eq!(heard, query(b"SELECT 1"));
-            // The server does not learn that the client is gone, and the gateway must not cut it off in the middle of
-            // its answer.
+            // The server does not know that the client is gone. The gateway must not cut it off in the middle of its
+            // answer.
             server.write_all(&flood).await.unwrap();
             drop(server);
         };

@@ -1,6 +1,6 @@
-//! Ends the client's transactions: a COMMIT checks deferred constraints, closes cursors and sets settings back.
+//! Ends the client's transactions: a COMMIT checks deferred constraints, closes cursors and restores settings.
 //!
-//! The server does none of this itself, because to it the client's transaction is only a savepoint.
+//! The server does none of this itself, because it sees the client's transaction only as a savepoint.
 
 use lease::{Constraints, Savepoint};
 
@@ -10,8 +10,8 @@ use super::setting_changes::SettingChanges;
 use super::settings::{Restored, TRANSACTION_TIMEOUT};
 use super::task::{InjectedStatement, Row, Task};
 
-/// Number of rows in a catalog that this transaction has changed. The server keeps the number in the backend's own
-/// memory, so reading it is cheap.
+/// SQL for the number of catalog rows that this transaction has changed. Reading this number is cheap, because it is in
+/// the backend's own memory.
 macro_rules! changed_rows {
     ($($catalog:literal)*) => {
         concat!("0" $(,
@@ -22,12 +22,12 @@ macro_rules! changed_rows {
     };
 }
 
-/// Query that each COMMIT runs first, with one row for each open cursor.
+/// Query that each COMMIT runs first. It returns one row for each open cursor.
 ///
 /// The first column is the number of changed rows in `pg_constraint`, `pg_proc`, `pg_rewrite`, `pg_attrdef` and
-/// `pg_policy`. Then come the cursor's name, whether the cursor outlives the transaction, and the transaction's timeout
-/// (from version 17 on). There is always at least one row, because the query has a portal itself. Aggregates and the
-/// view `pg_cursors` would take longer than the rest of the COMMIT.
+/// `pg_policy`. The other columns are the cursor's name, whether the cursor outlives the transaction, and the
+/// transaction's timeout (from version 17 on). There is always at least one row, because the query itself runs in a
+/// portal. We avoid aggregates and the view `pg_cursors`, because they would take longer than the rest of the COMMIT.
 const COMMIT_STATE_QUERY: &str = concat!(
     "SELECT ",
     changed_rows!(2606 1255 2618 2604 3256),
@@ -36,12 +36,12 @@ const COMMIT_STATE_QUERY: &str = concat!(
 );
 /// Number of columns of [`COMMIT_STATE_QUERY`].
 const COMMIT_STATE_COLUMNS: usize = 4;
-/// Portal names in [`COMMIT_STATE_QUERY`] that don't belong to cursors: the injected portal, and the protocol's unnamed
-/// portal.
+/// Portals that [`COMMIT_STATE_QUERY`] also returns, although they are not cursors: the portal of injected statements,
+/// and the protocol's unnamed portal.
 const INTERNAL_PORTALS: [&str; 2] = ["_pgfresh", "\"\""];
 
-/// Query for the names of all deferrable constraints, and of those that are initially deferred. The second list omits a
-/// name if a constraint that is not deferrable has the same name.
+/// Query for two lists of names: all deferrable constraints, and the initially deferred ones. The second list omits a
+/// name that also belongs to a non-deferrable constraint.
 const CONSTRAINTS_QUERY: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_catalog.string_agg(name, ', ') FILTER (WHERE deferred) FROM \
     (SELECT pg_catalog.quote_ident(nspname) || '.' || pg_catalog.quote_ident(conname) AS name, \
      pg_catalog.bool_or(condeferred) AND pg_catalog.bool_and(condeferrable) AS deferred \
@@ -49,7 +49,7 @@ const CONSTRAINTS_QUERY: &str = "SELECT pg_catalog.string_agg(name, ', '), pg_ca
      GROUP BY nspname, conname HAVING pg_catalog.bool_or(condeferrable)) d";
 
 /// Query for the texts of functions and other objects that may change settings (2078 is the oid of `set_config`). A
-/// function in a language other than SQL and PL/pgSQL may change any setting.
+/// function may change any setting if its language is neither SQL nor PL/pgSQL.
 const SOURCES_QUERY: &str = "SELECT CASE WHEN lanname IN ('sql', 'plpgsql') THEN prosrc ELSE 'set_config(unknown)' END \
       FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang \
       WHERE p.oid >= 16384 AND lanname NOT IN ('internal', 'c') AND prosrc <> '' \
@@ -122,7 +122,8 @@ impl RollbackSession {
         }
     }
 
-    /// Processes the rows of [`SOURCES_QUERY`]. Returns whether they name settings that the gateway has not read yet.
+    /// Processes the rows of [`SOURCES_QUERY`]. Returns true if these texts name settings that the gateway has not read
+    /// yet.
     pub(super) fn sources_read(&mut self, rows: impl Iterator<Item = Row>) -> bool {
         let texts = rows.filter_map(|row| row.into_iter().next().flatten());
         let sources: Vec<_> =
@@ -139,8 +140,8 @@ impl RollbackSession {
         }
     }
 
-    /// Checks deferred constraints, sets back the transaction's settings, and closes its `cursors`. Their names must be
-    /// quoted for SQL.
+    /// Checks deferred constraints, restores settings, and closes `cursors`. The names of the cursors must be quoted
+    /// for SQL.
     pub(super) fn release(&mut self, cursors: &[String]) {
         let mut statements = Vec::new();
         let constraints = &self.transaction.constraints;
@@ -155,7 +156,8 @@ impl RollbackSession {
             self.settings.read(std::mem::take(&mut self.settings_at_end).into_iter());
             self.restored = self.settings.restore();
         }
-        // If the timeout was set for this transaction only, the session sets it back before it disables it.
+        // If the client changed the timeout for this transaction only, restore the previous timeout now. (It is
+        // disabled further below.)
         match self.restored.iter_mut().find(|(name, _)| name == TRANSACTION_TIMEOUT) {
             Some((_, before)) => {
                 *before = Some(self.transaction.timeout.clone()).filter(|before| !before.is_empty());
@@ -166,7 +168,7 @@ impl RollbackSession {
         if !self.restored.is_empty() {
             statements.push(restore(&self.restored));
         }
-        // The timeout stays disabled until the client's next transaction begins: see `ensure`.
+        // The timeout stays disabled until the client's next transaction begins: see `ensure_savepoint`.
         if self.timeout_statement().is_some() {
             statements.push(UNBOUNDED.to_owned());
         }
@@ -181,8 +183,8 @@ impl RollbackSession {
         self.inject(statements, InjectedStatement::Release);
     }
 
-    /// Returns the statement that makes the server enforce the client's transaction timeout, or `None` without a
-    /// timeout.
+    /// Returns the statement that makes the server enforce the client's transaction timeout. Returns `None` if there is
+    /// no timeout.
     pub(super) fn timeout_statement(&self) -> Option<String> {
         let timeout = &self.transaction.timeout;
         (!timeout.is_empty()).then(|| format!("SET LOCAL {TRANSACTION_TIMEOUT} = {}", literal(timeout)))
@@ -197,7 +199,7 @@ impl RollbackSession {
         self.delayed_completion.clear();
         self.settings_at_end.clear();
         self.to_client.extend_from_slice(error);
-        // The rollback may undo catalog changes that the session has read.
+        // The session may know about catalog changes that the rollback now undoes.
         self.transaction.constraints =
             Constraints { told: self.transaction.constraints.told, ..Constraints::default() };
         self.in_transaction = false;
@@ -205,8 +207,8 @@ impl RollbackSession {
     }
 }
 
-/// Returns the statement that sets settings back, in this order. A setting without a value goes back to its value at
-/// the session's start, as with RESET.
+/// Returns the statement that restores settings in this order. A setting without a value gets its value from the start
+/// of the session, as with RESET.
 fn restore(settings: &[Restored]) -> String {
     let mut sql = String::from("SELECT ");
     for (at, (name, value)) in settings.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Runs a client session in rollback isolation, once the client has received its startup response.
+//! Runs a client's session in rollback isolation, after the startup response.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::state::ConnectionHandle;
 use crate::statement_tap::Tap;
 use crate::stream::{Socket, Stream};
 
-/// Resources of a session, other than its two connections.
+/// Everything that a session needs besides its two connections.
 pub(crate) struct RollbackConnection {
     pub(crate) lease: TransactionGuard,
     pub(crate) key: Option<CancelKey>,
@@ -63,7 +63,7 @@ impl RollbackConnection {
                 }
                 return;
             }
-            // pgfresh has asked the server to end the session, and the server's own message may be lost.
+            // pgfresh asked the server to end the session, and the server's own message may have been lost.
             Some(End::Server) if is_closed(&closing) => error_message::closed(),
             Some(End::Server) => error_message::server_gone(),
             Some(End::Closed) => error_message::closed(),
@@ -79,13 +79,13 @@ impl RollbackConnection {
     }
 }
 
-/// Returns the server session and its transaction to the lease, so that the lease's next client session can use them.
+/// Returns the server's session and its transaction to the lease. The lease's next client will use both.
 async fn return_to_lease(lease: TransactionGuard, server: Stream, transaction: LeaseTransaction) {
     let (Socket::Unix(stream), unread) = server.into_parts() else { return };
     if !unread.is_empty() || stream.set_nonblocking(false).is_err() {
         return;
     }
-    // If the task panics, the lease ends, as it does whenever a session ends without returning its transaction.
+    // If this task panics, the lease ends. That happens whenever a session ends without returning its transaction.
     if let Err(error) = spawn_blocking(move || lease.leave(stream, transaction)).await {
         tracing::error!(%error, "could not give a lease back");
     }

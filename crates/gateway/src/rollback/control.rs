@@ -1,8 +1,8 @@
 //! Handles statements that need special treatment in rollback isolation.
 //!
-//! These are the statements that begin, end or subdivide transactions, and those that behave differently outside of a
-//! transaction. For example, LOCK TABLE fails outside of a transaction. The server can't know that the client is
-//! outside of one, so the gateway reports the error instead.
+//! These statements begin, end or subdivide transactions, or they behave differently outside of a transaction. For
+//! example, LOCK TABLE fails outside of a transaction. In rollback isolation, the server always sees a transaction, so
+//! the gateway must report this error itself.
 
 use super::message::{DISCARD_ALL, UNDO, USE_CLONE_HINT, command_complete, report};
 use super::session::RollbackSession;
@@ -15,8 +15,8 @@ const ACTIVE_TRANSACTION: &str = "25001";
 const CANNOT_PREPARE: &str = "cannot prepare a transaction in rollback isolation";
 
 impl RollbackSession {
-    /// Whether the server, given the statement unchanged, would do what the client expects in the current state. `top`
-    /// means that the statement is not one of several.
+    /// Whether the gateway can forward the statement unchanged, because the server will do what the client expects in
+    /// the current state. `top` means that the statement stands alone, i.e. it is not one of several in a string.
     pub(super) fn is_supported_unchanged(&self, kind: &Kind, top: bool) -> bool {
         let failed = self.is_aborted();
         match kind {
@@ -36,7 +36,7 @@ impl RollbackSession {
         }
     }
 
-    /// Executes the statement so that the client sees what a plain server would do.
+    /// Executes the statement in such a way that the client sees the result that a plain server would give.
     pub(super) fn execute_control(&mut self, kind: &Kind, top: bool, native: Native) {
         if !self.is_aborted() && self.must_read_settings(kind) {
             self.ensure_savepoint();
@@ -44,7 +44,7 @@ impl RollbackSession {
             return self.ensure_sources();
         }
         self.track_settings(kind);
-        // Within a string of several statements, a plain server sends no warning.
+        // A plain server sends no warning if the statement is one of several in a string.
         let lonely = top && !self.in_transaction;
         match kind {
             Kind::Begin { modes, .. }
@@ -61,7 +61,7 @@ impl RollbackSession {
                 self.in_transaction = false;
                 self.report_error("0A000", CANNOT_PREPARE, Some(USE_CLONE_HINT));
             }
-            // `track_settings` may have sent statements to the server. This one runs after them.
+            // `track_settings` may have injected statements. Run the client's statement after them.
             _ if self.is_supported_unchanged(kind, top) => self.perform(Task::Native(native)),
             Kind::SetTransaction(modes) => self.set_transaction(*modes, lonely, native),
             Kind::SetConstraints => {
@@ -78,7 +78,7 @@ impl RollbackSession {
             Kind::DiscardAll => {
                 let parts = DISCARD_ALL.map(str::to_owned).to_vec();
                 self.ensure_savepoint();
-                // A plain server commits DISCARD ALL at once, because the statement can't run in a transaction block.
+                // Commit at once, like a plain server: there, DISCARD ALL can't run in a transaction block.
                 let response = Task::Send(command_complete("DISCARD ALL"));
                 self.prepend_tasks([
                     Task::Inject(parts, InjectedStatement::Required),
@@ -95,7 +95,7 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the session must read the settings before such a statement runs.
+    /// Whether the session must read the settings before a statement of this kind runs.
     fn must_read_settings(&self, kind: &Kind) -> bool {
         match kind {
             Kind::SetLocal(changes) | Kind::Set(changes) | Kind::MaySet(changes) => {
@@ -113,7 +113,7 @@ impl RollbackSession {
             Kind::Savepoint(name) if self.in_transaction => self.settings.save(name),
             Kind::Release(name) if self.in_transaction => self.settings.release(name),
             Kind::SetLocal(changes) | Kind::Set(changes) | Kind::MaySet(changes) => {
-                // The tracker needs the state before the transaction's first statement.
+                // The tracker must know the state before the first statement of the transaction.
                 self.ensure_savepoint();
                 self.settings.run(changes);
             }
@@ -152,8 +152,8 @@ impl RollbackSession {
 
     fn commit(&mut self, chain: bool) {
         if self.is_aborted() {
-            // A failed transaction loses the modes that it set itself, but keeps those that it inherited from the
-            // previous transaction in its chain.
+            // After a failed transaction, the next one in the chain keeps only the mode that the failed transaction
+            // inherited from its predecessor.
             self.read_only = self.inherited_read_only;
             self.prepend_tasks([Task::Undo, Task::EndTransaction { tag: "ROLLBACK", chain }]);
         } else if self.can_end_transaction("COMMIT AND CHAIN", chain) {
@@ -183,8 +183,8 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the statement can end a transaction here. Outside of a transaction, sends a warning. If `chain` is set,
-    /// reports an error and returns false.
+    /// Whether the statement `what` may end a transaction now. If the client is in no transaction, sends a warning and
+    /// returns true. With `chain`, reports an error instead and returns false.
     fn can_end_transaction(&mut self, what: &str, chain: bool) -> bool {
         if !self.in_transaction && chain {
             self.refuse_outside_transaction(what);
@@ -211,7 +211,7 @@ impl RollbackSession {
         }
     }
 
-    /// Makes the client's transaction read-only if the client asked for that.
+    /// Makes the client's transaction read-only if the client asked for this.
     fn apply_read_only(&mut self) {
         if self.read_only {
             self.prepend_tasks([Task::Inject(
@@ -221,9 +221,8 @@ impl RollbackSession {
         }
     }
 
-    /// Whether these modes need special treatment because no statement has run in the transaction yet. A plain server
-    /// accepts them before the first query of a transaction, but this server would refuse them because of the
-    /// savepoint.
+    /// Whether the gateway itself must apply these modes. A plain server accepts them before the first query of a
+    /// transaction. Here the server would refuse them even then, because of the savepoint.
     fn may_change(&self, modes: Modes) -> bool {
         let is_fresh = self.in_transaction && self.is_untouched && !self.is_aborted();
         is_fresh && (modes.level || modes.read_only == Some(false))
@@ -273,7 +272,8 @@ impl RollbackSession {
         self.report_error(NO_TRANSACTION, &format!("{what} can only be used in transaction blocks"), None);
     }
 
-    /// Reports an error in place of the server. The caller must make sure that the client is in no transaction.
+    /// Reports an error that a plain server would report. The caller must make sure that the client is in no
+    /// transaction.
     fn report_error(&mut self, sqlstate: &str, text: &str, hint: Option<&str>) {
         self.send_to_client(&report("ERROR", sqlstate, text, hint));
         self.fail();

@@ -1,6 +1,6 @@
-//! Tests that record the conversation with the server, statement by statement, for each row of the state table.
+//! Tests that compare the conversation with the server, statement by statement, for each row of the state table.
 //!
-//! The server is a stub, so these tests are the first to show any change in the conversation.
+//! The server is a stub, so these tests show every change of the conversation at once.
 
 use super::session::RollbackSession;
 use super::stub::StubServer;
@@ -33,7 +33,7 @@ impl Conversation {
         std::mem::take(&mut self.trace)
     }
 
-    /// Delivers messages to the client and the server until none is left.
+    /// Delivers messages to the client and the server until no message is left.
     fn deliver_all(&mut self) {
         loop {
             for (tag, body) in messages(&std::mem::take(&mut self.session.to_client)) {
@@ -74,7 +74,7 @@ const SAVE: &str = "[SAVEPOINT pgfresh_t]";
 const RELEASE: &str = "[RELEASE SAVEPOINT pgfresh_t]";
 const UNDO: &str = "[ROLLBACK TO SAVEPOINT pgfresh_t]";
 
-/// Returns a setup in which the lease's first statement has run, but its savepoint has not been released yet.
+/// Returns a setup after the lease's first statement, whose savepoint has not been released yet.
 fn begun() -> Conversation {
     let mut play = Conversation::new();
     let first = play.query("SELECT");
@@ -156,7 +156,7 @@ fn settings_are_read_only_for_statements_changing_them() {
     let alone = |sql| [RELEASE, SAVE, sql, look, "done SET", "ready I"];
     assert_eq!(play.query("SET work_mem = 1"), alone("SET work_mem = 1"));
     assert_eq!(play.query("BEGIN"), ["done BEGIN", "ready T", RELEASE, SAVE]);
-    // The session must read the settings again, because it no longer knows them.
+    // The session no longer knows the settings, so it must read them again.
     assert_eq!(play.query("SET LOCAL a.b = 1"), [read, "SET LOCAL a.b = 1", "done SET", "ready T"]);
     assert_eq!(play.query("SET LOCAL c.d = 1"), ["SET LOCAL c.d = 1", "done SET", "ready T"]);
     assert_eq!(play.query("RESET ALL"), [read, "RESET ALL", "done RESET", "ready T"]);

@@ -1,7 +1,7 @@
 //! Moves bytes between two sockets and a [`RollbackSession`].
 //!
-//! The session must read some messages completely, and the drive buffers these. All other messages are forwarded piece
-//! by piece. If too many bytes wait for one side, the drive stops reading from the other side.
+//! The drive buffers messages that the session must read completely. It forwards all other messages piece by piece. If
+//! too many bytes wait for one side, the drive stops reading from the other side.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use pgwire::{ErrorResponse, Frame, HEADER, MalformedFrame, frames, is_frontend_t
 
 /// Maximum number of bytes that can wait for one side before the drive stops reading from the other.
 const MAX_WAITING_BYTES: usize = 256 << 10;
-/// Timeout for the server to finish the work of a client that has disconnected.
+/// Maximum time for the server to finish a client's work after the client has disconnected.
 const WIND_DOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a session ended.
@@ -30,7 +30,7 @@ const WIND_DOWN_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) enum End {
     Client,
     Server,
-    /// The session must close, and the client does not read its pending bytes.
+    /// The session must close, and the client no longer reads the bytes that are waiting for it.
     Closed,
     /// The lease's transaction is lost.
     Broken(ErrorResponse),
@@ -42,10 +42,10 @@ struct FrameBuffer {
     bytes: Vec<u8>,
     /// Number of bytes at the start that have already been processed.
     start: usize,
-    /// Number of remaining bytes in the message that is being forwarded in pieces. The flag is false if the drive
-    /// discards them instead.
+    /// Number of bytes still to come of the message that the drive forwards in pieces. The flag is false if the drive
+    /// discards these bytes instead.
     rest: (usize, bool),
-    /// Size of the message that must arrive completely, in bytes. 0 if there is no such message.
+    /// Number of bytes for which the drive waits before the session can read its next message. 0 if it waits for none.
     wanted: usize,
 }
 
@@ -65,8 +65,8 @@ impl FrameBuffer {
         count > 0
     }
 
-    /// Returns the tag of the next frame, and its length including the header. `None` if the header has not arrived
-    /// completely.
+    /// Returns the tag of the next frame, and the frame's length including the header. `None` if the header has not
+    /// arrived completely.
     fn head(&self) -> Result<Option<(u8, usize)>, MalformedFrame> {
         Frame::header(self.left())
     }
@@ -107,18 +107,18 @@ pub(super) struct Drive {
     pub(super) server: Stream,
     session: RollbackSession,
     gate: Arc<Gate>,
-    /// Follows the statements as the client sees them, i.e. without injected ones.
+    /// Follows the statements that the client sees, i.e. all but the injected statements.
     tap: Option<Box<Tap>>,
-    /// Number of unsent bytes for the client that the tap has already seen.
+    /// Number of bytes that the tap has already seen, but the client has not received.
     tapped: usize,
     turn: Turn,
     up: FrameBuffer,
     down: FrameBuffer,
-    /// Whether the client will send nothing more.
+    /// True after the client's last byte.
     client_ended: bool,
-    /// Whether the drive discards bytes for the client, because it has disconnected.
+    /// Whether the drive discards all bytes for the client, because the client has disconnected.
     discards_output: bool,
-    /// Whether the session must close. If so, the drive does not wait for a client that does not read.
+    /// Whether the session must close. The drive then stops as soon as the client no longer reads.
     is_closing: bool,
 }
 
@@ -173,8 +173,8 @@ impl Drive {
         }
     }
 
-    /// Lets the server finish the work of a client that has disconnected. Returns the transaction, or `None` if the
-    /// lease must end.
+    /// Lets the server finish the client's work after the client has disconnected. Returns the transaction, or `None`
+    /// if the lease must end.
     pub(super) async fn wind_down(
         &mut self,
         interrupt: impl Future<Output = ()>,
@@ -196,8 +196,8 @@ impl Drive {
         self.down.left().is_empty().then(|| std::mem::take(&mut self.session.transaction))
     }
 
-    /// Returns the client and the bytes that it has not received yet. The bytes are `None` in the middle of a message,
-    /// because no other message can follow there.
+    /// Returns the client's connection, and the bytes that the client has not received yet. In the middle of a message,
+    /// returns `None` instead of the bytes, because the gateway can't insert its own message there.
     pub(super) fn into_client(self) -> (Stream, Option<Vec<u8>>) {
         let unsent = self.session.to_client;
         (self.client, (self.down.rest.0 == 0).then_some(unsent))
@@ -208,7 +208,7 @@ impl Drive {
             if self.session.is_idle() && self.session.to_server.is_empty() {
                 return Poll::Ready(true);
             }
-            // The cancel gate need not know this turn, because no client can use the cancel key any more.
+            // We need not tell the cancel gate about this turn, because no client can use the cancel key any more.
             self.turn = self.session.turn();
             match self.poll(context) {
                 Poll::Ready(None) => {}
@@ -218,7 +218,7 @@ impl Drive {
         }
     }
 
-    /// Reads, decides and writes until it must wait or the session ends. Returns `None` if the turn has changed.
+    /// Reads, decides and writes until it must wait or the session ends. Returns `None` after a change of the turn.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
         loop {
             if let Some(why) = &self.session.broken {
@@ -256,8 +256,8 @@ impl Drive {
             }
             match (self.read_server(context), self.read_client(context)) {
                 (Poll::Ready(false), _) => {
-                    // The server's error may have waited for the rest of a message from the client. That rest is no
-                    // longer needed.
+                    // The server's last error may still be waiting for the rest of a client message. That rest no
+                    // longer matters.
                     self.up = FrameBuffer::default();
                     self.take_from_server();
                     return Poll::Ready(Some(End::Server));
@@ -272,7 +272,8 @@ impl Drive {
         }
     }
 
-    /// Whether the client has left. After a Terminate, the session still completes the client's earlier messages.
+    /// Whether the session is over because the client has left. After a Terminate, the session first completes the
+    /// client's earlier messages.
     fn has_client_left(&self) -> bool {
         let waits = !self.session.is_idle() && frames(self.up.left()).any(|frame| frame.tag == b'X');
         self.client_ended && !self.discards_output && !waits
@@ -315,8 +316,9 @@ impl Drive {
                 }
             };
             match session.server_head(tag) {
-                // After an error the session injects messages. It must not insert them into a client message that is
-                // still in transit. The server always reads the rest of that message first, and sends nothing before.
+                // After an error the session injects messages, but it must not insert them into a client message that
+                // is still in transit. Wait for the end of that message. (The server reads it before it sends anything
+                // else.)
                 Disposition::Whole if tag == b'E' && up.rest.0 > 0 && up.rest.1 => break,
                 Disposition::Whole => {
                     let Some(message) = down.take(length) else { break };
@@ -347,7 +349,7 @@ impl Drive {
             let (tag, length) = match up.head() {
                 Ok(Some(head)) => head,
                 Ok(None) => break,
-                // A PostgreSQL server disconnects a client that sends an invalid length, unless it refuses the message
+                // After an invalid length, a PostgreSQL server disconnects the client, unless it refuses the message
                 // type first.
                 Err(MalformedFrame) => {
                     (up.left().first().copied().filter(|tag| !is_frontend_tag(*tag)).unwrap_or(b'X'), 0)

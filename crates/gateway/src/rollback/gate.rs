@@ -1,6 +1,6 @@
 //! Gate that delays cancel requests until a statement of the client runs.
 //!
-//! A cancel request that interrupted an injected statement could break the lease's transaction.
+//! A cancel request must not interrupt an injected statement, because this could break the lease's transaction.
 
 use std::time::Duration;
 
@@ -9,13 +9,15 @@ use tokio::time::{Instant, sleep};
 
 use super::task::Turn;
 
-/// Maximum time for which a request waits for an injected statement to end. Most of these take less than a millisecond.
+/// Maximum time that a cancel request waits for injected statements to end. Most injected statements take less than a
+/// millisecond.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two checks of the turn.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Lock on a session's turn, i.e. on who owns the running statement. A cancel request holds the lock while it is in
-/// transit. The session holds it while it changes the turn.
+/// Prevents a session from running its next statement while a cancel request is in transit. It is a lock on the
+/// session's turn, i.e. on who owns the running statement. A cancel request holds the lock until the server has
+/// received it, and the session must take the lock to change the turn.
 #[derive(Debug)]
 pub(crate) struct Gate(Mutex<Turn>);
 
@@ -24,13 +26,13 @@ impl Gate {
         Self(Mutex::new(Turn::Nobody))
     }
 
-    /// Changes the turn. Waits for a cancel request that is in transit.
+    /// Changes the turn. If a cancel request is in transit, waits for it first.
     pub(super) async fn set(&self, turn: Turn) {
         *self.0.lock().await = turn;
     }
 
-    /// Waits until a cancel request can be sent. Returns `None` if there is nothing to interrupt. The caller must hold
-    /// the lock until the server has received the request.
+    /// Waits until the running statement is the client's own, so that a cancel request can be sent. Returns `None` if
+    /// there is nothing to interrupt. The caller must keep the returned lock until the server has received the request.
     pub(crate) async fn wait_for_client_turn(&self) -> Option<MutexGuard<'_, Turn>> {
         let begun = Instant::now();
         loop {

@@ -9,14 +9,15 @@ pub(super) use lease::{
     UNDO_TRANSACTION as UNDO,
 };
 
-/// Creates the savepoint that represents the client's transaction.
+/// Creates the savepoint that stands for the client's transaction.
 pub(super) const BEGIN_SAVEPOINT: &str = "SAVEPOINT pgfresh_t";
 /// Creates the savepoint for a syntax check. [`SYNTAX_UNDO`] removes it.
 const SYNTAX_SAVEPOINT: &str = "SAVEPOINT pgfresh_s";
 pub(super) const SYNTAX_UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_s", "RELEASE SAVEPOINT pgfresh_s"];
 /// Removes the savepoint of a syntax check, and then fails on purpose, because the savepoint no longer exists.
 pub(super) const SYNTAX_ABORT: [&str; 3] = [SYNTAX_UNDO[0], SYNTAX_UNDO[1], SYNTAX_UNDO[1]];
-/// Takes the place of a prepared BEGIN until the client executes it.
+/// Is prepared instead of the client's BEGIN, so that the client can execute it later. The gateway handles the
+/// execution itself.
 pub(super) const BEGIN_PLACEHOLDER: &str = "SAVEPOINT pgfresh_b";
 /// Sync message, which ends a group.
 pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
@@ -24,15 +25,15 @@ pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
 pub(super) const USE_CLONE_HINT: &str =
     "Rollback isolation runs everything in one transaction; use isolation \"clone\" for this.";
 
-/// Hint for errors caused by an open cursor WITH HOLD. A plain server would have copied the cursor's rows at the end of
-/// its transaction.
+/// Hint for errors caused by an open cursor WITH HOLD. A plain server copies the cursor's rows at the end of the
+/// transaction, so that the cursor no longer needs its tables.
 const HELD_CURSOR_HINT: &str = "In rollback isolation a cursor WITH HOLD keeps its tables in use; close it first, or use isolation \"clone\".";
 
 /// Returns the messages that run injected statements, with one Sync at the end.
 ///
-/// Each statement has its own Parse, Bind, Execute and Close, so that the client sees none of them. The first Close
-/// messages remove leftovers of an injection that failed. A simple Query would be shorter, but it would remove the
-/// client's unnamed statement.
+/// Each statement has its own Parse, Bind, Execute and Close messages with a name that no client uses. The first two
+/// Close messages remove what a failed injection may have left. A simple Query would be shorter, but it would destroy
+/// the client's unnamed statement.
 pub(super) fn injection<S: AsRef<str>>(statements: impl IntoIterator<Item = S>) -> Vec<u8> {
     let close = [encode(b'C', b"P_pgfresh\0"), encode(b'C', b"S_pgfresh\0")].concat();
     let mut bytes = close.clone();
@@ -53,7 +54,7 @@ pub(super) fn with_sql(parse: &[u8], sql: &str) -> Vec<u8> {
     encode(b'P', &[name, b"\0", sql.as_bytes(), b"\0", types].concat())
 }
 
-/// Returns a string literal that is valid with any value of `standard_conforming_strings`.
+/// Returns `text` as a string literal. The literal means the same for all values of `standard_conforming_strings`.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
@@ -68,7 +69,7 @@ pub(super) fn ready_for_query(status: u8) -> Vec<u8> {
     encode(b'Z', &[status])
 }
 
-/// Returns a warning or an error of the gateway. `severity` is the value of both severity fields.
+/// Returns a warning or an error from the gateway itself. `severity` is the value of both severity fields.
 pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&str>) -> Vec<u8> {
     let hint = hint.map(|hint| format!("H{hint}\0")).unwrap_or_default();
     let body = format!("S{severity}\0V{severity}\0C{sqlstate}\0M{text}\0{hint}\0");
@@ -77,9 +78,9 @@ pub(super) fn report(severity: &str, sqlstate: &str, text: &str, hint: Option<&s
 
 /// Adapts an ErrorResponse for the client.
 ///
-/// Adds `offset` (in characters) to the error position, because the server saw only the rest of the client's string.
-/// Adds a hint if the cause is the lease's transaction (`ours`), or a cursor WITH HOLD that is still open in it
-/// (`holds`).
+/// Adds `offset` (in characters) to the error position, because the server received only a part of the client's string.
+/// Adds a hint if the cause may be the lease's transaction (`ours`), or a cursor WITH HOLD that is still open in this
+/// transaction (`holds`).
 pub(super) fn adapt_error(error: &[u8], offset: usize, ours: bool, holds: bool) -> Cow<'_, [u8]> {
     let fields = || ErrorResponse::fields(error.get(HEADER..).unwrap_or_default());
     let reasons = [&b"25001"[..], b"2D000", b"55P04"];
@@ -108,9 +109,9 @@ pub(super) fn adapt_error(error: &[u8], offset: usize, ours: bool, holds: bool) 
     encode(b'E', &body).into()
 }
 
-/// Returns the messages that check the syntax of a string with several statements. Sets a savepoint first if there can
-/// be one (`saved`). The check works because the server parses the whole string before it complains about several
-/// statements.
+/// Returns the messages that check the syntax of a string with several statements. With `saved`, sets a savepoint
+/// first, which is not possible in a failed transaction. The check is a Parse of the whole string. The server refuses
+/// every such Parse, because it contains several statements, but it checks the syntax first.
 pub(super) fn syntax_check(sql: &[u8], saved: bool) -> Vec<u8> {
     let mut bytes = injection(saved.then_some(SYNTAX_SAVEPOINT));
     bytes.truncate(bytes.len() - SYNC.len());
@@ -131,7 +132,7 @@ pub(super) fn values(row: &[u8]) -> Vec<Option<String>> {
     columns(row).map(|value| value.map(text)).collect()
 }
 
-/// Returns the error for a session whose transaction was ended by the server.
+/// Returns the error for a session after the server has ended the lease's transaction.
 pub(super) fn transaction_lost() -> ErrorResponse {
     ErrorResponse::fatal(
         "25000",

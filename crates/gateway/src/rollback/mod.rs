@@ -1,17 +1,17 @@
 //! Rollback isolation: undoes everything that a test does in its database with a single ROLLBACK.
 //!
-//! A lease is one server session in one transaction, which is rolled back when the lease ends. A rollback leaves
-//! nothing to clean up, so one database can serve thousands of leases. The client must not notice any of this, so its
-//! own transactions become savepoints within the lease's transaction.
+//! Each lease is one server session with one transaction. When the lease ends, pgfresh rolls this transaction back.
+//! There is nothing else to clean up, so one database can serve thousands of leases. Clients must not notice any of
+//! this. Their own transactions therefore become savepoints within the lease's transaction.
 //!
-//! [`RollbackSession`] decides what happens to each message, without input or output. [`Drive`](drive::Drive) feeds it
-//! from two sockets. The crate `lease` keeps the server's session and its database between the client's sessions.
+//! [`RollbackSession`] decides what happens to each message, without input or output. [`Drive`](drive::Drive) connects
+//! it to the two sockets. The crate `lease` keeps the server's session and its database between the client's sessions.
 //!
 //! Terms in this module:
 //!
-//! - An *injected* statement is one that the gateway itself sends to the server. The client does not see its result.
+//! - An *injected* statement comes from the gateway itself. The client does not see its result.
 //! - A *group* is the client's messages in the extended protocol up to a Sync.
-//! - The *turn* shows whose statement is running: that of the client, an injected one, or none.
+//! - The *turn* says whose statement is running now: the client's, the gateway's (an injected statement), or none.
 //! - A *commit* in this module does what the client's COMMIT must do, although no real COMMIT reaches the server.
 //!
 //! ```text

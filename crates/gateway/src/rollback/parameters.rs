@@ -8,7 +8,8 @@ use super::settings::Restored;
 use pgwire::{HEADER, encode, frames, split_zero};
 use server::Major;
 
-/// Returns the value that follows `name` in a startup response, or nothing if the name does not occur.
+/// Returns the value of the setting `name` in a startup response. Returns an empty value if the response does not
+/// contain this setting.
 pub(super) fn parameter<'g>(startup_response: &'g [u8], name: &[u8]) -> &'g [u8] {
     let at = startup_response.windows(name.len()).position(|window| window == name);
     at.map_or(b"", |at| split_zero(&startup_response[at + name.len()..]).0)
@@ -17,20 +18,20 @@ pub(super) fn parameter<'g>(startup_response: &'g [u8], name: &[u8]) -> &'g [u8]
 /// Name and value of a setting.
 type Parameter = (Vec<u8>, Vec<u8>);
 
-/// Settings as the client knows them, and changes that it has not been told yet.
+/// The settings that were reported to the client, and changes to them that the gateway must still report.
 #[derive(Debug, Default)]
 pub(super) struct Parameters {
     /// Major version of the server.
     major: Major,
     reported: Vec<Parameter>,
-    /// Changes, in the order in which they must be reported.
+    /// Changes that the gateway must still report, in the right order.
     changed: Vec<Parameter>,
-    /// Reports that the server has sent since it was last ready.
+    /// Reports that the server sent after its last ReadyForQuery.
     batch: Vec<Parameter>,
 }
 
 impl Parameters {
-    /// Reads the reports in a startup response, which must consist of complete messages.
+    /// Reads the reports in a startup response. The response must consist of complete messages.
     pub(super) fn new(startup_response: &[u8], major: Major) -> Self {
         let reported = frames(startup_response)
             .filter(|frame| frame.tag == b'S')
@@ -39,8 +40,8 @@ impl Parameters {
         Self { major, reported, ..Self::default() }
     }
 
-    /// Records a report, or returns it if the client must receive it at once. `ours` means that an injected statement
-    /// caused it.
+    /// Records a report from the server. If the client must receive the report at once, returns it instead. `ours`
+    /// means that an injected statement caused the report.
     pub(super) fn record_report<'m>(&mut self, report: &'m [u8], ours: bool) -> Option<&'m [u8]> {
         if !self.major.reports_settings_when_ready() && !ours {
             return Some(report);
@@ -49,11 +50,11 @@ impl Parameters {
         None
     }
 
-    /// Sorts the reports that have arrived since the server was last ready. Returns those that the client must receive
-    /// at once.
+    /// Handles a ReadyForQuery: sorts all reports since the last one, and returns those that the client must receive at
+    /// once.
     ///
-    /// `restored` lists settings that the gateway has just set back. A plain server would have done so itself, in its
-    /// own order.
+    /// `restored` lists the settings that the gateway has just restored. A plain server would have restored them
+    /// itself, in a certain order.
     pub(super) fn server_is_ready(&mut self, restored: &[Restored]) -> Vec<u8> {
         if !restored.is_empty() {
             self.order(restored);
@@ -70,8 +71,8 @@ impl Parameters {
         Vec::new()
     }
 
-    /// Sorts the reports as a plain server does at the end of a transaction. Versions before 16 set settings back in
-    /// the order of their names. Later versions set back the most recent change first, and report it last.
+    /// Sorts the reports as a plain server does at the end of a transaction. Versions before 16 restore settings in the
+    /// order of their names. Later versions restore the most recent change first, and report it last.
     fn order(&mut self, restored: &[Restored]) {
         if !self.major.restores_latest_setting_first() {
             return self.batch.sort_by_cached_key(|(name, _)| name.to_ascii_lowercase());
@@ -129,7 +130,7 @@ mod tests {
                 .concat();
         for (major, names) in [(14, ["a", "DateStyle", "in"]), (16, ["in", "a", "DateStyle"])] {
             let mut parameters = Parameters::new(&startup_response, Major(major));
-            // Batches of one string that the server received in parts. The last name in a batch was changed first.
+            // Each batch belongs to one part of a client's string. The last name in a batch was changed first.
             let batches =
                 [vec![("DateStyle", "SQL"), ("TimeZone", "CET")], vec![("a", "1")], vec![("in", "2")]];
             for batch in batches {

@@ -1,11 +1,12 @@
 //! Decides what happens to each message of a client and its server, without input or output.
 //!
 //! At any moment the server works on one thing: injected statements, a Query of the client, or a group of the client's
-//! messages in the extended protocol. Each ends with a ReadyForQuery, which an [`Awaited`] represents. After that, the
-//! session performs its next [`Task`].
+//! messages in the extended protocol. Each of these ends with a ReadyForQuery from the server. Until it arrives, an
+//! [`Awaited`] represents the work. After that, the session performs its next [`Task`].
 //!
-//! The client's own Sync is not forwarded. Within a transaction a Sync only ends a group, so the session can send one
-//! whenever it needs the server's state. The client receives ReadyForQuery after all tasks are done.
+//! The session does not forward the client's own Sync messages. Within a transaction, the only effect of a Sync is to
+//! end a group. The session therefore sends a Sync whenever it needs to know the server's state. The client receives
+//! ReadyForQuery after all tasks are done.
 
 mod answers;
 
@@ -25,7 +26,7 @@ use lease::{LeaseTransaction, Savepoint};
 use pgwire::{ErrorResponse, FramePrefix, SessionTraces, encode, is_frontend_tag, query, split_zero};
 use server::Major;
 
-/// One client session in the transaction of a lease.
+/// One client's session in the transaction of a lease.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and most may hold together")]
 pub(crate) struct RollbackSession {
@@ -36,18 +37,18 @@ pub(crate) struct RollbackSession {
     parameters: Parameters,
     /// Whether the client has begun a transaction.
     pub(super) in_transaction: bool,
-    /// Status in the server's last ReadyForQuery: T, or E for a failed transaction.
+    /// Transaction status in the server's last ReadyForQuery: T, or E after an error.
     pub(super) status: u8,
     pub(super) tasks: VecDeque<Task>,
     awaited: VecDeque<Awaited>,
     /// Rows that the running injected statement has returned so far.
     pub(super) rows: Vec<Row>,
     pub(super) error: Option<Vec<u8>>,
-    /// Whether the client's group is open, i.e. the session has forwarded messages without a Sync after them.
+    /// Whether a group is open, i.e. the session has forwarded the client's messages but has not sent a Sync yet.
     open: bool,
     /// Whether the client has executed a statement since its last Sync.
     has_executed: bool,
-    /// Whether the session drops all messages up to the client's next Sync, because of an error.
+    /// Whether the session ignores all messages up to the client's next Sync because of an error.
     skipping: bool,
     /// Whether the client is waiting for a ReadyForQuery.
     awaits_ready: bool,
@@ -57,37 +58,39 @@ pub(crate) struct RollbackSession {
     copy_data_complete: bool,
     /// Whether the client's statement failed.
     failed: bool,
-    /// A CommandComplete message that is delayed, because an error may still have to replace it.
+    /// A CommandComplete message that the session holds back, because it may still have to send an error instead.
     pub(super) delayed_completion: Vec<u8>,
-    /// Offset of the running part in the client's string, in characters.
+    /// Position of the running statement in the client's string, in characters.
     offset: usize,
     pub(super) names: Names,
-    /// Message that closes the unnamed portal of a transaction that is [`Savepoint::Done`].
+    /// Message that closes the unnamed portal. The session sends it after the end of the transaction
+    /// ([`Savepoint::Done`]), together with the next statement.
     pub(super) ended_portal: Vec<u8>,
     pub(super) settings: SettingsTracker,
-    /// Settings as the server reports them at the end of the client's transaction, and its `transaction_timeout`.
+    /// The settings at the end of the client's transaction, as read from the server. `timeout` is the transaction's
+    /// `transaction_timeout`.
     pub(super) settings_at_end: Vec<Row>,
     pub(super) timeout: String,
-    /// Settings that the current COMMIT sets back.
+    /// Settings that the current COMMIT restores.
     pub(super) restored: Vec<Restored>,
-    /// Whether a cursor WITH HOLD has outlived its transaction. It is still open in the lease's transaction.
+    /// Whether a cursor WITH HOLD is still open in the lease's transaction after the end of the client's transaction.
     pub(super) has_held_cursor: bool,
-    /// Whether no statement has run in the client's transaction yet.
+    /// True until the first statement runs in the client's transaction.
     pub(super) is_untouched: bool,
     /// Whether the client asked for a read-only transaction.
     pub(super) read_only: bool,
-    /// Whether the transaction is read-only only because the previous one in its chain was.
+    /// Whether the transaction inherited its read-only mode from the previous transaction in its chain.
     pub(super) inherited_read_only: bool,
     /// Whether a backslash is an escape character in plain literals.
     backslashes: bool,
     /// The server's major version.
     major: Major,
-    /// The error that ends the session, if it cannot continue.
+    /// The error with which the session must end, if there was one.
     pub(super) broken: Option<ErrorResponse>,
 }
 
 impl RollbackSession {
-    /// Creates a session in a transaction. `startup_response` is the server's startup response.
+    /// Creates a session in a lease's transaction. `startup_response` is the server's startup response.
     pub(crate) fn new(transaction: LeaseTransaction, startup_response: &[u8]) -> Self {
         let backslashes = parameter(startup_response, b"standard_conforming_strings\0").starts_with(b"off");
         let version = String::from_utf8_lossy(parameter(startup_response, b"server_version\0")).into_owned();
@@ -117,7 +120,7 @@ impl RollbackSession {
                 self.copying = tag == b'd';
                 Disposition::Pass
             }
-            // The client sends data before the server has asked for it.
+            // The client sends COPY data before the server asks for it.
             b'd' | b'c' | b'f' if self.open => {
                 self.copy_data_complete |= tag != b'd';
                 Disposition::Pass
@@ -128,7 +131,7 @@ impl RollbackSession {
             _ if !is_frontend_tag(tag) => {
                 self.fail_with_protocol_error(format!("invalid frontend message type {tag}"))
             }
-            // The data belongs to a COPY that failed.
+            // This data is left over from a COPY that failed.
             b'd' | b'c' | b'f' => Disposition::Drop,
             b'S' => Disposition::Whole,
             _ if self.skipping => Disposition::Drop,
@@ -214,7 +217,7 @@ impl RollbackSession {
         let kind = if found.len() == 1 { found.remove(0).kind } else { Kind::Plain };
         let parse = match kind {
             Kind::Begin { .. } => with_sql(body, BEGIN_PLACEHOLDER),
-            // Like the original statement, the replacement can be prepared in a failed transaction.
+            // This replacement can also be prepared in a failed transaction, just like COMMIT and ROLLBACK.
             Kind::Commit { .. } | Kind::Rollback { .. } => with_sql(body, UNDO),
             _ => encode(b'P', body),
         };
@@ -224,8 +227,8 @@ impl RollbackSession {
 
     fn execute(&mut self, body: &[u8]) {
         let (kind, execute) = (self.names.of_portal(split_zero(body).0), encode(b'E', body));
-        // The server treats later statements of a group like several in a string. PostgreSQL 18 does so more often than
-        // older versions.
+        // From the second statement of a group on, the server behaves as if the group were one Query with several
+        // statements. Before PostgreSQL 18, this matters only for DISCARD ALL.
         let top = !self.has_executed || !self.major.groups_pipelines() && kind != Some(Kind::DiscardAll);
         let ends = kind.as_ref().is_some_and(Kind::ends_pipeline);
         match kind {
@@ -250,7 +253,8 @@ impl RollbackSession {
         }
     }
 
-    /// Whether the next task only sends the client a message that doesn't depend on the server's pending answers.
+    /// Whether the session can perform its next task at once: the task only sends a message to the client, and this
+    /// message doesn't depend on the server's pending answers.
     fn can_send_next(&self) -> bool {
         let tells = match self.tasks.front() {
             Some(Task::Send(_) | Task::Ready | Task::EndTransaction { chain: false, .. }) => true,
@@ -317,7 +321,8 @@ impl RollbackSession {
         self.transaction.savepoint == Savepoint::Open
     }
 
-    /// Makes sure that a savepoint protects the client's next work. Does not wait for the server.
+    /// Makes sure that a savepoint is open, so that the client's next statement can be rolled back. Does not wait for
+    /// the server.
     pub(super) fn ensure_savepoint(&mut self) {
         let mut statements = Vec::new();
         if !self.transaction.begun {
@@ -355,7 +360,7 @@ impl RollbackSession {
     }
 
     /// Disables `idle_in_transaction_session_timeout` while the client is outside of its transactions. This costs
-    /// nothing, because the server reads the message together with earlier ones.
+    /// nothing, because the server reads this message together with the messages before it.
     fn disable_idle_timeout(&mut self) {
         self.to_server.extend_from_slice(STAY_IDLE);
     }
@@ -395,7 +400,7 @@ impl RollbackSession {
         }
     }
 
-    /// Sends bytes to the client, after all earlier ones.
+    /// Sends bytes to the client, after all bytes that are already waiting.
     pub(super) fn send_to_client(&mut self, bytes: &[u8]) {
         self.flush_delayed_completion();
         self.to_client.extend_from_slice(bytes);
@@ -419,7 +424,7 @@ impl RollbackSession {
         }
     }
 
-    /// Ends the work of a client that has disconnected.
+    /// Ends the client's work after the client has disconnected.
     pub(super) fn client_disconnected(&mut self) {
         if std::mem::take(&mut self.copying) {
             self.to_server.extend(encode(b'f', b"the client has gone\0"));
@@ -431,17 +436,17 @@ impl RollbackSession {
         self.perform_tasks();
     }
 
-    /// Whether the session is waiting for nothing.
+    /// True if the session is idle: it has no tasks left, awaits no answers, and can go on.
     pub(super) fn is_idle(&self) -> bool {
         self.awaited.is_empty() && self.tasks.is_empty() && self.broken.is_none()
     }
 }
 
-/// Returns the task for statements that can go to the server together, or for a single one that needs special
-/// treatment.
+/// Returns the task for a run of statements. These can go to the server together, unless the run is a single statement
+/// that needs special treatment.
 fn task_for(sql: &[u8], run: &[Statement], top: bool) -> Task {
     let (from, to) = (run[0].place.start, run[run.len() - 1].place.end);
-    // Counts characters as the server does, i.e. without the continuation bytes of UTF-8.
+    // Count characters as the server does, i.e. skip the continuation bytes of UTF-8.
     let offset = sql[..from].iter().filter(|byte| **byte & 0xc0 != 0x80).count();
     let native = Native::Part(query(&sql[from..to]), offset);
     Task::Control { kind: kind_of_all(run), top, native }

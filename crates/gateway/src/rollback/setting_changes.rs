@@ -1,12 +1,13 @@
 //! Finds out from the SQL text which settings a statement changes, and for how long.
 //!
-//! The server reports which settings have changed, but not whether a change ends with its transaction. Only the call
-//! itself shows that, e.g. `set_config('a.b', 'x', true)`. The server also doesn't list settings that have a dot in
-//! their names, so this module collects all texts that might be such names.
+//! The server reports which settings have changed, but not whether a change ends with its transaction. Only the
+//! statement's text shows that, for example `set_config('a.b', 'x', true)`. The server also doesn't list settings with
+//! a dot in their names. This module therefore collects all texts that might be such names.
 
 use pgwire::{SqlLexer, Token, TokenKind, leaves_nothing, split_zero};
 
-/// Maximum depth of nested texts. For example, the body of a DO block contains strings that can in turn contain SQL.
+/// Maximum depth of SQL within strings. For example, the body of a DO block is a string, and it can contain other
+/// strings with SQL.
 const MAX_DEPTH: usize = 3;
 
 /// An argument of a call.
@@ -30,11 +31,11 @@ struct Call {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SettingChanges {
     calls: Vec<Call>,
-    /// Whether a statement may have changed settings without a call in its text, e.g. through a function.
+    /// Whether a statement may change settings although its text contains no call, e.g. through a function.
     pub(super) hidden: bool,
     /// Whether the statement runs an earlier one, as EXECUTE and FETCH do.
     pub(super) runs_earlier_statement: bool,
-    /// Texts that may be names of settings with a dot.
+    /// Texts with a dot that may be names of settings.
     pub(super) names: Vec<String>,
 }
 
@@ -49,7 +50,7 @@ impl SettingChanges {
         Self { calls: vec![Call { name, local }], names, ..Self::default() }
     }
 
-    /// Returns the changes that a statement may make, or `None` if it certainly makes none.
+    /// Returns the changes that a statement may make, or `None` if it can't change any setting.
     pub(super) fn of_statement(sql: &[u8], plain: bool) -> Option<Self> {
         if plain && leaves_nothing(sql) {
             return None;
@@ -73,7 +74,7 @@ impl SettingChanges {
 
     fn scan(&mut self, sql: &[u8], plain: bool, depth: usize) {
         let mut lexer = SqlLexer::new(sql, plain);
-        // Whether a statement of a function's body can begin at this point.
+        // True where a statement of a function's body can begin.
         let mut begins = true;
         while let Some(token) = lexer.token() {
             if token.kind == TokenKind::Text {
@@ -89,7 +90,7 @@ impl SettingChanges {
             } else if begins && (token.is_word(b"set") || token.is_word(b"reset")) {
                 self.extend(&set(lexer.clone(), token.is_word(b"reset")));
             }
-            // PL/pgSQL computes the statement at run time, so its text is unknown here.
+            // PL/pgSQL computes the text of the executed statement at run time, so we don't know it.
             self.hidden |= begins && token.is_word(b"execute");
             begins = token.is_sign(b';')
                 || [&b"begin"[..], b"then", b"else", b"loop"].iter().any(|word| token.is_word(word));
@@ -101,7 +102,7 @@ impl SettingChanges {
         Self { hidden: true, ..Self::default() }
     }
 
-    /// Adds the changes of a different statement.
+    /// Adds the changes of another statement.
     pub(super) fn extend(&mut self, others: &Self) {
         self.calls.extend_from_slice(&others.calls);
         self.names.extend_from_slice(&others.names);
@@ -118,13 +119,14 @@ impl SettingChanges {
         !self.hidden && self.calls.iter().all(|call| !call.local.is_true())
     }
 
-    /// Whether the order of these changes and `others` matters, because one is for the session and another for the
-    /// transaction.
+    /// Whether it matters which changes come first, these or `others`. This is the case if both may change the same
+    /// setting, one for the session and the other for the transaction.
     pub(super) fn contradict(&self, others: &Self) -> bool {
         self.calls.iter().any(|one| others.calls.iter().any(|other| one.contradicts(other)))
     }
 
-    /// Whether a change of the setting `name` ends with its transaction. `None` if no call in the text shows it.
+    /// Whether a change of the setting `name` ends with its transaction. `None` if the text contains no call that could
+    /// have made this change.
     pub(super) fn is_local(&self, name: &str) -> Option<bool> {
         let of = |wanted: &dyn Fn(&Call) -> bool| {
             let found: Vec<_> = self.calls.iter().filter(|call| wanted(call)).collect();
@@ -143,7 +145,8 @@ impl SettingChanges {
         self.calls.iter().any(|call| call.name.is(name) && !call.local.is_true())
     }
 
-    /// Whether the value of a parameter would make the changes more precise.
+    /// Whether the changes depend on parameters of the statement, so that the parameters' values would make them more
+    /// precise.
     pub(super) fn wants_values(&self) -> bool {
         let is_parameter = |argument: &Argument| matches!(argument, Argument::Parameter(_));
         self.calls.iter().any(|call| is_parameter(&call.name) || is_parameter(&call.local))
@@ -231,9 +234,9 @@ fn call(mut lexer: SqlLexer<'_>) -> Option<Call> {
     Some(Call { name: argument(0), local: argument(2) })
 }
 
-/// Returns the value of an argument, without its cast.
+/// Returns the value of an argument. Ignores a cast of the value.
 fn only(tokens: &[Token<'_>]) -> Argument {
-    // Skips the name of a named argument.
+    // Skip the name of a named argument.
     let named = tokens.windows(2).position(|pair| pair[1].is_sign(b'>') && (pair[0].is_sign(b'=')));
     let named = named.map_or(0, |at| at + 2);
     match &tokens[named..] {
@@ -243,7 +246,7 @@ fn only(tokens: &[Token<'_>]) -> Argument {
     }
 }
 
-/// Parses a SET or RESET, after that word.
+/// Parses the rest of a SET or RESET, after that word.
 fn set(mut lexer: SqlLexer<'_>, resets: bool) -> SettingChanges {
     let mut next = lexer.token();
     let is = |token: Option<Token<'_>>, word: &[u8]| token.is_some_and(|token| token.is_word(word));
@@ -274,7 +277,7 @@ fn is_named(token: Token<'_>, name: &[u8]) -> bool {
     token.is_name() && text.eq_ignore_ascii_case(name)
 }
 
-/// Whether the text can be the name of a custom setting, i.e. one that no library has declared.
+/// Whether the text can be the name of a custom setting, i.e. a setting that no library has declared.
 fn is_custom(name: &str) -> bool {
     let is_part = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_' || !first.is_ascii())

@@ -1,12 +1,14 @@
-//! Tracks which settings the client's transaction has changed, and which of them its COMMIT must set back.
+//! Tracks which settings the client's transaction has changed, and which of these its COMMIT must restore.
 //!
-//! The client's transaction is really a savepoint. If the client changes a setting for its transaction only (SET
-//! LOCAL), the server keeps the change until the lease ends. Each COMMIT therefore compares the settings with those
-//! from before the transaction. The server does not report how long a change lasts, but the calls in the SQL text show
-//! it ([`SettingChanges`]). If no call mentions a setting, the setting keeps its new value.
+//! To the server, the client's transaction is only a savepoint. After a change that should end with the transaction
+//! (SET LOCAL), the server therefore keeps the new value until the lease ends. The gateway has to restore the old value
+//! itself: each COMMIT compares the current settings with the settings before the transaction.
 //!
-//! Reading the settings takes time. The gateway does so only if a statement may have changed one for its transaction. A
-//! plain SET costs nothing.
+//! The server does not report how long a change lasts, but the statement's text usually does ([`SettingChanges`]). If
+//! no text mentions a setting that has changed, COMMIT keeps the new value.
+//!
+//! Reading the settings takes time, so the gateway reads them only if a statement may have changed a setting just for
+//! its transaction. A plain SET costs nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,25 +17,26 @@ use super::message::literal;
 use super::setting_changes::SettingChanges;
 use super::task::Row;
 
-/// Setting that limits the length of a transaction. The gateway itself changes it between the client's transactions.
+/// The setting that limits the duration of a transaction. The gateway itself changes this setting between the client's
+/// transactions.
 pub(super) const TRANSACTION_TIMEOUT: &str = "transaction_timeout";
 /// Settings that `pg_show_all_settings` does not list.
 const UNLISTED_SETTINGS: [&str; 2] = ["role", "session_authorization"];
 
-/// Settings whose values the session itself has set, by name.
+/// The values of all settings that were changed in the session, by name.
 type Values = Arc<BTreeMap<String, String>>;
 
-/// A setting, and the value to set it back to. `None` means the value at the session's start.
+/// The name of a setting, and the value that COMMIT restores. `None` stands for the value at the start of the session.
 pub(super) type Restored = (String, Option<String>);
 
-/// State of the settings at one point in a transaction.
+/// The gateway's knowledge about the settings at one point in a transaction.
 #[derive(Debug, Clone, Default)]
 struct SettingsState {
-    /// The values that a COMMIT keeps, or `None` if the gateway must read them.
+    /// The values that are valid after a COMMIT. `None` if the gateway does not know them and must read them.
     kept: Option<Values>,
-    /// The values that the server had when the gateway last read them. `None` if COMMIT keeps all of them.
+    /// The values that the gateway read last. `None` if COMMIT keeps all of them.
     seen: Option<Values>,
-    /// Changes that statements may have made since then.
+    /// Changes that statements may have made since the gateway last read the values.
     since: SettingChanges,
 }
 
@@ -41,26 +44,28 @@ struct SettingsState {
 #[derive(Debug, Default)]
 pub(super) struct SettingsTracker {
     now: SettingsState,
-    /// The state before the client's transaction. `savepoints` has the state at each of its savepoints, by name.
+    /// The state before the client's transaction. The field `savepoints` contains the name of each savepoint in the
+    /// transaction and the state at that point.
     before: SettingsState,
     savepoints: Vec<(String, SettingsState)>,
-    /// Changes in functions and other database objects. Any statement may trigger them.
+    /// Changes that functions and other database objects can make. Any statement may trigger these changes.
     hidden: SettingChanges,
-    /// Changes in statements that were prepared under a name, or that a cursor reads.
+    /// Changes that earlier statements can still make: prepared statements when they are executed, cursors when they
+    /// are read.
     dormant: SettingChanges,
-    /// Names with a dot that may be settings.
+    /// Names with a dot that may be names of settings.
     names: BTreeSet<String>,
 }
 
 impl SettingsTracker {
-    /// Creates the tracker for a session of `user` in which nothing has been set.
+    /// Creates the tracker for a session of `user` that has not changed any setting yet.
     pub(super) fn new(user: &[u8]) -> Self {
         let user = String::from_utf8_lossy(user).into_owned();
         let kept = Some(Arc::new(BTreeMap::from([(UNLISTED_SETTINGS[1].to_owned(), user)])));
         Self { now: SettingsState { kept, ..SettingsState::default() }, ..Self::default() }
     }
 
-    /// Records the texts of database objects that may change settings. Returns whether they name settings that the
+    /// Records the texts of database objects that may change settings. Returns true if the texts name settings that the
     /// gateway has not read yet.
     pub(super) fn add_object_texts(&mut self, texts: &[String]) -> bool {
         self.hidden = SettingChanges::default();
@@ -72,7 +77,7 @@ impl SettingsTracker {
         self.names.len() > known
     }
 
-    /// Records a text that contains statements which may run later by name.
+    /// Records the changes in a PREPARE or DECLARE, whose statement may run later (by EXECUTE or FETCH).
     pub(super) fn add_prepared_text(&mut self, sql: &[u8], plain: bool) {
         let is = |word: &[u8]| sql.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
         if is(b"set_config") && (is(b"prepare") || is(b"declare")) {
@@ -86,7 +91,7 @@ impl SettingsTracker {
         self.savepoints.clear();
     }
 
-    /// Restores the state before the client's transaction, because the transaction was rolled back.
+    /// Goes back to the state before the client's transaction after a rollback.
     pub(super) fn undo(&mut self) {
         self.now = std::mem::take(&mut self.before);
         self.savepoints.clear();
@@ -120,7 +125,7 @@ impl SettingsTracker {
         may_be_local && self.now.kept.is_none() || self.now.since.contradict(changes)
     }
 
-    /// Records that a statement with these possible changes runs.
+    /// Records that a statement runs which may make these changes.
     pub(super) fn run(&mut self, changes: &SettingChanges) {
         self.names.extend(changes.names.iter().cloned());
         let since = &mut self.now.since;
@@ -132,14 +137,15 @@ impl SettingsTracker {
         self.run_without_change();
     }
 
-    /// Records that a statement runs whose own text changes no setting. It may still reach any object of the database.
+    /// Records that a statement runs without a change in its own text. It may still trigger changes in database
+    /// objects.
     pub(super) fn run_without_change(&mut self) {
         self.now.since.hidden |= !self.hidden.is_empty();
     }
 
-    /// Whether the gateway must read the settings at the end of the client's transaction. If there were only plain
-    /// SETs, it forgets the values instead. `unread` means that the gateway does not know yet which database objects
-    /// may change settings.
+    /// Whether the gateway must read the settings at the end of the client's transaction. If the transaction contained
+    /// only plain SETs, the tracker just forgets the old values. `unread` means that the gateway does not know yet
+    /// which database objects may change settings.
     pub(super) fn must_read_at_end(&mut self, unread: bool) -> bool {
         let SettingsState { kept, seen, since } = &mut self.now;
         let may_be_local = unread || seen.is_some() || !since.are_of_session();
@@ -149,7 +155,7 @@ impl SettingsTracker {
         may_be_local || !since.is_empty()
     }
 
-    /// Returns the statement that reads the settings as pairs of name and value.
+    /// Returns the query that reads the settings. Each row consists of a name and a value.
     pub(super) fn select(&self) -> String {
         let names = self.names.iter().map(String::as_str).chain(UNLISTED_SETTINGS);
         let names: Vec<_> = names.map(literal).collect();
@@ -169,7 +175,8 @@ impl SettingsTracker {
         for row in rows {
             let [Some(name), Some(value)] = row.as_slice() else { continue };
             let name = name.to_lowercase();
-            // A custom setting that has been set once is empty after it is set back.
+            // Skip settings without a value. After a reset, the server still lists a custom setting, but with an empty
+            // value.
             if !(value.is_empty() && name.contains('.') || name == "role" && value == "none") {
                 values.insert(name, value.clone());
             }
@@ -182,12 +189,14 @@ impl SettingsTracker {
             return;
         };
         let last = seen.take().unwrap_or_else(|| Arc::clone(known));
-        // A setting at its default is in no reading, but a statement can have set it back for the session.
+        // The server does not list settings with their default values. If a statement reset a setting for the session,
+        // the setting may therefore be missing from both `last` and `values`. It is still in `known`.
         let names =
             names_in(&last, &values).into_iter().chain(known.keys().cloned()).collect::<BTreeSet<_>>();
         for name in names {
             let is_local = since.is_local(&name).or_else(|| self.hidden.is_local(&name));
-            // If a change is for the session, it counts even if the transaction had already set the same value.
+            // A change for the session counts even if the value stays the same. The earlier change to this value may
+            // have been for the transaction only, and COMMIT would otherwise undo it.
             let is_unchanged = last.get(&name) == values.get(&name) && !since.names_for_session(&name);
             if is_unchanged || is_local == Some(true) {
                 continue;
@@ -201,7 +210,8 @@ impl SettingsTracker {
         *seen = (known != &values).then_some(values);
     }
 
-    /// Returns the settings that COMMIT must set back. Roles come first, because they decide who can set the others.
+    /// Returns the settings that COMMIT must restore. Roles come first, because the role decides which other settings
+    /// the session can change.
     pub(super) fn restore(&mut self) -> Vec<Restored> {
         let (Some(kept), Some(seen)) = (&self.now.kept, self.now.seen.take()) else { return Vec::new() };
         let changed = names_in(kept, &seen).into_iter().filter(|name| kept.get(name) != seen.get(name));

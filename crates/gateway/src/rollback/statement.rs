@@ -1,14 +1,15 @@
 //! Classifies SQL statements by their effect on transactions.
 //!
-//! Splits a string into statements like the server does, and looks at the first words of each.
+//! This module splits a string into statements in the same way as the server, and looks at the first words of each
+//! statement.
 
 use std::ops::Range;
 
 use super::setting_changes::SettingChanges;
 use pgwire::SqlLexer;
 
-/// Maximum number of words that decide about a statement's kind. The longest relevant statement is a BEGIN with a list
-/// of modes.
+/// Number of words at the start of a statement that decide which kind it is. The longest relevant statement is a BEGIN
+/// with a list of modes.
 const MAX_WORDS: usize = 24;
 
 /// A statement's effect on transactions.
@@ -35,7 +36,7 @@ pub(super) enum Kind {
     SetLocal(SettingChanges),
     /// SET or RESET that lasts for the session.
     Set(SettingChanges),
-    /// A statement that may change settings in a different way, e.g. by calling a function.
+    /// A statement other than SET that may change settings, e.g. because it calls a function.
     MaySet(SettingChanges),
     Lock,
     /// Declares a cursor that ends with its transaction.
@@ -48,17 +49,17 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Modes {
     pub(super) read_only: Option<bool>,
-    /// Whether the statement asks for a different isolation level than the lease has.
+    /// Whether the statement asks for an isolation level other than that of the lease's transaction.
     pub(super) level: bool,
 }
 
 impl Kind {
-    /// Whether the session must handle such a statement itself in some state.
+    /// Whether there is a state in which the session itself must handle a statement of this kind.
     pub(super) fn is_control(&self) -> bool {
         !matches!(self, Self::Plain | Self::MaySet(_))
     }
 
-    /// Whether the server treats the next statement in a group like the first one.
+    /// Whether the server treats the next statement as if it were the first statement of the group.
     pub(super) fn ends_pipeline(&self) -> bool {
         matches!(self, Self::Begin { .. } | Self::Commit { .. } | Self::Rollback { .. } | Self::DiscardAll)
     }
@@ -72,8 +73,8 @@ pub(super) struct Statement {
     pub(super) kind: Kind,
 }
 
-/// Splits `sql` into statements, and omits empty ones. `plain` means that a backslash is an ordinary character in plain
-/// literals.
+/// Splits `sql` into statements, and omits empty statements. `plain` means that a backslash is an ordinary character in
+/// plain literals.
 pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
     let mut lexer = SqlLexer::new(sql, plain);
     let (mut found, mut words, mut start) = (Vec::new(), Vec::new(), 0);
@@ -85,7 +86,7 @@ pub(super) fn statements(sql: &[u8], plain: bool) -> Vec<Statement> {
         match token {
             Some(b"(") => parentheses += 1,
             Some(b")") => parentheses = parentheses.saturating_sub(1),
-            // The body of an SQL function ends with END, but so does a CASE.
+            // END closes the body of an SQL function, but also a CASE.
             Some(_) if blocks == 0 => {
                 let opens = last.eq_ignore_ascii_case(b"BEGIN") && is("ATOMIC") && first_is(&words, "CREATE");
                 blocks = u32::from(opens);
@@ -123,7 +124,7 @@ fn first_is(words: &[&[u8]], word: &str) -> bool {
     words.first().is_some_and(|first| first.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// Returns the kind of a statement that begins with the word `first` and neither ends nor divides a transaction.
+/// Returns the kind of a statement with the first word `first`. The statement must not end or divide a transaction.
 fn may_set(first: &[u8], sql: &[u8], plain: bool) -> Kind {
     if [&b"EXECUTE"[..], b"FETCH", b"MOVE"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
         return Kind::MaySet(SettingChanges::of_earlier_statement(sql, plain));
@@ -131,7 +132,7 @@ fn may_set(first: &[u8], sql: &[u8], plain: bool) -> Kind {
     SettingChanges::of_statement(sql, plain).map_or(Kind::Plain, Kind::MaySet)
 }
 
-/// Returns the kind of several statements that neither end nor divide a transaction.
+/// Returns the kind of a run of statements. None of them may end or divide a transaction, unless it is the only one.
 pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
     if let [one] = statements {
         return one.kind.clone();
@@ -148,7 +149,7 @@ pub(super) fn kind_of_all(statements: &[Statement]) -> Kind {
 /// Returns the kind of a statement with these words. A malformed transaction statement counts as plain, so that the
 /// server reports the error.
 fn kind(words: &[&[u8]]) -> Kind {
-    // The words are only compared with keywords, which are short.
+    // We only compare the words with keywords, which are short.
     let short = |word: &&[u8]| {
         if word.len() > 63 { "…".into() } else { String::from_utf8_lossy(word).to_uppercase() }
     };
@@ -232,7 +233,7 @@ fn modes(mut rest: &[&str]) -> Option<Modes> {
 fn set(words: &[&str], local: bool) -> SettingChanges {
     let name = match words {
         ["TIME", "ZONE", ..] => "timezone".to_owned(),
-        // A change of the user also changes the role.
+        // A change of the session's user also changes the role.
         ["SESSION", "AUTHORIZATION", ..] | ["ALL", ..] | [] => return SettingChanges::set(None, local),
         ["NAMES", ..] => "client_encoding".to_owned(),
         ["SCHEMA", ..] => "search_path".to_owned(),

@@ -1,4 +1,4 @@
-//! Tracks the client's prepared statements and portals that need special treatment, by name.
+//! Tracks the names of prepared statements and portals that need special treatment.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,9 +9,10 @@ use pgwire::{encode, split_zero};
 pub(super) struct Names {
     statements: HashMap<Vec<u8>, Kind>,
     portals: HashMap<Vec<u8>, Kind>,
-    /// Whether an unnamed portal (of any kind) may exist.
+    /// Whether there may be an unnamed portal, whether or not it needs special treatment.
     unnamed: bool,
-    /// Parse messages that the server has not answered yet: the name, and the kind that the name had before.
+    /// Parse messages that the server has not answered yet. Each entry has the statement's name, and the kind of the
+    /// earlier statement with this name.
     parsing: VecDeque<(Vec<u8>, Option<Kind>)>,
 }
 
@@ -26,8 +27,8 @@ impl Names {
         self.parsing.pop_front();
     }
 
-    /// Restores the names of all pending Parse messages, because the server has not accepted them. An unnamed statement
-    /// and its portal can't be restored: the server has already removed them.
+    /// Undoes all pending Parse messages, because the server did not accept them: their names get their earlier
+    /// meanings again. This is not possible for the unnamed statement, which the server has already removed.
     pub(super) fn failed(&mut self) {
         for (name, before) in self.parsing.drain(..).rev() {
             let before = before.filter(|_| !name.is_empty());
@@ -69,15 +70,15 @@ impl Names {
         self.statements.remove(&b""[..]);
     }
 
-    /// Returns messages that close all portals, because their transaction was rolled back.
+    /// Returns the messages that close all portals after a rollback of their transaction.
     pub(super) fn end_portals(&mut self) -> Vec<u8> {
         self.unnamed = false;
         let closes = self.portals.drain().map(|(name, _)| encode(b'C', &[b"P", &name[..], b"\0"].concat()));
         closes.flatten().collect()
     }
 
-    /// Returns a message that closes the unnamed portal at the end of a successful transaction. The server lists named
-    /// portals as cursors, so the gateway closes those by name.
+    /// Returns a message that closes the unnamed portal at the end of a successful transaction. The other portals are
+    /// not included: the server lists them as cursors, so COMMIT closes them by name.
     pub(super) fn end_unnamed_portal(&mut self) -> Vec<u8> {
         self.portals.clear();
         if std::mem::take(&mut self.unnamed) { encode(b'C', b"P\0") } else { Vec::new() }

@@ -1,6 +1,6 @@
-//! Stub server for tests, which can be connected over sockets and sends its answers in pieces.
+//! Stub server for tests. It can serve a connection, and send its answers in pieces.
 //!
-//! It knows whether its transaction has failed, but no SQL.
+//! It knows no SQL, but it knows whether its transaction has failed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,9 +13,9 @@ use tokio::task::yield_now;
 use super::message::ready_for_query;
 use crate::stream::Stream;
 
-/// A server that derives the result of a statement from its text. A statement that contains "fail" is an error. One
-/// that begins with "ROWS n m" returns n rows of m bytes. COPY accepts data, except that a "broken" table fails with
-/// the first piece.
+/// A server that derives the result of a statement from its text. A statement with the word "fail" is an error. A
+/// statement that begins with "ROWS n m" returns n rows of m bytes. COPY accepts data, but a "broken" table refuses the
+/// first piece.
 #[derive(Debug, Default)]
 pub(super) struct StubServer {
     status: u8,
@@ -23,7 +23,7 @@ pub(super) struct StubServer {
     pub(super) deferrable: Option<&'static str>,
     /// Names of open cursors.
     pub(super) cursors: &'static [&'static str],
-    /// Statements that ran. Those of the extended protocol are in brackets, which includes all injected ones.
+    /// Statements that ran. Statements of the extended protocol are in brackets. This includes all injected statements.
     pub(super) ran: Vec<String>,
     statements: HashMap<Vec<u8>, String>,
     portals: HashMap<Vec<u8>, String>,
@@ -192,7 +192,7 @@ impl Cuts {
     }
 }
 
-/// Writes one piece after another, and waits until each has been read.
+/// Writes one piece after another. Waits after each piece until the other side has read it.
 pub(super) async fn write_pieces(
     to: &mut (impl AsyncWriteExt + Unpin),
     mut bytes: &[u8],
@@ -227,7 +227,7 @@ pub(super) async fn serve_in_pieces(
             answers.extend(stub.borrow_mut().receive(frame.tag, frame.body).concat());
             received.drain(..length);
         }
-        // The piece continues from where the earlier answers ended.
+        // The pieces continue where the earlier answers ended.
         let mut lengths = Vec::new();
         let mut rest = answers.len();
         while rest > 0 {
@@ -240,7 +240,7 @@ pub(super) async fn serve_in_pieces(
     }
 }
 
-/// Like [`serve_in_pieces`], but sends each answer whole.
+/// Like [`serve_in_pieces`], but does not cut the answers.
 pub(super) async fn serve(server: &mut Stream, stub: &RefCell<StubServer>) {
     let (silent, _open) = UnixStream::pair().unwrap();
     serve_in_pieces(server, stub, &mut std::iter::repeat(usize::MAX), &silent).await;

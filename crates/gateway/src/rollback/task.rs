@@ -1,18 +1,18 @@
-//! Tasks that a session in rollback isolation must perform, and the answers that it waits for.
+//! Tasks that a session in rollback isolation must perform, and the answers for which it waits.
 
 use super::statement::Kind;
 
 /// Values of one row that an injected statement returned.
 pub(super) type Row = Vec<Option<String>>;
 
-/// How to treat a message whose header has arrived.
+/// How to treat a message after its header has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disposition {
-    /// Wait for earlier answers first.
+    /// Wait for the answers to earlier messages first.
     Wait,
     /// Wait for the complete message, because the session must read it.
     Whole,
-    /// Wait for the names at its beginning, then forward the message in pieces.
+    /// Wait for the names at the beginning of the message, then forward the message in pieces.
     Names,
     Pass,
     Drop,
@@ -24,7 +24,7 @@ pub(crate) enum Turn {
     Nobody,
     /// A statement of the client runs.
     Client,
-    /// An injected statement runs, before or after one of the client.
+    /// An injected statement runs, either before or after a statement of the client.
     Injected,
 }
 
@@ -41,10 +41,10 @@ pub(super) enum Awaited {
 /// Purpose of an injected statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum InjectedStatement {
-    /// Can fail only if the lease's transaction is lost.
+    /// Must succeed. If it fails, the lease's transaction is lost.
     Required,
-    /// Like [`Self::Required`], and has no effect that the client can see. Later messages to the client need not wait for
-    /// it.
+    /// Like [`Self::Required`], but without an effect that the client could notice. Later messages to the client
+    /// therefore need not wait for this statement.
     Silent,
     /// Reads the state that decides what a COMMIT must do.
     CommitState,
@@ -58,19 +58,21 @@ pub(super) enum InjectedStatement {
     Sources,
     /// Reads the settings again at the end of the client's transaction, including newly found custom settings.
     SettingsAtEnd,
-    /// Reads whether the client's transaction is read-only, for the next one in its chain.
+    /// Reads whether the client's transaction is read-only, because the next transaction in its chain inherits this
+    /// mode.
     ReadOnly,
     /// Checks the syntax of a string, after a savepoint (`saved`) or in a failed transaction.
     Syntax { saved: bool },
-    /// Fails on purpose, so that the server rolls back all work of the client's transaction now.
+    /// Fails on purpose. The client's transaction fails with it, and the server rolls the transaction's work back at
+    /// once.
     Abort,
 }
 
-/// A task that the session performs once it waits for no answer.
+/// A task for the session. It waits until the server has answered everything before it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Handles a statement that the gateway can't simply forward. `top` means that the statement is not one of several
-    /// in a string.
+    /// Handles a statement that the gateway can't simply forward. `top` means that the statement stands alone, i.e. it
+    /// is not one of several in a string.
     Control {
         kind: Kind,
         top: bool,
@@ -97,7 +99,7 @@ pub(super) enum Task {
     Ready,
 }
 
-/// A client's statement in the form in which the server receives it.
+/// A client's statement, as the session will send it to the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Native {
     /// A Query or `FunctionCall`, and its offset in the client's string, in characters.

@@ -12,7 +12,7 @@ use super::*;
 use crate::stream::{Socket, Stream};
 use crate::testing::run;
 
-/// Size of the send buffer in bytes. It is smaller than a full TLS record, so that most records are sent in pieces.
+/// Size of the send buffer in bytes. A full TLS record is larger, so that most records are sent in pieces.
 const ROOM: usize = 4096;
 
 /// Returns a client that trusts only `certificate`.
@@ -27,7 +27,7 @@ fn client(certificate: &ServerCertificate, protocols: &[&[u8]]) -> ClientConnect
     ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap()
 }
 
-/// Returns bytes that differ from their neighbours.
+/// Returns a number of bytes, each different from its neighbours.
 fn pattern(length: usize) -> Vec<u8> {
     (0..251).cycle().take(length).collect()
 }
@@ -61,7 +61,7 @@ fn talk(mut stream: StreamOwned<ClientConnection, TcpStream>, up: &[usize], down
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Both sides split their bytes at arbitrary places, and the session moves between threads at arbitrary times.
+    /// Splits the bytes of both sides at arbitrary places, and moves the session between threads at arbitrary times.
     #[test]
     fn tls_bytes_arrive_in_order(
         up in vec(1_usize..40_000, 1..8),
@@ -127,13 +127,13 @@ fn early_read_bytes_belong_to_tls_handshake() {
         assert!(stream.is_encrypted() && stream.tls().unwrap().announced_postgresql());
         assert_eq!(stream.tls().unwrap().certificate_digest().map(<[u8]>::len), Some(32));
         stream.write_all(b"heard").await.unwrap();
-        // The socket is dropped without a close. The client must still see a proper end of TLS.
+        // Drop the socket without closing it first. The client must still see a proper end of TLS.
     });
     assert_eq!(talking.join().unwrap(), b"heard");
 }
 
 proptest! {
-    /// Random bytes instead of a handshake must lead to an error, or to a wait for more bytes.
+    /// If a client sends random bytes instead of a handshake, the result must be an error or a wait for more bytes.
     #[test]
     fn random_bytes_fail_tls_handshake(nonsense in vec(any::<u8>(), 1..2000), cut in any::<prop::sample::Index>()) {
         let certificate = Arc::new(ServerCertificate::generate().unwrap());

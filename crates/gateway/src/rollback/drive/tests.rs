@@ -15,7 +15,7 @@ use super::*;
 use crate::rollback::stub::{Cuts, StubServer, bind, execute, parse, serve, sync, write_pieces};
 use crate::testing::run;
 
-/// Messages that come whole, from a client that does not wait.
+/// All messages arrive in one piece, and the client waits for no answer.
 const WHOLE: Pieces<'_> = Pieces { up: &Cuts::None, down: &Cuts::None, patient: false };
 
 #[test]
@@ -202,9 +202,9 @@ fn client_leaving_within_forwarded_message_ends_session() {
     });
 }
 
-/// Simulates a client that sends `last_words` and disconnects while its statement runs. Then the server answers, or
-/// also disconnects. Returns the number of interrupts, whether the session gave up before the answer, and whether it
-/// can continue.
+/// Simulates a client that sends `last_words` and then disconnects while its statement runs. After that, the server
+/// either answers or disconnects, too. Returns the number of interrupts, whether the session gave up before the answer,
+/// and whether the session can continue.
 async fn end_while_it_runs(last_words: &[u8], server_ends: bool) -> (u32, bool, bool) {
     let Fixture { mut drive, mut client, mut server, .. } = Fixture::new(None);
     client.write_all(&[&query(b"SELECT")[..], last_words].concat()).await.unwrap();
@@ -335,7 +335,7 @@ fn cancel_request_passes_only_during_client_statement() {
                 let to = if frame.tag == b'Q' { &mut answer } else { &mut before };
                 to.extend(stub.receive(frame.tag, frame.body).concat());
             }
-            // The server runs an injected statement first, and a cancel request must wait for its end.
+            // The server first runs an injected statement. A cancel request must wait until this statement ends.
             let end_of_ours = async {
                 for _ in 0..5 {
                     yield_now().await;
@@ -344,7 +344,7 @@ fn cancel_request_passes_only_during_client_statement() {
             };
             let (entered, ()) = tokio::join!(gate.wait_for_client_turn(), end_of_ours);
             assert!(entered.is_some(), "the client's statement runs");
-            // No other statement must run while the request is in transit.
+            // While the cancel request is in transit, no other statement must run.
             server.write_all(&answer).await.unwrap();
             for _ in 0..20 {
                 yield_now().await;

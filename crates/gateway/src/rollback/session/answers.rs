@@ -1,4 +1,4 @@
-//! Processes the server's messages: answers to injected statements, and those that the client receives.
+//! Processes the server's messages: answers to injected statements, and messages for the client.
 
 use pgwire::HEADER;
 
@@ -11,7 +11,8 @@ impl RollbackSession {
     pub(in crate::rollback) fn server_head(&mut self, tag: u8) -> Disposition {
         match tag {
             b'Z' | b'C' | b'E' | b'G' | b'1' | b'S' => return Disposition::Whole,
-            // A notice caused by an injected statement must precede the CommandComplete that is being held.
+            // If an injected statement causes a notice, the client must receive it before the CommandComplete that the
+            // session holds back.
             b'N' | b'A' if matches!(self.awaited.front(), Some(Awaited::Injected(_))) => {
                 return Disposition::Pass;
             }
@@ -69,7 +70,8 @@ impl RollbackSession {
         self.perform_tasks();
     }
 
-    /// Starts forwarding COPY data to the server. The server ignores a Sync that it has already received.
+    /// Starts to forward COPY data to the server. If the server already received the Sync that ends the group, it
+    /// ignores that Sync during the COPY, so the group is open again.
     fn begin_copy(&mut self) {
         self.copying = !std::mem::take(&mut self.copy_data_complete);
         if !self.copying {
@@ -91,7 +93,8 @@ impl RollbackSession {
         } else {
             Vec::new()
         };
-        // Immediate reports come before the tag of the statement that caused them, but after an error.
+        // If the client receives reports at once, they come before the command tag of the statement that caused them,
+        // but after an error.
         let mut reports = self.parameters.server_is_ready(&restored);
         self.status = status;
         if self.transaction.begun && status == b'I' {
@@ -119,7 +122,8 @@ impl RollbackSession {
                 let message = field(&error, b'M').unwrap_or_default();
                 self.broken = Some(transaction_lost().detail(String::from_utf8_lossy(message).into_owned()));
             }
-            // The server refuses a correct string because it contains several statements. Source: `exec_parse_message`.
+            // The syntax is correct: the server only complains that the string contains several statements. Source:
+            // `exec_parse_message`.
             (InjectedStatement::Syntax { saved }, Some(error))
                 if field(&error, b'R') != Some(b"exec_parse_message") =>
             {
@@ -151,7 +155,7 @@ impl RollbackSession {
         }
     }
 
-    /// Handles the failure of the client's statement. Outside of a client transaction, rolls back its work.
+    /// Handles the failure of a client's statement. If the client is in no transaction, rolls the statement back.
     pub(in crate::rollback) fn fail(&mut self) {
         self.tasks.clear();
         self.names.failed();

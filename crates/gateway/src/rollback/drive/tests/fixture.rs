@@ -1,4 +1,4 @@
-//! A session with both of its ends, a stub as its server, and a conversation with a message of each kind.
+//! A session between a client and a stub server, and a conversation with a message of each kind.
 
 use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,7 @@ use crate::testing::pair;
 
 const STARTUP_RESPONSE: &[u8] = b"server_version\x0015.4\0standard_conforming_strings\0on\0";
 
-/// A session, and its two far ends, which the test controls.
+/// A session, with the client's and the server's ends of its connections. The test controls these two ends.
 pub(super) struct Fixture {
     pub(super) drive: Drive,
     pub(super) client: Stream,
@@ -31,7 +31,7 @@ pub(super) struct Fixture {
     pub(super) begun: Instant,
 }
 
-/// Pieces in which bytes come.
+/// How the bytes from each side are cut into pieces.
 pub(super) struct Pieces<'a> {
     pub(super) up: &'a Cuts,
     pub(super) down: &'a Cuts,
@@ -93,7 +93,7 @@ impl Fixture {
         let listens = async {
             let mut received = vec![0; expected.received.len()];
             from_client.read_exact(&mut received).await.unwrap();
-            // The server may still run statements that the client does not wait for.
+            // The server may still be running statements for which the client does not wait.
             while stub.borrow().ran.len() < expected.ran.len() {
                 yield_now().await;
             }
@@ -117,7 +117,8 @@ impl Fixture {
     }
 }
 
-/// Returns the outcome without connections, so that each message is whole and the server answers at once.
+/// Returns the outcome of the same messages without any connections. Each message is then complete, and the server
+/// answers at once.
 pub(super) fn run_without_sockets(sent: &[u8]) -> Outcome {
     let (mut session, mut stub, mut received) = (new_session(), StubServer::new(), Vec::new());
     let mut answer = |session: &mut RollbackSession, stub: &mut StubServer| {
@@ -209,13 +210,13 @@ pub(super) async fn settle(drive: &mut Drive, server: &mut Stream, stub: &RefCel
     }
 }
 
-/// Simulates a client that sends these bytes and disconnects. Returns the transaction, if the session can continue, and
-/// the statements that the server ran.
+/// Simulates a client that sends these bytes and disconnects. Returns the transaction (if the session can continue),
+/// and the statements that the server ran.
 pub(super) async fn disconnect(sent: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     disconnect_after(sent, b"").await
 }
 
-/// Simulates a client that reads the answers to `sent`, and disconnects before it reads those to `last`.
+/// Simulates a client that reads the answers to `sent`, but disconnects before it reads the answers to `last`.
 pub(super) async fn disconnect_after(sent: &[u8], last: &[u8]) -> (Option<LeaseTransaction>, Vec<String>) {
     let Fixture { mut drive, mut client, mut server, near, far, .. } = Fixture::new(None);
     let stub = RefCell::new(StubServer::new());

@@ -58,7 +58,8 @@ proptest! {
         patient in any::<bool>(),
         small in any::<bool>(),
     ) {
-        // In a failed transaction COPY does not start, and the server would treat its data like any other messages.
+        // In a failed transaction, a COPY does not start. The server would then treat the COPY's data as ordinary
+        // messages.
         let sent = turns.concat();
         let expected = run_without_sockets(&sent);
         run(async {
