@@ -1,18 +1,18 @@
-//! Runs blocking calls outside of the threads that serve requests.
+//! Runs blocking calls on separate threads, because the threads that serve requests must not block.
 
 use lease::{LeaseError, Leases};
 use tokio::task::spawn_blocking;
 
 use crate::problem::Problem;
 
-/// Runs a call that waits for the server on a thread for blocking work, so that it delays no other request. The call
-/// completes even if the request that made it is dropped.
+/// Runs a blocking call on a separate thread, so that it doesn't delay other requests while it waits for the server.
+/// The call completes even if its request is dropped.
 pub(crate) async fn blocking<T: Send + 'static>(
     leases: &Leases,
     call: impl FnOnce(&Leases) -> Result<T, LeaseError> + Send + 'static,
 ) -> Result<T, Problem> {
     let leases = leases.clone();
-    // The task can only fail by panicking.
+    // The task can only fail if it panics.
     Ok(spawn_blocking(move || call(&leases)).await.map_err(|_| Problem::defect())??)
 }
 

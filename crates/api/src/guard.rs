@@ -1,7 +1,7 @@
 //! Decides whether a request is allowed.
 //!
-//! Any web page can make a browser send requests to this server. The guard therefore checks the host and the origin of
-//! each request, and that it contains the secret in one of several forms.
+//! Any web page can make a browser send requests to this server. For each request, the guard therefore checks the host
+//! and the origin. It also checks that the request contains the secret, for which there are several forms.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use gateway::Access;
 use crate::problem::Problem;
 use crate::{invitation, path};
 
-/// Headers in which browsers describe the origin of a request. Source: W3C Fetch Metadata Request Headers.
+/// The headers in which browsers describe the origin of a request. Source: W3C Fetch Metadata Request Headers.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-/// Prefix of a path that contains the secret, for clients in which only a base URL can be configured.
+/// Prefix of paths that contain the secret. Some clients need this, because users can configure nothing but a base URL.
 const IN_PATH: &str = "/token/";
 
-/// The two addresses of a TCP connection. A connection over a unix socket has none.
+/// The two addresses of a TCP connection. There are none for a connection over a unix socket.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) local: SocketAddr,
@@ -50,7 +50,7 @@ impl Ends {
 #[derive(Clone)]
 struct SecretInPath(String);
 
-/// Removes the secret from a path `/token/SECRET/…`, so that the routes see only the rest.
+/// Removes the secret from a path `/token/SECRET/…`. The routes see only the rest of the path.
 pub(crate) fn take_secret<B>(mut request: Request<B>) -> Request<B> {
     if let Some((secret, uri)) = split(request.uri()) {
         request.extensions_mut().insert(secret);
@@ -74,9 +74,9 @@ fn split(uri: &Uri) -> Option<(SecretInPath, Uri)> {
 ///
 /// Returns 401 if the secret is missing or wrong. Returns 403 in three cases:
 ///
-/// - The request comes from a different machine without TLS.
-/// - The `Host` is foreign, because an attacker may have pointed that name at this server.
-/// - The request comes from a foreign page.
+/// - The request comes from another machine without TLS.
+/// - The header `Host` contains a foreign name. An attacker may have pointed this name at our server.
+/// - The request comes from another web site's page.
 pub(crate) async fn admit(
     State(access): State<Arc<Access>>,
     Extension(ends): Extension<Option<Ends>>,
@@ -99,7 +99,7 @@ fn check<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> Result
     }
     let host = host(request, ends)?;
     own_page(request, host, ends)?;
-    // A client of the unix socket doesn't need a password for SQL either.
+    // A client of the unix socket needs no secret, just as it needs no password for SQL.
     let known = ends.is_none()
         || request.extensions().get::<SecretInPath>().is_some_and(|secret| admits(access, &secret.0))
         || request.headers().get(header::AUTHORIZATION).is_some_and(|value| authorises(access, value))
@@ -125,10 +125,11 @@ fn is_invited<B>(request: &Request<B>, access: &Access, ends: Option<Ends>) -> b
         && ends.is_some_and(|ends| sys::is_own_loopback_peer(ends.remote, ends.local))
 }
 
-/// Returns the cookie of the live page. It permits reading over HTTP, but is not a password for SQL.
+/// Returns the cookie of the live page. With this cookie, a browser may read over HTTP, but it is not a password for
+/// SQL.
 ///
-/// Browsers share cookies between ports. The cookie's name therefore contains the port, and its value is not the secret
-/// itself.
+/// Browsers send the cookies of one port to all ports of the same host. The cookie's name therefore contains the port,
+/// and its value is not the secret itself.
 pub(crate) fn cookie(access: &Access) -> String {
     let value = blake3::derive_key("pgfresh 2026 cookie of the live page", access.secret().as_bytes());
     let value = blake3::Hash::from_bytes(value).to_hex();
@@ -144,7 +145,7 @@ fn host<B>(request: &Request<B>, ends: Option<Ends>) -> Result<&str, Problem> {
     };
     let ours = |authority: &Authority| match ends {
         None => authority.host().eq_ignore_ascii_case("localhost"),
-        // A different machine can reach this server under any name. It still needs the secret.
+        // Other machines may know this server under any name. They still need the secret.
         Some(ends) if !ends.are_here() => true,
         Some(ends) => {
             authority.port_u16().unwrap_or(ends.scheme().1) == ends.local.port()
@@ -177,8 +178,8 @@ fn is_ours(name: &str, local: IpAddr) -> bool {
     }
 }
 
-/// Refuses requests that a browser makes on behalf of foreign pages. The live page itself can be opened through a link
-/// from anywhere.
+/// Refuses requests that a browser makes for pages of other web sites. However, links on any page may lead to the live
+/// page.
 fn own_page<B>(request: &Request<B>, host: &str, ends: Option<Ends>) -> Result<(), Problem> {
     let scheme = ends.map_or("http", |ends| ends.scheme().0);
     let origin = request.headers().get(header::ORIGIN);
@@ -201,7 +202,7 @@ fn admits(access: &Access, secret: &str) -> bool {
     access.is_secret(secret.as_bytes())
 }
 
-/// Whether the header contains the secret: as `Bearer SECRET`, or as the password of any user in `Basic`.
+/// Whether the header contains the secret, either as `Bearer SECRET`, or as the password of any user in `Basic`.
 fn authorises(access: &Access, value: &HeaderValue) -> bool {
     let Some((scheme, rest)) = value.to_str().ok().and_then(|value| value.split_once(' ')) else {
         return false;
@@ -221,8 +222,9 @@ fn has_cookie(headers: &HeaderMap, access: &Access) -> bool {
     cookies.flat_map(|value| value.split(';')).any(|pair| blake3::hash(pair.trim().as_bytes()) == right)
 }
 
-/// Whether the client is a program of the same user on this machine, other than a browser. integresql's clients send no
-/// token, so this check replaces it. The response contains the secret, so other users must not receive it.
+/// Whether the client is a program of the same user on this machine, but not a browser. integresql's clients send no
+/// token, so we check this instead. Other users must not use integresql's API, because its responses contain the
+/// secret.
 fn is_neighbour<B>(request: &Request<B>, ends: Option<Ends>) -> bool {
     let from_page =
         request.headers().contains_key(header::ORIGIN) || request.headers().contains_key(FETCH_SITE);
@@ -237,7 +239,8 @@ mod tests {
         Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None)
     }
 
-    /// Returns addresses whose user the kernel doesn't know, so that only the secret counts.
+    /// Returns the addresses of a connection that does not exist. The kernel knows no user for it, so only the secret
+    /// counts.
     fn far() -> Ends {
         Ends {
             local: "192.0.2.1:5433".parse().unwrap(),
@@ -252,7 +255,7 @@ mod tests {
         let headers = [("host", "192.0.2.1:5433"), ("authorization", "Bearer secret")];
         assert_eq!(asked("GET", "/v1/status", &headers, Some(ends)), Some(StatusCode::FORBIDDEN));
         assert_eq!(asked("GET", "/v1/status", &headers, Some(far())), None);
-        // With TLS the server accepts the secret under any host name, and still refuses requests without it.
+        // With TLS the server accepts any host name, but still refuses requests without the secret.
         let ends = Ends { encrypted: true, ..ends };
         for host in ["192.0.2.1:5433", "balancer.example", "evil.example:5433"] {
             let asked =

@@ -1,7 +1,7 @@
 //! Leases that end together with a client's connection, even if the client crashes.
 //!
-//! A *holder* is a client that keeps one request (`GET /v1/hold`) open. It names itself when it leases databases.
-//! pgfresh releases all of these when the connection of that request closes.
+//! A *holder* is a client that keeps one request (`GET /v1/hold`) open, and gives its holder name whenever it leases a
+//! database. When the connection of the open request closes, pgfresh releases all these databases.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -24,7 +24,7 @@ use crate::SharedState;
 use crate::blocking::release_abandoned;
 use crate::problem::Problem;
 
-/// The connected holders, with the databases that each has leased.
+/// The connected holders, and the databases that each holder has leased.
 #[derive(Debug, Default)]
 pub(crate) struct Holders(Mutex<HolderTable>);
 
@@ -47,7 +47,7 @@ impl Holders {
         lock(&self.0).leases.remove(holder).unwrap_or_default()
     }
 
-    /// Detaches `database` from its holder. The end of the holder then no longer ends the lease.
+    /// Detaches `database` from its holder, so that the holder's end no longer ends the lease.
     pub(crate) fn forget(&self, database: &str) {
         for leases in lock(&self.0).leases.values_mut() {
             leases.retain(|leased| leased != cut(database));
@@ -58,7 +58,7 @@ impl Holders {
     ///
     /// # Errors
     ///
-    /// Returns 409 if the holder is unknown or has disconnected.
+    /// Returns 409 if there is no such holder, e.g. because it has disconnected.
     pub(crate) fn note(&self, holder: &str, database: &str) -> Result<(), Problem> {
         let gone = || {
             let what = format!("holder \"{holder}\" is not there");
@@ -78,7 +78,7 @@ pub(crate) async fn hold(State(api): SharedState) -> impl IntoResponse {
         let holder = api.holders.enter();
         let line = HoldResponse { holder: holder.clone() };
         let line = json!(line).to_string() + "\n";
-        // If the client disconnected before it received this line, it has leased nothing.
+        // If the client disconnects before it receives this line, it does not know its name, so it has no leases.
         if sender.send(Bytes::from(line)).await.is_ok() {
             sender.closed().await;
         }

@@ -1,6 +1,6 @@
-//! REST API of integresql (version 1), so that its existing clients work with pgfresh unchanged.
+//! REST API of integresql (version 1). integresql's existing clients work with pgfresh without any changes.
 //!
-//! The clients fill the templates themselves, and receive numbered test databases.
+//! A client fills a template itself, and then receives numbered test databases.
 //!
 //! ```text
 //! POST   /templates {hash}              lease an empty database, to be filled            200, 423 if there is one
@@ -9,8 +9,8 @@
 //! DELETE /templates/HASH/tests/ID       end that lease; the number is free               204, 404
 //! DELETE /templates/HASH                forget the template, end its leases              204, 404
 //! ```
-//! pgfresh drops each returned database, whatever the client says about its state. The next database with that number
-//! is a new one.
+//! pgfresh drops each returned database, regardless of what the client says about its state. The next database with the
+//! same number is a new database.
 //!
 //! Source: `internal/api/templates/templates.go` of integresql 1.1.0, and its clients for Go, Node and Rust.
 
@@ -37,17 +37,18 @@ use crate::problem::Problem;
 use crate::templates::{PREFIX, Phase, Template, no_template};
 use crate::{ApiState, SharedState};
 
-/// Maximum time for which a test waits for its template to be filled. Source: integresql's default.
+/// Maximum time that a test waits until another client has filled the template. Source: integresql's default.
 const TEMPLATE_TIMEOUT: Duration = Duration::from_mins(1);
-/// A template that contains nothing beyond the server's own `template1`.
+/// A template that contains nothing but the contents of the server's own `template1`.
 const EMPTY: &str = "template1";
 
-/// Completes a request that changes templates, even if the client disconnects before it is done.
+/// Completes a request that changes templates, even if the client disconnects early.
 pub(crate) async fn detach(request: Request, next: Next) -> Result<Response, Problem> {
     tokio::spawn(next.run(request)).await.map_err(|_| Problem::defect())
 }
 
-/// Returns a response with the address of a database. The host and the port are the ones that the client itself used.
+/// Returns a response with the address of a database. The address contains the host and the port that the client itself
+/// used.
 fn found(api: &ApiState, ends: Option<Ends>, hash: &str, name: &str, id: Option<usize>) -> Response {
     let address = ends.map_or(api.access.address(), |ends| ends.local);
     let config = IntegresqlConfig {
@@ -61,7 +62,7 @@ fn found(api: &ApiState, ends: Option<Ends>, hash: &str, name: &str, id: Option<
     Json(IntegresqlResponse { id, database }).into_response()
 }
 
-/// `POST /templates`: leases an empty database, which the client then fills.
+/// `POST /templates`: leases an empty database. The client will fill it.
 pub(crate) async fn initialize(
     State(api): SharedState,
     Extension(ends): Extension<Option<Ends>>,
@@ -90,7 +91,7 @@ pub(crate) async fn initialize(
         };
         let failed = leased.is_err();
         let is_discarded = *template.phase.borrow() == Phase::Discarded;
-        // A client that has disconnected won't fill its template.
+        // If the client has disconnected, it won't fill its template.
         if (answer.send(leased).is_err() || failed) && !is_discarded {
             undone(discard(State(owner), Path(of)).await);
         }
@@ -99,7 +100,7 @@ pub(crate) async fn initialize(
     Ok(found(&api, ends, &hash, &name, None))
 }
 
-/// Ends a new lease, and returns an error, if its template has been discarded in the meantime.
+/// If a client has discarded the template in the meantime, ends the new lease and returns an error.
 async fn unless_discarded(api: &ApiState, template: &Template, name: String) -> Result<(), Problem> {
     let _changing = template.changing.lock().await;
     if *template.phase.borrow() != Phase::Discarded {
@@ -113,21 +114,21 @@ fn discarded() -> Problem {
     Problem::new(StatusCode::GONE, ErrorCode::NotFound, "template was just discarded")
 }
 
-/// Logs an error if the request of a disconnected client could not be undone. It is no error if a different client has
-/// already undone it.
+/// Logs an error if pgfresh could not undo the request of a disconnected client. It is no error if another client has
+/// already done so.
 fn undone(result: Result<StatusCode, Problem>) {
-    // If the server has ended, everything has been undone.
+    // If the server has ended, there is nothing left to undo.
     if let Err(problem) = result.or_else(unless_gone).or_else(Problem::unless_closed) {
         tracing::warn!(?problem, "could not undo an unfinished request");
     }
 }
 
-/// Treats a missing template or database as successfully removed.
+/// Treats a missing template or database as a successful removal.
 fn unless_gone(problem: Problem) -> Result<StatusCode, Problem> {
     if problem.status == StatusCode::NOT_FOUND { Ok(StatusCode::NO_CONTENT) } else { Err(problem) }
 }
 
-/// `PUT /templates/HASH`: makes a template of the database that the client has filled.
+/// `PUT /templates/HASH`: makes a template from the database that the client has filled.
 pub(crate) async fn finalize(
     State(api): SharedState,
     Path(hash): Path<String>,
@@ -148,7 +149,7 @@ pub(crate) async fn finalize(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `GET /templates/HASH/tests`: leases a copy of the template, and waits until there is one.
+/// `GET /templates/HASH/tests`: leases a copy of the template. Waits until the template and a copy are ready.
 pub(crate) async fn take(
     State(api): SharedState,
     Extension(ends): Extension<Option<Ends>>,
@@ -179,7 +180,7 @@ pub(crate) async fn take(
             }
             Err(error) => Err(error),
         };
-        // A client that has disconnected will never return the database.
+        // If the client has disconnected, it will never return the database.
         if let Err(Ok((id, _))) = answer.send(leased) {
             undone(take_back(&owner, &template, id).await);
         }
@@ -237,14 +238,14 @@ pub(crate) async fn discard(
 /// `DELETE /admin/templates`: forgets all templates.
 pub(crate) async fn discard_all(State(api): SharedState) -> Result<StatusCode, Problem> {
     for hash in api.templates.hashes() {
-        // Another client may have discarded the template in the meantime, which has the same result.
+        // Another client may have discarded the template in the meantime. The result is the same.
         discard(State(Arc::clone(&api)), Path(hash)).await.or_else(unless_gone)?;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Leases a test database under the lowest free number, and returns the number. If a database with that name already
-/// exists because a user created it with SQL, the number stays reserved.
+/// Leases a test database with the lowest free number, and returns the number. A user may already have created a
+/// database of this name with SQL. In this case, leaves the number reserved and tries the next number.
 fn lease_test(leases: &Leases, template: &Template) -> Result<usize, LeaseError> {
     loop {
         let id = template.number();
@@ -262,8 +263,8 @@ fn lease_test(leases: &Leases, template: &Template) -> Result<usize, LeaseError>
     }
 }
 
-/// Leases a test database. If the pool is full, first ends the oldest lease without sessions, because few clients
-/// return their databases.
+/// Leases a test database. If the pool is full, first ends the oldest lease without sessions. This is necessary because
+/// most clients never return their databases.
 fn lease(leases: &Leases, name: &str, template: &str) -> Result<String, LeaseError> {
     let begin = || leases.lease(Isolation::Clone, Some(name), Some(template)).map(|(name, _)| name);
     match begin() {

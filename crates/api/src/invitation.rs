@@ -1,23 +1,23 @@
-//! Invitations, which open the live page in a browser without revealing the secret.
+//! Invitations, with which a browser can open the live page although its address does not contain the secret.
 //!
-//! pgfresh passes the page's address to the browser as an argument, and every user of the machine can read the
-//! arguments of a process. The address therefore contains an invitation instead of the secret:
+//! pgfresh passes the page's address to the browser as a command-line argument, and every user of the machine can read
+//! the arguments of every process. The address therefore contains an invitation instead of the secret:
 //!
 //! ```text
 //! ?invitation=SECONDS.DIGEST    time of expiry in seconds since 1970, and a digest of this time and the secret
 //! ```
-//! An invitation expires after a minute. Other users can't use it, because the kernel shows to which user a connection
-//! belongs.
+//! An invitation expires after a minute. Other users can't use it, because the kernel tells pgfresh to which user a
+//! connection belongs.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gateway::Access;
 
-/// Maximum time between the invitation and the browser's request.
+/// Maximum time between the creation of an invitation and the browser's request.
 const LIFETIME: Duration = Duration::from_mins(1);
 
-/// Returns the live page's address with an invitation for a browser of the same user. `page` is the address without the
-/// secret.
+/// Returns the live page's address with an invitation. Only a browser of the same user can open it. `page` is the
+/// address without secret and invitation.
 #[must_use]
 pub fn invite(page: &str, secret: &str) -> String {
     let until = now() + LIFETIME.as_secs();
@@ -62,7 +62,7 @@ mod tests {
             format!("{}.{mac}", until + 1),
             format!("{until}.{}", &mac[1..]),
             other.trim_start_matches("?invitation=").to_owned(),
-            // The digest is right, but the time is in the past or too far in the future.
+            // The digest is correct, but the time is in the past or too far in the future.
             format!("{}.{}", now() - 1, digest("secret", now() - 1)),
             format!("{}.{}", now() + 3600, digest("secret", now() + 3600)),
         ];

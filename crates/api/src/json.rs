@@ -1,4 +1,4 @@
-//! Reads JSON from request bodies, with limits on size and time, and writes JSON responses.
+//! Reads JSON from request bodies (with limits on size and time), and writes JSON responses.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
@@ -13,11 +13,12 @@ use tokio::time::timeout;
 use crate::problem::Problem;
 use crate::{LONGEST_BODY, REQUEST_TIMEOUT};
 
-/// A value whose body is JSON.
+/// A value in the body of a request or response, as JSON.
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
-    /// The problem with the body: 413 if it is too long, 408 if it takes too long, 400 if it ends early or is invalid.
+    /// The problem with a body: 413 if it is too long, 408 if it arrives too slowly, 400 if it ends early or is
+    /// invalid.
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
@@ -25,8 +26,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     }
 }
 
-/// Reads and discards a request's body. Otherwise the connection could not be reused, because the body precedes the
-/// next request on it.
+/// Reads and discards a request's body. Without this, the client could not send another request on the same connection.
 pub(crate) async fn ignore_body(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     read(Request::from_parts(parts.clone(), body)).await?;
@@ -50,7 +50,7 @@ async fn read(request: Request) -> Result<Bytes, Problem> {
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
-        // Serialization can't fail, because pgfresh's values consist of strings, numbers and maps with string keys.
+        // This can't fail, because pgfresh's values consist only of strings, numbers and maps with string keys.
         let text = serde_json::to_vec(&self.0).map_err(|_| Problem::defect());
         ([(CONTENT_TYPE, "application/json")], text).into_response()
     }
@@ -60,8 +60,8 @@ impl<T: Serialize> IntoResponse for Json<T> {
 ///
 /// # Errors
 ///
-/// Returns 400 if the JSON is invalid, or if it contains an unknown name. A misspelt name would otherwise be ignored
-/// silently.
+/// Returns 400 if the JSON is invalid, or if it contains an unknown name. Otherwise clients would not notice a misspelt
+/// name.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| {

@@ -1,8 +1,8 @@
 //! HTTP API on the gateway's port, for clients that want more than a connection string can express.
 //!
 //! It offers leases as JSON, integresql's REST API, metrics, and a live page. Each gateway has one [`Api`], which
-//! serves any number of connections. The API itself only stores the templates and numbers of integresql's clients, and
-//! the holders (clients whose leases end when they disconnect). All other state is in [`Leases`].
+//! serves any number of connections. The API itself stores only two things: the templates and numbers of integresql's
+//! clients, and the holders (clients that lose their leases when they disconnect). All other state is in [`Leases`].
 //!
 //! ```text
 //! connection ── guard: host, origin, secret ── routes ┬─ leases ────── Leases
@@ -48,26 +48,27 @@ use self::holders::Holders;
 pub use self::invitation::invite;
 use self::templates::IntegresqlTemplates;
 
-/// Timeout for receiving a request's head, which includes the wait for it to begin. It also applies to the body.
+/// Timeout for a request's head to arrive. This includes the time before its first byte. The timeout also applies to
+/// the body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of a request's head and of its body, in bytes. Requests contain names, not data.
 const LONGEST_HEAD: usize = 64 << 10;
 const LONGEST_BODY: usize = 1 << 20;
 
-/// Maximum time between the moment when a client stops sending and the moment when it is gone. On a busy machine the
-/// client's thread may lose the processor while it closes the connection.
+/// When a client closes its connection, it first looks as if it had only stopped sending. This is how long it can take
+/// until the connection looks closed: on a busy machine, the client's thread may lose the processor in between.
 const CLOSING: Duration = Duration::from_millis(50);
 
-/// Treatment of a failed test's database.
+/// Decides what happens to the database of a failed test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Release the database, like that of any other test.
+    /// Release the database, as after any other test.
     #[default]
     Release,
     /// Keep the database. The [`StatementHistory`] lists it.
     Keep,
-    /// Keep the database, and send its URL to the client that released it, because this server will outlive the test
-    /// run.
+    /// Keep the database, and send its URL to the client that released it. This makes sense if the server outlives the
+    /// test run.
     KeepAndTell,
 }
 
@@ -77,12 +78,12 @@ pub struct Api {
     router: Router,
 }
 
-/// State that all routes share.
+/// The state that all routes share.
 #[derive(Debug)]
 struct ApiState {
     leases: Leases,
     access: Arc<Access>,
-    /// Templates that integresql's clients have made.
+    /// Templates of integresql's clients.
     templates: IntegresqlTemplates,
     holders: Holders,
     on_failure: OnFailure,
@@ -96,7 +97,7 @@ struct ApiState {
 }
 
 impl ApiState {
-    /// Returns the history, without kept databases that no longer exist.
+    /// Forgets kept databases that no longer exist, and returns the history.
     fn history(&self) -> Option<&StatementHistory> {
         let history = self.history.as_deref()?;
         history.remove_missing_databases(&self.leases);
@@ -108,7 +109,7 @@ impl ApiState {
 type SharedState = State<Arc<ApiState>>;
 
 impl Api {
-    /// Creates the API for the gateway that `access` describes.
+    /// Creates the API for a gateway with the secret and addresses in `access`.
     #[must_use]
     pub fn new(
         leases: Leases,
@@ -142,7 +143,8 @@ impl HttpService for Api {
         let departure = stream.disconnect_watcher();
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            // `departure` can tell better whether a client that has stopped sending is gone.
+            // Don't close the connection when the client stops sending. `departure` knows better whether the client is
+            // gone.
             .half_close(true)
             .header_read_timeout(REQUEST_TIMEOUT)
             .max_buf_size(LONGEST_HEAD)
@@ -160,8 +162,8 @@ impl HttpService for Api {
     }
 }
 
-/// Runs `connection` until it ends or the client disconnects. If the client disconnects, drops its current request. The
-/// check for the client comes before each response, so that no lease remains that its client doesn't know about.
+/// Runs `connection` until it ends or the client disconnects. If the client disconnects, drops its current request.
+/// Checks for this before each response. Otherwise a lease could remain about which no client knows.
 async fn until_gone<T>(connection: impl Future<Output = T>, departure: &DisconnectWatcher) -> Option<T> {
     let mut connection = pin!(connection);
     tokio::select! {
@@ -169,7 +171,7 @@ async fn until_gone<T>(connection: impl Future<Output = T>, departure: &Disconne
         () = departure.writing_side_closed() => {}
         ended = &mut connection => return Some(ended),
     }
-    // A socket that is being closed still looks open for a moment.
+    // While the client closes its socket, the socket still looks open for a moment.
     tokio::select! {
         () = departure.disconnected() => return None,
         () = sleep(CLOSING) => {}

@@ -1,4 +1,4 @@
-//! Reports a lease's statements, and whether they exceed a budget.
+//! Reports the statements of a lease, and whether they exceed a budget.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) async fn statements(
 }
 
 /// Compares the lease `name` with the budget `own` and the budget for all tests. Returns the lease's statements if they
-/// exceed either.
+/// exceed one of these budgets.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub(crate) fn beyond(api: &ApiState, name: &str, own: &Budget) -> Result<Option<
     }
 }
 
-/// Returns the response to the end of a test. `over` has the statements of a test that exceeded its budget.
+/// Returns the response to the end of a test. `over` contains the test's statements if the test exceeded its budget.
 pub(crate) fn answer(over: Option<TestMeasurement>, url: Option<String>) -> Response {
     if over.is_none() && url.is_none() {
         return StatusCode::NO_CONTENT.into_response();

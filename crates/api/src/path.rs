@@ -1,4 +1,4 @@
-//! Normalizes the paths of requests, and reads query parameters.
+//! Normalizes the paths of requests, and reads their query parameters.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,8 @@ pub(crate) fn query_lossily(uri: &Uri, name: &str) -> Option<String> {
     Some(percent_decode_str(&value).decode_utf8_lossy().into_owned())
 }
 
-/// Returns the values of a query parameter, with percent-encoding. A plus is a space, as browsers and many libraries encode it.
+/// Returns the values of a query parameter, still with percent-encoding. Treats a plus as a space, because browsers and
+/// many libraries encode spaces in this way.
 fn values(uri: &Uri, name: &str) -> impl Iterator<Item = String> {
     let pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     pairs.filter(move |(key, _)| *key == name).map(|(_, value)| value.replace('+', "%20"))
@@ -32,7 +33,7 @@ pub(crate) fn is_integresql(path: &str) -> bool {
     path.starts_with("/api/v1/")
 }
 
-/// Normalizes a path for the routes. This is necessary because clients can percent-encode any character of it.
+/// Normalizes a path for the routes. This is necessary because clients can percent-encode any character in a path.
 pub(crate) fn normalize(mut request: Request) -> Request {
     let uri = request.uri();
     let parts: Option<Vec<_>> = uri.path().split('/').map(decode).collect();
@@ -48,7 +49,7 @@ pub(crate) fn normalize(mut request: Request) -> Request {
     request
 }
 
-/// Refuses a path that can't consist of names.
+/// Refuses a path if its parts can't be names.
 pub(crate) async fn check(request: Request) -> Result<Request, Problem> {
     let unreadable = |why| {
         Problem::new(
@@ -69,7 +70,7 @@ pub(crate) async fn check(request: Request) -> Result<Request, Problem> {
 
 /// Decodes percent-encoding. Returns `None` if it is invalid or the result is not UTF-8. Source: RFC 3986, 2.1.
 fn decode(text: &str) -> Option<Cow<'_, str>> {
-    // `percent_encoding` would accept a % that doesn't begin an escape.
+    // Check this first, because `percent_encoding` would accept a % that doesn't begin an escape.
     let is_escape =
         |rest: &str| rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
     let is_encoded = text.split('%').skip(1).all(is_escape);

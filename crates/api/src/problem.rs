@@ -12,11 +12,11 @@ use server::SessionError;
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) description: ErrorDescription,
-    /// Header that the status requires, e.g. `Allow` or `WWW-Authenticate`.
+    /// A header that the status requires, e.g. `Allow` or `WWW-Authenticate`.
     pub(crate) header: Option<Box<(HeaderName, String)>>,
 }
 
-/// Creates a response without a body. [`crate::render`] adds the body, because it knows what kind of client reads it.
+/// Creates a response without a body. [`crate::render`] adds the body, because the body depends on the kind of client.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
@@ -41,7 +41,7 @@ impl Problem {
         self
     }
 
-    /// Adds the way out of the error: for programs, and in words for people.
+    /// Adds a way out of the error: `remedy` tells programs what to do, and `hint` tells people.
     pub(crate) fn hint(mut self, remedy: Remedy, hint: impl Into<String>) -> Self {
         self.description.remedy = Some(remedy);
         self.description.hint = Some(hint.into());
@@ -73,7 +73,7 @@ impl From<LeaseError> for Problem {
             "3D000" => StatusCode::NOT_FOUND,
             "42602" => StatusCode::BAD_REQUEST,
             "42P04" | "55006" | "0A000" => StatusCode::CONFLICT,
-            // The client can start the server again.
+            // Not a failure of pgfresh: the client can start the server again.
             _ if matches!(error, LeaseError::Stopped(_)) => StatusCode::CONFLICT,
             _ if is_passing(code) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
@@ -88,13 +88,13 @@ impl From<LeaseError> for Problem {
     }
 }
 
-/// Whether an SQLSTATE may go away without a change of the request: a connection exception, insufficient resources, a timeout,
-/// or the end of pgfresh.
+/// Whether the same request may succeed later. This is the case for a connection exception, insufficient resources, a
+/// timeout, or the end of pgfresh.
 fn is_passing(code: &str) -> bool {
     code.starts_with("08") || code.starts_with("53") || matches!(code, "57014" | "57P01")
 }
 
-/// Returns the way out of an error. Each hint of [`LeaseError::hint`] has one.
+/// Returns the way out of an error, for programs. Every error with a [`LeaseError::hint`] has one.
 fn remedy(error: &LeaseError) -> Option<Remedy> {
     Some(match error {
         LeaseError::UnknownTemplate { .. } => Remedy::ServeTemplate,

@@ -1,4 +1,4 @@
-//! Table of all routes, and the layers through which every request passes first.
+//! The table of all routes, and the layers through which every request passes first.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{
     render, status,
 };
 
-/// Returns the router of all requests.
+/// Returns the router for all requests.
 pub(crate) fn table<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -39,7 +39,7 @@ where
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
 }
 
-/// Returns all paths with the handlers of their methods. [`contract::OPENAPI`] describes each of them.
+/// Returns all paths with the handlers of their methods. [`contract::OPENAPI`] describes every one of these routes.
 fn routes<S>() -> Vec<(&'static str, MethodRouter<S>)>
 where
     S: Clone + Send + Sync + 'static,
@@ -90,12 +90,12 @@ pub(crate) fn guarded(routes: Router, access: Arc<Access>) -> Router {
         .layer(map_request(|request| ready(path::normalize(guard::take_secret(request)))))
 }
 
-/// If the path doesn't support the request's method, answers with the methods that it supports.
+/// Refuses a method that the path doesn't support. The response lists the methods that the path does support.
 async fn refuse_other_methods(mut request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    // The router would call GET's handler for HEAD, and some of these handlers lease databases. No route supports
-    // OPTIONS.
+    // Refuse HEAD here: the router would call the handler of GET for it, and some of these handlers lease databases. No
+    // route supports OPTIONS.
     if method == Method::HEAD {
         *request.method_mut() = Method::OPTIONS;
     }
@@ -128,7 +128,8 @@ mod tests {
     use super::*;
     use crate::guard::Ends;
 
-    /// A state without a server. A handler that extracts it panics, which shows that a request has reached it.
+    /// A state without a server. If a handler extracts this state, it panics. This shows that a request has reached a
+    /// handler.
     #[derive(Clone)]
     struct Reached;
 
@@ -138,8 +139,8 @@ mod tests {
         }
     }
 
-    /// Returns the response to a program on the unix socket. Returns `None` if the request reached a handler. (A
-    /// handler's panic in a spawned task shows as an internal error.)
+    /// Returns the response to a program on the unix socket, or `None` if the request reached a handler. If a handler
+    /// panics in a spawned task, the response is an internal error.
     async fn asked(method: &str, uri: &str) -> Option<Response> {
         let access = Access::new("secret".into(), "127.0.0.1:5433".parse().unwrap(), None);
         let router = guarded(table().with_state(Reached), Arc::new(access)).layer(Extension(None::<Ends>));
@@ -166,7 +167,7 @@ mod tests {
         paths.map(|(path, operations)| (path.clone(), methods(operations))).collect()
     }
 
-    /// Returns a path with values in place of its parameters.
+    /// Returns a path with example values instead of its parameters.
     fn example(path: &str) -> String {
         let name = "%2F%40%3A%3F%23%25%20%C3%A9";
         path.replace("{name}", name).replace("{hash}", "3f9a").replace("{id}", "7")
@@ -194,7 +195,7 @@ mod tests {
             let (path, known) = (example(&path), allowed(&path).await);
             for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"] {
                 let answer = asked(method, &path).await;
-                // The document is no database.
+                // This route only returns the document. It needs no server.
                 if path == "/v1/openapi.json" && method == "GET" {
                     assert_eq!(answer.unwrap().status(), StatusCode::OK);
                     continue;
@@ -246,7 +247,7 @@ mod tests {
             let encoded: Vec<_> = path.split('/').map(every_letter_encoded).collect();
             assert_eq!(allowed(&encoded.join("/")).await, methods, "{path}");
         }
-        // An encoded slash does not separate path segments.
+        // An encoded slash does not separate two parts of a path.
         assert_eq!(asked("GET", "/v1%2Fstatus").await.unwrap().status(), StatusCode::NOT_FOUND);
         assert!(asked("GET", "/token/any/v1/st%61tus?a=b").await.is_none());
     }

@@ -1,5 +1,5 @@
-//! Keeps track of the templates that integresql's clients have made: their names, their phases, and the numbers of
-//! their test databases.
+//! Keeps track of the templates of integresql's clients: their names, their phases, and the numbers of their test
+//! databases.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::problem::Problem;
 
 /// Prefix of the names of these templates and of their databases.
 pub(crate) const PREFIX: &str = "integresql_";
-/// Number of characters from the hash that go into a name. A serial number makes the name unique.
+/// Number of characters that a template's name has from the hash. A serial number makes the name unique.
 const LETTERS: usize = 12;
 
 /// The templates of all clients, by hash.
@@ -27,14 +27,14 @@ struct Templates {
     serial: u64,
 }
 
-/// A template that a client has made.
+/// A template of a client.
 #[derive(Debug)]
 pub(crate) struct Template {
-    /// The template's name in pgfresh. The names of its databases begin with it.
+    /// The template's name in pgfresh. The names of the template's databases begin with this name.
     pub(crate) name: String,
     pub(crate) phase: watch::Sender<Phase>,
     tests: Mutex<BTreeMap<usize, Number>>,
-    /// Lock that serializes finalizing and discarding.
+    /// Lock that prevents two requests from finalizing or discarding the template at the same time.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
 
@@ -46,18 +46,18 @@ pub(crate) enum Phase {
     Discarded,
 }
 
-/// State of a number that is in use.
+/// State of a number in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Number {
-    /// pgfresh is leasing or releasing the database with this number, or a user has created a database of this name
-    /// with SQL.
+    /// pgfresh is leasing or releasing the database with this number, or a user created a database of this name with
+    /// SQL.
     Busy,
     /// A client has the database.
     HandedOut,
 }
 
-/// Whether only this API leases databases of that name. Such a lease lasts until the client returns the database, and
-/// is never a copy of a different template.
+/// Whether `name` is reserved for databases of this API. Their leases last until the client returns the database. They
+/// are always copies of their own templates.
 pub(crate) fn is_ours(name: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
@@ -73,7 +73,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
 }
 
 impl IntegresqlTemplates {
-    /// Adds a template that must still be filled. Returns `None` if there already is one for that hash.
+    /// Adds a template that a client must still fill. Returns `None` if there already is a template for this hash.
     pub(crate) fn add(&self, hash: &str) -> Option<Arc<Template>> {
         let mut templates = lock(&self.0);
         if templates.by_hash.contains_key(hash) {
@@ -109,7 +109,7 @@ impl Template {
         }
     }
 
-    /// Returns the name of the database that the client fills.
+    /// Returns the name of the database in which the client prepares the template.
     pub(crate) fn building(&self) -> String {
         format!("{}_template", self.name)
     }
@@ -127,21 +127,21 @@ impl Template {
         free
     }
 
-    /// Records that a client now has the database with a reserved number.
+    /// Records that a client has received the database with a reserved number.
     pub(crate) fn hand_out(&self, id: usize) {
         if let Some(number) = lock(&self.tests).get_mut(&id) {
             *number = Number::HandedOut;
         }
     }
 
-    /// Takes a number back from its client, but keeps it reserved. Returns false if no client has it, so that only the
-    /// first of several requests succeeds.
+    /// Takes a number back from its client, but keeps it reserved. Returns false if no client has the number. If there
+    /// are several such requests, only the first one therefore succeeds.
     pub(crate) fn take_back(&self, id: usize) -> bool {
         let mut tests = lock(&self.tests);
         tests.get_mut(&id).is_some_and(|number| std::mem::replace(number, Number::Busy) == Number::HandedOut)
     }
 
-    /// Takes all numbers back and frees them.
+    /// Takes all numbers back from their clients and frees them.
     pub(crate) fn take_all(&self) -> impl Iterator<Item = usize> {
         std::mem::take(&mut *lock(&self.tests)).into_keys()
     }

@@ -320,7 +320,7 @@ async fn discard_session_state(server: &mut Stream) -> io::Result<bool> {
     if frames(&answer).any(|frame| frame.tag == b'E') {
         return Ok(false);
     }
-    // Check that no more bytes follow, because the next client would receive them.
+    // The next client would receive any further bytes. Check that the backend sends none.
     let more = poll_fn(|context| match server.poll_receive(context, &mut chunk) {
         std::task::Poll::Pending => std::task::Poll::Ready(ControlFlow::Continue(())),
         std::task::Poll::Ready(_) => std::task::Poll::Ready(ControlFlow::Break(())),

@@ -1,11 +1,11 @@
-//! Tracks the state of a session by reading the headers of its messages. This shows where a message starts,
-//! and whether the server still has to respond. pgfresh needs both in order to know when a backend can be
-//! reused.
+//! Tracks the state of a session by reading the headers of its messages. The headers show where each
+//! message starts, and whether the server still has to respond. From this, pgfresh knows when it can
+//! reuse a backend.
 
 use crate::frame::{FrameDecoder, FramePrefix};
 
-/// Number of bytes of a statement that a caller receives at once, even if the statement arrives in many
-/// chunks. The caller receives at least this many bytes of a longer statement.
+/// Number of bytes at the start of a statement that the caller receives in one piece, even if the
+/// statement arrives in many chunks.
 const STATEMENT: usize = 1024;
 
 /// The state of both directions of a session.
@@ -13,21 +13,21 @@ const STATEMENT: usize = 1024;
 pub struct Conversation {
     client: FrameDecoder,
     server: FrameDecoder,
-    /// Number of messages that need a ReadyForQuery, minus the number of ReadyForQuery messages that the
-    /// server has sent. After an error or during a COPY, the server skips some messages. The session then
-    /// never counts as idle, which is safe.
+    /// Number of ReadyForQuery messages that the server still has to send. The server may skip some of
+    /// them after an error or during a COPY. In this case the session never counts as idle again, which
+    /// is safe.
     owed: u64,
-    /// Whether the client has sent messages of the extended protocol that no Sync has followed yet.
+    /// Whether the client has sent messages of the extended protocol, but no Sync after them yet.
     unsynchronized: bool,
-    /// Transaction status in the last ReadyForQuery: I, T or E. 0 for a replication session.
+    /// Transaction status in the last ReadyForQuery: I, T or E. It is 0 for a replication session.
     status: u8,
     /// Tag of the last message from the server.
     last: u8,
 }
 
 impl Conversation {
-    /// Returns the state of a session after its startup response. A replication session is never idle,
-    /// because its messages have different meanings.
+    /// Returns the state of a session after its startup response. A replication session never counts as
+    /// idle, because its messages have other meanings.
     #[must_use]
     pub fn new(replication: bool) -> Self {
         Self {
@@ -40,9 +40,10 @@ impl Conversation {
         }
     }
 
-    /// Reads bytes from the client, and calls `see` for each frame. For a statement, this happens after its
-    /// first kilobyte. For other frames, it happens immediately. Returns the number of bytes that the caller
-    /// must forward. If there is a Terminate, only the bytes before it count.
+    /// Reads bytes from the client, and calls `see` for each frame. If the frame contains a statement,
+    /// the call comes after the first kilobyte of the statement. Otherwise it comes immediately. Returns
+    /// the number of bytes that the caller must forward. These are all bytes, or the bytes before a
+    /// Terminate.
     pub fn client_says(&mut self, bytes: &[u8], mut see: impl FnMut(FramePrefix<'_>)) -> usize {
         let Self { client, owed, unsynchronized, .. } = self;
         let wanted = |tag| if matches!(tag, b'Q' | b'P') { STATEMENT } else { 0 };
@@ -79,23 +80,24 @@ impl Conversation {
         self.client.has_ended()
     }
 
-    /// Whether the server owes no response and no transaction is open. If so, a different client can use the
-    /// session.
+    /// True if the session is idle, so that another client can use it: the server owes no response, and
+    /// no transaction is open.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let between = self.client.is_between() && self.server.is_between();
         between && self.owed == 0 && !self.unsynchronized && self.status == b'I' && self.last != b'E'
     }
 
-    /// Whether the client's last message is incomplete or has an invalid length. If the server closes the
-    /// connection in this state, it has rejected the length. It sends no error message for that.
+    /// Whether the client's last message is incomplete or has an invalid length. If the server closes
+    /// the connection in this state, the reason is the length. The server sends no error message in this
+    /// case.
     #[must_use]
     pub fn is_within_message(&self) -> bool {
         !self.client.is_between()
     }
 
-    /// Whether the server's last frame is complete. If it isn't, pgfresh can't send its own message to the
-    /// client.
+    /// Whether the server's last frame is complete. If it isn't, pgfresh can't send its own message to
+    /// the client yet.
     #[must_use]
     pub fn may_interject(&self) -> bool {
         self.server.is_between()
@@ -107,7 +109,8 @@ impl Conversation {
         self.last == b'E'
     }
 
-    /// Whether the server's last message is an error. If the connection is closed, this error is the reason.
+    /// Whether the server's last message is an error. If the server then closed the connection, this
+    /// error is the reason.
     #[must_use]
     pub fn ends_in_error(&self) -> bool {
         self.server.is_between() && self.last == b'E'
@@ -188,7 +191,7 @@ mod tests {
         prop::collection::vec(one, 0..9).prop_map(|messages| messages.concat())
     }
 
-    /// Returns all results for a conversation that arrives in chunks of `chunk` bytes.
+    /// Returns all results for a conversation, if it arrives in chunks of `chunk` bytes.
     fn told(client: &[u8], server: &[u8], chunk: usize) -> (usize, bool, bool, bool, bool) {
         let mut talk = Conversation::new(false);
         let passed = client.chunks(chunk).map(|chunk| talk.client_says(chunk, |_| ())).sum();

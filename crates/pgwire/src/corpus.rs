@@ -1,4 +1,4 @@
-//! Tests the parsers with the fuzzer's corpus, and with slightly modified inputs.
+//! Tests the parsers with the fuzzer's corpus, and with slightly modified versions of these inputs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

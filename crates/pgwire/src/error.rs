@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use crate::frame::{encode, split_zero};
 
-/// An error, as PostgreSQL's protocol transmits it.
+/// An error in PostgreSQL's protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorResponse {
     /// ERROR, FATAL or PANIC.
     pub severity: Cow<'static, str>,
-    /// Error code of five characters. Source: the manual's appendix A.
+    /// The error code, which has five characters. Source: the manual's appendix A.
     pub sqlstate: Cow<'static, str>,
     /// The primary message.
     pub message: Cow<'static, str>,
@@ -26,7 +26,7 @@ impl ErrorResponse {
         Self { severity: "FATAL".into(), sqlstate, message, detail: None, hint: None }
     }
 
-    /// Creates a protocol violation, for invalid bytes from a client.
+    /// Creates the error for a protocol violation, i.e. for invalid bytes from a client.
     pub fn violation(message: impl Into<Cow<'static, str>>) -> Self {
         Self::fatal("08P01", message)
     }
@@ -52,7 +52,7 @@ impl ErrorResponse {
         for (code, value) in Self::fields(body) {
             let text = || String::from_utf8_lossy(value).into_owned().into();
             match code {
-                // Field V contains the severity untranslated, unlike field S.
+                // Field V contains the severity in English. In field S, it can be translated.
                 b'V' => error.severity = text(),
                 b'C' => error.sqlstate = text(),
                 b'M' => error.message = text(),
@@ -64,7 +64,7 @@ impl ErrorResponse {
         error
     }
 
-    /// Returns the fields in a body, as pairs of a code and a value.
+    /// Returns the fields in a body. Each field has a code and a value.
     pub fn fields(body: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
         let mut rest = body;
         std::iter::from_fn(move || {
@@ -98,7 +98,7 @@ impl ErrorResponse {
         encode(b'E', &body)
     }
 
-    /// Encodes the error for a client with protocol 1 or 2. The result is a single line without fields.
+    /// Encodes the error for a client with protocol 1 or 2, as a single line without fields.
     #[must_use]
     pub fn to_old_bytes(&self) -> Vec<u8> {
         let text: Vec<u8> = self.message.bytes().filter(|byte| *byte != 0).collect();

@@ -1,6 +1,6 @@
-//! Parses and encodes frames, i.e. messages with a tag. Both streams and buffers are supported.
+//! Parses frames (messages with a tag) in streams and in buffers, and encodes them.
 
-/// Size of a frame's header in bytes, i.e. of the tag and the length.
+/// Size of a frame's header in bytes. It consists of the tag and the length.
 pub const HEADER: usize = 5;
 
 /// A complete frame.
@@ -12,14 +12,14 @@ pub struct Frame<'a> {
     pub body: &'a [u8],
 }
 
-/// A message has an invalid length. It is unknown where the next message starts.
+/// The error for a message with an invalid length. After it, the parser can't find the next message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid message length")]
 pub struct MalformedFrame;
 
 impl<'a> Frame<'a> {
-    /// Parses the frame at the start of `bytes`. Returns it and its length including the header, or `None` if
-    /// the frame is incomplete.
+    /// Parses the frame at the start of `bytes`. Returns the frame, and its length including the header.
+    /// Returns `None` if the frame is incomplete.
     pub fn first(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, MalformedFrame> {
         let Some((tag, length)) = Self::header(bytes)? else { return Ok(None) };
         Ok(bytes.get(HEADER..length).map(|body| (Self { tag, body }, length)))
@@ -55,14 +55,14 @@ pub fn encode(tag: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Splits `bytes` at the first zero byte, which is in neither part. If there is no zero byte, the second part
+/// Splits `bytes` at the first zero byte, and omits this byte. If there is no zero byte, the second part
 /// is empty.
 #[must_use]
 pub fn split_zero(bytes: &[u8]) -> (&[u8], &[u8]) {
     until_zero(bytes).unwrap_or((bytes, &[]))
 }
 
-/// Splits `bytes` at the first zero byte, which is in neither part. Returns `None` if there is no zero byte.
+/// Splits `bytes` at the first zero byte, and omits this byte. Returns `None` if there is no zero byte.
 pub(crate) fn until_zero(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     Some((&bytes[..end], &bytes[end + 1..]))
@@ -75,22 +75,24 @@ pub struct FramePrefix<'a> {
     pub tag: u8,
     /// Length of the complete body in bytes.
     pub length: usize,
-    /// The first bytes of the body. This is at least as much as the caller asked for, or the complete body.
+    /// The first bytes of the body. There are at least as many as the caller asked for, unless the
+    /// complete body is shorter.
     pub body: &'a [u8],
 }
 
-/// Splits one direction of a session into frames. The bytes can arrive in chunks of any size. Only the part
-/// of a body that the caller asks for is buffered.
+/// Splits the bytes of one side of a session into frames. The bytes can arrive in chunks of any size.
+/// The decoder only buffers those parts of a body that the caller wants to see.
 #[derive(Debug, Default)]
 pub struct FrameDecoder {
     header: [u8; HEADER],
-    /// Number of bytes of the header received so far.
+    /// Number of bytes of the header that have already arrived.
     seen: usize,
-    /// Number of bytes of the body still to be received.
+    /// Number of bytes of the body that have not arrived yet.
     left: usize,
-    /// Number of bytes of the body that the caller asks for. `None` once the caller has received them.
+    /// Number of bytes of the body that the caller wants to see. `None` after the caller has received
+    /// them.
     wanted: Option<usize>,
-    /// The requested bytes received so far, if they arrive in several chunks.
+    /// Wanted bytes that have already arrived, if they arrive in several chunks.
     kept: Vec<u8>,
     end: Option<u8>,
     is_malformed: bool,
@@ -104,9 +106,9 @@ impl FrameDecoder {
         Self { end: Some(end), ..Self::default() }
     }
 
-    /// Calls `see` for each frame in `bytes`, as soon as the decoder has `wanted` bytes of its body. For a
-    /// shorter body, that is the complete body. Returns the number of bytes before the end frame, or the
-    /// number of all bytes if there is no end frame.
+    /// Calls `see` for each frame in `bytes`, as soon as the decoder has `wanted` bytes of its body. If
+    /// the body is shorter, the decoder waits for the complete body. Returns the number of bytes before
+    /// the end frame. If there is no end frame, this is the number of all bytes.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -126,7 +128,7 @@ impl FrameDecoder {
                 self.seen = 0;
             }
             let Some(first) = bytes.get(at) else { return at };
-            // The first byte identifies the end frame, so the caller doesn't forward any part of it.
+            // The first byte is enough to recognize the end frame, so the caller forwards no part of it.
             if self.seen == 0 && self.end == Some(*first) {
                 self.has_ended = true;
                 return at;
@@ -148,7 +150,7 @@ impl FrameDecoder {
         if self.has_ended { 0 } else { bytes.len() }
     }
 
-    /// Calls `see` if `more` completes the requested part of the body.
+    /// Calls `see` if `more` completes the wanted part of the body.
     fn show(&mut self, more: &[u8], see: &mut impl FnMut(FramePrefix<'_>)) {
         let Some(wanted) = self.wanted else { return };
         let (tag, length) = (self.header[0], self.kept.len() + self.left);
@@ -166,7 +168,7 @@ impl FrameDecoder {
         self.wanted = None;
     }
 
-    /// Whether the last frame is complete, so that another one can start.
+    /// Whether the last frame is complete, so that another frame can start.
     #[must_use]
     pub fn is_between(&self) -> bool {
         !self.is_malformed && self.seen == 0
@@ -194,8 +196,8 @@ mod tests {
     /// The tag, length and first bytes of a frame.
     type Seen = (u8, usize, Vec<u8>);
 
-    /// Decodes `bytes` in chunks. Returns the tag, the length and the requested part of the body for each
-    /// frame.
+    /// Decodes `bytes` in chunks. Returns for each frame its tag, its length, and the wanted part of its
+    /// body.
     fn shown(bytes: &[u8], chunk: usize, wanted: usize) -> (Vec<Seen>, usize, bool) {
         let (mut decoder, mut seen, mut passed) = (FrameDecoder::ending_with(b'X'), Vec::new(), 0);
         for bytes in bytes.chunks(chunk) {

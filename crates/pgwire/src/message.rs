@@ -35,8 +35,8 @@ pub fn password(bytes: &[u8]) -> Result<Option<(Range<usize>, usize)>, ErrorResp
     }
 }
 
-/// Returns the length of the `p` message (of either kind) at the start of `bytes`. Returns `None` if the
-/// header is incomplete.
+/// Returns the length of the `p` message at the start of `bytes`, which can contain a password or a SASL
+/// response. Returns `None` if the header is incomplete.
 pub(crate) fn answer_length(
     bytes: &[u8],
     what: &str,
@@ -57,8 +57,8 @@ pub(crate) fn answer_length(
 }
 
 /// Returns the range of the cancel key in a server's startup response, which must be complete. The key
-/// consists of the process id (4 bytes) and a secret. Returns `None` if the server has sent no key, in which
-/// case clients can't cancel its queries.
+/// consists of the process id (4 bytes) and a secret. Returns `None` if the response contains no key.
+/// Clients then can't cancel queries.
 #[must_use]
 pub fn cancel_key(greeting: &[u8]) -> Option<Range<usize>> {
     let mut at = 0;

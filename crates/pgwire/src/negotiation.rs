@@ -1,4 +1,4 @@
-//! Protocol negotiation with clients that ask for a newer version. The server responds to them before it asks
+//! Protocol negotiation with clients that ask for a newer version. A server negotiates before it asks
 //! for a password.
 
 use crate::frame::{Frame, encode};
@@ -9,16 +9,17 @@ use crate::{ErrorResponse, StartupParams};
 pub struct SupportedProtocols {
     /// Whether the server supports protocol 2.0. The gateway never does.
     pub two: bool,
-    /// The newest version, as a startup message has it.
+    /// The newest version, in the form in which startup messages contain it.
     pub newest: u32,
 }
 
-/// Returns the `NegotiateProtocolVersion` message that a server with `newest` as its newest protocol sends for these
-/// parameters. Returns `None` if it doesn't send one. Source: `ProcessStartupPacket`.
+/// Returns the `NegotiateProtocolVersion` message with which a server answers these parameters. `newest`
+/// is the newest protocol of the server. Returns `None` if the server doesn't send such a message.
+/// Source: `ProcessStartupPacket`.
 #[must_use]
 pub fn negotiation(params: &StartupParams, newest: u32) -> Option<Vec<u8>> {
     let version = params.version().min(newest);
-    // So far, no server has any protocol extensions.
+    // So far, no server supports any protocol extension.
     let names = params.iter().map(|(name, _)| name);
     let unknown: Vec<_> = names.filter(|name| name.starts_with(b"_pq_.")).collect();
     if version == params.version() && unknown.is_empty() {
@@ -32,7 +33,7 @@ pub fn negotiation(params: &StartupParams, newest: u32) -> Option<Vec<u8>> {
     Some(encode(b'v', &body))
 }
 
-/// Returns the error that a server sends for a protocol version that it doesn't support. Source:
+/// Returns a server's error for a protocol version that the server doesn't support. Source:
 /// `ProcessStartupPacket`.
 #[must_use]
 pub fn unsupported_protocol(version: u32, supported: SupportedProtocols) -> Vec<u8> {

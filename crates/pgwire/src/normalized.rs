@@ -1,4 +1,4 @@
-//! Normalizes statements by removing their values. Reports can then group statements that only differ in
+//! Normalizes statements by removing their values. Reports can then group statements that differ only in
 //! their values.
 
 use std::fmt;
@@ -19,7 +19,7 @@ pub enum StatementKind {
     Database,
     /// Adds rows.
     Insert,
-    /// Changes rows. Also used for `MERGE`, which can add or remove rows.
+    /// Changes rows. Includes `MERGE`, which can also add or remove rows.
     Update,
     /// Removes rows.
     Delete,
@@ -79,9 +79,9 @@ pub struct NormalizedStatement {
 }
 
 impl NormalizedStatement {
-    /// Normalizes a client's statement, which can be truncated at any point. If a message contains several
-    /// statements, one of them determines the kind. This is the first statement that isn't transaction
-    /// control and isn't of the kind `Other`.
+    /// Normalizes a client's statement. The statement can be truncated at any point. If there are
+    /// several statements in one message, the kind is that of the first statement that is neither
+    /// transaction control nor of the kind `Other`.
     #[must_use]
     pub fn read(sql: &str) -> Self {
         let mut tokens = tokens(sql);
@@ -100,7 +100,7 @@ impl NormalizedStatement {
         Self { kind, text: spell(&tokens), clears }
     }
 
-    /// Returns a placeholder for a statement that received no response because its session ended.
+    /// Returns a placeholder for a statement without a response, because the session ended first.
     #[must_use]
     pub fn interrupted() -> Self {
         Self {
@@ -117,7 +117,7 @@ impl NormalizedStatement {
     }
 }
 
-/// A token, as it is used for comparison and output.
+/// A token for comparison and output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OperatorToken<'a> {
     /// A keyword or identifier.
@@ -141,8 +141,8 @@ impl OperatorToken<'_> {
 /// Characters that can be part of an operator. Source: the manual's "Lexical Structure".
 const OPERATOR: &[u8] = b"+-*/<>=~!@#%^&|`?:";
 
-/// Returns the tokens of `sql`. Joins the characters of an operator. Also joins a number with a word that
-/// follows it directly, because a number can have letters as digits.
+/// Returns the tokens of `sql`. Joins the characters of an operator. Also joins a number with a word
+/// directly after it, because the digits of a number can be letters.
 fn tokens(sql: &str) -> Vec<OperatorToken<'_>> {
     let mut lexer = SqlLexer::new(sql.as_bytes(), true);
     let mut tokens = Vec::new();
@@ -203,7 +203,7 @@ fn kind_of(tokens: &[OperatorToken<'_>]) -> StatementKind {
     }
 }
 
-/// Returns the kind of the statement that follows the subqueries of `WITH`. All these subqueries are in
+/// Returns the kind of the statement after the subqueries of a `WITH`. All these subqueries are in
 /// parentheses.
 fn kind_of_with(tokens: &[OperatorToken<'_>]) -> StatementKind {
     let mut depth = 0_usize;
@@ -237,7 +237,7 @@ fn spell(tokens: &[OperatorToken<'_>]) -> String {
         }
         let after_savepoint = index > 0 && tokens[index - 1].is_word("savepoint");
         words.push(match token {
-            // Drivers number their savepoints.
+            // Drivers put numbers into the names of savepoints.
             OperatorToken::Word(_) if after_savepoint => "?",
             OperatorToken::Value => "?",
             OperatorToken::Word(text) | OperatorToken::Symbol(text) => text,
@@ -273,7 +273,7 @@ fn spell(tokens: &[OperatorToken<'_>]) -> String {
     text
 }
 
-/// Whether the token is the sign of a number, as opposed to an operator between two operands.
+/// Whether the token is the sign of a number rather than an operator between two operands.
 fn is_sign(tokens: &[OperatorToken<'_>], index: usize) -> bool {
     let sign = tokens[index].is("-") || tokens[index].is("+");
     let before = index.checked_sub(1).map(|before| tokens[before]);
@@ -320,7 +320,7 @@ fn collapse_rows<'a>(words: &[&'a str]) -> Vec<&'a str> {
     kept
 }
 
-/// Whether there is a space between the word and a parenthesis that follows it.
+/// Whether to write a space between the word and a parenthesis after it.
 fn is_key_word(word: &str) -> bool {
     const WORDS: &str = "in values and or not as from where on using select returning set exists over join";
     WORDS.split(' ').any(|known| word.eq_ignore_ascii_case(known))
@@ -426,7 +426,7 @@ mod tests {
         fn any_text_can_be_read(sql in "[a-z'\"$;()/*\\\\,.0-9 \n-]{0,60}|\\PC{0,40}") {
             let statement = NormalizedStatement::read(&sql);
             prop_assert!(!statement.text.contains('\n'));
-            // Statements that are truncated in the middle can also be parsed.
+            // A statement can also be parsed after it was truncated in the middle.
             let end = sql.floor_char_boundary(sql.len() / 2);
             let _ = NormalizedStatement::read(&sql[..end]);
         }

@@ -1,5 +1,5 @@
-//! Counts how often a query is run, and finds out if the query or its values are repeated. This helps users
-//! to find N+1 queries.
+//! Counts the runs of a query, and finds out whether the query repeats with identical or with different
+//! values. This helps users to find N+1 queries.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,17 +11,16 @@ const MANY: u64 = 5;
 /// Maximum number of different values of a query that are counted separately.
 const VALUES: usize = 1000;
 
-/// The part of a query that is repeated.
+/// Says whether only the query repeats, or also its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepeatedPart {
-    /// The query is repeated with different values, so that one query could replace all of them. This is
-    /// called an N+1.
+    /// The query is repeated with different values. A single query could replace all these runs (N+1).
     Query,
     /// The query is repeated with identical values.
     Values,
 }
 
-/// The number of runs of a query, both in total and for each set of values.
+/// The runs of a query, counted in total and for each set of values.
 #[derive(Debug, Clone, Default)]
 pub struct QueryRuns {
     count: u64,
@@ -30,8 +29,8 @@ pub struct QueryRuns {
 }
 
 impl QueryRuns {
-    /// Counts one run. `values` is a digest of the bound values. `text` is the text of the statement, which
-    /// contains all remaining values.
+    /// Counts one run. `values` is a digest of the bound values. `text` is the statement's text, with
+    /// all other values.
     pub fn add(&mut self, values: Option<u64>, text: &str) {
         self.count += 1;
         let values = digest(values, text);
@@ -56,8 +55,9 @@ impl QueryRuns {
     }
 }
 
-/// Returns a digest of the values in a run, both bound values and those in its text. Ignores comments,
-/// because they can contain a different number each time. The digest is valid within this process only.
+/// Returns a digest of all values in a run: the bound values and the values in its text. Ignores
+/// comments, because they may contain a different number in each run. The digest is valid only within
+/// this process.
 fn digest(bound: Option<u64>, text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     bound.hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! The server's side of SCRAM-SHA-256 authentication. The client and pgfresh prove to each other that they
-//! know the secret, without ever sending it.
+//! The server's side of SCRAM-SHA-256 authentication. The client and pgfresh prove to each other that
+//! they know the secret, but never send it.
 //!
 //! ```text
 //! server  AuthenticationSASL           SCRAM-SHA-256-PLUS, SCRAM-SHA-256
@@ -8,8 +8,9 @@
 //! client  SASLResponse                 c=biws,r=NONCE+SERVER,p=PROOF
 //! server  AuthenticationSASLFinal      v=SIGNATURE
 //! ```
-//! Over TLS, the client can bind the exchange to the server's certificate (SCRAM-SHA-256-PLUS). Its first
-//! message then starts with `p=tls-server-end-point,,`, and its proof is only valid with this certificate.
+//! Over TLS, the client can bind the exchange to the server's certificate (SCRAM-SHA-256-PLUS). The
+//! client's first message then starts with `p=tls-server-end-point,,`, and its proof is valid only with
+//! this certificate.
 //!
 //! Source: RFC 5802, RFC 5929, RFC 7677; the manual's chapter on SASL authentication.
 
@@ -24,7 +25,7 @@ use crate::ErrorResponse;
 use crate::frame::{HEADER, encode, until_zero};
 use crate::message::answer_length;
 
-/// The default of the server's `scram_iterations`. A single iteration would be sufficient for a random
+/// The default of PostgreSQL's `scram_iterations`. A single iteration would be enough for a random
 /// secret, but clients require more.
 const ITERATIONS: u32 = 4096;
 const MECHANISM: &[u8] = b"SCRAM-SHA-256";
@@ -37,7 +38,8 @@ const LONGEST: usize = 4096;
 
 type Key = [u8; 32];
 
-/// Keys that are used to check a client's proof. The secret can't be computed from them.
+/// The keys with which pgfresh checks a client's proof. It is not possible to compute the secret from
+/// these keys.
 #[derive(Clone)]
 pub struct Verifier {
     salt: [u8; 16],
@@ -45,14 +47,14 @@ pub struct Verifier {
     server: Key,
 }
 
-/// An exchange that has received the client's first message.
+/// An exchange after the client's first message.
 pub struct Exchange<'a> {
     verifier: &'a Verifier,
     /// The binding that the client has to repeat in its last message, in base64. It consists of the start of
     /// the client's first message and the digest of the certificate.
     binding: String,
     nonce: String,
-    /// The first messages of both sides, in the form that the proofs sign.
+    /// The first messages of both sides, in the form in which the proofs sign them.
     signed: String,
 }
 
@@ -70,9 +72,9 @@ impl Verifier {
         Self { salt, stored: Sha256::digest(client).into(), server: sign(&salted, &[b"Server Key"]) }
     }
 
-    /// Parses the client's first message and returns the server's response. `nonce` is the server's part of
-    /// the nonce, which must be fresh and printable. `certificate` is the digest of the server's certificate,
-    /// or `None` if there is no channel binding.
+    /// Parses the client's first message and returns the server's response. `nonce` is the server's part
+    /// of the nonce. It must be fresh and printable. `certificate` is the digest of the server's
+    /// certificate, or `None` if there is no channel binding.
     pub fn begin(
         &self,
         message: &[u8],
@@ -82,11 +84,11 @@ impl Verifier {
         let malformed = || ErrorResponse::violation("malformed SCRAM message");
         let invalid = || ErrorResponse::violation("client selected an invalid SASL authentication mechanism");
         let (mechanism, response) = until_zero(message).ok_or_else(invalid)?;
-        // The GS2 header must not contain an authorization identity. Without channel binding, its flag is n,
-        // or y if the client thinks that the server doesn't offer channel binding.
+        // The GS2 header must not contain an authorization identity. Without channel binding, the flag
+        // in the header is n, or y if the client thinks that the server doesn't offer channel binding.
         let (headers, bound_to): (&[&str], &[u8]) = match (mechanism, certificate) {
             (MECHANISM, None) => (&["n,,", "y,,"], b""),
-            // If the client sends y although the server has offered channel binding, someone in between has
+            // If the server offered channel binding and the client still sends y, someone in between
             // removed the offer.
             (MECHANISM, Some(_)) => (&["n,,"], b""),
             (BOUND_MECHANISM, Some(digest)) => (&[BOUND_HEADER], digest),
@@ -118,7 +120,7 @@ impl Exchange<'_> {
         if nonce != self.nonce {
             return Err(malformed());
         }
-        // The client has seen a different certificate, so it is connected to someone else.
+        // The client has seen a different certificate, so it is not connected to this server directly.
         if binding != self.binding {
             return Err(ErrorResponse::violation("SCRAM channel binding check failed"));
         }
@@ -127,7 +129,7 @@ impl Exchange<'_> {
         let signed = format!("{},{rest}", self.signed);
         let mut key = sign(&self.verifier.stored, &[signed.as_bytes()]);
         key.iter_mut().zip(proof).for_each(|(byte, proof)| *byte ^= proof);
-        // Compare digests, so that the comparison takes the same time for every wrong proof.
+        // Compare digests, because this takes the same time for every wrong proof.
         let right = blake3::hash(&Sha256::digest(key)) == blake3::hash(&self.verifier.stored);
         let signature = sign(&self.verifier.server, &[signed.as_bytes()]);
         Ok(right.then(|| authentication(12, format!("v={}", STANDARD.encode(signature)).as_bytes())))
@@ -220,7 +222,8 @@ mod tests {
         }
     }
 
-    /// Returns the last message of a client that knows the secret for `verifier` and has seen `certificate`.
+    /// Returns the last message of a client that knows the secret of `verifier` and has seen
+    /// `certificate`.
     fn last(
         verifier: &Verifier,
         exchange: &Exchange<'_>,
@@ -245,8 +248,8 @@ mod tests {
             let last = last(&verifier, &exchange, client, BOUND_HEADER, seen);
             assert_eq!(exchange.finish(last.as_bytes()).is_ok_and(|proof| proof.is_some()), admitted);
         }
-        // Binding requires a certificate. If there is one, a client must not claim that the server hasn't
-        // offered it.
+        // Channel binding requires a certificate. If there is a certificate, a client must not claim
+        // that the server didn't offer channel binding.
         assert!(verifier.begin(&first, "def", None).is_err());
         assert!(verifier.begin(&initial("y,,n=,r=abc"), "def", Some(b"ours")).is_err());
         assert!(verifier.begin(&initial("p=tls-server-end-point,,n=,r=abc"), "def", Some(b"ours")).is_err());

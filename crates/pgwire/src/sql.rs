@@ -9,8 +9,8 @@ pub enum TokenKind {
     Word,
     /// A name in double quotes, including the quotes.
     QuotedName,
-    /// A literal in quotes or between dollar signs. This includes the quotes and the letter in front of them
-    /// (B, E, N, X or U&).
+    /// A literal in quotes or between dollar signs. Its text includes the quotes and the prefix before
+    /// them (B, E, N, X or U&).
     Text,
     /// A number, including its decimal point and its exponent.
     Number,
@@ -58,8 +58,8 @@ pub struct SqlLexer<'a> {
 }
 
 impl<'a> SqlLexer<'a> {
-    /// Creates a lexer. `standard_strings` says whether a plain literal has no escapes
-    /// (`standard_conforming_strings`).
+    /// Creates a lexer. `standard_strings` is the value of `standard_conforming_strings`. If it is true,
+    /// a backslash is an ordinary character in plain literals.
     #[must_use]
     pub fn new(sql: &'a [u8], standard_strings: bool) -> Self {
         Self { sql, at: 0, standard_strings }
@@ -71,7 +71,7 @@ impl<'a> SqlLexer<'a> {
         self.at
     }
 
-    /// Returns the next token, and skips white space and comments before it.
+    /// Skips white space and comments, then returns the next token.
     pub fn token(&mut self) -> Option<Token<'a>> {
         self.skip_blank(true);
         let start = self.at;
@@ -122,8 +122,8 @@ impl<'a> SqlLexer<'a> {
         self.skip_while(|byte| byte.is_ascii_digit());
     }
 
-    /// Reads a number after its first digit. If `has_point` is true, reads it after the decimal point before
-    /// that digit. Two consecutive points aren't part of a number.
+    /// Reads the rest of a number after its first digit. `has_point` means that there was a decimal
+    /// point before this digit. Two consecutive points aren't part of a number.
     fn number(&mut self, has_point: bool) -> TokenKind {
         self.skip_digits();
         if !has_point && self.peek(0) == b'.' && self.peek(1) != b'.' {
@@ -138,7 +138,7 @@ impl<'a> SqlLexer<'a> {
         TokenKind::Number
     }
 
-    /// Skips white space and comments. Only skips `/* … */` if `blocks` is true. Returns whether this has
+    /// Skips white space and comments, but `/* … */` only if `blocks` is true. Returns true if it
     /// skipped the end of a line.
     fn skip_blank(&mut self, blocks: bool) -> bool {
         let mut ended = false;
@@ -170,8 +170,8 @@ impl<'a> SqlLexer<'a> {
         }
     }
 
-    /// Reads a literal after its first quote. The literal can continue after the end of a line, where
-    /// backslashes keep their meaning.
+    /// Reads the rest of a literal after its first quote. The literal can continue on another line, in a
+    /// new pair of quotes. Backslashes then have the same meaning as in the first line.
     fn literal(&mut self, backslashes: bool) -> TokenKind {
         loop {
             self.until(b'\'', backslashes);
@@ -184,7 +184,7 @@ impl<'a> SqlLexer<'a> {
         }
     }
 
-    /// Reads until the closing quote. A doubled quote is part of the text.
+    /// Reads up to the closing quote. A doubled quote is part of the text.
     fn until(&mut self, quote: u8, backslashes: bool) {
         while self.at < self.sql.len() {
             let byte = self.peek(0);
@@ -246,10 +246,10 @@ mod tests {
                 "12.5e3::int8 .5E-1 1.e+2 1e 1..2",
                 &["12.5e3", ":", ":", "int8", ".5E-1", "1.e+2", "1", "e", "1", ".", ".2"],
             ),
-            // After the point of a parameter, a name is an attribute. After the point of a number, it is a
-            // separate name.
+            // After a parameter and a point, a name is an attribute. After a number that ends with a
+            // point, it is a separate name.
             ("$1.a 1.a a.5", &["$1", ".", "a", "1.", "a", "a", ".5"]),
-            // A literal continues after the end of a line. For E'…' this includes its backslash escapes.
+            // A literal can continue on another line. In E'…', backslash escapes are valid there, too.
             ("E'a' -- b\n '\\'c' d", &["E'a' -- b\n '\\'c'", "d"]),
             ("E'a' '\\' d", &["E'a'", "'\\'", "d"]),
             ("'a'\n'b'", &["'a'\n'b'"]),

@@ -1,4 +1,4 @@
-//! Parses the first packet of a client, which is the only one without a tag.
+//! Parses the first packet of a client. This is the only packet without a tag.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,8 +9,8 @@ use crate::frame::until_zero;
 
 /// Maximum length of a startup packet, in bytes. Source: `MAX_STARTUP_PACKET_LENGTH`.
 const LONGEST: usize = 10_000;
-/// Codes that replace the version number. The upper half is 1234, and the lower half is 5678 or a following
-/// number. Source: `pqcomm.h`.
+/// Codes in place of the version number. The upper half is 1234. The lower half is 5678 or one of the
+/// next numbers. Source: `pqcomm.h`.
 pub(crate) const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
@@ -41,9 +41,10 @@ pub struct Startup {
     pub replication: bool,
 }
 
-/// The parameters of a client's session, except for the database. Until the first message, sessions with
-/// equal parameters are interchangeable. Parameters are equal if they have the same meaning, even if they are
-/// written differently. They are parsed only once, and are cheap to clone, compare and hash.
+/// The parameters of a client's session, except for the database. Sessions with equal parameters are
+/// interchangeable until their first message. Parameters are equal if they have the same meaning, even
+/// if the clients wrote them differently. We parse parameters only once. They are cheap to clone,
+/// compare and hash.
 #[derive(Clone)]
 pub struct StartupParams(Arc<Read>);
 
@@ -51,9 +52,9 @@ struct Read {
     version: u32,
     parameters: Vec<u8>,
     settings: Vec<Setting>,
-    /// Whether `options` only contains settings.
+    /// Whether the parameter `options` contains only settings.
     is_all: bool,
-    /// Hash of the parameters' meaning, valid within this process only.
+    /// Hash of the parameters' meaning, valid only within this process.
     hash: u64,
 }
 
@@ -85,7 +86,7 @@ impl fmt::Debug for StartupParams {
 impl PartialEq for StartupParams {
     fn eq(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.0, &other.0);
-        // Most clients use the same driver, so their bytes are usually equal.
+        // Compare the bytes first. Most clients use the same driver, so their bytes are usually equal.
         let is_same = || ours.version == theirs.version && ours.parameters == theirs.parameters;
         ours.hash == theirs.hash && (is_same() || ours.meaning() == theirs.meaning())
     }
@@ -107,9 +108,9 @@ impl StartupParams {
         Self::read(3 << 16, parameters.collect::<String>().into_bytes())
     }
 
-    /// Parses the parameters of a client. `version` is its protocol version, which is 0x00030000 or another
-    /// version with major 3. `parameters` excludes the database, and contains name, zero, value, zero, … in
-    /// the client's order.
+    /// Parses the parameters of a client. `version` is the protocol version for which the client asked.
+    /// It is 0x00030000 or another version with major 3. `parameters` contains name, zero, value, zero,
+    /// … in the client's order, but not the database.
     #[must_use]
     pub fn read(version: u32, parameters: Vec<u8>) -> Self {
         let mut read = Read { version, parameters, settings: Vec::new(), is_all: true, hash: 0 };
@@ -120,13 +121,13 @@ impl StartupParams {
         Self(Arc::new(read))
     }
 
-    /// Returns the protocol version that the client has asked for.
+    /// Returns the protocol version for which the client asked.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.0.version
     }
 
-    /// Returns the names and values as the client has sent them, each followed by a zero byte.
+    /// Returns the names and values as the client sent them. A zero byte follows each of them.
     #[must_use]
     pub fn parameters(&self) -> &[u8] {
         &self.0.parameters
@@ -143,8 +144,8 @@ impl StartupParams {
         self.0.last(b"user")
     }
 
-    /// Returns the settings of the session, with their names in lower case. They are in the order in which
-    /// the server applies them, so those in `options` come first.
+    /// Returns the settings of the session, with their names in lower case. The settings have the order
+    /// in which the server applies them, so the settings in `options` come first.
     #[must_use]
     pub fn settings(&self) -> &[Setting] {
         &self.0.settings
@@ -192,7 +193,7 @@ impl Read {
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
     }
 
-    /// Returns the settings, and whether `options` only contains settings.
+    /// Returns the settings, and whether `options` contains only settings.
     fn read_settings(&self) -> (Vec<Setting>, bool) {
         let (mut settings, is_all) = self.last(b"options").map_or((Vec::new(), true), read_options);
         let others =
@@ -220,8 +221,8 @@ impl Read {
         }
     }
 
-    /// Returns the last value of a parameter, which is the one that the server uses. Not for use with
-    /// settings.
+    /// Returns the last value of a parameter, because the server uses this value. The parameter must not
+    /// be a setting.
     fn last(&self, parameter: &[u8]) -> Option<&[u8]> {
         self.iter().filter(|(name, _)| *name == parameter).last().map(|(_, value)| value)
     }
@@ -289,7 +290,8 @@ fn startup(version: u32, body: &[u8]) -> Result<Startup, ErrorResponse> {
     Ok(Startup { replication: params.is_replication(), params, database })
 }
 
-/// Whether a boolean value is false. Source: `parse_bool`, which accepts every unique prefix of a word.
+/// Whether a boolean value is false. Like the server, accepts every unique prefix of a word. Source:
+/// `parse_bool`.
 fn is_false(value: &[u8]) -> bool {
     let word = value.to_ascii_lowercase();
     match &*word {
@@ -299,8 +301,8 @@ fn is_false(value: &[u8]) -> bool {
     }
 }
 
-/// Returns the settings in the value of `options`, and whether it only contains settings. Anything else is
-/// left to the server. Source: `process_postgres_switches`, `ParseLongOption`.
+/// Returns the settings in the value of `options`, and whether the value contains nothing else. The
+/// server handles the rest. Source: `process_postgres_switches`, `ParseLongOption`.
 fn read_options(options: &[u8]) -> (Vec<Setting>, bool) {
     let words = split(options);
     let mut words = words.iter();
@@ -411,7 +413,7 @@ mod tests {
             saying(&[("options", "-c pgfresh.linger=0")]),
             saying(&[("options", r"-c pgfresh.linger=0 -c datestyle=ISO,\ mdy")]),
             saying(&[("options", r"-c pgfresh.linger=0 -c datestyle=ISO,\ MDY -e")]),
-            // The first setting is an argument of the switch before it.
+            // The switch `-d` takes an argument, so the text after it is not a setting.
             saying(&[("options", r"-d -cx=1 -c pgfresh.linger=0 -c datestyle=ISO,\ MDY")]),
             saying(&[("options", r"-d --x=1 -c pgfresh.linger=0 -c datestyle=ISO,\ MDY")]),
             saying(&[("pgfresh.linger", "0"), ("datestyle", "ISO, MDY"), ("user", "you")]),

@@ -1,10 +1,11 @@
-//! Tracks the statements of a session: their text, and when they start and end. Reports and the live page
-//! show these to the user.
+//! Tracks the statements of a session: their texts, and when they start and end. Reports and the live
+//! page show these statements to the user.
 //!
-//! The server processes one message at a time. A statement therefore starts when the client has sent it, or
-//! when the previous statement has ended. It ends with its CommandComplete, or with the ReadyForQuery after
-//! it. The commit that a Sync causes thus counts as part of the statement before the Sync. The tracker only
-//! stores the first part of each statement. Source: the manual's "Message Flow", 13 to 18.
+//! The server processes one message at a time. A statement therefore starts when the client sends it, or
+//! later, when the previous statement ends. It ends with its CommandComplete, or with the ReadyForQuery
+//! after its CommandComplete. If a Sync causes a commit, this commit thus counts as part of the
+//! statement before the Sync. The tracker stores only the first part of each statement. Source: the
+//! manual's "Message Flow", 13 to 18.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
@@ -14,15 +15,17 @@ use std::time::Instant;
 use crate::ErrorResponse;
 use crate::frame::{FrameDecoder, FramePrefix, split_zero};
 
-/// Maximum number of bytes of a statement that are stored. `pg_stat_activity` shows equally many.
+/// Maximum number of bytes that the tracker stores of a statement. `pg_stat_activity` shows the same
+/// number.
 const TEXT: usize = 1023;
-/// Maximum number of bytes of a name or of an error that are stored.
+/// Maximum number of bytes that the tracker stores of a name or of an error.
 const NAME: usize = 256;
-/// Maximum number of bytes of the bound values that are included in their digest.
+/// Maximum number of bytes of the bound values in their digest.
 const VALUES: usize = 1024;
-/// Maximum number of bytes of a command tag that are read.
+/// Maximum number of bytes that the tracker reads of a command tag.
 const TAG: usize = 64;
-/// Maximum number of steps without a response, and of stored names. Real clients don't reach this limit.
+/// Maximum number of steps without a response, and maximum number of stored names. Real clients don't
+/// reach these limits.
 const MOST: usize = 5000;
 
 /// An event in a session.
@@ -37,20 +40,20 @@ pub enum StatementEvent {
 /// A completed statement.
 #[derive(Debug, PartialEq)]
 pub struct Completed {
-    /// The start of its text. Empty if the tracker doesn't know the text.
+    /// The start of the statement's text. Empty if the tracker doesn't know the text.
     pub statement: Arc<str>,
     /// When the server started to execute the statement.
     pub begun: Instant,
-    /// Whether the statement was actually run. It is false if the statement was only prepared, or if it
-    /// returned more rows of an earlier run.
+    /// Whether the client ran the statement. False if the client only prepared it, or only fetched more
+    /// rows of an earlier run.
     pub ran: bool,
     /// Digest of the bound values. `None` for a Query, and for a statement in a batch.
     pub values: Option<u64>,
-    /// Number of rows that were returned or changed, according to the command tags.
+    /// Number of rows that the statement returned or changed, according to the command tags.
     pub rows: u64,
     /// The error, if the statement failed.
     pub error: Option<StatementError>,
-    /// If the server is idle now, whether a transaction is open. `None` if the server is still working.
+    /// Whether a transaction is open, if the server is idle now. `None` if the server is still working.
     pub rests: Option<bool>,
 }
 
@@ -63,15 +66,16 @@ pub struct StatementError {
     pub message: String,
 }
 
-/// A request from the client that has no complete response yet.
+/// A client's request without a complete response so far.
 #[derive(Debug)]
 enum Step {
     /// A Query, which lasts until its ReadyForQuery.
     Query(Arc<str>),
-    /// An Execute of a portal, and how many equal Executes follow each other. Each lasts until its
+    /// An Execute of a portal, and the number of equal Executes in a row. Each of them lasts until its
     /// CommandComplete.
     Execute(Execution, usize),
-    /// A Sync, which lasts until its ReadyForQuery, and the statement that was prepared most recently.
+    /// A Sync, which lasts until its ReadyForQuery. The text is that of the statement that the client
+    /// prepared last.
     Sync(Arc<str>),
 }
 
@@ -82,7 +86,7 @@ struct Portal {
     values: Option<u64>,
 }
 
-/// The portal of an Execute, and whether the client bound it directly before.
+/// The portal of an Execute, and whether the client bound a portal just before the Execute.
 #[derive(Debug, Clone)]
 struct Execution {
     portal: Portal,
@@ -100,21 +104,22 @@ pub struct StatementTracker {
     /// Whether the client has bound a portal that it hasn't executed yet.
     bound: bool,
     steps: VecDeque<Step>,
-    /// The portal that the client has prepared, bound or executed most recently.
+    /// The statement or portal that the client prepared, bound or executed last.
     last: Portal,
-    /// The executed portal, if its commit is still outstanding.
+    /// The last execution, while its commit is still outstanding.
     executed: Option<Execution>,
     /// Number of rows of the current statement.
     rows: u64,
     error: Option<StatementError>,
-    /// When the server started its current work. `None` while it is idle.
+    /// The time at which the server started its current work. `None` while the server is idle.
     since: Option<Instant>,
-    /// Whether the client has sent messages that no Sync has followed yet.
+    /// Whether the client has sent messages, but no Sync after them yet.
     unsynchronized: bool,
 }
 
 impl StatementTracker {
-    /// Whether the tracker has lost track of the frames' boundaries, or the server owes too many responses.
+    /// Whether the tracker can no longer follow the session: it doesn't know where the next frame
+    /// starts, or the server owes too many responses.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.client.is_malformed() || self.server.is_malformed() || self.steps.len() > MOST
@@ -174,7 +179,7 @@ impl StatementTracker {
         self.last = self.portals.get(portal).unwrap_or(&self.last).clone();
         let bound = std::mem::take(&mut self.bound);
         match self.steps.back_mut() {
-            // A batch of a million rows only needs a single entry.
+            // Count equal Executes. Even a batch of a million rows then needs only one entry.
             Some(Step::Execute(Execution { portal, bound: true }, count))
                 if bound && Arc::ptr_eq(&portal.statement, &self.last.statement) =>
             {
@@ -185,8 +190,8 @@ impl StatementTracker {
         }
     }
 
-    /// Ends the COPY of the statement that the client has sent most recently. During a COPY, the server
-    /// responds to no message, not even to a Sync.
+    /// Ends the COPY of the client's last statement. The server never responds to messages that it
+    /// received during the COPY, not even to a Sync, so this function forgets them.
     fn ends_copy(&mut self) {
         let copy = self.steps.iter().rposition(|step| !matches!(step, Step::Sync(_)));
         if let Some(at) = copy.filter(|at| matches!(self.steps[*at], Step::Execute(..))) {
@@ -290,15 +295,15 @@ fn remember<T: Clone>(names: &mut HashMap<Vec<u8>, T>, name: &[u8], meaning: &T)
     names.insert(name.to_vec(), meaning.clone());
 }
 
-/// Returns a digest of the first [`VALUES`] bytes. It is valid within this process only.
+/// Returns a digest of the first [`VALUES`] bytes. It is valid only within this process.
 fn digest(values: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(&values[..values.len().min(VALUES)]);
     hasher.finish()
 }
 
-/// Returns the number of rows in a command tag. This is the last word of the tag, if it is a number. Source:
-/// the manual's "Message Formats", CommandComplete.
+/// Returns the number of rows in a command tag. It is the last word of the tag, if this word is a
+/// number. Source: the manual's "Message Formats", CommandComplete.
 fn rows(tag: &[u8]) -> u64 {
     let tag = std::str::from_utf8(split_zero(tag).0).unwrap_or_default();
     tag.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
@@ -317,8 +322,8 @@ mod tests {
         [&[tag], &length.to_be_bytes()[..], body].concat()
     }
 
-    /// Encodes messages from a notation with their tags. The text of a message follows a colon, and commas
-    /// separate the parts of the text.
+    /// Encodes messages from a short notation. Each message has a tag. A colon and the message's text
+    /// can follow. Commas separate the parts of the text.
     fn messages(words: &str) -> Vec<u8> {
         let one = |word: &str| {
             let (tag, body) = word.split_once(':').unwrap_or((word, ""));
@@ -333,7 +338,7 @@ mod tests {
         words.split(' ').filter(|word| !word.is_empty()).flat_map(one).collect()
     }
 
-    /// Plays a dialogue in chunks. Calls `tell` with the number of each turn and its events.
+    /// Plays a dialogue, with bytes in chunks. Calls `tell` for each event, with the number of the turn.
     fn play(talk: &str, chunk: usize, begin: Instant, mut tell: impl FnMut(usize, StatementEvent)) {
         let mut follow = StatementTracker::default();
         for (turn, words) in talk.split_inclusive(['>', '<']).skip(1).enumerate() {
@@ -350,10 +355,10 @@ mod tests {
         }
     }
 
-    /// Returns the events of a dialogue. In the dialogue, `>` precedes a turn of the client and `<` one of
-    /// the server, and each turn takes one millisecond. The format of an event is `STATEMENT FROM..TO`. A
-    /// statement that wasn't run has the prefix `-`. The error follows, and `idle` or `open` if the server is
-    /// idle.
+    /// Returns the events of a dialogue. In the dialogue, `>` precedes a turn of the client, and `<`
+    /// precedes a turn of the server. Each turn takes one millisecond. The format of an event is
+    /// `STATEMENT FROM..TO`. A statement that wasn't run has the prefix `-`. The error follows, and
+    /// `idle` or `open` if the server is idle.
     fn told_in(talk: &str, chunk: usize) -> Vec<String> {
         let (begin, mut told) = (Instant::now(), Vec::new());
         play(talk, chunk, begin, |turn, event| match event {
@@ -399,7 +404,7 @@ mod tests {
         let select = |values, rows| ("SELECT".to_owned(), values, rows);
         let runs_of = runs(&talk.join(" "));
         assert_eq!(runs_of[1..], [select(Some(0), 3), select(Some(1), 1), select(Some(0), 3)]);
-        // Within a batch, no run waits for the previous one.
+        // Within a batch, the client does not wait between two runs.
         let batch = "> P:s,INSERT B:,s,1 E:, B:,s,2 E:, S < 1 2 C:INSERT_0_1 2 C:INSERT_0_1 Z:I";
         assert_eq!(runs(batch), [("INSERT".to_owned(), None, 1), ("INSERT".to_owned(), None, 1)]);
         let text = ("a;_b".replace('_', " "), None, 7);
@@ -451,7 +456,8 @@ mod tests {
     fn a_sync_during_copy_is_unanswered() {
         let talk = "> P:,COPY B:, E:, S < 1 2 G:x > d:xxxx c S < C:COPY Z:I > Q:b < C:b Z:I";
         assert_eq!(told(talk), ["asked 0", "COPY 0..3 idle", "asked 4", "b 4..5 idle"]);
-        // The client sends the data of the second statement before the server has responded to the first.
+        // The client sends the data of the second statement before the server responds to the first
+        // statement.
         let talk = "> P:,a B:, E:, S Q:COPY d:xxxx c Q:b < 1 2 C:a Z:I < G:x C:COPY Z:I < C:b Z:I";
         assert_eq!(told(talk), ["asked 0", "a 0..1", "COPY 1..2", "b 2..3 idle"]);
     }

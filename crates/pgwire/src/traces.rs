@@ -1,10 +1,10 @@
-//! Decides if a session leaves state in its backend that DISCARD ALL doesn't reset. If it does, pgfresh
-//! closes the backend instead of giving it to the next client. The decision is based on the client's
-//! statements.
+//! Decides whether a session leaves state in its backend that DISCARD ALL doesn't reset. If so, pgfresh
+//! doesn't give the backend to another client, but closes it. We only look at the client's statements to
+//! decide this.
 //!
-//! Two lists contain the allowed words at the start of a statement, and the built-in functions that leave no
-//! state. All other statements are assumed to leave state, including those that can't be parsed. The lists
-//! don't contain any functions, types or views that a template defines.
+//! One list contains the words with which a statement may start, another list the built-in functions
+//! that leave no state. We assume that all other statements leave state, including statements that we
+//! can't parse. The lists don't contain any functions, types or views that a template defines.
 //!
 //! | state | recognised by |
 //! |---|---|
@@ -22,20 +22,21 @@ use crate::frame::until_zero;
 use crate::{FramePrefix, SqlLexer, Token, TokenKind};
 use names::{ATTRIBUTE_PREFIXES, ATTRIBUTES, FUNCTIONS, KEYWORDS, SETTINGS, TEXT_SEARCH};
 
-/// Maximum length of a message that is checked, in bytes. Longer messages are assumed to leave state.
+/// Maximum length of a message in bytes. We assume that longer messages leave state, without checking
+/// them.
 const LONGEST: usize = 64 << 10;
 /// Maximum length of a name in PostgreSQL, in bytes. Source: `NAMEDATALEN`.
 const NAME: usize = 63;
 
-/// Whether a session has left state in its backend. Once it has, this never changes back.
+/// Whether a session has left state in its backend. If so, nothing removes this state again.
 #[derive(Debug, Clone, Default)]
 pub struct SessionTraces {
     left: bool,
 }
 
 impl SessionTraces {
-    /// Returns the initial state of a session, based on the server's startup response. Statements can only be
-    /// checked if the encoding is ASCII-safe and `standard_conforming_strings` is on.
+    /// Returns the initial state of a session, based on the server's startup response. We can check
+    /// statements only if the encoding is ASCII-safe and `standard_conforming_strings` is on.
     #[must_use]
     pub fn of_session(greeting: &[u8]) -> Self {
         let has = |setting: &[u8]| greeting.windows(setting.len()).any(|window| window == setting);
@@ -43,7 +44,7 @@ impl SessionTraces {
         Self { left: !(encoding && has(b"standard_conforming_strings\0on\0")) }
     }
 
-    /// Checks a frame from the client. `body` can be just the first part of its body.
+    /// Checks a frame from the client. `body` may contain only the first part of the frame's body.
     pub fn client_says(&mut self, FramePrefix { tag, length, body }: FramePrefix<'_>) {
         if self.left || !matches!(tag, b'Q' | b'P' | b'F') {
             return;
@@ -60,15 +61,15 @@ impl SessionTraces {
         self.left = !text.is_some_and(leaves_nothing);
     }
 
-    /// Whether the backend is equivalent to a new one after DISCARD ALL.
+    /// Whether DISCARD ALL would make the backend equivalent to a new backend.
     #[must_use]
     pub fn leaves_nothing(&self) -> bool {
         !self.left
     }
 }
 
-/// Whether a string of statements is certain to leave nothing in its backend, and to change settings only
-/// with SET and RESET. The text is parsed as with `standard_conforming_strings`.
+/// Whether a string of statements is certain to leave nothing in its backend, and to change settings
+/// only with SET and RESET. Reads the text as a server does if `standard_conforming_strings` is on.
 #[must_use]
 pub fn leaves_nothing(sql: &[u8]) -> bool {
     let mut statements = Statements::new(sql);
@@ -88,8 +89,8 @@ struct Folded {
 }
 
 impl Folded {
-    /// Creates a folded name. The result is empty if the name is too long or contains a quote, because no
-    /// built-in name does.
+    /// Creates a folded name. The result is empty if the name is too long or contains a quote. No
+    /// built-in function has such a name.
     fn new(token: Token<'_>) -> Self {
         let quoted = token.kind == TokenKind::QuotedName;
         let text = token.text;
@@ -117,8 +118,8 @@ impl Folded {
     }
 }
 
-/// Parser for statements. Functions that return an [`Option`] return `None` as soon as they find that a
-/// statement leaves state.
+/// Parser for statements. Functions with an [`Option`] as their result return `None` as soon as they
+/// find that a statement may leave state.
 struct Statements<'a> {
     lexer: SqlLexer<'a>,
     next: Option<Token<'a>>,
@@ -212,11 +213,11 @@ impl<'a> Statements<'a> {
         }
     }
 
-    /// Reads the rest of an EXPLAIN, i.e. its options and the statement.
+    /// Reads the rest of an EXPLAIN, which consists of options and a statement.
     fn explain(&mut self) -> Option<()> {
         if self.takes(b'(') {
             self.until_closed()?;
-            // The parentheses belong to a query.
+            // The parentheses did not contain options, but a query.
             if self.next.is_none() || self.takes(b';') {
                 return Some(());
             }
@@ -227,7 +228,7 @@ impl<'a> Statements<'a> {
         self.statement()
     }
 
-    /// Reads the contents of parentheses and the closing one.
+    /// Reads the contents of parentheses, and the closing parenthesis.
     fn until_closed(&mut self) -> Option<()> {
         let mut open = 1_u32;
         let mut last = Last::default();
@@ -245,8 +246,8 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Reads the rest of a COPY after its table. Rejects programs. Also rejects encodings, because they would
-    /// load a library.
+    /// Reads the rest of a COPY after its table. Rejects programs. Also rejects encodings, because the
+    /// server may load a library for them.
     fn copy(&mut self) -> Option<()> {
         let mut last = Last::default();
         while self.next.is_some() && !self.takes(b';') {
@@ -309,7 +310,7 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Reads a name that is followed by a parenthesis but isn't a call.
+    /// Reads a name before a parenthesis that doesn't start a call.
     fn declared(&mut self) -> Option<()> {
         self.part(&mut Last { declares: true, ..Last::default() })
     }
@@ -322,7 +323,7 @@ impl<'a> Statements<'a> {
             if token.is_sign(b'.') {
                 return self.attributes(None, declares);
             }
-            // Between two texts, this is a search that uses the dictionaries of a library.
+            // Between two texts, `@@` is a search. It may use the dictionaries of a library.
             if token.is_sign(b'@') && self.next_is(b'@') {
                 return None;
             }
@@ -355,8 +356,9 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Reads the names after the point that follows `first` or a value. These are further parts of a name, or
-    /// attributes of the value. An attribute can be a function.
+    /// Reads the names after a point. Before the point is either `first` or a value. The names are
+    /// further parts of the name `first`, or attributes of the value. An attribute can also be a
+    /// function.
     fn attributes(&mut self, first: Option<Token<'_>>, declares: bool) -> Option<()> {
         let in_catalog = first.is_some_and(|first| Folded::new(first).as_bytes() == b"pg_catalog");
         self.names_catalog |= !in_catalog && first.is_some_and(is_catalog);
@@ -382,7 +384,7 @@ impl<'a> Statements<'a> {
         Some(())
     }
 
-    /// Checks the call of a built-in function. Its parenthesis must come next.
+    /// Checks the call of a built-in function. The opening parenthesis must come next.
     fn call(&self, name: &Folded) -> Option<()> {
         if name.is_in(FUNCTIONS) {
             return Some(());
@@ -391,9 +393,9 @@ impl<'a> Statements<'a> {
         let argument = ahead.token()?.text.strip_prefix(b"'")?.strip_suffix(b"'")?;
         let ends = |token: Token<'_>| token.is_sign(b',') || token.is_sign(b')');
         let harmless = match name.as_bytes() {
-            // A setting whose name contains a dot can belong to a library.
+            // A setting with a dot in its name may belong to a library.
             b"current_setting" => !argument.contains(&b'.') && ends(ahead.token()?),
-            // Other configurations use dictionaries from libraries.
+            // All other configurations use dictionaries from libraries.
             _ if name.is_in(TEXT_SEARCH) => {
                 let mut next = ahead.token()?;
                 if next.is_sign(b':') && ahead.token()?.is_sign(b':') && ahead.token()?.text == b"regconfig" {
@@ -407,13 +409,13 @@ impl<'a> Statements<'a> {
     }
 }
 
-/// The meaning of a word, regardless of its position.
+/// The meaning of a word in any position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     Nothing,
-    /// INTO, which belongs to INSERT or MERGE, or names a new table.
+    /// INTO. Either it belongs to INSERT or MERGE, or a new table's name follows.
     Into,
-    /// A word after which a name isn't called.
+    /// A word after which a name with a parenthesis isn't a call.
     Declares,
     /// INSERT or MERGE.
     Inserts,
@@ -449,14 +451,14 @@ fn bare(token: Token<'_>) -> &[u8] {
     token.text.strip_prefix(b"\"").unwrap_or(token.text)
 }
 
-/// Whether the token could be the name of a catalog or of a view of one.
+/// Whether the token could be the name of a catalog or of a view of a catalog.
 fn is_catalog(token: Token<'_>) -> bool {
     bare(token).get(..3).is_some_and(|prefix| prefix.eq_ignore_ascii_case(b"pg_"))
 }
 
-/// Whether a name that follows a value and a point could call a function that leaves state.
+/// Whether a name after a value and a point could be the call of a function that leaves state.
 fn is_attribute(token: Token<'_>) -> bool {
-    // Checking the first letter avoids the search for most names.
+    // Check the first letter, which makes the search unnecessary for most names.
     let [first, _, _, ..] = bare(token) else { return false };
     if !matches!(first.to_ascii_lowercase(), b'b' | b'd' | b'f' | b'l' | b'p' | b's' | b't' | b'w') {
         return false;
@@ -469,11 +471,11 @@ fn is_attribute(token: Token<'_>) -> bool {
 /// The effect of a token on the next one.
 #[derive(Default)]
 struct Last {
-    /// Whether a name that comes next isn't called, even if a parenthesis follows. Such a name is that of a
-    /// table, a type, an alias or a prepared statement.
+    /// True if a name after this token isn't a call, even if a parenthesis follows the name. The name is
+    /// that of a table, a type, an alias or a prepared statement.
     declares: bool,
     /// Whether the token was a colon. After two colons, a type follows.
     colon: bool,
-    /// Whether INTO is allowed next, because it doesn't name a new table.
+    /// Whether INTO is allowed next, because no new table's name follows it.
     writes: bool,
 }

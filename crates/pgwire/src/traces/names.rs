@@ -2,8 +2,8 @@
 
 /// Built-in functions that leave no state in the backend. They are part of PostgreSQL itself (with the
 /// language `internal` or `sql`), so the server doesn't load a library. They don't run SQL from their
-/// arguments, and only change session state that DISCARD ALL resets (e.g. sequences and advisory locks).
-/// Source: `pg_proc` of 13, 15 and 18. Expressions such as COALESCE are also included.
+/// arguments, and they change only session state that DISCARD ALL resets (e.g. sequences and advisory
+/// locks). Source: `pg_proc` of 13, 15 and 18. Expressions such as COALESCE are also included.
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[&str] = &[
     "abs", "acos", "acosd", "acosh", "age", "any_value", "array_agg", "array_append", "array_cat",
@@ -109,9 +109,9 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "width_bucket",
 ];
 
-/// Keywords and types that can be followed by a parenthesis without being called. No function that leaves
-/// state has such a name, so the position of these words doesn't matter. Words in [`FUNCTIONS`] aren't
-/// repeated here.
+/// Keywords and types that can stand before a parenthesis without being called. No function that leaves
+/// state has such a name, so the position of these words doesn't matter. The list doesn't repeat words
+/// from [`FUNCTIONS`].
 #[rustfmt::skip]
 pub(super) const KEYWORDS: &[&str] = &[
     "all", "and", "any", "array", "as", "asc", "bernoulli", "between", "bigint", "by", "case", "cast",
@@ -128,10 +128,10 @@ pub(super) const KEYWORDS: &[&str] = &[
     "zone",
 ];
 
-/// Settings that RESET ALL (a part of DISCARD ALL) resets, and that load nothing when they are set. The list
-/// excludes settings that load libraries (`jit`, `session_preload_libraries`, `dynamic_library_path`), and
-/// `seed`, which RESET ALL doesn't reset. It also excludes settings that change how the server parses SQL,
-/// and settings that tests don't use.
+/// Settings that RESET ALL (a part of DISCARD ALL) resets, and for which the server doesn't load a
+/// library. The list excludes settings that load libraries (`jit`, `session_preload_libraries`,
+/// `dynamic_library_path`), and `seed`, which RESET ALL doesn't reset. It also excludes settings that
+/// change how the server parses SQL, and settings that tests don't use.
 #[rustfmt::skip]
 pub(super) const SETTINGS: &[&str] = &[
     "application_name", "array_nulls", "bytea_output", "check_function_bodies", "client_min_messages",
@@ -163,8 +163,8 @@ pub(super) const SETTINGS: &[&str] = &[
     "work_mem", "xmlbinary", "xmloption",
 ];
 
-/// Functions with one argument that leave state. `value.name` calls them without a parenthesis. Functions
-/// with common prefixes are in [`ATTRIBUTE_PREFIXES`].
+/// Functions with one argument that leave state. A statement can call them without parentheses, as
+/// `value.name`. Functions with common prefixes are in [`ATTRIBUTE_PREFIXES`].
 #[rustfmt::skip]
 pub(super) const ATTRIBUTES: &[&str] = &[
     "fmgr_c_validator", "pg_backup_start", "pg_backup_stop", "pg_cancel_backend",
@@ -173,7 +173,7 @@ pub(super) const ATTRIBUTES: &[&str] = &[
     "to_tsvector", "ts_debug", "ts_rewrite", "ts_stat", "websearch_to_tsquery",
 ];
 
-/// Name prefixes of further functions of this type.
+/// Common prefixes of the names of further such functions.
 #[rustfmt::skip]
 pub(super) const ATTRIBUTE_PREFIXES: &[&str] = &[
     "binary_upgrade_", "dblink", "lo_", "pg_create_", "pg_drop_", "pg_logical_",

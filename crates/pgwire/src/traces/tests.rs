@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::names::{ATTRIBUTE_PREFIXES, ATTRIBUTES, FUNCTIONS, KEYWORDS, SETTINGS, TEXT_SEARCH};
 use super::*;
 
-/// A table of statements. Each line contains a verdict followed by a statement.
+/// A table of statements. Each line contains a verdict and a statement.
 const STATEMENTS: &str = include_str!("statements.txt");
 
 /// The relevant part of a server's startup response.
@@ -66,7 +66,7 @@ fn only_complete_messages_are_checked() {
         let mut traces = SessionTraces::of_session(GREETING);
         traces.client_says(FramePrefix { tag, length, body });
         assert_eq!(traces.leaves_nothing(), clean, "{}", body.escape_ascii());
-        // State that a session has left never disappears.
+        // If a session has left state, this state never disappears.
         traces.client_says(FramePrefix { tag: b'Q', length: query.len(), body: query });
         assert_eq!(traces.leaves_nothing(), clean);
     }
@@ -177,7 +177,7 @@ proptest! {
         if casts {
             call = format!("{call}::varchar(3)");
         }
-        // Quoted text is data, so its letters must not be changed.
+        // Quoted text is data, so the test must not change its letters.
         let frame = if upper && !around.contains(['\'', '"', '$']) { around.to_uppercase() } else { (*around).to_owned() };
         let sql = frame.replace("{}", &call);
         prop_assert!(!leaves_nothing(sql.as_bytes()), "{}", sql);
