@@ -56,8 +56,8 @@ enum Number {
     HandedOut,
 }
 
-/// Whether `name` is reserved for databases of this API. Their leases last until the client returns the database. They
-/// are always copies of their own templates.
+/// Whether only this API leases databases with this name. Their leases last until the client returns the database. Each
+/// of these databases is a copy of the template in its name.
 pub(crate) fn is_ours(name: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));

@@ -1,8 +1,8 @@
 //! Lets clients cancel their statements through the gateway.
 //!
 //! A cancel key consists of a process id and a secret. The client receives the real process id of its backend, but the
-//! gateway makes a new secret for it. When the client cancels a statement, the gateway sends the backend's real key to
-//! the server.
+//! secret comes from the gateway. When the client cancels a statement, the gateway sends the backend's real key to the
+//! server.
 //!
 //! The gateway's secret becomes invalid when the session ends. After that, the backend may serve another client, and
 //! the old key can't interrupt it.
@@ -47,7 +47,7 @@ pub(crate) struct CancelKey {
 }
 
 impl CancelKeys {
-    /// Replaces the backend's secret in `startup_response` with a new random one. From now on, a cancel request with
+    /// Replaces the backend's secret in `startup_response` with a new random secret. From now on, a cancel request with
     /// the new secret interrupts the backend at the other end of `server`. Returns `None` if `startup_response`
     /// contains no key. If there is a gate, it must be open before a cancel request can reach the backend.
     pub(crate) fn issue(

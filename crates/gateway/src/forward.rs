@@ -1,8 +1,8 @@
 //! Forwards bytes between a client and a server until one of them closes its connection.
 //!
 //! All sessions of a thread read into the same buffer. The gateway writes the bytes to the other side immediately. If
-//! the socket is full, the session keeps the remaining bytes. It must write these before it reads more from the sender.
-//! An idle session therefore needs no buffer.
+//! the other side's socket is full, the session keeps the remaining bytes. It must write these before it reads more
+//! from the sender. An idle session therefore needs no buffer.
 
 use std::future::poll_fn;
 use std::io;

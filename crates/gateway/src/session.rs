@@ -260,8 +260,8 @@ impl Session {
     /// Makes the backend discard the session's state, and returns the backend to the pool for the next client.
     async fn return_backend(self, mut server: Stream) {
         let Self { leases, greeting, seat, key, guard, maintenance: _maintenance, closing: _ } = self;
-        // The backend can't be reused in two cases: a cancel signal may still be in transit, or a client may want to
-        // drop databases in which no backend must wait.
+        // The backend can't be reused in two cases. A cancel signal may still be in transit, or a client may be about
+        // to drop databases, so that no backend must wait in them.
         let wanted = || !leases.has_maintenance_sessions();
         if key.is_some_and(CancelKey::withdraw) || !wanted() {
             return;

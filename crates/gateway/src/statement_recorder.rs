@@ -207,7 +207,7 @@ impl Recorded {
         Self { since, record: SharedRecord::default() }
     }
 
-    /// Returns a report for the user if the test exceeded the budget. Only then does it need the test's statements.
+    /// Returns a report for the user if the test exceeded the budget. Collects the statements only in this case.
     fn excess_report(&self, budget: &Budget) -> Option<String> {
         let record = lock(&self.record);
         let exceeded = Some(record.exceeded(budget)).filter(|exceeded| !exceeded.is_empty())?;

@@ -50,8 +50,7 @@ pub(crate) fn start() -> io::Result<(Workers, Threads)> {
         workers.push(Worker { handle: runtime.handle().clone(), tasks: Arc::default() });
         let (sender, receiver) = oneshot::channel();
         let thread = thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
-            // The sender never sends anything. When it is dropped, the receiver returns an error, which ends the
-            // thread.
+            // The sender never sends anything. When it is dropped, the receiver returns an error, and this thread ends.
             if runtime.block_on(receiver).is_err() {
                 runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
             }

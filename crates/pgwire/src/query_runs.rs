@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn values_in_the_text_count_in_both_protocols() {
-        // In the extended protocol, a query without parameters has the same bound values each time.
+        // In the extended protocol, all runs of a query without parameters have the same bound values.
         for bound in [None, Some(7)] {
             let repeated = |text: &dyn Fn(u64) -> String| {
                 let mut runs = QueryRuns::default();

@@ -22,7 +22,7 @@ enum Side {
 }
 use Side::{Client, Server};
 
-/// The side that sent some bytes, and the bytes.
+/// Bytes from one side, and the side that sent them.
 type SentBytes = (Side, Vec<u8>);
 
 /// A forwarded session, and the ends of the client and the server. The test controls these two ends.

@@ -16,8 +16,8 @@ const SYNTAX_SAVEPOINT: &str = "SAVEPOINT pgfresh_s";
 pub(super) const SYNTAX_UNDO: [&str; 2] = ["ROLLBACK TO SAVEPOINT pgfresh_s", "RELEASE SAVEPOINT pgfresh_s"];
 /// Removes the savepoint of a syntax check, and then fails on purpose, because the savepoint no longer exists.
 pub(super) const SYNTAX_ABORT: [&str; 3] = [SYNTAX_UNDO[0], SYNTAX_UNDO[1], SYNTAX_UNDO[1]];
-/// Is prepared instead of the client's BEGIN, so that the client can execute it later. The gateway handles the
-/// execution itself.
+/// Statement that the gateway prepares in place of the client's BEGIN. The server never executes it, because the
+/// gateway handles the client's Execute itself.
 pub(super) const BEGIN_PLACEHOLDER: &str = "SAVEPOINT pgfresh_b";
 /// Sync message, which ends a group.
 pub(super) const SYNC: &[u8] = b"S\0\0\0\x04";
@@ -110,7 +110,7 @@ pub(super) fn adapt_error(error: &[u8], offset: usize, ours: bool, holds: bool) 
 }
 
 /// Returns the messages that check the syntax of a string with several statements. With `saved`, sets a savepoint
-/// first, which is not possible in a failed transaction. The check is a Parse of the whole string. The server refuses
+/// first. This is not possible in a failed transaction. The check is a Parse of the whole string. The server refuses
 /// every such Parse, because it contains several statements, but it checks the syntax first.
 pub(super) fn syntax_check(sql: &[u8], saved: bool) -> Vec<u8> {
     let mut bytes = injection(saved.then_some(SYNTAX_SAVEPOINT));

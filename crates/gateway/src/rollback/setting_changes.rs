@@ -33,7 +33,7 @@ pub(super) struct SettingChanges {
     calls: Vec<Call>,
     /// Whether a statement may change settings although its text contains no call, e.g. through a function.
     pub(super) hidden: bool,
-    /// Whether the statement runs an earlier one, as EXECUTE and FETCH do.
+    /// Whether the statement runs an earlier statement, as EXECUTE and FETCH do.
     pub(super) runs_earlier_statement: bool,
     /// Texts with a dot that may be names of settings.
     pub(super) names: Vec<String>,
@@ -60,7 +60,7 @@ impl SettingChanges {
         Some(changes)
     }
 
-    /// Returns the changes of a statement that runs an earlier one.
+    /// Returns the changes of a statement that runs an earlier statement.
     pub(super) fn of_earlier_statement(sql: &[u8], plain: bool) -> Self {
         Self { runs_earlier_statement: true, hidden: false, ..Self::of_text(sql, plain) }
     }

@@ -9,7 +9,7 @@ use pgwire::{encode, split_zero};
 pub(super) struct Names {
     statements: HashMap<Vec<u8>, Kind>,
     portals: HashMap<Vec<u8>, Kind>,
-    /// Whether there may be an unnamed portal, whether or not it needs special treatment.
+    /// Whether there may be an unnamed portal. This includes portals without special treatment.
     unnamed: bool,
     /// Parse messages that the server has not answered yet. Each entry has the statement's name, and the kind of the
     /// earlier statement with this name.

@@ -41,7 +41,7 @@ pub(super) enum Awaited {
 /// Purpose of an injected statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum InjectedStatement {
-    /// Must succeed. If it fails, the lease's transaction is lost.
+    /// Must succeed. If this statement fails, the lease's transaction is lost.
     Required,
     /// Like [`Self::Required`], but without an effect that the client could notice. Later messages to the client
     /// therefore need not wait for this statement.
