@@ -10,8 +10,8 @@ pub struct FileError {
     verb: &'static str,
     path: PathBuf,
     source: io::Error,
-    /// Whether the user chose the path. If so, advice about the locations that pgfresh chooses would be
-    /// misleading.
+    /// True if the user chose the path. In this case, advice about the locations that pgfresh itself chooses
+    /// would be misleading.
     is_given: bool,
 }
 
@@ -61,12 +61,12 @@ impl FileError {
     }
 }
 
-/// Adds an action and a path to an [`io::Error`].
+/// Turns an [`io::Error`] into a [`FileError`] by adding the failed action and the path.
 pub trait Attempt<T> {
     /// Names the action and the path, for the message "could not `verb` `path`".
     fn attempt(self, verb: &'static str, path: &Path) -> Result<T, FileError>;
 
-    /// Like [`Attempt::attempt`], for a path that the user has chosen.
+    /// Like [`Attempt::attempt`], for a path that the user chose.
     fn attempt_given(self, verb: &'static str, path: &Path) -> Result<T, FileError>
     where
         Self: Sized,
