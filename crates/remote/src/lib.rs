@@ -77,7 +77,7 @@ impl fmt::Debug for RemoteCache {
     }
 }
 
-/// Where a fetched template goes.
+/// The place that a fetched template goes to.
 #[derive(Debug, Clone, Copy)]
 pub struct Destination<'a> {
     /// The right to create the template's entry in the cache.
@@ -261,7 +261,7 @@ impl RemoteCache {
     }
 }
 
-/// What a remote has of a template.
+/// The state of a template in the remote.
 enum Presence {
     Complete,
     Absent,

@@ -314,7 +314,7 @@ pub(crate) struct Published {
 ///
 /// # Errors
 /// Returns an error if the remote failed, or if a registry has removed a blob that this template shares with another
-/// one. In the second case the template has no head, so it stays invisible.
+/// one. A template with a missing blob gets no head, so it stays invisible.
 pub(crate) async fn publish(
     store: &TemplateStore,
     fingerprint: &str,

@@ -246,8 +246,8 @@ pub fn trusted_signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> R
     Err(TrustError::OtherText)
 }
 
-/// Whether the signature file has exactly the format that pgfresh writes. The signature doesn't cover all
-/// bytes of its own file, so this check also rejects a change to the uncovered bytes.
+/// Whether the signature file has exactly the format that pgfresh writes. The signature doesn't cover the
+/// comment at the top of the file, for example, so this check rejects changes to it.
 fn has_exact_format(text: &str) -> bool {
     let lines: Vec<_> = text.split('\n').collect();
     let decodes = |line: &str| BASE64_STANDARD.decode(line).is_ok();
