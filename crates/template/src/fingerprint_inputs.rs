@@ -230,7 +230,7 @@ mod tests {
         let (before, mut after) = (of_files(&["a"], &[]), of_files(&["a", "b"], &[]));
         after.add("setting jit", "off");
         assert_eq!(after.added_to(&before), Err(vec!["setting jit added".to_owned()]));
-        // Here the list of SQL files has two new files, but only one of them has its own key.
+        // The name of the new file contains a line feed, so it looks like two new files in the list.
         let mut odd = of_files(&["a"], &[]);
         odd.add(SQL_FILES, "a\nb\nc");
         odd.add(format!("{INPUT}b\nc"), "x");

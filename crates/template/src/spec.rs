@@ -20,8 +20,8 @@ pub struct TemplateSpec {
     pub name: String,
     /// Folder that paths and globs are relative to. The setup command also runs there.
     pub folder: PathBuf,
-    /// Template that this one extends. In the copy, its database is renamed to the new name. `None` means the base
-    /// image.
+    /// Template that this one extends. The new template's database begins as that template's database. `None` means the
+    /// base image.
     pub from: Option<Box<TemplateSpec>>,
     /// Globs for SQL files. The globs run in this order, and the files of one glob run in the order of their names.
     pub sql: Vec<String>,
