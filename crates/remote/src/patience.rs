@@ -24,7 +24,7 @@ pub struct Patience {
     pub(crate) answer: Duration,
     /// Maximum time without a received byte.
     pub(crate) stall: Duration,
-    /// If true, a transfer is aborted as soon as it would take longer than a build.
+    /// If true, pgfresh aborts a transfer that would take longer than a build.
     pub(crate) projects: bool,
 }
 

@@ -36,7 +36,7 @@ const SENDERS: u32 = 2;
 pub struct Pushed {
     /// Number of bytes sent. This is 0 if the remote already had the template.
     pub bytes: u64,
-    /// Total size of the template's frames that didn't have to be sent, because the remote already had them. In bytes.
+    /// Total size in bytes of the frames that this push didn't send, because the remote already had them.
     pub shared: u64,
 }
 

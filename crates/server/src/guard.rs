@@ -2,8 +2,8 @@
 //! owner until it has removed the owner's run directory.
 //!
 //! ```text
-//! owner ──── lifeline (the guard's stdin; the kernel closes it when the owner ends in any way) ──▶ guard
-//! owner ◀─── done (the guard's stdout; closes when the guard has removed everything) ───────────── guard
+//! owner ──── lifeline (the guard's stdin; the kernel closes it when the owner ends in any way) ───▶ guard
+//! owner ◀─── done (the guard's stdout; closes when the guard has removed everything) ────────────── guard
 //! ```
 //! pgfresh starts the guard before it creates the directory. The guard leads its own session, so that signals
 //! from the terminal don't reach it. When the lifeline closes, the guard waits for the owner's lock, removes

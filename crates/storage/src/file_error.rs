@@ -23,7 +23,7 @@ impl FileError {
     }
 
     /// Marks the path as chosen by the user if it is `folder` or lies inside it. [`Self::hint`] then doesn't
-    /// suggest a different location.
+    /// suggest another location.
     #[must_use]
     pub fn given_in(mut self, folder: &Path) -> Self {
         self.is_given |= self.path.starts_with(folder);

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// The first line. A manifest with a different version can't be parsed.
+/// The first line. pgfresh can't parse a manifest with another version.
 const HEADER: &str = "pgfresh manifest 1\n";
 
 /// The directory tree of an entry. Paths are relative, use `/` as the separator, and have no `.` or `..`

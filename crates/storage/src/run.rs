@@ -121,7 +121,7 @@ impl RunDirectory {
         loop {
             private::ensure(&root, private::parent_mode())?;
             match symlink(&self.path, &short) {
-                // A sweep has removed the empty root between the two calls.
+                // Between the two calls, a sweep removed the empty root.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 made => {
                     made.attempt("create", &short)?;

@@ -15,8 +15,8 @@ use rustix::fs::{FlockOperation, flock};
 /// An exclusive or shared `flock(2)` on an existing file. The lock is held until all duplicates of its
 /// descriptor are closed.
 ///
-/// The descriptor is close-on-exec. To let a child keep the lock after we have ended, pass the descriptor on
-/// with [`crate::inherit`].
+/// The descriptor is close-on-exec. A child keeps the lock after our end only if it inherits a duplicate
+/// through [`crate::inherit`].
 #[derive(Debug)]
 pub struct Lock(File);
 
@@ -99,7 +99,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Whether `file` is still at `path`. The previous holder of the lock may have removed the file while we were
-/// waiting. In that case our lock is useless, because other processes will lock a new file at `path`.
+/// waiting. Then our lock would be useless, because other processes will lock a new file at `path`.
 fn is_still_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), std::fs::metadata(path)) {
         (Ok(ours), Ok(named)) => ours.dev() == named.dev() && ours.ino() == named.ino(),

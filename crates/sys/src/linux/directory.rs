@@ -141,7 +141,8 @@ impl Directory {
     /// Removes the entry `name`, including its contents if it is a directory. It is not an error if the entry
     /// doesn't exist.
     ///
-    /// If the mode of a directory of ours denies access, changes the mode first. The tree can have any depth.
+    /// If the mode of one of our directories denies access, changes the mode first. The tree can have any
+    /// depth.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         let name = single_component(name.as_ref())?;
         for _ in 0..MAX_ATTEMPTS {
@@ -229,7 +230,7 @@ impl AsFd for Directory {
     }
 }
 
-/// Whether the error means that there is no such file or directory. This is also the case if a link is in its
+/// Whether the error means that the file or directory is missing. This is also the case if a link is in its
 /// place, or if one of its parents is a file.
 #[must_use]
 pub fn is_absent(error: &io::Error) -> bool {

@@ -20,7 +20,7 @@ pub fn executable(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|path| path.exists())
 }
 
-/// Returns the pids of the process's children, no matter which of its threads started them.
+/// Returns the pids of the process's children, including those that its other threads started.
 #[must_use]
 pub fn children_of(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

@@ -12,7 +12,7 @@ pub enum Waiting {
     Not,
     /// The write returns once the data is on disk, with the metadata that is required to read it (`O_DSYNC`).
     ForData,
-    /// The write returns once the data and all metadata are on disk (`O_SYNC`).
+    /// The write returns once the data is on disk, with all metadata (`O_SYNC`).
     ForAll,
 }
 
