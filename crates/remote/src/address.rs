@@ -1,7 +1,7 @@
 //! The URL of a remote.
 //!
-//! A remote is the store through which machines share templates. Its URL can contain a password, so [`RemoteAddress`]
-//! parses it strictly and never displays the credentials.
+//! A remote is the store through which machines share templates. Its URL can contain a password. Therefore
+//! [`RemoteAddress`] parses the URL strictly and never displays the credentials.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -95,7 +95,7 @@ impl RemoteAddress {
         self.url.path().trim_matches('/')
     }
 
-    /// Returns the directory that a `file` URL names, or `None` for URLs that name no local path.
+    /// Returns the directory of a `file` URL, or `None` if the URL doesn't name a local path.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         self.url.to_file_path().ok()
     }
@@ -105,7 +105,7 @@ impl RemoteAddress {
         is_loopback(&self.url)
     }
 
-    /// Returns the host and the port as the URL gives them.
+    /// Returns the host and the port, as they are written in the URL.
     pub(crate) fn authority(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
@@ -122,8 +122,8 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Returns true if `name` is a loopback address. The `url` crate parses no addresses in URLs with a non-standard scheme
-/// such as `oci`, so this function does.
+/// Returns true if `name` is a loopback address. This function exists because the `url` crate doesn't parse IP
+/// addresses in URLs with a non-standard scheme such as `oci`.
 fn loopback_literal(name: &str) -> bool {
     let name = name.trim_start_matches('[').trim_end_matches(']');
     name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -1,7 +1,7 @@
 //! Content addresses for blobs.
 //!
-//! Like a registry, a remote stores each blob under the SHA-256 of its bytes. So a reader can check what it received,
-//! and templates with equal blobs can share them.
+//! Like a registry, a remote stores each blob under the SHA-256 of its bytes. This lets a reader check the bytes it
+//! received, and it lets templates share equal blobs.
 
 use std::fmt;
 use std::str::FromStr;

@@ -18,12 +18,12 @@ use crate::tree::LONGEST_TREE;
 pub(crate) const LONGEST_HEAD: u64 = 8 << 10;
 /// The first line of a head.
 const HEADER: &str = "pgfresh remote 1";
-/// How the first line begins in every version of the format.
+/// The beginning of the first line in every version of the format.
 const ANY_HEADER: &str = "pgfresh remote ";
 /// The number of lines that the signature covers.
 const SIGNED_LINES: usize = 5;
 
-/// A parsed head. Its signature isn't verified yet.
+/// A parsed head, before its signature is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HeadDocument {
     pub(crate) tree: Blob,

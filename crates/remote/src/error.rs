@@ -20,7 +20,7 @@ pub enum RemoteError {
         verb: &'static str,
         /// The object of the attempt, e.g. a head or a blob.
         object: String,
-        /// Why it failed.
+        /// Why the attempt failed.
         why: String,
     },
     /// The remote has no such object.

@@ -27,21 +27,21 @@ use crate::tree::{FrameTree, LARGEST_FRAME, PackedFrame, TreeDocument};
 const CONNECTIONS: usize = 8;
 /// Maximum size of one range request, in bytes.
 const RANGE: u64 = 4 << 20;
-/// Maximum number of unneeded bytes between two frames that one request covers. A larger gap starts a new request.
+/// Maximum number of unneeded bytes between two frames of the same request. After a larger gap, a new request begins.
 const GAP: u64 = 64 << 10;
-/// Maximum number of attempts in a row that bring no progress. After that, the range fails.
+/// Maximum number of consecutive attempts without progress. After that, the download of the range fails.
 const ATTEMPTS: u32 = 3;
-/// Minimum number of bytes that count as progress.
+/// Minimum number of bytes that an attempt must receive to count as progress.
 const PROGRESS: u64 = 4 << 10;
-/// Pause before the first retry. Before later retries, the pause is multiplied by the number of failures.
+/// Pause before the first retry. Each further failure in a row makes the pause longer by the same amount.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A template that a remote offers. The manifest is signed; the tree isn't, because it only says where the bytes are.
+/// A template that a remote offers. The manifest is signed. The tree isn't, because it only says where the bytes are.
 #[derive(Debug)]
 pub(crate) struct FoundTemplate {
     pub(crate) announced: SignedManifest,
     pub(crate) tree: FrameTree,
-    /// When the template was signed, in seconds since 1970.
+    /// Time of the template's signature, in seconds since 1970.
     pub(crate) signed: u64,
 }
 
@@ -79,15 +79,16 @@ pub(crate) async fn find(
     Ok(Some(FoundTemplate { announced, tree, signed }))
 }
 
-/// A run of neighbouring frames in one pack, in order of their offsets. One request covers the whole run.
+/// A run of neighbouring frames in one pack, sorted by offset. A single request asks for the whole run.
 #[derive(Debug)]
 struct FrameRun {
     pack: Blob,
-    /// Indexes in the tree of the frames that haven't arrived yet.
+    /// The frames that haven't arrived yet, as indexes in the tree.
     frames: VecDeque<usize>,
-    /// Offset in the pack of the first byte in [`Self::buffer`].
+    /// Position of the first byte of [`Self::buffer`] in the pack.
     at: u64,
-    /// Received bytes that don't complete a frame yet. After a broken connection, the next attempt continues from here.
+    /// The received part of an incomplete frame. After a broken connection, the next attempt continues at the end of
+    /// this part.
     buffer: Vec<u8>,
 }
 
@@ -98,7 +99,7 @@ struct FilePart {
     offset: u64,
 }
 
-/// State that all threads of a download share.
+/// The state that all threads of a download share.
 struct Download<'a> {
     store: &'a TemplateStore,
     tree: &'a FrameTree,
@@ -113,7 +114,7 @@ struct Download<'a> {
     stop: watch::Sender<bool>,
 }
 
-/// Why a request ended early.
+/// The reason why a request ended early.
 enum Interruption {
     /// A retry can succeed.
     Broken(StoreError),
@@ -182,7 +183,7 @@ pub(crate) fn download(
     })
 }
 
-/// Returns the positions in the files of each frame.
+/// For each frame, returns its positions in the files.
 fn parts(tree: &FrameTree) -> Vec<Vec<FilePart>> {
     let mut parts = vec![Vec::new(); tree.frames.len()];
     for (file, numbers) in tree.files.iter().enumerate() {
@@ -195,7 +196,7 @@ fn parts(tree: &FrameTree) -> Vec<Vec<FilePart>> {
     parts
 }
 
-/// Groups the frames that files use into runs.
+/// Groups the needed frames into runs. Frames that no file uses are left out.
 fn runs(tree: &FrameTree, parts: &[Vec<FilePart>]) -> VecDeque<FrameRun> {
     let mut wanted: Vec<_> = (0..tree.frames.len()).filter(|number| !parts[*number].is_empty()).collect();
     wanted.sort_by_key(|number| (tree.frames[*number].pack, tree.frames[*number].offset));
@@ -220,7 +221,7 @@ fn runs(tree: &FrameTree, parts: &[Vec<FilePart>]) -> VecDeque<FrameRun> {
 }
 
 impl Download<'_> {
-    /// Downloads runs until none is left or a different thread has failed.
+    /// Downloads runs until none is left or another thread fails.
     async fn work(&self) -> Result<(), RemoteError> {
         let mut stopped = self.stop.subscribe();
         loop {
@@ -276,7 +277,7 @@ impl Download<'_> {
             }
             let taken = self.take(number, &run.buffer[begin..begin + frame.length]);
             if taken.is_err() {
-                // The frame is damaged, so the next attempt must request all of it again.
+                // The frame is damaged, so the next attempt must request the whole frame again.
                 run.at = frame.offset;
                 run.buffer.clear();
             }
@@ -288,10 +289,11 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Waits for `work`, and adds the number of bytes in its result (as counted by `bytes`) to the pace.
+    /// Waits until `work` receives data, and records in [`Self::pace`] how many bytes arrived and how long that took.
+    /// `bytes` counts the bytes in the result of `work`.
     ///
-    /// Times out only if no connection received a byte in the meantime. A busy server can serve the connections one
-    /// after another.
+    /// Times out only if no other connection received any data during the timeout either. A busy server may serve our
+    /// connections one after another.
     async fn wait<T>(
         &self,
         run: &FrameRun,
@@ -330,7 +332,7 @@ impl Download<'_> {
     }
 }
 
-/// Decompresses a frame and checks its digest. Never produces more bytes than the frame's entry in the tree promises.
+/// Decompresses a frame and checks its digest. Never produces more bytes than the frame's line in the tree announces.
 pub(crate) fn unpack(frame: &PackedFrame, packed: &[u8]) -> Result<Vec<u8>, &'static str> {
     let wrong = "its bytes are not those that were pushed";
     debug_assert!(frame.raw <= LARGEST_FRAME);

@@ -1,10 +1,10 @@
-//! Usage of a remote, and the removal of old templates.
+//! Measures the size of a remote, and removes old templates from it.
 //!
-//! A remote grows with each push, so old templates have to be removed from time to time. A collection removes old heads
-//! first, and then the blobs that no remaining head needs.
+//! A remote grows with each push, so users remove old templates from time to time. This is called a collection. It
+//! removes old heads first, and then the blobs that no remaining head needs.
 //!
-//! A pusher writes its head last, and it can reuse packs of other templates. For this reason a collection removes a
-//! blob only if all of these hold:
+//! A machine that pushes a template can reuse the packs of other templates, and it writes the template's head last. For
+//! this reason a collection removes a blob only if all of these are true:
 //!
 //! - No head needed the blob when the collection started.
 //! - No head written since then needs it.
@@ -23,7 +23,7 @@ use crate::store::TemplateStore;
 use crate::stored::StoredObject;
 use crate::tree::TreeDocument;
 
-/// Minimum age of an unneeded blob before its removal. No push takes that long.
+/// Minimum age at which an unneeded blob can be removed. No push takes that long.
 const GRACE: Duration = Duration::from_hours(24);
 /// Maximum number of trees to read in parallel.
 const READERS: usize = 8;
@@ -65,7 +65,7 @@ pub(crate) async fn collect(store: &TemplateStore, before: SystemTime) -> Result
         "notices" => within(LISTING, "list", "the notices", store.notices()).await,
         _ => within(LISTING, "list", "the blobs", store.blobs()).await,
     };
-    // The blobs are listed before the heads, so the list contains no blob of a push that starts later.
+    // List the blobs before the heads. The list then contains no blob of a push that starts later.
     let blobs = if store.keeps_garbage() { list("blobs").await? } else { Vec::new() };
     let heads = list("heads").await?;
     let mut needed = if store.keeps_garbage() { needed(store, &heads).await? } else { HashSet::new() };
@@ -110,7 +110,7 @@ async fn needed_by(store: &TemplateStore, fingerprint: &str) -> Result<HashSet<B
     let object = format!("the head of template {fingerprint}");
     let answer = Patience::ASKED_FOR.answer;
     let text = within(answer, "read", &object, present(store.head(fingerprint, LONGEST_HEAD))).await?;
-    // A different process has removed the head.
+    // Another process has removed the head.
     let Some(text) = text else { return Ok(HashSet::new()) };
     let damaged = |what: &str| RemoteError::Damaged { object: object.clone(), what: what.to_owned() };
     // A text that isn't a head needs no blobs. An error here would block every later collection.

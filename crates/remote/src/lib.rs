@@ -56,8 +56,8 @@ use crate::fetch::FoundTemplate;
 use crate::patience::TransferBounds;
 use crate::store::{TemplateStore, with_store};
 
-/// How long a remote isn't used after a failure. This is longer than a run needs to start its server, so a broken
-/// remote delays a run only once.
+/// After a failure, we don't use the remote for this long. A run starts its server in less time, so a broken remote
+/// delays the run only once.
 const TROUBLE: Duration = Duration::from_mins(1);
 
 /// A client for a store of shared templates.
@@ -67,7 +67,7 @@ pub struct RemoteCache {
     trusted: Vec<TrustedKey>,
     /// The key that signs templates built here. If this is `None`, nothing is pushed.
     pushes_with: Option<Arc<SigningKey>>,
-    /// When the remote failed last.
+    /// Time of the remote's last failure. `None` if it never failed.
     failed: Mutex<Option<Instant>>,
 }
 
@@ -77,10 +77,10 @@ impl fmt::Debug for RemoteCache {
     }
 }
 
-/// Destination of a fetched template.
+/// The place that a fetched template goes to.
 #[derive(Debug, Clone, Copy)]
 pub struct Destination<'a> {
-    /// The future entry of the cache.
+    /// The right to create the template's entry in the cache.
     pub building: &'a Building,
     /// Maximum size of the template, in bytes.
     pub limit: u64,
@@ -94,7 +94,7 @@ impl RemoteCache {
         Self { address, cache, trusted, pushes_with: None, failed: Mutex::new(None) }
     }
 
-    /// Enables pushes of the templates built here. They are signed with `key`.
+    /// Enables pushes: templates that this machine builds are signed with `key` and pushed.
     #[must_use]
     pub fn pushing(self, key: Arc<SigningKey>) -> Self {
         Self { pushes_with: Some(key), ..self }
@@ -106,7 +106,7 @@ impl RemoteCache {
         &self.address
     }
 
-    /// Fetches the template `fingerprint` to its destination, if it is not too large for that.
+    /// Fetches the template `fingerprint` into the cache, unless it is larger than the destination's limit.
     ///
     /// Returns `None` if the remote doesn't have the template. `progress` is called with the number of bytes received
     /// and the total number of bytes.
@@ -150,8 +150,8 @@ impl RemoteCache {
             .map(Some)
     }
 
-    /// Returns an error if this machine has already seen a later signature of the template. Without this check, an
-    /// attacker who controls the store could bring back an old template.
+    /// Returns an error if this machine has already seen a later signature for this template. Without this check, an
+    /// attacker who controls the store could bring back an older build of the template.
     fn expect_newest(&self, fingerprint: &str, signed: u64) -> Result<(), RemoteError> {
         let note = format!("signed-{fingerprint}");
         let seen =
@@ -213,7 +213,7 @@ impl RemoteCache {
                 ))?;
                 let sent = pushed.bytes + published.tree;
                 pushed.bytes = sent + published.head;
-                // A collection that runs at the same time can remove blobs that this push found in the store.
+                // A concurrent collection can remove blobs that this push found in the store and didn't send.
                 let all = published.blobs.iter().map(|blob| blob.bytes).sum::<u64>();
                 if sent == all || runtime.block_on(push::is_complete(store, &published.blobs, patience))? {
                     return Ok(pushed);
@@ -248,12 +248,12 @@ impl RemoteCache {
         failed.is_some_and(|when| when.elapsed() < TROUBLE)
     }
 
-    /// Returns the error of a source. If the remote failed, also records the time, after which the remote isn't used for
-    /// a while.
+    /// Converts an error for the caller of this source. If the remote failed, also records the time of the failure, so
+    /// that the remote isn't used for a while.
     fn source_error(&self, error: RemoteError) -> SourceError {
         use RemoteError::{Missing, TooLarge, Untrusted};
-        // If a part is missing, only one template is affected, and the remote remains usable. A part that is missing
-        // during a write does count as a failure of the remote.
+        // If an object is missing during a read, only this template is affected and the remote remains usable. If an
+        // object is missing during a write, that does count as a failure of the remote.
         if !matches!(error, Untrusted { .. } | TooLarge { .. } | Missing { verb: "read", .. }) {
             *lock(&self.failed) = Some(Instant::now());
         }
@@ -261,7 +261,7 @@ impl RemoteCache {
     }
 }
 
-/// Whether a remote has a usable copy of a template.
+/// The state of a template in the remote.
 enum Presence {
     Complete,
     Absent,

@@ -1,7 +1,7 @@
-//! Login at a registry with the credentials that `docker login` has stored.
+//! Logs in to a registry with the credentials that `docker login` stored.
 //!
-//! A registry accepts either basic authentication or a bearer token. The credentials are sent as they are in the first
-//! case, and exchanged for a token in the second.
+//! A registry accepts either basic authentication or a bearer token. In the first case, we send the credentials
+//! themselves. In the second, we exchange them for a token.
 //!
 //! Source: distribution.github.io/distribution/spec/auth/token.
 
@@ -26,7 +26,7 @@ const LONGEST_ANSWER: u64 = 1 << 20;
 pub(crate) struct Login {
     client: Client,
     repository: String,
-    /// User and password in base64, as the header and docker's configuration contain them.
+    /// User and password in base64, in the format that both the HTTP header and docker's configuration file use.
     basic: Option<String>,
     /// The most recent value of the authorization header.
     current: Mutex<Option<String>>,
@@ -44,7 +44,7 @@ impl Login {
         Self { client, repository: repository.to_owned(), basic, current: Mutex::new(None) }
     }
 
-    /// Returns the authorization header for a request. If the registry answered the previous attempt with `challenge`,
+    /// Returns the authorization header for a request. If the registry rejected the previous attempt with `challenge`,
     /// obtains a new header first.
     pub(crate) async fn authorization(&self, challenge: Option<&str>) -> Result<Option<String>, StoreError> {
         let mut current = self.current.lock().await;
@@ -102,7 +102,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Returns the credentials for `host` from the content of such a file.
+/// Returns the credentials for `host` from the content of a file in [`files`].
 fn stored(text: &str, host: &str) -> Option<String> {
     let file: Value = serde_json::from_str(text).ok()?;
     let auths = file["auths"].as_object()?;

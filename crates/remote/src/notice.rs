@@ -33,13 +33,15 @@ use crate::store::{TemplateStore, with_store};
 
 /// Interval between beats.
 const BEAT: Duration = Duration::from_secs(1);
-/// Timeout for writing a beat. It's long because the build and other transfers also use the disk and the network.
+/// Timeout for writing one beat. This is long, because the build and other transfers use the disk and the network at
+/// the same time.
 const BEAT_BOUND: Duration = Duration::from_secs(5);
-/// Maximum time without a new beat. After that, the builder is considered dead.
+/// Maximum time without a new beat. After that, we consider the builder dead.
 const SILENCE: Duration = Duration::from_secs(10);
 /// Maximum difference between the clocks of two machines.
 const SKEW: Duration = Duration::from_mins(5);
-/// Timeout at the end of a build. It applies once to a beat in progress and once to the removal of the notice.
+/// Timeout at the end of a build. It applies twice: to a beat that is still being written, and then to the removal of
+/// the notice.
 const FAREWELL: Duration = Duration::from_millis(500);
 /// Maximum size of a notice, in bytes.
 pub(crate) const LONGEST_NOTICE: u64 = 4 << 10;
@@ -52,7 +54,7 @@ pub(crate) struct Notice {
     fingerprint: String,
     builder: u64,
     beat: u64,
-    /// When the notice was signed, in seconds since 1970.
+    /// Time of the signature, in seconds since 1970.
     signed: u64,
 }
 
@@ -73,8 +75,7 @@ impl Notice {
         text + &signature
     }
 
-    /// Parses a notice about the template `fingerprint` that a `trusted` key has signed. Returns `None` for any other
-    /// text.
+    /// Parses a notice that a `trusted` key signed for the template `fingerprint`. Returns `None` for any other text.
     fn parse(text: &str, fingerprint: &str, trusted: &[TrustedKey]) -> Option<Self> {
         let (said, _) = text.split_once("\nuntrusted comment")?;
         let (said, signature) = text.split_at(said.len() + 1);
@@ -104,7 +105,8 @@ pub(crate) struct BeatWatch {
 }
 
 impl BeatWatch {
-    /// Returns true if the builder of the template `fingerprint` is alive, which has written the notice `text`. `now` is when the notice was read.
+    /// Returns true if the builder that wrote the notice `text` for the template `fingerprint` is still alive. `now` is
+    /// the time at which the notice was read.
     pub(crate) fn is_alive(
         &mut self,
         text: &str,
@@ -117,7 +119,8 @@ impl BeatWatch {
             return false;
         }
         match &self.last {
-            // An attacker can restore an older notice, but an older notice has no new beat either.
+            // An attacker can put an older notice back, but that doesn't make the builder look alive, because its beat
+            // isn't new.
             Some((last, since)) if last.builder == notice.builder && last.beat >= notice.beat => {
                 now.duration_since(*since) < SILENCE
             }
@@ -128,13 +131,14 @@ impl BeatWatch {
         }
     }
 
-    /// Returns true if a recent read showed that the builder was alive.
+    /// Returns true if [`Self::is_alive`] saw a new beat within the last [`SILENCE`]. This needs no access to the
+    /// remote.
     pub(crate) fn was_alive(&self, now: Instant) -> bool {
         self.last.as_ref().is_some_and(|(_, since)| now.duration_since(*since) < SILENCE)
     }
 }
 
-/// The notice that this machine has posted. A thread renews it, and dropping this value removes it.
+/// A notice that this machine posted. A thread renews the notice, and dropping this value removes it.
 #[derive(Debug)]
 pub(crate) struct PostedNotice {
     stop: Option<oneshot::Sender<()>>,
@@ -142,8 +146,8 @@ pub(crate) struct PostedNotice {
 }
 
 impl PostedNotice {
-    /// Posts a notice in `store`, whose address is `address`. If `left` is true, replaces the notice of a dead builder.
-    /// Returns `None` if another machine posted first.
+    /// Posts a notice in `store`, whose address is `address`. If `left` is true, first removes the notice that a dead
+    /// builder left. Returns `None` if another machine posted its notice first.
     ///
     /// # Errors
     /// Returns an error if the store accepts no notices, or if it failed.
@@ -179,8 +183,8 @@ impl PostedNotice {
                         tokio::select! {
                             done = &mut put => note("renewed", done),
                             _ = &mut stopped => {
-                                // A late beat would recreate the notice after its removal, so this waits for the beat.
-                                // The wait is short, because it delays the run.
+                                // Wait for the beat in progress. If it arrived after the removal, it would create the
+                                // notice again. The timeout is short, because this wait delays the run.
                                 note("renewed", timeout(FAREWELL, put).await.flatten());
                                 break;
                             }
@@ -254,7 +258,8 @@ mod tests {
             let (key, trusted) = key();
             let begun = Instant::now();
             let (mut watch, mut now) = (BeatWatch::default(), begun);
-            // A model of the waiting machine: the last builder, its newest beat, and the time of that beat.
+            // Model of what the waiting machine knows: the last builder, that builder's newest beat, and the time of
+            // that beat.
             let mut model: Option<(u64, u64, Instant)> = None;
             for (builder, beat, pause, is_read) in beats {
                 now += Duration::from_millis(pause);

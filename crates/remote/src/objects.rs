@@ -40,17 +40,19 @@ use crate::wary::WaryConnector;
 
 /// Timeout for opening a connection. Callers limit all other waits.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout for checking that the directory exists. If the file system hangs, the first read reports it.
+/// Timeout for checking that the directory exists. If the check times out because the file system hangs, the first read
+/// reports the problem.
 const LOOK_BOUND: Duration = Duration::from_secs(1);
 pub(crate) const HEADS: &str = "heads";
 pub(crate) const BLOBS: &str = "blobs";
 pub(crate) const NOTICES: &str = "notices";
 
-/// A prefix in an object store, under which all objects of a remote are.
+/// The part of an object store that belongs to one remote. The names of all its objects begin with the same prefix.
 #[derive(Debug)]
 pub(crate) struct ObjectBucket {
     store: Arc<dyn ObjectStore>,
-    /// The store for notices. On a `file` remote it doesn't sync its writes, because notices live only for seconds.
+    /// The store for notices. For a `file` remote, this store doesn't flush its writes to disk, because notices exist
+    /// only for seconds.
     notices: Arc<dyn ObjectStore>,
     prefix: Path,
     /// The directory of a `file` remote; `None` for other kinds.
@@ -73,7 +75,7 @@ impl From<object_store::Error> for StoreError {
     }
 }
 
-/// Formats an error. If the server responded, returns only the HTTP status.
+/// Formats an error for a message. If the server responded, the result is only the HTTP status.
 fn words(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -83,8 +85,8 @@ fn words(error: &(dyn std::error::Error + 'static)) -> String {
         cause = error.source();
     }
     let said = error.to_string();
-    // For example, "Server returned non-2xx status code: 503 Service Unavailable: BODY". The body can contain anything,
-    // so it's cut off.
+    // The text is, for example, "Server returned non-2xx status code: 503 Service Unavailable: BODY". Cut the body off,
+    // because it can contain anything.
     match said.split_once("status code: ") {
         Some((_, status)) => {
             let status: Vec<_> = status.split(':').next().unwrap_or_default().split_whitespace().collect();
@@ -193,7 +195,7 @@ impl ObjectBucket {
         Ok(())
     }
 
-    /// Writes a head or a notice. Returns [`StoreError::Exists`] if there already is one and `replace` is false.
+    /// Writes a head or a notice. If the object already exists and `replace` is false, returns [`StoreError::Exists`].
     pub(crate) async fn put_text(
         &self,
         kind: &'static str,
@@ -206,7 +208,8 @@ impl ObjectBucket {
         if !replace {
             let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
             match store.put_opts(&path, payload(), create).await {
-                // Without conditional writes, two pushers can both succeed. This is fine, because both texts are valid.
+                // If the store has no conditional writes, two concurrent writers can both succeed. This is fine,
+                // because both texts are valid.
                 Err(
                     object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. },
                 ) => {}
@@ -250,10 +253,11 @@ impl ObjectBucket {
     }
 }
 
-/// A character in the names of files that a killed writer left behind. `object_store` hides such files in listings.
+/// `object_store` uses this character in the names of files that it hasn't finished writing. It doesn't list such
+/// files, so those of a killed writer would stay forever.
 const UNFINISHED: char = '#';
 
-/// Returns the files that killed writers left in `folder`.
+/// Returns the unfinished files that killed writers left in `folder`.
 fn unfinished(folder: &std::path::Path) -> Vec<StoredObject> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let left = entries.filter_map(|entry| {
@@ -285,7 +289,7 @@ fn without_password(
     Ok((trimmed(url), client.with_default_headers(headers)))
 }
 
-/// Disables the retries of `object_store`, because this crate retries within its own timeouts.
+/// Disables the retries of `object_store`, because this crate does its own retries within its own timeouts.
 fn no_retry() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }

@@ -1,7 +1,7 @@
 //! Timeouts for remotes.
 //!
-//! A remote is only worth using while it saves time. So a remote that fails costs at most a few seconds, and a transfer
-//! in progress can take about as long as a build.
+//! A remote is only useful as long as it saves time. Therefore a remote that fails costs at most a few seconds, and a
+//! transfer may not take much longer than building the template.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,21 +9,22 @@ use std::time::{Duration, Instant};
 
 use crate::error::{RemoteError, StoreError};
 
-/// How much longer than the build a transfer can take.
+/// A transfer can take longer than the template's build by this much.
 pub(crate) const MARGIN: Duration = Duration::from_secs(3);
 /// Interval between progress reports.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
-/// Minimum time spent waiting before the remaining time is estimated.
+/// Minimum time that a transfer has to run before we estimate how long the rest will take. Only time spent waiting for
+/// the network counts.
 const MEASURED: Duration = Duration::from_secs(1);
 
 /// The timeouts for operations on a remote.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Timeout for finding a template, i.e. for reading its head and its tree.
+    /// Timeout for looking up a template, i.e. for reading its head and its tree.
     pub(crate) answer: Duration,
     /// Maximum time without a received byte.
     pub(crate) stall: Duration,
-    /// Whether to abort a transfer that would take longer than a build.
+    /// If true, pgfresh aborts a transfer that would take longer than a build.
     pub(crate) projects: bool,
 }
 
@@ -31,8 +32,8 @@ impl Patience {
     /// Timeouts for a fetch while a server starts. A remote that fails costs at most 3 s.
     pub const ON_THE_WAY: Self =
         Self { answer: Duration::from_secs(2), stall: Duration::from_millis(900), projects: true };
-    /// Timeouts for a push between a build and the user's command. A failing push can wait twice, so each timeout is
-    /// shorter.
+    /// Timeouts for a push between a build and the user's command. A failing push can run into two timeouts, so each of
+    /// them is shorter.
     pub const AFTER_A_BUILD: Self =
         Self { answer: Duration::from_millis(1400), stall: Duration::from_millis(1400), projects: true };
     /// Timeouts for a transfer that the user requested.
@@ -44,11 +45,12 @@ impl Patience {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TransferBounds {
     pub(crate) patience: Patience,
-    /// Duration of the template's build. A transfer that takes longer isn't worth it.
+    /// Duration of the template's build. A transfer that takes longer saves no time.
     pub(crate) took: Duration,
 }
 
-/// Runs `work` with the timeout `after`. An error says that pgfresh could not `verb` the `object`.
+/// Runs `work` with the timeout `after`. `verb` and `object` are for the error message, which says "could not `verb`
+/// `object`".
 pub(crate) async fn within<T>(
     after: Duration,
     verb: &'static str,
@@ -71,7 +73,7 @@ pub(crate) async fn present<T>(
     }
 }
 
-/// The speed of a transfer. Only the time spent waiting for the network counts, not the time spent on disk writes.
+/// Measures the speed of a transfer. Time spent waiting for the network counts, but time spent writing to disk doesn't.
 #[derive(Debug)]
 pub(crate) struct Pace {
     total: u64,
@@ -95,14 +97,15 @@ impl Pace {
         self.total
     }
 
-    /// Adds `bytes` that were received during a wait. The wait started at `begun`.
+    /// Records that a wait for the network is over. The wait started at `begun` and brought `bytes` bytes.
     pub(crate) fn count(&self, bytes: usize, begun: Instant) {
         self.done.fetch_add(bytes as u64, Ordering::Relaxed);
         let waited = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.waited.fetch_add(waited, Ordering::Relaxed);
     }
 
-    /// Estimates the remaining time in seconds. Returns `None` until the transfer has been measured for [`MEASURED`].
+    /// Estimates how many seconds the rest of the transfer will take. Returns `None` until the threads have waited for
+    /// the network for [`MEASURED`].
     fn left(&self) -> Option<f64> {
         let waited = Duration::from_micros(self.waited.load(Ordering::Relaxed) / self.waiters);
         if waited < MEASURED {

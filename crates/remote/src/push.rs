@@ -1,7 +1,8 @@
 //! Uploads a template.
 //!
-//! A push uploads packs of new frames first, then the tree, and the head last. A template is invisible until its head
-//! exists. If the pusher dies before that, its blobs are garbage that a later collection removes.
+//! A push first uploads packs with the new frames, then the tree, and finally the head. Until its head exists, a
+//! template is invisible to other machines. If the push is interrupted before that, a later collection removes the
+//! uploaded blobs.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -35,7 +36,7 @@ const SENDERS: u32 = 2;
 pub struct Pushed {
     /// Number of bytes sent. This is 0 if the remote already had the template.
     pub bytes: u64,
-    /// Total size of the frames that the remote already had, in bytes.
+    /// Total size in bytes of the frames that this push didn't send, because the remote already had them.
     pub shared: u64,
 }
 
@@ -48,22 +49,21 @@ struct NewPack {
 /// Splits files into frames, and collects the new frames in packs.
 struct Packer {
     tree: FrameTree,
-    /// The index in the tree of each frame, by digest.
+    /// Maps the digest of each frame in the tree to the frame's index.
     known: HashMap<[u8; 32], usize>,
-    /// The frames of related trees, by digest. When a file uses one of these frames, the frame's pack is added to the
-    /// tree.
+    /// Maps the digest of each frame in the related trees to the frame and its pack. These frames are already in the
+    /// remote. When a file uses one of them, its pack is added to this tree.
     related: HashMap<[u8; 32], (Blob, PackedFrame)>,
-    /// The index in the tree of each pack that a related tree also uses, by digest.
+    /// Maps the digest of each pack shared with a related tree to the pack's index in this tree.
     borrowed: HashMap<BlobDigest, usize>,
     pack: Vec<u8>,
-    /// Indexes of the frames in the current pack.
+    /// The frames in the current pack, as indexes in the tree.
     pending: Vec<usize>,
     shared: u64,
     sink: SyncSender<NewPack>,
 }
 
-/// The result of a [`Packer`] step. `Err(None)` means that an upload has failed, so there is no receiver for further
-/// packs.
+/// The result of a [`Packer`] step. `Err(None)` means that an upload failed, so no thread receives further packs.
 type Packed<T> = Result<T, Option<CacheError>>;
 
 impl Packer {
@@ -134,7 +134,7 @@ impl Packer {
             let packed = zstd::bulk::compress(raw, LEVEL)
                 .map_err(|_| CacheError::Invalid { path: "frame".into(), what: "it cannot be compressed" })?;
             let offset = self.pack.len() as u64;
-            // The index of the pack is set once the pack is complete.
+            // This is a placeholder. The index of the pack is only known once the pack is complete.
             self.tree.frames.push(PackedFrame {
                 pack: usize::MAX,
                 offset,
@@ -175,7 +175,7 @@ struct Rate {
 }
 
 impl TransferBounds {
-    /// Returns the timeout for a blob of `bytes` bytes, based on the upload speed so far.
+    /// Returns the timeout for uploading a blob of `bytes` bytes, based on the upload speed so far.
     fn of_blob(self, bytes: u64, rate: &Mutex<Rate>) -> Duration {
         let rate = lock(rate);
         let least = self.patience.answer.max(self.patience.stall);
@@ -188,8 +188,8 @@ impl TransferBounds {
     }
 }
 
-/// Uploads the packs of an entry that the related trees don't have. Returns the entry's tree, and the number of bytes
-/// sent and saved.
+/// Uploads the frames of an entry, except for those in the related trees. Returns the entry's tree, and how many bytes
+/// were sent and saved.
 pub(crate) fn send_packs(
     runtime: &Handle,
     store: &TemplateStore,
@@ -222,7 +222,7 @@ pub(crate) fn send_packs(
             }
             progress(done, total);
         }
-        // A sender that fails closes the channel, which ends the packer.
+        // A failing sender closes the channel, which ends the packer.
         let sent: Vec<_> = senders.into_iter().map(join).collect();
         let (result, tree, shared) = join(packer);
         let sent = sent.into_iter().sum::<Result<u64, RemoteError>>()?;
@@ -243,7 +243,7 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Uploads packs until the packer ends, and returns the number of bytes sent. After an error, also stops the packer.
+/// Uploads packs until the packer ends. Returns the number of bytes sent. If an upload fails, stops the packer as well.
 async fn send(
     store: &TemplateStore,
     packs: &Mutex<Receiver<NewPack>>,
@@ -313,8 +313,8 @@ pub(crate) struct Published {
 /// Uploads the tree and then the head. If `replace` is true, overwrites an existing head.
 ///
 /// # Errors
-/// Returns an error if the remote failed, or if a registry has removed a blob that the template shares with a different
-/// one. The template then has no head, so it stays invisible.
+/// Returns an error if the remote failed, or if a registry has removed a blob that this template shares with another
+/// one. A template with a missing blob gets no head, so it stays invisible.
 pub(crate) async fn publish(
     store: &TemplateStore,
     fingerprint: &str,
@@ -336,7 +336,7 @@ pub(crate) async fn publish(
     let object = format!("the head of template {fingerprint}");
     let write = async {
         match store.put_head(fingerprint, &text, &blobs, replace).await {
-            // Another pusher was faster. Its head is as good as ours.
+            // Another machine pushed the same template first. Its head is as good as ours.
             Err(StoreError::Exists) => Ok(()),
             other => other,
         }

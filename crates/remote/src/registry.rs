@@ -1,8 +1,8 @@
 //! Remotes in OCI registries.
 //!
-//! Many teams already have a registry but no object store. Each template becomes a manifest whose tag is the
-//! fingerprint. The head is an annotation of the manifest, and all blobs are its layers, so the registry keeps the
-//! blobs that a template needs and collects the others.
+//! Many teams already have a registry but no object store. Each template becomes a manifest with the fingerprint as its
+//! tag. The head is an annotation of that manifest, and the blobs are its layers. Therefore the registry keeps the
+//! blobs that a template needs, and removes all others.
 //!
 //! Source: github.com/opencontainers/distribution-spec, spec.md.
 
@@ -30,7 +30,7 @@ const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 const HEAD: &str = "pgfresh.head";
 /// The annotation that contains the time of the push, in seconds since 1970.
 const WRITTEN: &str = "pgfresh.written";
-/// Maximum size of a manifest, in bytes. Registries don't accept larger ones.
+/// Maximum size of a manifest, in bytes. Registries don't accept larger manifests.
 const LONGEST_MANIFEST: u64 = 4 << 20;
 /// The number of tags per page of a listing.
 const PAGE: usize = 500;
@@ -64,13 +64,13 @@ impl OciRegistry {
         self.base.join(path).map_err(|error| StoreError::broken(&error))
     }
 
-    /// Returns true if `url` is on the registry itself. An upload URL can lead to a different server, which must not
-    /// see the credentials.
+    /// Returns true if `url` is on the registry itself. A registry can redirect uploads to another server, which must
+    /// not see the credentials.
     fn may_see_login(&self, url: &Url) -> bool {
         url.origin() == self.base.origin()
     }
 
-    /// Sends a request, and logs in if the registry demands it.
+    /// Sends a request. If the registry demands a login, logs in and sends the request again.
     ///
     /// # Errors
     /// Returns an error unless the response has a success status.
@@ -215,7 +215,8 @@ impl OciRegistry {
                 names.filter(|tag| tag.bytes().all(|byte| byte.is_ascii_hexdigit())).map(str::to_owned),
             );
             let link = link.as_deref().and_then(|link| link.strip_prefix('<')?.split_once('>'));
-            // Without this condition, a server could send empty pages forever.
+            // Stop after a page without any of our tags. Otherwise a server could keep us busy with empty pages
+            // forever.
             next = link.filter(|_| tags.len() > before).and_then(|(path, _)| url.join(path).ok());
         }
         let read = tags.into_iter().map(|tag| async move {

@@ -1,7 +1,7 @@
 //! Looks for a template that this machine doesn't have.
 //!
-//! Either the remote has the template, or a different machine is building it, or this machine has to build it. This
-//! module finds out which of these is true, and makes sure that usually only one machine builds.
+//! There are three cases: the remote has the template, another machine is building it, or this machine has to build it.
+//! This module finds out which case it is. It usually prevents two machines from building the same template.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,10 +22,10 @@ const HESITATION: Duration = Duration::from_millis(500);
 const READ_BOUND: Duration = Duration::from_millis(500);
 const WRITE_BOUND: Duration = Duration::from_secs(2);
 
-/// The state of the machine that builds the template, as far as its notice shows.
+/// The state of the machine that builds the template, according to its notice.
 enum OtherBuilder {
     AtWork,
-    /// The builder has stopped renewing its notice.
+    /// The builder no longer renews its notice.
     Dead,
     Absent,
     Unknown,
@@ -40,8 +40,8 @@ enum Posted {
 }
 
 impl RemoteCache {
-    /// Fetches the template, or waits while another machine builds it. If there is neither, posts a notice that this
-    /// machine builds it.
+    /// Fetches the template, or waits while another machine builds it. If the template isn't in the remote and no
+    /// machine is building it, posts a notice that this machine builds it.
     pub(crate) fn seek(
         &self,
         fingerprint: &str,
@@ -63,8 +63,8 @@ impl RemoteCache {
                     OtherBuilder::Absent if waits => {
                         return Ok(fetch()?.map_or(FetchResult::Missing(None), FetchResult::Fetched));
                     }
-                    // Several machines detect a dead builder at the same moment. Each waits for a random time, so that
-                    // one posts a notice first and the others see it.
+                    // Several machines notice the dead builder at the same time. Each of them waits for a random time,
+                    // so that one posts its notice first and the others see that notice.
                     OtherBuilder::Dead if std::mem::take(&mut hesitates) => {
                         thread::sleep(HESITATION.mul_f64(chance()));
                         continue;
@@ -97,7 +97,7 @@ impl RemoteCache {
                 if alive { OtherBuilder::AtWork } else { OtherBuilder::Dead }
             }
             Ok(Err(StoreError::Absent)) => OtherBuilder::Absent,
-            // If the remote is unreachable, the next fetch reports it.
+            // If the remote is unreachable, the next fetch reports that.
             Ok(Err(_)) | Err(_) if watch.was_alive(Instant::now()) => OtherBuilder::AtWork,
             Ok(Err(_)) | Err(_) => OtherBuilder::Unknown,
         }

@@ -1,7 +1,7 @@
 //! The interface that all stores implement.
 //!
-//! A store keeps heads by fingerprint, and immutable blobs by digest. The rest of the crate doesn't need to know
-//! whether the store is a bucket, a directory or a registry.
+//! A store finds heads by fingerprint and immutable blobs by digest. The rest of the crate doesn't need to know whether
+//! the store is a bucket, a directory or a registry.
 
 use std::ops::Range;
 
@@ -34,11 +34,12 @@ impl TemplateStore {
         }
     }
 
-    /// Checks that the directory exists, if the store is one.
+    /// If the store is a directory, checks that it exists.
     ///
     /// # Errors
-    /// Returns an error if the directory is missing. This function never creates it.
-    /// If the share isn't mounted, a new directory would be local, and no other machine would see the pushed templates.
+    /// Returns an error if the directory is missing. This function doesn't create it, because a network share may not
+    /// be mounted at the moment. A new directory would then be on the local disk, and no other machine would see the
+    /// pushed templates.
     async fn expect_directory(&self) -> Result<(), StoreError> {
         match self {
             Self::Objects(bucket) => bucket.expect_directory().await,
@@ -54,7 +55,7 @@ impl TemplateStore {
         }
     }
 
-    /// Streams a range of a blob. The stream can be longer or shorter than `range`.
+    /// Streams a range of a blob. The store can send more or fewer bytes than `range` asks for.
     pub(crate) async fn blob(
         &self,
         digest: &BlobDigest,
@@ -89,10 +90,10 @@ impl TemplateStore {
         }
     }
 
-    /// Writes the head of a template. All `blobs` of the template must already exist.
+    /// Writes the head of a template. All `blobs` of the template must already be in the store.
     ///
     /// # Errors
-    /// Returns [`StoreError::Exists`] if an object store has a head and `replace` is false.
+    /// Returns [`StoreError::Exists`] if an object store already has a head for this template and `replace` is false.
     pub(crate) async fn put_head(
         &self,
         fingerprint: &str,
@@ -108,7 +109,7 @@ impl TemplateStore {
 
     /// Returns the notice about the build of a template.
     ///
-    /// Registries have no notices. A registry can't tell which of two concurrent writers came first.
+    /// Registries have no notices, because a registry can't tell which of two concurrent writers came first.
     pub(crate) async fn notice(&self, fingerprint: &str, most: u64) -> Result<Bytes, StoreError> {
         match self {
             Self::Objects(bucket) => collect(bucket.text(NOTICES, fingerprint).await?, most).await,
@@ -119,7 +120,7 @@ impl TemplateStore {
     /// Writes the notice about the build of a template.
     ///
     /// # Errors
-    /// Returns [`StoreError::Exists`] if there already is a notice and `new` is true.
+    /// Returns [`StoreError::Exists`] if `new` is true and the template already has a notice.
     pub(crate) async fn put_notice(
         &self,
         fingerprint: &str,
@@ -184,13 +185,12 @@ impl TemplateStore {
     }
 }
 
-/// Opens the store at `address` together with a runtime, and passes both to `work`. Both are closed when this function
-/// returns.
+/// Opens the store at `address` and starts a runtime for it, and passes both to `work`. Closes both before it returns.
 pub(crate) fn with_store<T>(
     address: &RemoteAddress,
     work: impl FnOnce(&Handle, &TemplateStore) -> Result<T, RemoteError>,
 ) -> Result<T, RemoteError> {
-    // This fails if another part of the process has already installed a provider, which is fine.
+    // The call fails if another part of the process has already installed a provider, which is fine.
     drop(rustls::crypto::ring::default_provider().install_default());
     // Callers add the address to the message.
     let open = |error: StoreError| error.attempt("open", "the store");
@@ -206,7 +206,8 @@ pub(crate) fn with_store<T>(
     work(&handle, &store)
 }
 
-/// A runtime that shuts down without waiting, because a DNS lookup can block for a long time.
+/// Shuts a runtime down without waiting for its tasks, because one of them can be a DNS lookup that blocks for a long
+/// time.
 struct Ended(Option<Runtime>);
 
 impl Drop for Ended {

@@ -1,4 +1,4 @@
-//! Streams from stores, and entries in their listings.
+//! Types for the bytes that a store sends and for the objects that it lists.
 
 use std::time::SystemTime;
 

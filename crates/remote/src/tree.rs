@@ -1,20 +1,20 @@
 //! The tree of a template.
 //!
-//! A tree says from which frames to assemble each file, and where in the packs these frames are. It's stored as one
+//! A tree lists the frames that make up each file, and the position of each frame in its pack. It's stored as one
 //! compressed blob.
 //!
 //! ```text
 //! pgfresh tree 1
 //! pack SHA256 BYTES
 //! frame PACK OFFSET LENGTH RAW BLAKE3
-//! file FRAME FRAME …                      in the manifest's order; nothing for an empty one
+//! file FRAME FRAME …                      in the manifest's order; an empty file has no frames
 //! manifest BYTES
 //! about BYTES
 //!
 //! …                                       these two texts
 //! ```
 //! The tree isn't signed, because it only says where the bytes are. The signed manifest decides whether they are the
-//! right ones.
+//! right bytes.
 
 use std::io::Read;
 
@@ -23,13 +23,13 @@ use crate::error::StoreError;
 
 /// Maximum size of a compressed tree, in bytes. A template of 60 GB has a tree of about this size.
 ///
-/// The limit protects the reader's memory. A reader decompresses the tree before it knows whether the tree belongs to
-/// the signed head, and needs about ten times the size of the text.
+/// The limit protects the reader's memory. A reader has to decompress the tree before it can check that the tree
+/// belongs to the signed head. This takes about ten times as much memory as the size of the text.
 pub(crate) const LONGEST_TREE: u64 = 8 << 20;
 const LONGEST_TEXT: u64 = 4 * LONGEST_TREE;
 /// Maximum size of a frame before compression, in bytes.
 pub(crate) const LARGEST_FRAME: usize = 256 * 1024;
-/// Why a larger tree is refused.
+/// Reason in the error for a tree that is too large.
 const TOO_LONG: &str = "it is too long";
 /// The first line of a tree.
 const HEADER: &str = "pgfresh tree 1";
@@ -152,7 +152,7 @@ fn frame(text: &str, packs: &[Blob]) -> Option<PackedFrame> {
     let length: usize = words.next()?.parse().ok()?;
     let raw: usize = words.next()?.parse().ok()?;
     let digest = parse_hex(words.next()?)?;
-    // Data that can't be compressed grows slightly.
+    // A frame can be longer after compression, because incompressible data grows slightly.
     let sensible = (1..=LARGEST_FRAME).contains(&raw) && (1..=2 * LARGEST_FRAME).contains(&length);
     let end = offset.checked_add(length as u64)?;
     (sensible && end <= packs.get(pack)?.bytes).then_some(PackedFrame { pack, offset, length, raw, digest })

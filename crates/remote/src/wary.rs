@@ -1,10 +1,11 @@
 //! An HTTP client for object stores that doesn't trust the announced length of a response.
 //!
 //! Before `object_store` reads a listing, a token or an error body, it allocates as many bytes as the response
-//! announces. A store that announces terabytes would abort the process, so this client hides the announced length.
+//! announces. If a store announced terabytes, the allocation would abort the process. This client therefore hides the
+//! announced length.
 //!
-//! This client also avoids HTTP/2, which the default client of `object_store` would add to the binary. All stores speak
-//! HTTP/1.1.
+//! The default client of `object_store` would also add HTTP/2 to our binary. This client doesn't, because all stores
+//! speak HTTP/1.1.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -70,7 +71,7 @@ impl HttpService for WaryClient {
             let url: Url = parts.uri.to_string().parse().map_err(unknown)?;
             let mut request = Request::new(parts.method, url);
             *request.headers_mut() = parts.headers;
-            // A body in one piece can be sent again after a redirect.
+            // Pass on a body in one piece if possible, because such a body can be sent again after a redirect.
             let whole = body.as_bytes().cloned().map(reqwest::Body::from);
             *request.body_mut() = Some(whole.unwrap_or_else(|| reqwest::Body::wrap(body)));
             let answer = self.0.execute(request).await.map_err(without_url)?;
@@ -82,7 +83,7 @@ impl HttpService for WaryClient {
     }
 }
 
-/// Wraps an error so that `object_store` doesn't retry. The callers of this crate do.
+/// Wraps an error so that `object_store` doesn't retry the request. This crate does its own retries.
 fn unknown(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, error)
 }
@@ -94,9 +95,9 @@ fn without_url(error: reqwest::Error) -> HttpError {
 /// A response body that hides its announced length.
 struct WaryBody {
     body: reqwest::Body,
-    /// Number of bytes until the limit.
+    /// Number of bytes that can still arrive before the limit is reached.
     left: u64,
-    /// Whether the body ends at the limit. If false, a longer body is an error.
+    /// If true, the rest of a longer body is ignored. If false, a longer body is an error.
     is_cut: bool,
 }
 
@@ -148,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Reads four pieces of three bytes each. `left` is the limit.
+    /// Reads a body of four pieces with three bytes each. `left` is the limit.
     fn read(left: u64, is_cut: bool) -> Result<Bytes, HttpError> {
         let pieces = stream::iter(["abc"; 4]).map(Ok::<_, std::io::Error>);
         let body = WaryBody { body: reqwest::Body::wrap_stream(pieces), left, is_cut };

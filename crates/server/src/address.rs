@@ -1,4 +1,4 @@
-//! Formats the address of a database in the ways that drivers expect, i.e. as a URL, as a JDBC URL or as
+//! Formats the address of a database in the ways that drivers expect: as a URL, as a JDBC URL or as
 //! environment variables.
 
 use std::net::SocketAddr;
@@ -52,8 +52,8 @@ impl Address {
     pub fn url(&self) -> String {
         let (port, user, database) = (self.port, self.user, percent_encode(&self.database));
         if self.host.starts_with('/') {
-            // Put the host into the query, because some drivers can't parse a URL with an empty host after
-            // the "@".
+            // Put the host into the query part of the URL, because some drivers can't parse a URL with an
+            // empty host after the "@".
             let host = percent_encode(&self.host);
             let password = self.password_after("&password=");
             return format!("postgresql:///{database}?host={host}&port={port}&user={user}{password}");
@@ -111,7 +111,7 @@ impl Address {
     }
 
     /// Sets `DATABASE_URL` and libpq's variables in the environment of `command`. Removes variables that
-    /// would lead to a different server.
+    /// would direct the command to another server.
     pub fn describe_to(&self, command: &mut Command) {
         for name in MISLEADING {
             command.env_remove(name);

@@ -1,5 +1,5 @@
-//! The SQL client that pgfresh itself uses. It runs simple queries over any stream, with a timeout for each
-//! query.
+//! The SQL client for pgfresh's own queries. It runs simple queries over any stream, with a timeout for each
+//! response.
 //!
 //! The server trusts every client that can reach its private directory. A gateway in front of the server asks
 //! for a password.
@@ -18,16 +18,17 @@ use crate::address::SOCKET;
 const CHUNK: usize = 8192;
 const LARGE_CHUNK: usize = 64 << 10;
 
-/// Maximum size in bytes of queries that are sent together. The socket's buffers have room for them and for the
-/// answers, so neither side waits for the other to read.
+/// Maximum total size of queries that are sent together, in bytes. The socket's buffers have room for these
+/// queries and for their answers, so neither side has to wait until the other one reads.
 const TOGETHER: usize = 32 << 10;
 
-/// An open session. Dropping it while it is idle ends the session without an error in the server.
+/// An open session. Dropping it while the session is idle ends the session without an error in the server's
+/// log.
 #[derive(Debug)]
 pub struct AdminConnection<S = UnixStream> {
     stream: S,
     buffer: Vec<u8>,
-    /// The part of the buffer that has been read from the stream but not used yet.
+    /// The part of the buffer that came from the stream but isn't used yet.
     unread: Range<usize>,
 }
 
@@ -46,7 +47,7 @@ pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// An error during a session, or while it was being started.
+/// An error in a session, or while starting it.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The socket failed, or the server took too long to respond.
@@ -57,7 +58,8 @@ pub enum SessionError {
         /// The underlying I/O error.
         source: io::Error,
     },
-    /// The server responded with an error. The session can still be used, unless this was the first response.
+    /// The server responded with an error. The session remains usable, unless the error ended it or prevented
+    /// its start.
     #[error("{severity} {sqlstate}: {message}")]
     Server {
         /// ERROR, FATAL or PANIC.
@@ -84,7 +86,7 @@ impl SessionError {
         }
     }
 
-    /// Whether this error has ended the session.
+    /// Whether this error ended the session.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {
@@ -98,7 +100,8 @@ impl SessionError {
     pub fn is_starting(&self) -> bool {
         match self {
             Self::Server { sqlstate, .. } => sqlstate == "57P03",
-            // While a postmaster ends its processes after a crash, it doesn't respond to clients.
+            // After a crash, the postmaster first ends all its processes, and doesn't respond to clients in
+            // the meantime.
             Self::Io { source, .. } => matches!(
                 source.kind(),
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
@@ -132,13 +135,13 @@ impl AdminConnection {
         Self::start(stream, params, database, None)
     }
 
-    /// Continues an idle session that other code has started. There must be no unread data from the server.
+    /// Takes over an idle session that other code started. There must be no unread data from the server.
     pub fn adopt(stream: UnixStream, timeout: Duration) -> Result<Self, SessionError> {
         set_timeouts(&stream, Some(timeout)).map_err(io("bound the wait for the server"))?;
         Ok(Self::on(stream))
     }
 
-    /// Whether the session is open and there is no unexpected data from the server.
+    /// Whether the session is open and idle. False if the server has sent unexpected data.
     #[must_use]
     pub fn is_alive(&mut self) -> bool {
         self.unread.is_empty() && sys::is_idle_socket(&self.stream)
@@ -161,7 +164,7 @@ impl<S: Read + Write> AdminConnection<S> {
     }
 
     /// Starts a session in `database` over a new connection. If the server asks for a clear-text password,
-    /// sends `password`. The timeout for each response is the one set on the stream.
+    /// sends `password`. The stream's own timeout applies to each response.
     pub fn start(
         stream: S,
         params: &StartupParams,
@@ -192,8 +195,9 @@ impl<S: Read + Write> AdminConnection<S> {
         self.rows()
     }
 
-    /// Runs queries one after the other, and returns the rows of the last one. Sends them without waiting for
-    /// the answers in between, so a failed query doesn't keep the server from running the next ones.
+    /// Runs queries one after the other, and returns the rows of the last one. Sends short queries all at
+    /// once, without waiting for the answers in between. Even if a query fails, the server runs the queries
+    /// after it.
     pub fn query_all(&mut self, queries: &[String]) -> Result<Rows, SessionError> {
         let messages: Vec<_> = queries.iter().map(|sql| query(sql.as_bytes())).collect();
         let together = messages.iter().map(Vec::len).sum::<usize>() <= TOGETHER;
@@ -231,7 +235,7 @@ impl<S: Read + Write> AdminConnection<S> {
         messages: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(), SessionError> {
         self.send_query(sql)?;
-        // Even if the server has rejected the copy, it accepts the data and discards it.
+        // Send the data even if the server has rejected the copy. In that case, the server discards the data.
         for message in messages {
             self.send(message)?;
         }
@@ -269,7 +273,7 @@ impl<S: Read + Write> AdminConnection<S> {
 
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         let Err(error) = self.stream.write_all(message) else { return Ok(()) };
-        // If the server has ended the session, it has sent the reason first.
+        // If the server ended the session, it sent the reason first, so look for it.
         if is_disconnect(error.kind()) {
             while let Ok(frame) = self.next() {
                 if frame.tag == b'E' {
@@ -387,7 +391,7 @@ impl From<ErrorResponse> for SessionError {
     }
 }
 
-/// Whether an error means that the other end is gone.
+/// Whether an error means that the other end of the connection is gone.
 fn is_disconnect(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(kind, BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)

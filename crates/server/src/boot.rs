@@ -1,4 +1,4 @@
-//! Starts a server. This copies its data, runs the postmaster, waits until it is ready, and checks that its
+//! Starts a server: copies its data, runs the postmaster, waits until it is ready, and checks that its
 //! settings are in effect.
 
 use std::os::fd::OwnedFd;
@@ -22,15 +22,17 @@ use crate::{
 
 /// Timeout for the first response of a new server.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout for the postmaster's exit status once its handle is readable.
+/// Timeout for the postmaster's exit status. It becomes available slightly after the postmaster's handle says
+/// that the process has ended.
 const EXIT_STATUS_TIMEOUT: Duration = Duration::from_secs(1);
-/// File name of the relation cache, which contains catalog rows that the first session in a database has
-/// saved. With it, later sessions start in half the time, even in a copy of the database. When a server
-/// starts, it removes these files because they could be outdated after a crash. However, they are valid if
-/// the cluster was shut down cleanly. Source: `RELCACHE_INIT_FILENAME` in `relcache.h`.
+/// File name of the relation cache. The first session in a database saves catalog rows in this file, so that
+/// later sessions start in half the time, even in a copy of the database. When a server starts, it removes
+/// these files because they could be outdated after a crash. However, they are valid if the cluster was shut
+/// down cleanly. Source: `RELCACHE_INIT_FILENAME` in `relcache.h`.
 const RELATION_CACHE: &str = "pg_internal.init";
-/// Files that pgfresh copies while the server boots. Until the server is ready, it opens no files below
-/// `base/`, and it removes relation caches.
+/// Files that pgfresh copies while the server boots. This works because the server opens no files below
+/// `base/` before it is ready. Relation caches are copied last, because the server removes them during its
+/// boot.
 const DEFERRED: Deferred<'_> = Deferred { below: "base/", last: Some(RELATION_CACHE) };
 
 /// Parameters for starting a server.
@@ -66,7 +68,7 @@ pub struct Phases {
     /// Time from the start of the postmaster until it was ready. pgfresh copies the remaining files during
     /// this time.
     pub boot: Duration,
-    /// Time for the rest of the copy, once the server was ready.
+    /// Time for the rest of the copy, after the server was ready.
     pub rest: Duration,
     /// Time for the first session and its first response.
     pub ready: Duration,
@@ -83,15 +85,17 @@ impl Phases {
 /// Timeouts for a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
-    /// Timeout for the server to be ready. Crash recovery of a large snapshot can take almost as long.
+    /// Maximum time until the server is ready. This is long, because the crash recovery of a large snapshot
+    /// can take almost as long.
     pub(crate) boot: Duration,
     /// Timeout for an immediate shutdown. The server is killed afterwards.
     pub(crate) immediate_stop: Duration,
     /// Timeout for a clean shutdown, during which the server writes all dirty pages.
     pub(crate) clean_stop: Duration,
-    /// Timeout for a clean shutdown of a server that could also crash without harm.
+    /// Timeout for a clean shutdown that is only preferable. After it, the server is killed, which does no
+    /// harm.
     pub(crate) halt: Duration,
-    /// Timeout for processes that outlive the postmaster.
+    /// How long processes that outlive the postmaster have to end by themselves.
     pub(crate) stragglers: Duration,
 }
 
@@ -119,17 +123,18 @@ pub struct Server {
     major: u32,
     phases: Phases,
     copied: Option<Copied>,
-    /// Number of bytes that earlier servers on the same data have written to the log.
+    /// Size of the log before this server started, in bytes. Earlier servers on the same data wrote this
+    /// part.
     pub(crate) log_before: u64,
 }
 
-/// A server could not be started again on its data.
+/// A failed attempt to start a server again on its data.
 #[derive(Debug)]
 pub struct RestartFailure {
     /// The reason for the failure.
     pub error: StartError,
-    /// The guard of the data, for a further attempt. `None` if the processes could not be ended, in which
-    /// case pgfresh has removed everything.
+    /// The guard of the data, for another attempt. `None` if pgfresh couldn't end the processes and therefore
+    /// removed everything.
     pub guard: Option<Guard>,
 }
 
@@ -196,8 +201,9 @@ impl Server {
         Ok((server, session))
     }
 
-    /// Starts a server on the data of one that has ended, with crash recovery if necessary. This opens no
-    /// session, because SQL can have disabled connections and might enable them again later.
+    /// Starts a server again on the data of a server that has ended. The new server does crash recovery if
+    /// necessary. Doesn't check the settings in a session, because a user may have disabled connections and
+    /// may enable them again later.
     pub fn start_again(order: &StartOptions<'_>, guard: Guard) -> Result<Self, Box<RestartFailure>> {
         Self::start_again_within(&TIMEOUTS, order, guard)
     }
@@ -214,7 +220,8 @@ impl Server {
         }
     }
 
-    /// Starts the postmaster. From here on, dropping the server stops it, even after an error.
+    /// Starts the postmaster. After this call, dropping the returned server stops it, even if a later step
+    /// fails.
     fn launch(
         timeouts: &Timeouts,
         order: &StartOptions<'_>,
@@ -308,12 +315,13 @@ impl Server {
     }
 
     /// Redirects connections from the server's own processes, e.g. those of `dblink`, to the gateway's
-    /// `socket`. The server's `account` must not have access to the directory of `socket`.
+    /// `socket`. The server's `account` must not be able to write to the directory of `socket`.
     pub fn redirect_internal_connections(&self, socket: &Path, account: &Account) -> Result<(), FileError> {
         internal_connections::link_to(self.run(), socket, account)
     }
 
-    /// Opens a superuser's session with the same settings as a client's. Login triggers don't fire.
+    /// Opens a session as the superuser, with the same settings as in a client's session. Login triggers
+    /// don't fire.
     pub fn session(&self, database: &str) -> Result<AdminConnection, StartError> {
         let params = session_settings::client_like_params(self.major);
         Ok(AdminConnection::open_with(&self.run().socket_directory(), &params, database, RESPONSE_TIMEOUT)?)
@@ -343,8 +351,9 @@ impl Server {
         !sys::wait_readable(&self.handle, Duration::ZERO).unwrap_or(true)
     }
 
-    /// Whether the postmaster is still listening. When a process ends, the kernel first closes its sockets,
-    /// which sessions notice. It reports the end of the process slightly later.
+    /// Whether the postmaster is still listening. This turns false slightly before [`Self::is_alive`] does.
+    /// When a process ends, the kernel first closes its sockets, which clients notice, and then reports the
+    /// end of the process.
     #[must_use]
     pub fn is_listening(&self) -> bool {
         UnixStream::connect(self.run().socket_directory().join(SOCKET)).is_ok()
@@ -362,7 +371,7 @@ impl Server {
         self.phases
     }
 
-    /// Returns how the data was copied. Returns `None` if the server was started on existing data.
+    /// Returns how the data was copied, or `None` if the server was started on existing data.
     #[must_use]
     pub fn copied(&self) -> Option<Copied> {
         self.copied
@@ -381,25 +390,25 @@ impl Server {
         }
     }
 
-    /// Returns the log line about a crash, which the server might have survived. Returns `None` if there was
-    /// no crash.
+    /// Returns the log line about the last crash, even if the server survived that crash. Returns `None` if
+    /// there was no crash.
     #[must_use]
     pub fn last_crash(&self) -> Option<String> {
         log::last_crash(&self.run().log())
     }
 }
 
-/// Starts the postmaster. The returned handle is readable once the postmaster has ended, and the pipe once
-/// all its children have ended.
+/// Starts the postmaster. The returned handle becomes readable when the postmaster has ended. The returned
+/// pipe becomes readable when all its children have ended as well.
 fn spawn(
     order: &StartOptions<'_>,
     run: &RunDirectory,
 ) -> Result<(Child, ProcessHandle, OwnedFd), StartError> {
     let data = run.data();
-    // The file was created by initdb. Replace its text.
+    // Replace the file that initdb created.
     run.rewrite("postgresql.conf", &order.settings.to_conf(), order.account)?;
-    // This pid file comes from an earlier server that was killed, as the locks prove. Its "ready" could be
-    // mistaken for that of the new server.
+    // If there is a pid file, an earlier server left it when it was killed. The locks prove that this server
+    // is gone. Its "ready" could be mistaken for that of the new server.
     let files = Directory::open(&data).attempt("open", &data)?;
     files.remove_file(PID_FILE).attempt("remove", &data.join(PID_FILE))?;
     let output = run.create_file("log", order.account)?;
@@ -412,7 +421,7 @@ fn spawn(
     command.arg("-D").arg(&data).args(["-c", "listen_addresses=", "-c", &format!("port={PORT}"), "-c"]);
     let folder = run.socket_directory().display().to_string().replace('"', "\"\"");
     command.arg(format!("unix_socket_directories=\"{folder}\""));
-    // Keep the log in the run directory, because it contains the reason if the server ends.
+    // Keep the log in the run directory, because pgfresh looks there for the reason if the server ends.
     command.args(["-c", "logging_collector=off", "-c", "log_destination=stderr"]);
     let second = output.try_clone().attempt("duplicate", &run.log())?;
     command.stdout(Stdio::from(output)).stderr(Stdio::from(second));
@@ -421,7 +430,7 @@ fn spawn(
     inherited.extend(run.data_lock()?);
     sys::inherit(&mut command, inherited);
     let postmaster = command.spawn().attempt("run", &order.installation.bin().join("postgres"))?;
-    // The child hasn't been reaped yet, so the pid still belongs to it.
+    // We haven't reaped the child yet, so the pid still belongs to it.
     let handle = ProcessHandle::of(&postmaster).attempt("watch", Path::new("postmaster"))?;
     Ok((postmaster, handle, alive.into()))
 }
@@ -438,9 +447,9 @@ fn quoted(name: &str) -> String {
     name.split('.').map(|part| format!("\"{part}\"")).collect::<Vec<_>>().join(".")
 }
 
-/// Whether it is intended that the effective value looks different from the requested one. For example, the
-/// server shows 8192kB as 8MB. The template can also set a value with `ALTER SYSTEM`, `ALTER DATABASE` or
-/// `ALTER ROLE`.
+/// Whether the effective value may look different from the requested one. For example, the server shows
+/// 8192kB as 8MB. Also, the template may set another value with `ALTER SYSTEM`, `ALTER DATABASE` or `ALTER
+/// ROLE`.
 fn is_intended_difference(session: &mut AdminConnection, name: &str) -> Result<bool, StartError> {
     let sql = format!(
         "SELECT source IN ('configuration file', 'database', 'user', 'database user') \

@@ -1,5 +1,5 @@
 //! Moves the password in a connection string from a program's arguments to its environment. All users of a
-//! machine can read the arguments, but only the same user can read the environment.
+//! machine can read a program's arguments, but only the program's own user can read its environment.
 //!
 //! Source: `conninfo_parse` and `conninfo_uri_parse_options` in `src/interfaces/libpq/fe-connect.c`. If
 //! pgfresh parsed a string differently from libpq, it could expose the password. It therefore rejects every
@@ -11,10 +11,10 @@ use std::process::Command;
 const SECRET_PARAMETERS: [&str; 4] =
     ["sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"];
 
-/// Why a connection string can't be passed on.
+/// The reason why pgfresh can't pass on a connection string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionStringError {
-    /// libpq couldn't parse the text.
+    /// libpq would not be able to parse the text.
     #[error("cannot read the connection string: {0}")]
     Malformed(&'static str),
     /// The string contains a secret other than the password.
@@ -57,8 +57,8 @@ impl ConnectionString {
     /// Parses `text` and separates the password from the rest.
     ///
     /// # Errors
-    /// Returns an error if libpq couldn't parse the text either, or if the text contains a secret other than
-    /// the password.
+    /// Returns an error if libpq would reject the text too, or if the text contains a secret other than the
+    /// password.
     pub fn parse(text: &str) -> Result<Self, ConnectionStringError> {
         for scheme in ["postgresql://", "postgres://"] {
             if let Some(rest) = text.strip_prefix(scheme) {
@@ -68,7 +68,7 @@ impl ConnectionString {
         if text.contains('=') {
             return parse_pairs(text);
         }
-        // libpq would treat a host with a port as the name of a database, and would look for a socket.
+        // libpq would take a host with a port for the name of a database, and would look for a socket.
         if text.contains([':', '/', '@']) {
             return Err(ConnectionStringError::Malformed("it does not begin with \"postgresql://\""));
         }
@@ -79,7 +79,7 @@ impl ConnectionString {
     /// `PostgreSQL`.
     pub fn describe_to(&self, command: &mut Command) {
         command.arg(format!("--dbname={}", self.open));
-        // If the string has no password, libpq reads it from the user's own variables and files.
+        // If the string has no password, libpq looks for one in the user's own variables and files.
         if let Some(password) = &self.password {
             command.env("PGPASSWORD", password);
         }
@@ -133,7 +133,7 @@ fn check_ports(hosts: &str) -> Result<(), ConnectionStringError> {
     Ok(())
 }
 
-/// Stores the value if it is the password. Returns whether it was.
+/// Stores the value if it is the password. Returns true if it is.
 fn store_password(
     name: &str,
     value: impl FnOnce() -> Result<String, ConnectionStringError>,

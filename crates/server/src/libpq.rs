@@ -1,7 +1,7 @@
 //! Lists the environment variables of libpq that decide which server a program connects to, or how.
 
-/// Variables that are removed from the environment of a program before it gets the address of our server. All
-/// other variables keep the user's values: PGAPPNAME, PGCLIENTENCODING, `PGCONNECT_TIMEOUT`, PGDATESTYLE,
+/// Variables that pgfresh removes from the environment of a program before it adds the address of our server.
+/// All other variables keep the user's values: PGAPPNAME, PGCLIENTENCODING, `PGCONNECT_TIMEOUT`, PGDATESTYLE,
 /// PGGEQO, PGOAUTHDEBUG, PGOPTIONS and PGTZ.
 ///
 /// Source: `PQconninfoOptions` in `src/interfaces/libpq/fe-connect.c` of version 18, and "Environment

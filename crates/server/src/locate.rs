@@ -23,7 +23,7 @@ pub struct Found {
     pub source: String,
 }
 
-/// Directories where packagers install several major versions side by side. `*` matches any text.
+/// Directories where packages install several major versions side by side. `*` matches any text.
 const USUAL_DIRECTORIES: [&str; 8] = [
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -38,8 +38,8 @@ const USUAL_DIRECTORIES: [&str; 8] = [
 /// Finds the requested installation.
 ///
 /// # Errors
-/// Returns `NotFound` with the searched locations if there is no such installation. If there are some but
-/// none of them works, returns the error of the first one.
+/// Returns `NotFound` with the searched locations if there is no such installation. If there are such
+/// installations but none of them works, returns the error of the first one.
 pub fn find(
     wanted: &VersionRequest,
     cache: &Cache,
@@ -50,12 +50,12 @@ pub fn find(
             // The user can also specify the binary itself, or the parent directory of bin.
             let inner = bin.join("bin");
             let bin = if inner.join("postgres").exists() { &inner } else { bin };
-            // The programs are run in a different directory, so the path has to be absolute.
+            // pgfresh runs the programs in another directory, so the path has to be absolute.
             let bin = std::path::absolute(bin).attempt("resolve", bin)?;
             let postgres = bin.join("postgres");
             let starts = |folder| resolve_server(&postgres, Path::new(folder));
-            // Keep a script that always starts the same server, because it might prepare something that the
-            // server needs.
+            // If this is a script that always starts the same server, keep using the script, because it might
+            // prepare something that the server needs.
             if is_own_program(&postgres) || starts(".") == starts("/") {
                 Installation::probe(&bin, cache)?
             } else {
@@ -71,9 +71,10 @@ pub fn find(
     }
 }
 
-/// Examines the installation whose server is started by `postgres` in `bin` when it runs in the current
-/// directory. Version managers put scripts on PATH that start a different version in each directory, but
-/// pgfresh starts servers in `/`.
+/// Finds out which server `bin/postgres` starts in the current directory, and examines that server's
+/// installation. This is for version managers. They put scripts on PATH that start different versions in
+/// different directories. But pgfresh starts servers in `/`, where such a script might start the wrong
+/// version.
 fn probe_in_current_directory(bin: &Path, cache: &Cache) -> Result<Installation, InstallationError> {
     let postgres = bin.join("postgres");
     if is_own_program(&postgres) {
@@ -121,13 +122,14 @@ fn search(wanted: &VersionRequest, cache: &Cache) -> Result<Installation, Instal
     }
 }
 
-/// Returns all working installations in the order of `candidates`, each of them once.
+/// Returns all working installations in the order of `candidates`. Each installation occurs only once.
 #[must_use]
 pub fn list(cache: &Cache) -> Vec<Found> {
     let found = candidates(cache).into_iter().filter_map(|(bin, source)| {
         Some(Found { installation: probe_in_current_directory(&bin, cache).ok()?, source })
     });
-    // A version manager can lead to one of the usual directories.
+    // A version manager's script can lead to one of the usual directories, so the same installation can occur
+    // twice.
     let mut seen = HashSet::new();
     found.filter(|found| seen.insert(found.installation.bin().to_owned())).collect()
 }
@@ -144,8 +146,8 @@ fn searched_locations() -> String {
     format!("PATH, \"pg_config --bindir\", {}", USUAL_DIRECTORIES.join(", "))
 }
 
-/// Returns the directories that contain a `postgres` and an `initdb`, each of them once, together with how
-/// they were found.
+/// Returns the directories that contain both `postgres` and `initdb`, and where each of them was found. Each
+/// directory occurs only once.
 fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path: Vec<_> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
@@ -166,7 +168,7 @@ fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
     let mut seen = HashSet::new();
     all.retain_mut(|(bin, _)| {
         let complete = ["postgres", "initdb"].iter().all(|program| bin.join(program).is_file());
-        // A link on PATH points to the directory that also contains the libraries.
+        // If the program on PATH is a link, follow it to the directory that also contains the libraries.
         match (complete, bin.join("postgres").canonicalize()) {
             (true, Ok(real)) => {
                 if let Some(folder) = real.parent().filter(|folder| folder.join("initdb").is_file()) {
@@ -181,11 +183,11 @@ fn candidates(cache: &Cache) -> Vec<(PathBuf, String)> {
 }
 
 /// Returns the directory that `pg_config` prints. The output is cached if `pg_config` is a binary, or if it
-/// is Debian's script, which takes 3 ms. Other scripts aren't cached, because they can belong to a version
-/// manager.
+/// is Debian's script, which takes 3 ms. The output of other scripts isn't cached, because such a script may
+/// belong to a version manager.
 fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> Option<PathBuf> {
-    // Debian's script runs the newest `pg_config` that a development package has installed in the usual
-    // directories.
+    // Debian's script runs the newest `pg_config` in the usual directories. Development packages install
+    // these programs.
     let others = usual.iter().map(|(bin, _)| bin.join("pg_config")).filter(|path| path.exists());
     let others: Vec<_> = others.map(|path| path.display().to_string()).collect();
     let note = note_name("pg_config-1", program, &fs::metadata(program).ok()?, &others.join("\0"));
@@ -201,7 +203,7 @@ fn ask_pg_config(program: &Path, usual: &[(PathBuf, String)], cache: &Cache) -> 
     let answer = String::from_utf8(output.ok()??.stdout).ok()?;
     let bin = Path::new(answer.trim());
     if constant && bin.is_absolute() {
-        // If this fails, pgfresh runs the program again the next time.
+        // If this fails, pgfresh just runs the program again the next time.
         if let Err(error) = cache.remember(&note, answer.trim()) {
             tracing::debug!(%error, program = %program.display(), "could not note where a program's binaries are");
         }

@@ -15,8 +15,8 @@ use crate::error::InitdbError;
 const SEARCHED_BYTES: i64 = 16 * 1024;
 
 /// Returns the log line that explains why the server ended. This is the last line with the most severe level
-/// (PANIC, FATAL, ERROR or LOG), or else the last line of the log. Ignores lines that report consequences.
-/// Also ignores the first `before` bytes, which earlier servers have written.
+/// (PANIC, FATAL, ERROR or LOG), or else the last line of the log. Ignores lines that only report
+/// consequences. Also ignores the first `before` bytes, which earlier servers wrote.
 pub(crate) fn reason_line(log: &Path, before: u64) -> Option<String> {
     let new = i64::try_from(length(log).saturating_sub(before)).ok()?;
     most_severe_line(&end_of_log(log, SEARCHED_BYTES.min(new)).ok()?)
@@ -27,8 +27,8 @@ pub(crate) fn length(log: &Path) -> u64 {
     fs::metadata(log).map_or(0, |file| file.len())
 }
 
-/// Returns the line about a crash. This is the message from the process itself, or else the line about the
-/// signal that ended it.
+/// Returns the log line about a crash. This is the last message of the crashed process itself, or else the
+/// line about the signal that ended it.
 pub(crate) fn last_crash(log: &Path) -> Option<String> {
     let log = end_of_log(log, SEARCHED_BYTES).ok()?;
     let last = |words: &str| log.lines().rfind(|line| line.contains(words)).map(without_prefix);
@@ -44,17 +44,17 @@ pub fn end_of_log(log: &Path, most: i64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Substrings of lines that only report a consequence. After a crash, each process reports the shutdown.
-/// After a bad setting, the server reports the name of the file. The reason itself is on an earlier line in
-/// both cases.
+/// Substrings of lines that only report a consequence. After a crash, each process reports that it is
+/// shutting down. After a bad setting, the server reports the name of the configuration file. The reason
+/// itself is on an earlier line in both cases.
 const CONSEQUENCE_TEXTS: [&str; 4] =
     ["terminating connection", "the database system is", "contains errors", "database system is shut down"];
 
 /// Timeout for initdb and the programs that run after it. They take half a minute on a slow disk.
 const INITDB_TIMEOUT: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_mins(10) };
 
-/// Waits for a program to end, and then removes the log of `run`, which contains the program's output. The
-/// program's children are left for the guard to end.
+/// Waits for a program to end, and then removes the log of `run`, which contains the program's output. Leaves
+/// it to the guard to end the program's children.
 pub(crate) fn wait(program: &'static str, mut child: Child, run: &RunDirectory) -> Result<(), InitdbError> {
     let path = Path::new(program);
     let handle = ProcessHandle::of(&child).attempt("wait for", path)?;

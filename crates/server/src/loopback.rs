@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use crate::Server;
 use crate::address::{Address, SOCKET};
 
-/// Maximum length of the queue of new connections. It is long enough that other users' connections don't fill
-/// it. The kernel can reduce it further.
+/// Maximum length of the queue of new connections. The queue is so long that other users can't easily fill
+/// it. The kernel may shorten it.
 const QUEUE_LENGTH: i32 = 4096;
 /// Pause after an error in `accept`, e.g. because pgfresh has too many open files.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -23,10 +23,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The message that requests TLS. Source: the manual's "Message Formats", `SSLRequest`.
 const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// TLS for programs that require it.
+/// TLS for programs that connect only with TLS. The server itself doesn't offer TLS.
 pub trait LoopbackEncryption: fmt::Debug + Send + Sync {
-    /// Returns the root certificate in PEM format, which programs can use to verify the listener. Returns
-    /// `None` if the listener uses the user's own certificate.
+    /// Returns the root certificate in PEM format. Programs can verify the listener with it. Returns `None`
+    /// if the listener uses the user's own certificate.
     fn root(&self) -> Option<String>;
 
     /// Forwards all bytes between `client` and `server` until both have ended. Uses TLS if `client` asks for
@@ -36,9 +36,9 @@ pub trait LoopbackEncryption: fmt::Debug + Send + Sync {
 
 /// An open listener. Dropping it closes the port to new connections.
 ///
-/// Clients don't need a password, because the kernel knows which user has opened a connection. The listener
-/// accepts connections from pgfresh's own user and from root, who could also open the socket. Rejecting other
-/// connections costs one query to the kernel, but no thread.
+/// Clients don't need a password, because the kernel knows which user opened a connection. The listener
+/// accepts connections from pgfresh's own user and from root. Both of them could open the server's socket as
+/// well. To reject a connection, the listener needs one query to the kernel, but no thread.
 #[derive(Debug)]
 pub struct LoopbackListener {
     address: SocketAddr,
@@ -52,7 +52,7 @@ pub struct LoopbackListener {
 struct Forwarding {
     socket: PathBuf,
     encryption: Option<Arc<dyn LoopbackEncryption>>,
-    /// Number of connections whose most recent request was for TLS and was rejected by the server.
+    /// Number of connections whose last message was a request for TLS, which the server rejected.
     refused: Arc<AtomicUsize>,
 }
 
@@ -70,7 +70,7 @@ impl LoopbackListener {
         let remote = ourselves.local_addr()?;
         let _met = loop {
             let (met, peer) = listener.accept()?;
-            // A different user could have connected first.
+            // Another user may have connected before us.
             if peer == remote {
                 break met;
             }
@@ -89,7 +89,7 @@ impl LoopbackListener {
         Ok(Some(Self { address, closing, refused, listening: Some(listening) }))
     }
 
-    /// Whether a program has asked for TLS, was rejected, and has sent nothing since.
+    /// Whether a program asked for TLS and then, after the server said no, sent nothing more.
     #[must_use]
     pub fn has_rejected_tls(&self) -> bool {
         self.refused.load(Ordering::Relaxed) > 0
@@ -128,8 +128,8 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Forwarding, closing
         let begun = Instant::now();
         if sys::is_own_loopback_peer(remote, address) {
             let way = way.clone();
-            // After any error, both peers see that the connection has ended. This includes the case that no
-            // thread can be started.
+            // After any error, both peers see that the connection has ended. This also works if the thread
+            // can't be started.
             let led = thread::Builder::new().spawn(move || {
                 if let Err(error) = way.forward(client) {
                     tracing::debug!(%error, "a connection over loopback has failed");
@@ -144,9 +144,9 @@ fn listen(listener: &TcpListener, address: SocketAddr, way: &Forwarding, closing
     }
 }
 
-/// Resets a connection that a different user has opened, so that it doesn't stay in the kernel's socket
-/// table. The check took `cost`. If the kernel had to list all sockets for the check, the listener pauses for
-/// three times as long.
+/// Resets a connection that another user opened, so that it doesn't stay in the kernel's socket table. The
+/// check took `cost`. If the kernel had to list all sockets for the check, the listener pauses for three
+/// times as long.
 fn reject(client: TcpStream, cost: Duration) {
     if let Err(error) = sys::reset_on_close(&client) {
         tracing::debug!(%error, "could not reset a stranger's connection");
@@ -180,15 +180,15 @@ impl Forwarding {
                 let _ = server.shutdown(Shutdown::Write);
             });
             let copied = io::copy(&mut &*server, &mut &*client);
-            // The server has ended, although the client could still be sending.
+            // The server has ended the connection, so close it even if the client is still sending.
             let _ = client.shutdown(Shutdown::Both);
             copied.map(drop)
         })
     }
 }
 
-/// A reader for a client's bytes. While a rejected TLS request is the last thing that the client has sent,
-/// the client counts as refused.
+/// Reads a client's bytes, and keeps track of rejected TLS requests. As long as such a request is the
+/// client's last message, the client counts as refused.
 struct ClientReader<'a> {
     client: &'a TcpStream,
     refused: &'a AtomicUsize,

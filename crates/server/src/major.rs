@@ -1,6 +1,7 @@
-//! Differences between major versions of `PostgreSQL`. No other file compares a major version with a number.
+//! Collects the differences between major versions of `PostgreSQL`. No other file compares a major version with a
+//! number.
 //!
-//! A new major version needs a look at each method, and at the tables that have a column for the version:
+//! When a new major version comes out, check each method here, and these tables that have a column for the version:
 //! - `server::own`: settings of our sessions
 //! - `server::package`: downloads
 //! - `profile::counters`: queries for counters
@@ -17,7 +18,7 @@ pub struct Major(pub u32);
 
 /// Protocol.
 impl Major {
-    /// Newest protocol version, as a startup message has it.
+    /// Returns the newest protocol version that the server speaks, as the number in a startup message.
     #[must_use]
     pub const fn newest_protocol(self) -> u32 {
         if self.0 >= 18 { 3 << 16 | 2 } else { 3 << 16 }
@@ -29,19 +30,22 @@ impl Major {
         self.0 < 14
     }
 
-    /// Whether the server reports a changed setting before it is ready, and not at once.
+    /// True if the server reports changed settings just before it is ready for the next query. Other versions report a
+    /// change immediately.
     #[must_use]
     pub const fn reports_settings_when_ready(self) -> bool {
         self.0 >= 14
     }
 
-    /// Whether the server sets settings back in the reverse order of their changes, and not in the order of their names.
+    /// True if the server restores settings in the reverse order of their changes. Other versions restore them in the
+    /// order of their names.
     #[must_use]
     pub const fn restores_latest_setting_first(self) -> bool {
         self.0 >= 16
     }
 
-    /// Whether the server treats all statements of a pipeline like several in a string, from the second one on.
+    /// Whether the server treats the statements of a pipeline as a group, like several statements in one query string.
+    /// This applies from the second statement on.
     #[must_use]
     pub const fn groups_pipelines(self) -> bool {
         self.0 >= 18
@@ -119,19 +123,22 @@ impl Major {
 
 /// Write-ahead log.
 impl Major {
-    /// Whether page images can be compressed with LZ4 and Zstandard, for which their flags moved.
+    /// Whether page images can be compressed with LZ4 and Zstandard. These versions use other bits for the flags of
+    /// page images.
     #[must_use]
     pub const fn has_wal_compression_methods(self) -> bool {
         self.0 >= 15
     }
 
-    /// Whether there are two kinds of record for a new database. The record of DROP DATABASE moved for that.
+    /// Whether there are two kinds of records for a new database. In these versions, the record of DROP DATABASE has
+    /// another number.
     #[must_use]
     pub const fn has_wal_database_copies(self) -> bool {
         self.0 >= 15
     }
 
-    /// Number of bytes that the end of a transaction has for each dropped statistics entry. `None` if there are none.
+    /// Number of bytes for each dropped statistics entry in the record at the end of a transaction. `None` if these
+    /// records don't list such entries.
     #[must_use]
     pub const fn wal_statistics_entry(self) -> Option<usize> {
         match self.0 {
@@ -144,13 +151,15 @@ impl Major {
 
 /// Execution.
 impl Major {
-    /// Whether TRUNCATE and CREATE INDEX flush each new file at once, instead of at the next checkpoint.
+    /// True if TRUNCATE and CREATE INDEX flush each new file immediately. In other versions, the next checkpoint
+    /// flushes it.
     #[must_use]
     pub const fn flushes_new_files(self) -> bool {
         self.0 < 17
     }
 
-    /// Whether the server counts a session as soon as it is ready. Older versions have a process that collects the counts.
+    /// True if the server has counted a session as soon as the session is ready. In older versions, a separate process
+    /// collects the counts later.
     #[must_use]
     pub const fn counts_sessions_at_once(self) -> bool {
         self.0 >= 15

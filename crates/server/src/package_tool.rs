@@ -1,9 +1,9 @@
 //! Runs the package tools npm and pip, with the user's configuration but without files of the current
 //! project.
 //!
-//! pgfresh must not run a project's files just because it looks for PostgreSQL in the project's folder. Each
-//! tool therefore runs in `/`, which contains no `pip.py`, `sitecustomize.py` or `.npmrc`, and Python runs
-//! with `-I`. Environment variables that make a tool load code or change its behaviour are removed. Variables
+//! Downloading PostgreSQL must not run any code of the project in the current folder. Each tool therefore
+//! runs in `/`, which contains no `pip.py`, `sitecustomize.py` or `.npmrc`, and Python runs with `-I`.
+//! pgfresh also removes environment variables that make a tool load code or change its behaviour. Variables
 //! that configure access to a registry stay.
 
 use std::env;
@@ -24,8 +24,8 @@ use crate::package::{Package, PackageTool, Wheel};
 /// Timeout for a package tool. It downloads tens of megabytes, possibly over a slow connection.
 const CLIENT_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Prefixes of variables that configure a tool. The variables listed for each prefix stay, because they only
-/// configure access to a registry.
+/// Prefixes of environment variables that configure a tool. pgfresh removes these variables, except for those
+/// listed for each prefix, which only configure access to a registry.
 const TOOL_PREFIXES: [(&str, &[&str]); 2] = [
     (
         "PIP_",
@@ -65,7 +65,7 @@ const TOOL_PREFIXES: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// Prefixes of variables that make interpreters, the dynamic linker or libraries load code.
+/// Prefixes of environment variables that make interpreters, the dynamic linker or libraries load code.
 const CODE_LOADING_PREFIXES: [&str; 9] = [
     "PYTHON",
     "NODE_OPTIONS",
@@ -98,7 +98,7 @@ impl PackageTool {
         let mut command = self.command();
         match self {
             Self::Pip => {
-                // pip checks the file's digest before it reads the file.
+                // In this format, pip checks the file's digest before it reads the file.
                 let wanted = folder.join("requirements.txt");
                 let line =
                     format!("{}=={} --hash=sha512:{}\n", package.name, package.version, package.sha512);
@@ -173,7 +173,7 @@ impl PackageTool {
         command
     }
 
-    /// Runs the command and waits until it ends. If pgfresh ends first, the guard of `run` ends the command.
+    /// Runs the command and waits for its end. If pgfresh ends first, the guard of `run` ends the command.
     fn run(self, package: &Package, mut command: Command, run: &RunDirectory) -> Result<(), FetchError> {
         let lock = run.helper_lock()?.descriptor().attempt("duplicate", run.path())?;
         sys::inherit(&mut command, vec![lock]);
@@ -230,8 +230,8 @@ fn home_directory() -> Option<PathBuf> {
     env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
 }
 
-/// Whether npm can write to its cache. In a container, a user might have no home directory, or have `/` as
-/// the home directory.
+/// Whether npm can write to its cache. In a container, the user might have no home directory, or the home
+/// directory might be `/`.
 fn npm_can_cache() -> bool {
     let configured =
         |(name, _): (OsString, OsString)| name.to_string_lossy().eq_ignore_ascii_case("npm_config_cache");
@@ -251,8 +251,7 @@ fn absolute_path() -> OsString {
     env::join_paths(folders).unwrap_or_default()
 }
 
-/// A symbolic link that a package lists in a file. The package can't contain the link itself, because npm
-/// doesn't extract links.
+/// A symbolic link of a package. Because npm doesn't extract links, the package lists them in a file instead.
 #[derive(Deserialize)]
 struct Link {
     /// The link's target, relative to the package's root directory.

@@ -1,8 +1,8 @@
-//! Settings for pgfresh's own sessions. They apply regardless of what a template, a role, a database or
-//! `ALTER SYSTEM` has set.
+//! Settings for pgfresh's own sessions. They override the settings of templates, roles, databases and `ALTER
+//! SYSTEM`.
 //!
-//! pgfresh passes them as startup options. The server applies those before login triggers run, and they need
-//! no additional message.
+//! pgfresh passes these settings as startup options. The server applies startup options before login triggers
+//! run, and they need no additional message.
 
 use pgwire::StartupParams;
 
@@ -10,14 +10,14 @@ use crate::SUPERUSER;
 
 /// The first major version with login triggers and the setting `event_triggers`.
 const FIRST_MAJOR_WITH_LOGIN_TRIGGERS: u32 = 17;
-/// Disables login triggers, which are meant for clients. Otherwise the rows that they write would be in the
-/// template and in each copy.
+/// Disables login triggers, which are meant for clients. Otherwise the template and each copy would contain
+/// the rows that these triggers write.
 const NO_TRIGGERS: (&str, &str, u32) = ("event_triggers", "off", FIRST_MAJOR_WITH_LOGIN_TRIGGERS);
 
 /// Names, values, and the first major version that has the setting. An older version would reject the
-/// session. With these settings no timeout ends the session, and SQL means the same everywhere. Each value
-/// has exactly one text form, so texts can be compared. Commits are written to the WAL immediately, where
-/// pgfresh reads them.
+/// session. With these settings, no timeout ends the session, and SQL has the same meaning everywhere. Each
+/// value has exactly one text form, so pgfresh can compare texts. The server writes commits to the WAL
+/// immediately, where pgfresh reads them.
 const ADMIN_SETTINGS: [(&str, &str, u32); 27] = [
     NO_TRIGGERS,
     ("statement_timeout", "0", 0),
@@ -58,8 +58,8 @@ pub fn admin_params(major: u32, more: &[Setting]) -> StartupParams {
     params(available_settings(&ADMIN_SETTINGS, major).chain(more.iter().copied()))
 }
 
-/// Returns SQL that gives a superuser's session the settings in [`admin_params`]. Settings that only work at
-/// the start of a session are left out.
+/// Returns SQL that gives a superuser's session the settings in [`admin_params`]. Leaves out the settings
+/// that only work at the start of a session.
 #[must_use]
 pub fn set_admin_settings(major: u32, more: &[Setting]) -> String {
     let set = |(name, value)| format!("SET {name} = '{value}'");
@@ -70,14 +70,13 @@ pub fn set_admin_settings(major: u32, more: &[Setting]) -> String {
         .join("; ")
 }
 
-/// Returns the startup parameters for a superuser's session with a client's settings, but without login
-/// triggers.
+/// Returns the startup parameters for a superuser's session that has a client's settings but doesn't fire
+/// login triggers.
 pub(crate) fn client_like_params(major: u32) -> StartupParams {
     params(available_settings(&[NO_TRIGGERS], major))
 }
 
-/// Whether a session with [`client_like_params`] shows a different value for the setting than a client's session
-/// does.
+/// Whether the setting has another value in a session with [`client_like_params`] than in a client's session.
 pub(crate) fn is_hidden(name: &str) -> bool {
     name.eq_ignore_ascii_case(NO_TRIGGERS.0)
 }

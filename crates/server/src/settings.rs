@@ -1,7 +1,8 @@
 //! The settings of a server, which come from a preset and from the user.
 //!
-//! pgfresh writes them to `postgresql.conf`, so that tests can override them with `ALTER SYSTEM`. The
-//! settings that keep the server private are on its command line instead, where nothing can override them.
+//! pgfresh writes these settings to `postgresql.conf`, so that tests can override them with `ALTER SYSTEM`.
+//! The settings that keep the server private are on its command line instead, where nothing can override
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -35,8 +36,8 @@ const WAL_MB: (u64, u64) = (64, 1024);
 pub struct Settings(BTreeMap<String, String>);
 
 impl Settings {
-    /// Returns those settings of `preset` that `installation` has, for a server that can write up to `budget`
-    /// bytes.
+    /// Returns the settings of `preset`, without those that `installation` doesn't have. The server can write
+    /// up to `budget` bytes.
     #[must_use]
     pub fn preset(preset: Preset, installation: &Installation, budget: u64) -> Self {
         let fast: &[_] = if preset == Preset::Fast { &FAST } else { &[] };
@@ -65,8 +66,8 @@ impl Settings {
     /// Sets the value of `name`, and replaces the previous value if there is one.
     ///
     /// # Errors
-    /// Returns an error if the name is invalid, or if the setting keeps the server private. Unknown names and
-    /// invalid values are rejected by the server when it starts.
+    /// Returns an error if the name is invalid, or if the setting keeps the server private. The server itself
+    /// rejects unknown names and invalid values when it starts.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
         let name = name.trim().to_ascii_lowercase();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.';

@@ -12,7 +12,7 @@ use crate::error::StopError;
 use crate::guard::account_of;
 use crate::{Guard, Server, log};
 
-/// How long pgfresh itself removes files. The guard removes the rest.
+/// How long pgfresh itself removes files after the server has ended. The guard removes the rest.
 const OWN_REMOVAL_TIME: Duration = Duration::from_millis(30);
 
 impl Server {
@@ -63,8 +63,8 @@ impl Server {
         }
     }
 
-    /// Shuts the server down so that it can be started again on the same data. If it doesn't end cleanly, the
-    /// data is in the same state as after a crash. The guard stays.
+    /// Shuts the server down so that it can be started again on the same data. If it doesn't shut down
+    /// cleanly, the data is in the same state as after a crash. Keeps the guard.
     #[allow(clippy::missing_panics_doc)]
     pub fn halt(mut self) -> Result<Guard, FileError> {
         self.signal(Signal::INT);
@@ -73,8 +73,8 @@ impl Server {
         Ok(self.guard.take().expect("held until dropped"))
     }
 
-    /// Ends the server immediately, which leaves the data in the same state as after a power failure. The
-    /// next start recovers the data. The guard stays.
+    /// Ends the server immediately, without a checkpoint. The data is then in the same state as after a
+    /// crash, and the next start recovers it. Keeps the guard.
     #[allow(clippy::missing_panics_doc)]
     pub fn crash(mut self) -> Result<Guard, FileError> {
         self.end(Signal::QUIT, self.timeouts.immediate_stop)?;
@@ -89,7 +89,7 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) {
-        // A stopped postmaster (SIGSTOP) only handles the signal once it continues.
+        // If the postmaster is stopped (SIGSTOP), it handles the signal only after it continues.
         for signal in [signal, Signal::CONT] {
             if let Err(error) = self.handle.signal(signal) {
                 tracing::debug!(%error, ?signal, "could not signal the postmaster");
@@ -97,8 +97,8 @@ impl Server {
         }
     }
 
-    /// Continues the stopped processes (SIGSTOP) of the server. While they are stopped, they neither end nor
-    /// respond.
+    /// Lets stopped processes of the server (SIGSTOP) continue. As long as they are stopped, they neither end
+    /// nor respond.
     pub fn resume(&self) {
         let children = sys::children_of(self.pid()).into_iter().filter_map(ProcessHandle::of_number);
         for error in children.map(|child| child.signal(Signal::CONT)).filter_map(Result::err) {
@@ -111,8 +111,8 @@ impl Server {
     fn wait_for_end(&mut self, timeout: Duration) -> Result<Option<ExitStatus>, FileError> {
         let postmaster = Path::new("postmaster");
         let ended = sys::wait_readable(&self.handle, timeout).attempt("wait for", postmaster)?;
-        // The postmaster waits for its children, but not for programs that were started from SQL. `orphans`
-        // soon ends those, and this function ends the rest.
+        // The postmaster waits for its children, but not for programs that SQL started. The thread in
+        // `orphans` soon ends those programs, and this function ends the rest.
         let gone = ended
             && sys::wait_readable(&self.alive, self.timeouts.stragglers).attempt("wait for", postmaster)?;
         if !gone {
@@ -122,8 +122,7 @@ impl Server {
             sys::end_holders(&lock, account, Duration::ZERO).attempt("stop the holders of", &lock)?;
         }
         let status = self.postmaster.wait().attempt("wait for", postmaster)?;
-        // If the thread were still running, it would also end a server that is started again on the same
-        // data.
+        // Wait for the thread. If it were still running, it would also end the next server on the same data.
         if self.orphans.take().is_some_and(|orphans| orphans.join().is_err()) {
             tracing::error!("the thread that ends what outlives a postmaster has panicked");
         }

@@ -18,16 +18,16 @@ use sys::ProcessHandle;
 use crate::boot::Timeouts;
 use crate::{Data, Guard, Installation, RestartFailure, SOCKET, Server, Settings, StartError, StartOptions};
 
-/// Environment variable with the run directory of a guard. The guard is a process of this test program, see
-/// [`crate::guard`].
+/// Environment variable that tells a guard process which run directory it guards. The guard is another
+/// process of this test program, see [`crate::guard`].
 pub(crate) const GUARDED: &str = "PGFRESH_TEST_GUARDED_DIRECTORY";
 /// Name of the test that runs in a guard process.
 const GUARD_TEST: &str = "guard::tests::this_process_is_a_guard";
-/// Longer than any step takes on a busy machine. A wait that takes this long would never end.
+/// Longer than any step takes on a busy machine. If a wait takes this long, it would never end.
 const HANG: Duration = Duration::from_secs(30);
 
-/// Timeouts for tests. They are short if a test waits for them to expire. Otherwise they are so long that
-/// they never expire.
+/// Timeouts for tests. A timeout is short if a test waits until it expires. All others are so long that they
+/// never expire.
 pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     boot: HANG,
     immediate_stop: HANG,
@@ -106,8 +106,9 @@ impl Stub {
         fs::set_permissions(root.join("pids"), fs::Permissions::from_mode(0o666)).unwrap();
         write_program(&root.join("bin/postgres"), &format!("#!/bin/sh\n{PRELUDE}\n{script}\n"));
         write_program(&root.join("bin/initdb"), &format!("#!/bin/sh\n{initdb}\n"));
-        // The test program doesn't have the `main` function of a guard. Nothing is printed here, because the
-        // owner reads the guard's standard output to see when it has finished.
+        // The test program doesn't have the `main` function of a guard, so the guard runs as one of the
+        // tests. The script must print nothing, because the owner watches the guard's standard output to see
+        // when the guard is done.
         let tests = std::env::current_exe().unwrap();
         let program = root.join("guard");
         let words = format!(
@@ -187,7 +188,7 @@ impl Stub {
     ) -> Result<Server, StartError> {
         let backend = serve_one_session(guard.run(), answers);
         let server = self.start_in(guard, timeouts);
-        // If the start failed earlier, no client has connected to the backend.
+        // If the start failed, no client may have connected to the backend, so don't wait for it.
         if server.is_ok() {
             backend.join().unwrap();
         }
@@ -235,9 +236,8 @@ pub(crate) fn wait_until(context: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Writes an executable file from a separate process. If this process wrote the file, a child that a parallel
-/// test starts at this moment would inherit the open file. The kernel doesn't run a program that is open for
-/// writing.
+/// Writes an executable file from a separate process. If this process wrote it, a child of a parallel test
+/// could inherit the open file. The kernel doesn't run a program that is open for writing.
 fn write_program(path: &Path, text: &str) {
     let draft = path.with_extension("draft");
     fs::write(&draft, text).unwrap();
@@ -274,7 +274,7 @@ fn answer(mut stream: &UnixStream, answers: &BTreeMap<String, String>) {
             let value = match answers.get(statement) {
                 Some(value) => value.as_str(),
                 None if statement == "SELECT 1" => "1",
-                // The response to the query that asks if the source of the value is allowed.
+                // This is the response to the query that asks whether another value is intended.
                 None => "f",
             };
             let length = u32::try_from(value.len()).unwrap().to_be_bytes();

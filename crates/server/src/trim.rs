@@ -1,5 +1,5 @@
-//! Makes a new cluster smaller, by removing files that the server doesn't need but that each copy would
-//! contain.
+//! Makes a new cluster smaller by removing files that the server doesn't need. Otherwise each copy would
+//! contain them.
 //!
 //! For example, after initdb of version 15 this removes 232 of 966 files and 9 of 28 MB. That saves a quarter
 //! of the work of a copy.
@@ -14,7 +14,7 @@ use sys::{Directory, FileKind};
 use crate::error::InitdbError;
 use crate::{Guard, Installation, log};
 
-/// Name of the changes made to a cluster, for use in its fingerprint.
+/// Name for the changes that trimming makes to a cluster. It is a part of the cluster's fingerprint.
 pub(crate) const CHANGES_NAME: &str = "with relation caches, without WAL, maps and statistics";
 
 /// Directory where a server stores its statistics when it is shut down.
@@ -30,9 +30,9 @@ pub fn trim(installation: &Installation, account: &Account, guard: &Guard) -> Re
     reset_wal(installation, account, guard)
 }
 
-/// Removes the statistics that the server has collected about its databases. The server must have been shut
-/// down cleanly. Autovacuum uses these statistics, so a server on a copy of the data would otherwise process
-/// databases that no client has used.
+/// Removes the statistics that the server collected about its databases. The server must have been shut down
+/// cleanly. Autovacuum relies on these statistics. With them, it would process databases in a copy of the
+/// data although no client has used them.
 pub fn discard_statistics(guard: &Guard) -> Result<(), FileError> {
     let path = guard.run().data().join(STATISTICS);
     let remove = || -> io::Result<()> {
@@ -60,8 +60,8 @@ fn remove_maps(folder: &Directory) -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves a single WAL segment that only contains a checkpoint. The rest of the segment is zeros, which
-/// become holes in the cache.
+/// Replaces the WAL with a single segment that contains only a checkpoint. The rest of the segment is zeros,
+/// which become holes in the cache.
 fn reset_wal(installation: &Installation, account: &Account, guard: &Guard) -> Result<(), InitdbError> {
     let program = installation.bin().join("pg_resetwal");
     if !program.exists() {

@@ -18,8 +18,8 @@ pub struct Account {
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// Whether this account differs from ours. If it does, pgfresh must change the owner of the account's
-    /// files.
+    /// True if this isn't the account that pgfresh itself runs as. In this case pgfresh must make the account
+    /// the owner of the server's files.
     pub foreign: bool,
 }
 
@@ -60,10 +60,10 @@ impl Account {
     }
 
     /// Returns the account that servers run as. This is our own account, unless we are root. Root uses
-    /// `postgres`, or `nobody` if that account doesn't exist.
+    /// `postgres`, or `nobody` if there is no `postgres`.
     ///
-    /// Root keeps its own account in a user namespace that maps neither of the two. Servers in such a
-    /// namespace run under [`Self::alias`].
+    /// In a user namespace that maps neither of these two accounts, root has to use its own account. In that
+    /// case, servers run under [`Self::alias`].
     ///
     /// Reads `/etc/passwd` directly, because a static binary can't use the name service. Both accounts are
     /// always local.
@@ -84,15 +84,16 @@ impl Account {
         Ok(Self::ours())
     }
 
-    /// Returns the uid and gid that this account must appear under in programs that refuse to run as root.
-    /// Returns `None` if the account is not root. See [`sys::run_in_user_namespace`].
+    /// Some programs refuse to run as root. For root's account, returns another uid and gid under which these
+    /// programs can run in a user namespace. Returns `None` for any other account. See
+    /// [`sys::run_in_user_namespace`].
     #[must_use]
     pub fn alias(&self) -> Option<(u32, u32)> {
         if self.uid == 0 { Self::named_alias() } else { None }
     }
 
-    /// Returns the uid and gid of `postgres`, or of `nobody` if `/etc/passwd` has no `postgres`. Programs
-    /// that need an account with a name can run under them. Returns `None` if `/etc/passwd` has neither
+    /// Returns the uid and gid of `postgres`, or of `nobody` if `/etc/passwd` has no `postgres`. A program
+    /// that needs the name of its account can run with these ids. Returns `None` if `/etc/passwd` has neither
     /// account.
     #[must_use]
     pub fn named_alias() -> Option<(u32, u32)> {

@@ -1,6 +1,6 @@
-//! Stores immutable entries on disk, so that a template only has to be built once. Each entry has a
-//! fingerprint as its key. A process builds an entry while it holds a lock, and publishes the entry with a
-//! single rename.
+//! Stores immutable entries on disk, so that a template only has to be built once. The key of each entry is
+//! its fingerprint. A process that builds an entry holds a lock during the build and then publishes the entry
+//! with a single rename.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -71,7 +71,7 @@ impl Cache {
         let images = cache.images();
         private::ensure(&images, 0o700)?;
         let tag = cache.root.join("CACHEDIR.TAG");
-        // A read-only cache either has entries already or is useless, so it needs no tag.
+        // A read-only cache needs no tag: either it already has entries, or it is useless.
         if !tag.exists() && cache.expect_writable().is_ok() {
             fs::write(&tag, CACHE_TAG).attempt("write", &tag)?;
         }
@@ -113,8 +113,8 @@ impl Cache {
         self.root.join("images")
     }
 
-    /// Returns the complete entry for `fingerprint`, and marks it as used now. Returns `None` if there is no
-    /// such entry, or if the manifest is damaged or has a different version.
+    /// Returns the complete entry for `fingerprint` and sets its last use to now. Returns `None` if there is
+    /// no such entry, or if its manifest is damaged or was written in another version of the format.
     pub fn look_up(&self, fingerprint: &str) -> Result<Option<Entry>, FileError> {
         self.open_entry(fingerprint, true)
     }
@@ -138,7 +138,7 @@ impl Cache {
             return Ok(None);
         };
         if use_it {
-            // A read-only cache evicts nothing, so the time of the last use is irrelevant.
+            // Nothing is evicted from a read-only cache, so the time of the last use doesn't matter there.
             ignore_read_only(file.set_modified(SystemTime::now()).attempt("touch", &path))?;
         }
         // If a process holds the exclusive lock, it is about to remove the entry.
@@ -170,8 +170,7 @@ impl Cache {
         Ok(true)
     }
 
-    /// Removes incomplete entries, and lock files whose builders have died. Returns the paths that were
-    /// removed.
+    /// Removes incomplete entries and the lock files of builders that died. Returns the removed paths.
     pub fn tidy(&self) -> Result<Vec<PathBuf>, FileError> {
         let images = self.images();
         let mut left = BTreeMap::<_, Vec<_>>::new();
@@ -194,10 +193,10 @@ impl Cache {
         Ok(removed)
     }
 
-    /// Acquires the right to build an entry. If another process has this right, calls `waiting` and then
-    /// blocks.
+    /// Acquires the exclusive right to build an entry. If another process is building the entry, calls
+    /// `waiting` and then blocks until that process is done.
     ///
-    /// The caller must look up the entry again afterwards, because the other process may have published it.
+    /// After this call, look up the entry again, because the other process may have published it.
     pub fn building(&self, fingerprint: &str, waiting: impl FnOnce()) -> Result<Building, FileError> {
         if let Some(building) = self.try_building(fingerprint)? {
             return Ok(building);
@@ -262,7 +261,8 @@ impl Cache {
     }
 }
 
-/// Returns a private directory for users who can't write to the usual locations.
+/// Returns the directory to use if the user can't write to any of the usual locations. Only this user can
+/// access it.
 fn fallback() -> PathBuf {
     PathBuf::from(format!("/var/tmp/pgfresh-{}", sys::user()))
 }

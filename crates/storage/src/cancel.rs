@@ -1,4 +1,4 @@
-//! Cancels a copy that is in progress, by means of a shared flag.
+//! Lets one thread cancel another thread's copy through a shared flag.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};

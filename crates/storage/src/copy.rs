@@ -29,8 +29,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 pub struct Deferred<'a> {
     /// Files whose path starts with this prefix are copied by the background threads.
     pub below: &'a str,
-    /// Files with this name are copied after all others. If the server has already created such a file, it
-    /// stays.
+    /// Files with this name are copied after all others. If the server has already created a file at the same
+    /// path, pgfresh doesn't overwrite it.
     pub last: Option<&'a str>,
 }
 
@@ -41,7 +41,7 @@ pub struct BackgroundCopy {
     /// Indexes (in the manifest) of the files that are copied last.
     last: Vec<usize>,
     threads: Vec<JoinHandle<Result<(), CopyError>>>,
-    /// Disconnected once all threads have ended.
+    /// Tells us when the threads are done: the channel disconnects after the last thread has ended.
     ended: Receiver<()>,
 }
 
@@ -58,8 +58,8 @@ struct Job {
 }
 
 impl BackgroundCopy {
-    /// Creates `to`, all its directories, and all files that aren't deferred. Starts background threads for
-    /// the remaining files.
+    /// Creates the data directory `to` with all its directories, and copies the files that aren't deferred.
+    /// Then starts background threads that copy the remaining files.
     ///
     /// The threads leave one core to the caller.
     pub fn begin(
@@ -108,8 +108,8 @@ impl BackgroundCopy {
         Ok(Self { job, last, threads, ended })
     }
 
-    /// Helps the threads to copy until all files exist. Calls `watch` at most every 100 ms, with the number
-    /// of bytes copied so far and the total. Both numbers only cover the deferred files.
+    /// Helps the threads to copy until all files are complete. Calls `watch` at most every 100 ms, with the
+    /// number of bytes copied so far and the total. Both numbers only cover the deferred files.
     pub fn finish(mut self, watch: &dyn Fn(u64, u64)) -> Result<Copied, CopyError> {
         let size = |&index: &usize| self.job.manifest.files[index].size;
         let total = self.job.files.iter().chain(&self.last).map(size).sum();
@@ -152,7 +152,7 @@ impl Drop for BackgroundCopy {
 }
 
 impl Job {
-    /// Copies the first file that has any bytes, to find out whether the source and the target can share
+    /// Copies the first file that isn't empty, to find out whether the source and the target can share
     /// blocks.
     fn choose_method(&mut self) -> Result<(), CopyError> {
         let with_bytes = |&index: &usize| self.manifest.files[index].size > 0;

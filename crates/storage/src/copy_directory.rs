@@ -13,7 +13,7 @@ use crate::error::CopyError;
 use crate::file_error::Attempt;
 use crate::tree;
 
-/// Copies a single directory of an entry into a data directory, which itself is a copy of the entry.
+/// Copies a single directory of an entry into a data directory that was itself copied from this entry.
 #[derive(Debug)]
 pub struct DirectoryCopier<'a> {
     /// The entry that contains the source directory.
@@ -27,11 +27,12 @@ pub struct DirectoryCopier<'a> {
 }
 
 impl DirectoryCopier<'_> {
-    /// Copies the files in directory `from` to the new directory `to`, without subdirectories. Returns false
-    /// if `go_on` stopped the copy.
+    /// Copies the files in the directory `from`, but not its subdirectories, to the new directory `to`.
+    /// Returns false if `go_on` stopped the copy.
     ///
-    /// `go_on` is called before each file, and after each chunk of a long file. It can block. An incomplete
-    /// copy is removed.
+    /// Calls `go_on` before each file and after each chunk of a long file. `go_on` can block to pause the
+    /// copy, and it can return false to stop it. If the copy doesn't complete, the files copied so far are
+    /// removed.
     ///
     /// # Errors
     /// Returns an error if the entry is damaged, if `to` already exists, or if a file operation fails.
@@ -66,7 +67,7 @@ impl DirectoryCopier<'_> {
             }
             let (from, to) = ((source, source_path.join(name)), (target, path.join(name)));
             let method = copier.copy(file, name, from, to, &beat)?;
-            // Once a clone has failed, the remaining files are copied without trying to clone them.
+            // After the first failed clone, copy the remaining files without trying to clone them.
             if file.size > 0 {
                 copier.method = method;
             }

@@ -33,7 +33,7 @@ pub enum Method {
 /// The result of a complete copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Copied {
-    /// The method that worked for the first file with any bytes.
+    /// The method that worked for the first file that isn't empty.
     pub method: Method,
     /// Number of files created, including empty ones.
     pub files: usize,
@@ -48,18 +48,18 @@ pub(crate) struct FileCopier {
     /// The method to try first.
     pub(crate) method: Method,
     verified: Verified,
-    /// Whether at least one file was compared with its digest.
+    /// True once at least one file has been compared with its digest.
     compared: AtomicBool,
     /// Number of bytes physically written.
     bytes: AtomicU64,
-    /// Number of bytes that are complete in the target, including holes and shared blocks. It lags behind by
-    /// at most one chunk.
+    /// Number of bytes that are already in the target, including holes and shared blocks. The actual number
+    /// can be higher by up to one chunk per file in progress.
     pub(crate) done: AtomicU64,
     /// If set, the copy ends after the current chunk.
     pub(crate) stop: AtomicBool,
 }
 
-/// An open directory that contains a file, and the file's full path for messages.
+/// The open directory that contains a file, and the file's full path for error messages.
 pub(crate) type Location<'a> = (&'a Directory, PathBuf);
 
 impl FileCopier {
@@ -105,7 +105,8 @@ impl FileCopier {
         Ok(Method::Copy)
     }
 
-    /// Records that the whole entry is undamaged. Must only be called after all files have been copied.
+    /// Records that the whole entry is undamaged, if this copy compared any file with its digest. Call this
+    /// only after all files have been copied.
     pub(crate) fn record_comparison(&self) {
         if self.compared.load(Ordering::Relaxed) {
             self.verified.record_now();
@@ -151,11 +152,12 @@ impl FileCopier {
     }
 }
 
-/// Compares an open file with its line in the manifest. Returns the number of bytes that the file occupies,
-/// and whether its content was read.
+/// Checks an open file against its line in the manifest. Returns the number of bytes that the file occupies
+/// on disk, and whether its content was read and compared.
 ///
-/// The content is compared if the modification time differs, e.g. because an unpacked archive has lost it.
-/// It is also compared if no copy has compared the file since its last change.
+/// The size is always compared. The content is compared in two cases. In the first, the modification time
+/// differs from the manifest, for example because the entry was unpacked from an archive without times. In
+/// the second, the file may have changed since its content was last compared.
 fn check(file: &File, from: &fs::File, path: PathBuf, verified: &Verified) -> Result<(u64, bool), CopyError> {
     let meta = from.metadata().attempt("examine", &path)?;
     if meta.len() != file.size {

@@ -92,10 +92,10 @@ impl TrustedHead {
         &self.signed
     }
 
-    /// Returns the entry if the head's digests match these two texts.
+    /// Returns the entry's signed manifest if the manifest and the description match the digests in the head.
     ///
     /// # Errors
-    /// Returns an error that names the text that differs, or that describes the damage in it.
+    /// Returns an error if one of the two texts doesn't match its digest, or if the manifest is damaged.
     pub fn into_manifest(self, manifest: &str, about: String) -> Result<SignedManifest, TrustError> {
         if let Some(name) = self.head.changed_text(manifest, &about) {
             return Err(TrustError::OtherPart(name));
@@ -135,12 +135,12 @@ impl SignedManifest {
     }
 }
 
-/// The files of an entry that is being downloaded.
+/// The files of an entry during its download.
 #[derive(Debug)]
 pub struct EntryDownload<'a> {
     announced: &'a SignedManifest,
     data: PathBuf,
-    /// For each file, whether it is complete and matches its digest.
+    /// For each file, true once the file is complete and matches its digest.
     complete: Vec<AtomicBool>,
 }
 
@@ -175,7 +175,7 @@ impl<'a> EntryDownload<'a> {
         Ok(file.write_all_at(bytes, offset).attempt("write", &path)?)
     }
 
-    /// Compares file `number` with its digest. Must be called after all writes to the file.
+    /// Compares file `number` with its digest. Call this after the last write to the file.
     ///
     /// # Panics
     /// Panics if there is no file `number`.
@@ -198,7 +198,8 @@ impl<'a> EntryDownload<'a> {
         self.data.join(&self.announced.manifest.files[number].path)
     }
 
-    /// Returns the manifest of the received files. Returns an error if any file has not been finished.
+    /// Returns the manifest of the received files. Returns an error unless [`Self::finish`] succeeded for
+    /// every file.
     fn into_manifest(self) -> Result<Manifest, CacheError> {
         let expected = &self.announced.manifest;
         let mut found = Manifest { directories: expected.directories.clone(), files: Vec::new() };
@@ -215,12 +216,13 @@ impl<'a> EntryDownload<'a> {
     }
 }
 
-/// Error text for a file that differs from its line in the manifest.
+/// Error text for a downloaded file that differs from its line in the manifest.
 const DIFFERENT: &str = "it is not as its manifest says";
 
 impl Building {
-    /// Publishes an entry whose files `fill` downloads. `fill` must call [`EntryDownload::finish`] for each file.
-    /// A failure leaves no files behind, and the caller can try again.
+    /// Downloads the files of an entry by calling `fill`, and then publishes the entry. `fill` must call
+    /// [`EntryDownload::finish`] for each file. A failure leaves no files behind, and the caller can try
+    /// again.
     pub fn receive<E: From<CacheError>>(
         &self,
         announced: &SignedManifest,

@@ -85,8 +85,8 @@ impl Entry {
 
     /// Returns the text that [`Self::remember`] saved under `name`, if any.
     ///
-    /// If the entry has been rebuilt, the text can be about the newer entry. A text about one specific build
-    /// must therefore include its [`Self::identity`].
+    /// If the entry was rebuilt in the meantime, the saved text can describe the newer build. A text about
+    /// one specific build must therefore contain the build's [`Self::identity`].
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<String> {
         let path = self.directory.join(name);
@@ -107,7 +107,7 @@ impl Entry {
     }
 
     /// Returns the number of bytes that the files occupy on disk, including blocks that they share with other
-    /// files. Missing files count as 0. This has to examine each file.
+    /// files. Missing files count as 0. This is slow for a large entry, because it examines each file.
     pub fn occupied(&self) -> Result<u64, FileError> {
         let data = self.data();
         self.manifest.files.iter().try_fold(0, |sum, file| {
@@ -129,7 +129,8 @@ impl Entry {
         self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Whether the cache still has this entry, and not a newer entry with the same fingerprint.
+    /// Whether this entry is still in the cache. False if it was removed, or replaced by a newer entry with
+    /// the same fingerprint.
     pub(crate) fn is_current(&self) -> bool {
         self.in_use.is_at(&self.directory.join("manifest"))
     }

@@ -10,7 +10,8 @@ pub enum CacheError {
     /// A file operation failed.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The tree contains a file that can't be part of an entry, or the tree differs from its manifest.
+    /// The directory tree contains a file that can't be part of an entry, or the tree differs from its
+    /// manifest.
     #[error("cannot cache \"{}\": {what}", path.display())]
     Invalid {
         /// Path of the file.
@@ -18,7 +19,7 @@ pub enum CacheError {
         /// The reason, worded as the end of a sentence.
         what: &'static str,
     },
-    /// No trusted key has signed the entry as it is now.
+    /// The entry's current content has no signature from a trusted key.
     #[error("cannot trust \"{}\": {what}", path.display())]
     Untrusted {
         /// Path of the entry, or of the untrusted file inside it.

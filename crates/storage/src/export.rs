@@ -1,5 +1,5 @@
 //! Exports and imports entries, so that one machine can build a template and others can use it. An exported
-//! entry is a plain directory, which any tool can transport.
+//! entry is a plain directory that any tool can transport.
 //!
 //! An import reads every file and compares it with the manifest. The manifest shows that the entry is
 //! unchanged, and a signature shows who made it. A cache with trusted keys requires a signature.
@@ -27,8 +27,8 @@ const STAGING: &str = "staging-";
 const LOCK: &str = "lock";
 
 impl Entry {
-    /// Copies this entry into `folder` under its fingerprint. With a `key`, the export also signs the copy.
-    /// Creates `folder` if it doesn't exist.
+    /// Copies this entry into `folder`, as a directory named by the fingerprint. If there is a `key`, also
+    /// signs the copy. Creates `folder` if it doesn't exist.
     ///
     /// Returns an error soon after `cancelled` is set. A failed export leaves no files behind.
     pub fn export(
@@ -137,8 +137,8 @@ pub fn verify(folder: &Path, trusted: &[TrustedKey], cancelled: &AtomicBool) -> 
     Ok(signed)
 }
 
-/// Removes unfinished exports from `folder` if the exporting process has ended. Their names start with
-/// `prefix`.
+/// Removes from `folder` the unfinished exports of processes that have ended. The names of these exports
+/// start with `prefix`.
 fn remove_unfinished(folder: &Path, prefix: &str) -> Result<(), FileError> {
     for entry in fs::read_dir(folder).attempt("read", folder)?.flatten() {
         let path = entry.path();
@@ -183,8 +183,8 @@ pub fn exported_entries(folder: &Path) -> Result<Vec<std::path::PathBuf>, FileEr
     let mut found: Vec<_> = found.map(|entry| entry.path()).collect();
     found.retain(|path| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(is_fingerprint)
-            // A directory with any one of these files is an entry. If the others are missing, the import must
-            // report the damage.
+            // A directory that has any one of these files counts as an entry. If some of the others are
+            // missing, the import must report the damage.
             && ["manifest", "about", "data", HEAD, SIGNATURE].iter().any(|name| path.join(name).symlink_metadata().is_ok())
     });
     found.sort();
@@ -229,7 +229,7 @@ mod tests {
         File,
     }
 
-    /// A false line in a manifest whose digest is correct.
+    /// A forged line in a manifest. The digest at the end of the manifest is correct nevertheless.
     #[derive(Debug, Clone)]
     enum ManifestDamage {
         Path(&'static str),
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// Applies `mishap` to the entry in `folder`. Does nothing if an earlier mishap has removed the target.
+    /// Applies `mishap` to the entry in `folder`. Does nothing if an earlier mishap removed its target.
     fn apply_damage(mishap: &Damage, folder: &Path) {
         let data = folder.join("data");
         let open = |at: usize| fs::File::options().write(true).read(true).open(data.join(FILES[at])).ok();

@@ -10,8 +10,8 @@ pub struct FileError {
     verb: &'static str,
     path: PathBuf,
     source: io::Error,
-    /// Whether the user chose the path. If so, advice about the locations that pgfresh chooses would be
-    /// misleading.
+    /// True if the user chose the path. In this case, advice about the locations that pgfresh itself chooses
+    /// would be misleading.
     is_given: bool,
 }
 
@@ -23,7 +23,7 @@ impl FileError {
     }
 
     /// Marks the path as chosen by the user if it is `folder` or lies inside it. [`Self::hint`] then doesn't
-    /// suggest a different location.
+    /// suggest another location.
     #[must_use]
     pub fn given_in(mut self, folder: &Path) -> Self {
         self.is_given |= self.path.starts_with(folder);
@@ -61,12 +61,12 @@ impl FileError {
     }
 }
 
-/// Adds an action and a path to an [`io::Error`].
+/// Turns an [`io::Error`] into a [`FileError`] by adding the failed action and the path.
 pub trait Attempt<T> {
     /// Names the action and the path, for the message "could not `verb` `path`".
     fn attempt(self, verb: &'static str, path: &Path) -> Result<T, FileError>;
 
-    /// Like [`Attempt::attempt`], for a path that the user has chosen.
+    /// Like [`Attempt::attempt`], for a path that the user chose.
     fn attempt_given(self, verb: &'static str, path: &Path) -> Result<T, FileError>
     where
         Self: Sized,

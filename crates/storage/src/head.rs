@@ -65,7 +65,8 @@ impl Head {
         (head.to_text() == text).then_some(head)
     }
 
-    /// Returns the name of the text that differs from the signed one, if there is one.
+    /// Returns the name of the first text (manifest or description) that differs from the signed one. Returns
+    /// `None` if both match.
     pub(crate) fn changed_text(&self, manifest: &str, about: &str) -> Option<&'static str> {
         let other = |text: &str, digest| blake3::hash(text.as_bytes()) != digest;
         if other(manifest, self.manifest) {
@@ -84,7 +85,7 @@ pub struct SignedHead<'a> {
     pub signature: &'a str,
 }
 
-/// Returns the head of the entry `fingerprint` if a `trusted` key has signed it.
+/// Returns the head of the entry `fingerprint` if a `trusted` key signed it.
 pub(crate) fn verify(
     fingerprint: &str,
     SignedHead { text, signature }: SignedHead<'_>,

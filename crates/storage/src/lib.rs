@@ -12,7 +12,7 @@
 //! CACHE/images/FINGERPRINT/about         the builder's description
 //! CACHE/images/FINGERPRINT/data/…        the files
 //! CACHE/images/FINGERPRINT/verified      time of the last comparison with the manifest
-//! CACHE/images/FINGERPRINT/NAME          text that one process has saved for the next
+//! CACHE/images/FINGERPRINT/NAME          text that one process saved for later processes
 //! CACHE/images/FINGERPRINT.lock          locked by the builder
 //! CACHE/images/FINGERPRINT.staging/      incomplete entry, which the process with the lock removes
 //! PLACE/pgfresh-UID/ID/owner.lock        locked by the owner

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// The first line. A manifest with a different version can't be parsed.
+/// The first line. pgfresh can't parse a manifest with another version.
 const HEADER: &str = "pgfresh manifest 1\n";
 
 /// The directory tree of an entry. Paths are relative, use `/` as the separator, and have no `.` or `..`
@@ -33,8 +33,8 @@ pub(crate) struct File {
     pub(crate) path: String,
     /// Size in bytes.
     pub(crate) size: u64,
-    /// Modification time in nanoseconds since 1970. If an earlier copy has compared a file, later copies
-    /// trust the file while its time and size stay the same.
+    /// Modification time in nanoseconds since 1970. After one copy has compared a file with its digest, later
+    /// copies trust the file as long as its times and size stay the same.
     pub(crate) modified: i64,
     pub(crate) digest: blake3::Hash,
 }
@@ -45,8 +45,8 @@ impl Manifest {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
     }
 
-    /// Whether no path occurs twice and every parent is a directory. A manifest from elsewhere might violate
-    /// this.
+    /// Whether every path is unique and the parent of every directory is listed as well. A manifest from an
+    /// untrusted source might violate this.
     pub(crate) fn has_consistent_paths(&self) -> bool {
         let mut seen = HashSet::new();
         let paths = self.directories.iter().chain(self.files.iter().map(|file| &file.path));
@@ -103,7 +103,7 @@ impl Manifest {
     }
 }
 
-/// Returns `path` if it stays inside the entry.
+/// Returns `path` if it can't lead out of the entry.
 pub(crate) fn path_inside_entry(path: &str) -> Option<&str> {
     let inside = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
     (inside && !path.contains('\n')).then_some(path)

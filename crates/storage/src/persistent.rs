@@ -6,9 +6,8 @@
 //! ROOT/NAME/about    the owner's record, which also says whether the data is complete
 //! ROOT/NAME/data/    owned by the server's account
 //! ```
-//! Everything except `data` belongs to our own user. The contents of `about` are called the owner's record.
-//! Once [`PersistentData::remember`] has returned, `about` and `data` survive a crash of the operating
-//! system.
+//! Everything except `data` belongs to our own user. After [`PersistentData::remember`] returns, `about` and
+//! `data` survive a crash of the operating system.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -52,8 +51,8 @@ impl PersistentData {
 
     /// Opens the data called `name` below `root`, for a server that runs as `account`. New data is empty.
     ///
-    /// Waits up to 10 seconds for an earlier server to end. Returns `None` if another process is still using
-    /// the data after that.
+    /// Waits up to 10 seconds for an earlier server to end. Returns `None` if a process is still using the
+    /// data after that.
     pub fn open(root: &Path, name: &str, account: &Account) -> Result<Option<Self>, FileError> {
         let parent = root.parent().unwrap_or(root);
         if !parent.exists() {
@@ -94,7 +93,7 @@ impl PersistentData {
         self.path.join("about")
     }
 
-    /// Returns the owner's record, or `None` if no owner has saved one.
+    /// Returns the record that the last owner saved, or `None` if no owner saved one.
     pub fn recall(&self) -> Result<Option<String>, FileError> {
         match fs::read_to_string(self.about()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

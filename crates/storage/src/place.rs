@@ -14,8 +14,8 @@ use crate::{Account, human_bytes, private};
 /// Number of bytes reserved for the server's own files, e.g. WAL, temporary files and a few databases.
 const RESERVED_BYTES: u64 = 256 << 20;
 
-/// Number of bytes to budget for each file that the file system has room for. For comparison, a new cluster
-/// has 740 files with 26 MB, and a copy of its database has 300 files with 7 MB.
+/// Average file size that we assume when a file system limits the number of files. For comparison, a new
+/// cluster has 740 files with 26 MB, and a copy of its database has 300 files with 7 MB.
 const BYTES_PER_FILE: u64 = 16 << 10;
 
 /// Maximum length of the path of a server's file, in bytes. This is `MAXPGPATH` without the terminating zero.
@@ -25,7 +25,7 @@ const MAX_PATH_LENGTH: usize = 1023;
 /// The longest path of a server's file, relative to our directory. The eight digits stand for a random name.
 const LONGEST_SERVER_PATH: &str = "/01234567/data/postgresql.auto.conf";
 
-/// The user's choice of a place.
+/// The place that the user requested for the servers' files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PlaceRequest {
     /// RAM if the data fits, otherwise disk.
@@ -91,7 +91,7 @@ pub enum PlaceError {
         /// Why each candidate was rejected.
         why: String,
     },
-    /// The directory that the user has chosen is not suitable.
+    /// The directory that the user chose isn't suitable.
     #[error("cannot place {} in \"{}\": {why}", human_bytes(*.need), path.display())]
     Unsuitable {
         /// Number of bytes needed.
@@ -128,8 +128,8 @@ impl PlaceError {
 
 impl Place {
     /// Chooses a place that `account` can access, for copies of a template with `bytes` bytes. If the data
-    /// has to go to disk, `disk` is the first candidate. A directory next to the cache can share blocks with
-    /// it.
+    /// has to go to disk, this tries `disk` first. Callers pass a directory next to the cache, because copies
+    /// there can share blocks with the cache.
     ///
     /// RAM must have room for twice the template's size, plus 256 MiB. This takes into account the limits of
     /// the file system, of the machine, and of our control groups.
@@ -170,7 +170,7 @@ impl Place {
         self.kind
     }
 
-    /// Limits the budget to `most` bytes. `None` leaves the budget unchanged.
+    /// Limits the budget of this place to `most` bytes. `None` leaves the budget unchanged.
     #[must_use]
     pub fn with_at_most(mut self, most: Option<u64>) -> Self {
         self.budget = most.map_or(self.budget, |most| most.min(self.budget));
@@ -259,7 +259,7 @@ struct FreeSpace {
 }
 
 impl FreeSpace {
-    /// Examines `root`. Returns the reason if the directory can't be used.
+    /// Measures the free space in `root`. If the directory can't be used, returns the reason as the error.
     fn in_directory(root: &Path, account: &Account) -> Result<Self, String> {
         // The path has to be UTF-8, because it appears in PostgreSQL's settings and in the clients' URLs.
         root.to_str().ok_or("its path is not UTF-8")?;
@@ -277,8 +277,8 @@ impl FreeSpace {
         if length(root) > most {
             return Err(format!("its path has {} bytes, and PostgreSQL takes at most {most}", length(root)));
         }
-        // Our directory is checked here, but not created yet. Otherwise a process that dies now would leave
-        // it behind.
+        // Only check our directory here, and don't create it yet. Otherwise a process that dies now would
+        // leave it behind.
         private::ensure_existing(&ours).map_err(|error| error.to_string())?;
         let bytes = match filesystem.kind {
             FilesystemKind::Disk => filesystem.free,

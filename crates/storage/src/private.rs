@@ -27,7 +27,7 @@ pub(crate) fn ensure(path: &Path, mode: u32) -> Result<(), FileError> {
     }
 }
 
-/// Sets the mode of a new directory explicitly, because the umask can have removed bits.
+/// Sets the mode of a new directory explicitly, because the umask may have cleared some of its bits.
 fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     Directory::open(path)?.set_mode(mode)
 }
@@ -45,8 +45,8 @@ fn check(path: &Path, meta: &Metadata) -> Result<(), FileError> {
     }
 }
 
-/// Returns the mode for a directory that contains run directories. If we are root, the server's account must
-/// be able to pass through this directory.
+/// Returns the mode for the parent of the run directories. If we are root, the server's account must be able
+/// to pass through this parent.
 pub(crate) fn parent_mode() -> u32 {
     if sys::is_root() { 0o711 } else { 0o700 }
 }

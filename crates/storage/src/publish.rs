@@ -26,8 +26,7 @@ pub struct Building {
 }
 
 impl Building {
-    /// Removes the entry, which turned out to be `damaged`. Does nothing if another process has already
-    /// replaced it.
+    /// Removes the `damaged` entry from the cache. Does nothing if another process has already replaced it.
     pub fn discard(&self, damaged: &Entry) -> Result<(), FileError> {
         if damaged.is_current() { self.remove() } else { Ok(()) }
     }
@@ -99,8 +98,8 @@ impl Building {
 
 impl Drop for Building {
     fn drop(&mut self) {
-        // The lock is still held here. A process that waits for this lock file will notice that its name is
-        // gone, and will open a new file.
+        // Remove the lock file while its lock is still held. A process that was waiting for this lock will
+        // notice that the file's name is gone and will create a new file.
         if let Err(error) = fs::remove_file(&self.lock) {
             tracing::debug!(%error, path = %self.lock.display(), "could not remove a lock");
         }
@@ -118,8 +117,8 @@ fn stage(from: &Path, without: &[&str], staging: &Path) -> Result<Manifest, Cach
     Ok(manifest)
 }
 
-/// Creates the data directory in `staging`, with all directories in `manifest`, and returns the data
-/// directory. Returns an error that names `entry` if the file system has no room for the files.
+/// Creates the data directory in `staging`, with all directories that `manifest` lists, and returns its path.
+/// If the file system has no room for the files, returns an error that names `entry`.
 pub(crate) fn make_directories(
     manifest: &Manifest,
     staging: &Path,
@@ -141,7 +140,8 @@ pub(crate) fn make_directories(
 
 /// A directory in the tree that is being published.
 struct Source<'a> {
-    /// The open directory. A user who can write to it can't redirect us to a different directory.
+    /// The open directory. Because it stays open, a user who can write to the tree can't redirect us to
+    /// another directory.
     folder: &'a Directory,
     /// The path, for error messages.
     path: &'a Path,
@@ -190,8 +190,8 @@ fn add_folder(
     Ok(())
 }
 
-/// Copies the bytes of `source`, whose path is `from`, and computes the digest in the same pass. Zeros become
-/// holes.
+/// Copies the bytes of `source` and computes their digest in the same pass. Blocks of zeros become holes.
+/// `from` is the path of `source`, for error messages.
 pub(crate) fn copy_and_digest(
     source: &mut impl Read,
     from: &Path,

@@ -1,5 +1,5 @@
-//! Removes many files quickly, on all cores and within a time limit. Without this, a test run would have to
-//! wait for its server's files to be removed.
+//! Removes many files quickly, on all cores and within a time limit. Otherwise a test run would have to wait
+//! until its server's files are gone.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,8 +13,8 @@ use sys::{Directory, FileKind};
 
 use crate::file_error::{Attempt, FileError};
 
-/// A removal in progress of the files in each subdirectory of a directory. It only speeds up the removal of
-/// the whole tree, which comes later, so its errors can be ignored.
+/// Background threads that remove the files in each subdirectory of a directory. They only give the later
+/// removal of the whole tree a head start, so their errors can be ignored.
 ///
 /// The threads leave one core to the caller. Dropping the value stops the threads and waits for them.
 #[derive(Debug)]
@@ -26,7 +26,8 @@ pub struct BackgroundRemoval {
 #[derive(Debug, Default)]
 struct Job {
     folders: Vec<Directory>,
-    /// Index of the directory, and the name of the file inside it.
+    /// The files to remove, each as the index of its directory in [`Self::folders`] and its name in that
+    /// directory.
     files: Vec<(usize, OsString)>,
     next: AtomicUsize,
     stop: AtomicBool,
@@ -48,7 +49,7 @@ impl BackgroundRemoval {
         Self { job, threads }
     }
 
-    /// Helps the threads to remove files, until all files are gone or `timeout` has passed.
+    /// Helps the threads to remove files until all of them are gone or `timeout` expires.
     pub fn finish(self, timeout: Duration) {
         self.job.remove_files(Some(Instant::now() + timeout));
     }
@@ -79,7 +80,8 @@ impl Job {
             places.extend(files.enumerate().map(|(place, (name, _))| (place, job.folders.len(), name)));
             job.folders.push(folder);
         }
-        // Alternate between directories, because removals in the same directory wait for one lock.
+        // Alternate between directories, because the kernel has one lock per directory, and removals in the
+        // same directory wait for it.
         places.sort_unstable_by_key(|(place, folder, _)| (*place, *folder));
         job.files = places.into_iter().map(|(_, folder, name)| (folder, name)).collect();
         Ok(job)
@@ -99,11 +101,12 @@ impl Job {
     }
 }
 
-/// Removes a directory tree. It is not an error if the tree doesn't exist, or if another process removes it
-/// in the meantime.
+/// Removes a directory tree. It is not an error if the tree doesn't exist or if another process removes it at
+/// the same time.
 pub(crate) fn remove_tree(path: &Path) -> Result<(), FileError> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    // The `.` follows a link in the path of the parent directory. Links inside the tree are not followed.
+    // The `.` makes this call follow links in the path of the parent directory. Links inside the tree are
+    // never followed.
     match Directory::open(&folder.join(".")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.and_then(|folder| folder.remove_tree(name)).attempt("remove", path),

@@ -25,7 +25,7 @@ pub(crate) fn random_name() -> Result<String, FileError> {
     Ok(format!("{:08x}", u32::from_ne_bytes(bytes)))
 }
 
-/// Ignores errors that are due to a read-only cache.
+/// Turns an error into success if the cause is a read-only cache.
 pub(crate) fn ignore_read_only(tried: Result<(), FileError>) -> Result<(), FileError> {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match tried {

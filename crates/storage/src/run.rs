@@ -40,7 +40,7 @@ const SERVER_LOCK: &str = "server.lock";
 /// The lock file of other processes that work for the owner.
 const HELPER_LOCK: &str = "helper.lock";
 
-/// How long to wait for the processes of an earlier server in the same directory to end.
+/// How long to wait until the processes of an earlier server in the same directory have ended.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// A link to the persistent data.
@@ -65,8 +65,10 @@ pub struct RunDirectory {
 impl RunDirectory {
     /// Creates and locks a new directory in `place`, for a server that runs as `account`.
     ///
-    /// Calls `announce` with the path before anything exists at that path, so that a guard can clean up
-    /// whenever we die. Returns the value that `announce` returned for the final path.
+    /// Calls `announce` with the path before anything exists at that path. The guard then knows the path
+    /// early enough to clean up even if we die right afterwards. If another process takes the path first,
+    /// tries another path and calls `announce` again. Returns the directory and the result of the last call
+    /// of `announce`.
     pub fn create<T>(
         place: &Place,
         account: &Account,
@@ -78,8 +80,7 @@ impl RunDirectory {
             let announced = announce(&path)?;
             private::ensure(&root, private::parent_mode())?;
             match DirBuilder::new().mode(0o700).create(&path) {
-                // A sweep has removed the empty root between the two calls, or another process has chosen
-                // this name.
+                // Between the two calls, a sweep removed the empty root, or another process took this name.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) =>
                 {
@@ -120,7 +121,7 @@ impl RunDirectory {
         loop {
             private::ensure(&root, private::parent_mode())?;
             match symlink(&self.path, &short) {
-                // A sweep has removed the empty root between the two calls.
+                // Between the two calls, a sweep removed the empty root.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 made => {
                     made.attempt("create", &short)?;
@@ -137,7 +138,7 @@ impl RunDirectory {
         &self.path
     }
 
-    /// Returns a path to the directory that is short enough for a socket inside it.
+    /// Returns a path to the directory. The path is short enough for a socket inside the directory.
     #[must_use]
     pub fn address(&self) -> &Path {
         &self.address
@@ -176,8 +177,9 @@ impl RunDirectory {
         self.persistent.as_ref()
     }
 
-    /// Returns the lock of the persistent data, so that the server's processes can inherit it. It keeps other
-    /// owners out until the last of these processes has ended. Returns `None` if the data isn't persistent.
+    /// Returns the lock of the persistent data, so that the server's processes can inherit it. The lock keeps
+    /// other owners out until the last of these processes has ended. Returns `None` if the data isn't
+    /// persistent.
     pub fn data_lock(&self) -> Result<Option<OwnedFd>, FileError> {
         self.persistent.as_ref().map(PersistentData::lock).transpose()
     }
@@ -267,7 +269,7 @@ fn run_root(place: &Path) -> PathBuf {
 }
 
 /// Returns all directories that can contain our run directories. `disk` is the argument of [`Place::choose`]
-/// with the same name, and `named` is the place that the user has chosen.
+/// with the same name, and `named` is the place that the user chose.
 #[must_use]
 pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
     let mut roots: Vec<_> =
@@ -277,8 +279,8 @@ pub fn run_roots(disk: &Path, named: Option<&Path>) -> Vec<PathBuf> {
     roots
 }
 
-/// A run directory without an owner, locked by us. The caller must first end the processes that hold
-/// [`Abandoned::locks`], and can then [`Abandoned::remove`] it.
+/// A run directory that has lost its owner and is now locked by us. First end the processes that hold one of
+/// the [`Abandoned::locks`], and then [`Abandoned::remove`] the directory.
 #[derive(Debug)]
 pub struct Abandoned {
     path: PathBuf,
@@ -339,8 +341,8 @@ impl Abandoned {
         &self.path
     }
 
-    /// Returns the paths of the helpers' lock and the server's lock. If a file is locked, at least one such
-    /// process is alive.
+    /// Returns the paths of the helpers' lock file and the server's lock file. A lock is held as long as at
+    /// least one helper, or one process of the server, is alive.
     #[must_use]
     pub fn locks(&self) -> [PathBuf; 2] {
         [HELPER_LOCK, SERVER_LOCK].map(|name| self.path.join(name))
@@ -349,8 +351,8 @@ impl Abandoned {
     /// Removes the directory and its short link. Also removes the parent if it is empty afterwards.
     pub fn remove(self) -> Result<(), FileError> {
         let (Some(root), Some(name)) = (self.path.parent(), self.path.file_stem()) else { return Ok(()) };
-        // After the rename, a process that chooses this name or waits for its lock will create a new
-        // directory.
+        // Rename the directory first. A process that picks this name, or is waiting for a lock in the
+        // directory, then creates a new directory instead.
         let dead = self.path.with_extension(REMOVAL_EXTENSION);
         match fs::rename(&self.path, &dead) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -368,7 +370,7 @@ impl Abandoned {
     }
 }
 
-/// Removes the directories that [`RunDirectory::keep`] has left in `root`. Returns their paths.
+/// Removes the directories that [`RunDirectory::keep`] left in `root`. Returns their paths.
 pub fn remove_kept(root: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut removed = Vec::new();
     for entry in entries(root)? {
@@ -391,7 +393,7 @@ fn remove_if_empty(folder: &Path) {
     }
 }
 
-/// Lists `root`. The list is empty if `root` doesn't exist or if a sweep has just removed it.
+/// Lists the entries of `root`. The list is empty if `root` doesn't exist or if a sweep has just removed it.
 fn entries(root: &Path) -> Result<Vec<fs::DirEntry>, FileError> {
     if !private::ensure_existing(root)? {
         return Ok(Vec::new());

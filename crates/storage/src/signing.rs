@@ -22,12 +22,12 @@ const COMMENT: &str = "untrusted comment: signature of a pgfresh template";
 const ED25519: [u8; 2] = *b"Ed";
 /// The first bytes of a signature over a digest.
 const PREHASHED: [u8; 2] = *b"ED";
-/// The next bytes of a secret key that has no password but a `BLAKE2b` checksum.
+/// The next bytes of a secret key without a password. They also say that the key's checksum uses `BLAKE2b`.
 const NO_PASSWORD: [u8; 4] = [0, 0, b'B', b'2'];
 /// Offsets in a secret key: password parameters, key id, key pair, checksum, end.
 const KEY_OFFSETS: [usize; 5] = [6, 54, 62, 126, 158];
 
-/// A public key whose signatures are trusted.
+/// A public key that the user trusts. A template signed with it is accepted.
 #[derive(Clone)]
 pub struct TrustedKey {
     id: [u8; 8],
@@ -39,7 +39,7 @@ impl FromStr for TrustedKey {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // The user might have passed the secret key by mistake, so the error must not show the text.
+        // The user might have passed the secret key by mistake, so the error must not repeat the text.
         let expected =
             || "expected a public key such as \"RWQ…\", as \"pgfresh template keygen\" prints it".to_owned();
         let base64 = text.trim();
@@ -87,7 +87,7 @@ pub struct Signed {
     pub time: u64,
 }
 
-/// A secret key.
+/// A secret key for signing templates.
 pub struct SigningKey {
     id: [u8; 8],
     key: ed25519_dalek::SigningKey,
@@ -125,8 +125,8 @@ impl SigningKey {
         Ok(Self { id, key: ed25519_dalek::SigningKey::from_bytes(&seed) })
     }
 
-    /// Parses a file written by [`Self::to_text`] or by minisign. The last line of such a file is also
-    /// accepted.
+    /// Parses a secret key file that [`Self::to_text`] or minisign wrote. Also accepts just the last line of
+    /// such a file.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let line = text.trim().lines().next_back().unwrap_or_default();
         let bytes = BASE64_STANDARD.decode(line.trim()).map_err(|_| KeyError::Foreign)?;
@@ -141,7 +141,7 @@ impl SigningKey {
         let id: [u8; 8] = bytes[number..key].try_into().map_err(foreign)?;
         let pair: [u8; 64] = bytes[key..sum].try_into().map_err(foreign)?;
         let pair = ed25519_dalek::SigningKey::from_keypair_bytes(&pair).map_err(|_| KeyError::Foreign)?;
-        // If the key has no password, minisign writes zeros in place of a checksum.
+        // For a key without a password, minisign writes zeros instead of a checksum.
         if bytes[sum..] != [0; 32] && bytes[sum..] != checksum(id, &pair) {
             return Err(KeyError::Foreign);
         }
@@ -208,16 +208,16 @@ pub enum TrustError {
     /// The user doesn't trust the key with this id.
     #[error("it is signed with key {0}, which is not trusted")]
     UntrustedKey(String),
-    /// The signature belongs to a different text.
+    /// The signature belongs to another text.
     #[error("its signature is not that of what is there")]
     OtherText,
     /// The text has a format that this version can't read.
     #[error("a newer pgfresh has signed it")]
     NewerFormat,
-    /// The text describes the template with this fingerprint.
+    /// The signed text belongs to another template. The value is that template's fingerprint.
     #[error("its signature is that of template {0}")]
     OtherTemplate(String),
-    /// The signature covers a different manifest or description.
+    /// The manifest or the description isn't the one that was signed. The value names it.
     #[error("its {0} is not the one that was signed")]
     OtherPart(&'static str),
     /// The manifest can't be parsed.
@@ -228,7 +228,7 @@ pub enum TrustError {
     AmbiguousManifest,
 }
 
-/// Returns the id of the trusted key that has signed `data`.
+/// Returns the id of the trusted key that signed `data`.
 pub fn trusted_signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> Result<String, TrustError> {
     let wrong = || TrustError::DamagedSignature;
     let parsed =
@@ -246,8 +246,8 @@ pub fn trusted_signer(data: &[u8], signature: &str, trusted: &[TrustedKey]) -> R
     Err(TrustError::OtherText)
 }
 
-/// Whether the text has exactly the format that pgfresh writes. This check also rejects changes to bytes that
-/// the signature doesn't cover.
+/// Whether the signature file has exactly the format that pgfresh writes. The signature doesn't cover the
+/// comment at the top of the file, for example, so this check rejects changes to it.
 fn has_exact_format(text: &str) -> bool {
     let lines: Vec<_> = text.split('\n').collect();
     let decodes = |line: &str| BASE64_STANDARD.decode(line).is_ok();

@@ -1,4 +1,4 @@
-//! Keeps all directories of an entry open, so that opening a file is fast and can't be redirected by a link.
+//! Keeps all directories of an entry open, so that opening a file is fast and no link can redirect it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -65,8 +65,8 @@ impl Tree {
     }
 }
 
-/// Adds the path to an error that occurred while opening it. If the file is missing or isn't a regular file
-/// or directory as expected, the entry is damaged.
+/// Adds the path to an error that occurred while opening it. If the path is missing or isn't of the expected
+/// kind (a regular file or a directory), returns [`CopyError::Damaged`] instead.
 pub(crate) fn with_path<T>(opened: io::Result<T>, path: &Path) -> Result<T, CopyError> {
     let damaged = |what| Err(CopyError::Damaged { path: path.to_owned(), what });
     match opened {

@@ -2,8 +2,8 @@
 //! restored. The import checks every file, follows no links, and stops reading at the size that the manifest
 //! announces.
 //!
-//! Each file is opened relative to its open parent directory. This way, another process can't replace a file
-//! between the check and the read.
+//! Each file is opened relative to its parent directory, which stays open. This way, another process can't
+//! redirect us to another file between the check and the read.
 
 use std::collections::HashSet;
 use std::fs;
@@ -35,16 +35,17 @@ pub(crate) const SIGNATURE: &str = "head.minisig";
 /// file, so the import accepts any of these bits and then sets its own modes.
 const ALLOWED_MODES: u32 = 0o666;
 
-/// An entry in a directory from elsewhere that has not been checked yet.
+/// An entry from an untrusted source, before any of its files are checked.
 pub(crate) struct UncheckedEntry<'a> {
     folder: &'a Path,
     root: Directory,
     fingerprint: &'a str,
 }
 
-/// The manifest and description of an arriving entry.
+/// The manifest and the description that come with an unchecked entry.
 pub(crate) struct EntryClaims {
-    /// The announced files. They can't be trusted until each file has been compared with its digest.
+    /// The files that the entry claims to contain. Don't trust this list until every file has been compared
+    /// with its digest.
     pub(crate) manifest: Manifest,
     pub(crate) about: String,
     /// The signer of the entry and the time of the signature. `None` if the caller trusts no keys.
@@ -55,7 +56,8 @@ fn invalid_entry(path: &Path, what: &'static str) -> CacheError {
     CacheError::Invalid { path: path.to_owned(), what }
 }
 
-/// Turns damage into [`CacheError::Invalid`]. The entry was not built here, so rebuilding it would not help.
+/// Turns an error about damage into [`CacheError::Invalid`]. The entry was not built here, so building it
+/// again here is not the remedy.
 fn damage_to_invalid(error: CopyError) -> CacheError {
     match error {
         CopyError::File(error) => error.into(),
@@ -159,8 +161,8 @@ impl<'a> UncheckedEntry<'a> {
         Ok(check_cancelled(cancelled).attempt("read", self.folder)?)
     }
 
-    /// Copies all files to `staging` and compares each of them with the statement. Returns an error soon
-    /// after `cancelled` is set, and for any file that the manifest doesn't name.
+    /// Copies all files to `staging` and compares each of them with the manifest. Returns an error if there
+    /// is a file that the manifest doesn't name, and soon after `cancelled` is set.
     pub(crate) fn stage(
         &self,
         statement: &EntryClaims,
@@ -187,7 +189,7 @@ impl<'a> UncheckedEntry<'a> {
     }
 }
 
-/// Error text for a file that differs from its line in the manifest.
+/// Error text for an imported file that differs from its line in the manifest.
 const DIFFERS_FROM_MANIFEST: &str = "it is not as its manifest says";
 
 /// Opens a file of the tree for reading. The reader stops one byte after the announced size. That byte is
@@ -205,7 +207,7 @@ fn open_source<'a>(
     Ok((Cancellable { source: source.take(file.size.saturating_add(1)), cancelled }, path))
 }
 
-/// Returns an error if a signed file is executable, or if it has a setuid, setgid or sticky bit.
+/// Returns an error if a file of a signed entry is executable or has a setuid, setgid or sticky bit.
 fn expect_data_mode(source: &Take<fs::File>, path: &Path) -> Result<(), CacheError> {
     let mode = source.get_ref().metadata().attempt("examine", path)?.mode() & 0o7777;
     if mode & !ALLOWED_MODES == 0 {

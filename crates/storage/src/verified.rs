@@ -4,9 +4,9 @@
 //! ```text
 //! CACHE/images/FINGERPRINT/verified: BOOT NANOSECONDS
 //! ```
-//! If a file's ctime is later than this record, a copy compares the file again. Unlike the modification time,
-//! a ctime can't be set back by any process. The record is only valid until the next boot, because a disk can
-//! lose bits over time.
+//! If a file's change time (ctime) is later than the recorded time, the next copy compares the file again.
+//! Processes can set a file's modification time to the past, but not its ctime. The record is only valid
+//! until the next boot, because a disk can lose bits over time.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::replace::replace_file;
 
-/// How much earlier than the start of a comparison the recorded time is. The file system's clock is coarse,
-/// and it can differ from ours.
+/// Safety margin: the recorded time is this much earlier than the start of the comparison. The file system's
+/// clock is coarse, and it can differ from ours.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// The `verified` record of one entry, as it was at the start of a copy.
@@ -24,9 +24,9 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 pub(crate) struct Verified {
     note: PathBuf,
     boot: String,
-    /// Files with an earlier ctime have been compared. In nanoseconds since 1970.
+    /// Recorded time, in nanoseconds since 1970. All files with an earlier ctime were compared.
     before: i64,
-    /// The time to write into the next record.
+    /// The time to write into the next record, in nanoseconds since 1970.
     begun: i64,
 }
 
@@ -45,7 +45,7 @@ impl Verified {
         Self { note, boot, before, begun }
     }
 
-    /// Whether the file with the metadata `meta` has been compared since its last change.
+    /// Whether a file was compared after its last change. `meta` is the file's metadata.
     pub(crate) fn is_verified(&self, meta: &Metadata) -> bool {
         let changed = meta.ctime().saturating_mul(1_000_000_000).saturating_add(meta.ctime_nsec());
         changed < self.before

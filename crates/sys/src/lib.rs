@@ -1,6 +1,6 @@
-//! Safe wrappers for operating system calls that the standard library lacks. Examples are advisory locks,
-//! directory handles, reflinks, process handles, memory limits, System V segments, user namespaces, and the
-//! disks below a path.
+//! Safe wrappers for operating system calls that the standard library lacks. For example, there are wrappers
+//! for advisory locks, directory handles, reflinks, process handles, memory limits, System V segments, user
+//! namespaces, and the disks below a path.
 //!
 //! This is the only crate that can contain `unsafe` or depend on the operating system. There is one folder
 //! for each operating system, and all of them provide the same interface. This crate knows nothing about

@@ -1,5 +1,5 @@
-//! Advisory locks on files. A held lock proves that its process is alive, and pgfresh accepts no other
-//! evidence for that. For example, a pid in a file could belong to a different process by now.
+//! Advisory locks on files. A held lock proves that the process that holds it is alive. pgfresh accepts no
+//! other evidence for that. For example, a pid in a file could belong to another process by now.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// An exclusive or shared `flock(2)` on an existing file. The lock is held until all copies of its descriptor
-/// are closed.
+/// An exclusive or shared `flock(2)` on an existing file. The lock is held until all duplicates of its
+/// descriptor are closed.
 ///
-/// The descriptor is close-on-exec. A child that must keep the lock after we have ended inherits it through
-/// [`crate::inherit`].
+/// The descriptor is close-on-exec. A child keeps the lock after our end only if it inherits a duplicate
+/// through [`crate::inherit`].
 #[derive(Debug)]
 pub struct Lock(File);
 
@@ -35,7 +35,7 @@ impl Lock {
     /// Acquires the exclusive lock on `path`, and creates the file if necessary. Blocks while another process
     /// holds the lock.
     ///
-    /// There is no polling. The kernel wakes us when the holder releases the lock or dies.
+    /// This doesn't poll. The kernel wakes us when the holder releases the lock or dies.
     pub fn take(path: &Path) -> io::Result<Self> {
         loop {
             let file = open(path)?;
@@ -53,8 +53,8 @@ impl Lock {
         }
         let (sender, receiver) = channel();
         let path = path.to_owned();
-        // If the thread acquires the lock after the timeout, it drops it immediately, because the receiver is
-        // gone.
+        // If the thread acquires the lock after the timeout, the receiver is gone, so the thread releases the
+        // lock immediately.
         thread::Builder::new().spawn(move || sender.send(Self::take(&path)))?;
         receiver.recv_timeout(patience).ok().transpose()
     }
@@ -82,7 +82,7 @@ impl Lock {
         }
     }
 
-    /// Whether the file at `path` is the one that is locked.
+    /// Whether the locked file is still at `path`.
     #[must_use]
     pub fn is_at(&self, path: &Path) -> bool {
         is_still_at(&self.0, path)
@@ -98,8 +98,8 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Whether `file` is still at `path`. The previous holder could have removed the file while we were waiting.
-/// A lock on a file without a name doesn't exclude any process.
+/// Whether `file` is still at `path`. The previous holder of the lock may have removed the file while we were
+/// waiting. Then our lock would be useless, because other processes will lock a new file at `path`.
 fn is_still_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), std::fs::metadata(path)) {
         (Ok(ours), Ok(named)) => ours.dev() == named.dev() && ours.ino() == named.ino(),

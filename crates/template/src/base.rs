@@ -12,7 +12,7 @@ use crate::{Fingerprint, FingerprintInputs, ProvisionError};
 
 /// Maximum size of a new data directory, in bytes.
 const MAX_SIZE: u64 = 64 << 20;
-/// Files of a data directory that belong to one running server, so templates exclude them.
+/// Files of a data directory that templates leave out, because they describe one running server.
 pub(crate) const NOT_PUBLISHED: [&str; 2] = ["postmaster.pid", "postmaster.opts"];
 /// A database that every cluster has.
 const DATABASE: &str = "postgres";
@@ -28,8 +28,8 @@ pub(crate) fn fingerprint(installation: &Installation) -> Fingerprint {
     parts.finish()
 }
 
-/// Looks up the base image in the cache, or builds it. If two processes need it, the second one waits and then uses the
-/// result of the first.
+/// Looks up the base image in the cache, or builds it. If two processes need it at the same time, the second waits and
+/// then uses what the first one built.
 pub(crate) fn look_up_or_build(
     provisioner: &Provisioner,
     report: &dyn Fn(Step<'_>),

@@ -16,11 +16,12 @@ use crate::setup::{FailedStep, Setup, StartingPoint, dump_files};
 use crate::source::FetchResult;
 use crate::{BuildPlan, Fingerprint, FingerprintInputs, TemplateSpec, base, cached, inputs};
 
-/// Maximum number of attempts at a build that changes its own inputs. One repetition is common, e.g. after a setup that
-/// writes a schema file. A setup that needs more repetitions would never finish.
+/// Maximum number of attempts at a build that changes its own inputs. It is common for a build to need a second
+/// attempt, e.g. because its setup writes a schema file. A setup that still changes its inputs after that would never
+/// stop.
 const MAX_ATTEMPTS: usize = 3;
-/// Server settings for a build, in addition to the user's. They prevent unused WAL segments, because each copy of the
-/// template would contain them.
+/// Server settings for a build, in addition to the user's settings. They keep the server from leaving unused WAL
+/// segments, which would be in each copy of the template.
 const BUILD_SETTINGS: [(&str, &str); 2] = [("wal_recycle", "off"), ("wal_init_zero", "off")];
 
 /// Result of [`Provisioner::status`]. Contains the template's cache entry, or the plan of the build that would create
@@ -35,7 +36,7 @@ pub struct TemplateStatus {
     pub entry: Option<Entry>,
     /// Differences from the inputs of the last build. `None` if there was no earlier build.
     pub changes: Option<Vec<String>>,
-    /// Fingerprint of the earlier template that this one was built on. `None` after a full build, or if the template
+    /// Fingerprint of the earlier template that the build started from. `None` after a full build, or if the template
     /// isn't cached.
     pub parent: Option<String>,
     /// How the build would start. `None` if the template is cached.
@@ -87,7 +88,7 @@ impl Provisioner {
             all.add(format!("{INPUT}{path}"), digest);
         }
         for name in &spec.env {
-            // The value may be a secret, so the fingerprint inputs contain only its digest.
+            // The value may be a secret, so only its digest becomes part of the fingerprint inputs.
             let value = std::env::var_os(name);
             let value = value.map(|value| blake3::hash(value.as_encoded_bytes()).to_string());
             all.add(format!("environment variable {name}"), value.unwrap_or_else(|| "not set".to_owned()));
@@ -95,7 +96,8 @@ impl Provisioner {
         Ok(all)
     }
 
-    /// Reports what a look-up of `spec` would find, and why. Doesn't build anything or mark an entry as used.
+    /// Reports what a look-up of `spec` would find, and why. Doesn't build anything, and doesn't change the last use of
+    /// any entry.
     pub fn status(&self, spec: &TemplateSpec) -> Result<TemplateStatus, ProvisionError> {
         let fingerprint_inputs = self.fingerprint_inputs(spec, &|_| ())?;
         let fingerprint = fingerprint_inputs.fingerprint();
@@ -107,8 +109,8 @@ impl Provisioner {
         Ok(TemplateStatus { fingerprint, fingerprint_inputs, entry, changes, parent, plan })
     }
 
-    /// Looks up the template in the cache. If it isn't cached, builds it, and before that any missing template that it
-    /// goes on from.
+    /// Looks up the template in the cache. If it isn't cached, builds it. If the template that it extends isn't cached
+    /// either, builds that template first.
     pub(crate) fn look_up_or_build(
         &self,
         spec: &TemplateSpec,
@@ -159,13 +161,15 @@ impl Provisioner {
         Err(SetupError::Unsettled { name: title, changes }.into())
     }
 
-    /// Rejects user settings that the server doesn't know, as far as pgfresh can check this without a server.
+    /// Rejects settings of the user that the server wouldn't know, as far as pgfresh can tell without starting a
+    /// server.
     fn expect_settings(&self) -> Result<(), ProvisionError> {
         let settings = self.with_user_settings(Settings::default())?;
         Ok(self.installation.expect_settings(settings.iter().map(|(name, _)| name))?)
     }
 
-    /// Returns the template's cache entry. If the user demands a full build, ignores an entry from an incremental one.
+    /// Returns the template's cache entry. If the user demands a full build, ignores an entry that an incremental build
+    /// made.
     fn look_up(&self, fingerprint: &Fingerprint) -> Result<Option<Entry>, ProvisionError> {
         let on_another = |entry: &Entry| {
             EntryDescription::parse(&entry.about()).is_some_and(|about| about.parent.is_some())
@@ -185,8 +189,8 @@ impl Provisioner {
         let name = &spec.title();
         report(Step::Publishing { name });
         let entry = building.publish(&guard.run().data(), &base::NOT_PUBLISHED, &about.to_text())?;
-        // The run directory may be in a checkout, which test runners search as soon as they start. So pgfresh must
-        // remove it before that.
+        // Remove the run directory now. It may be inside a checkout, and test runners search the checkout as soon as
+        // they start.
         guard.remove();
         description::save_inputs(&self.cache, spec, &about.fingerprint_inputs)?;
         report(Step::Built { name, bytes: entry.occupied()?, took: about.took });
@@ -198,8 +202,8 @@ impl Provisioner {
     }
 
     /// Runs the missing steps of `spec` in a server, and returns the data directory after a clean shutdown. Also
-    /// returns the fingerprint of the earlier template on which the build began, if any. `inputs` and `changes`
-    /// describe this build.
+    /// returns the fingerprint of the earlier template that the build started from, if there was one. `inputs` are the
+    /// inputs of this build, and `changes` are their differences from the last build.
     fn prepare(
         &self,
         spec: &TemplateSpec,
@@ -244,7 +248,7 @@ impl Provisioner {
         template: &Template,
         report: &dyn Fn(Step<'_>),
     ) -> Result<Server, ProvisionError> {
-        // The final size is unknown, so RAM might not suffice. Only the user's explicit choice allows it.
+        // The final size is unknown, so RAM might not be enough. Only use RAM if the user explicitly chose it.
         let request = if self.server_options().place == PlaceRequest::Auto {
             PlaceRequest::Disk
         } else {
@@ -305,7 +309,7 @@ impl Provisioner {
 
 /// Stops a server so that its data can become a template.
 fn shut_down_for_template(server: Server) -> Result<Guard, ProvisionError> {
-    // The shutdown's checkpoint then removes the segments with everything written so far.
+    // After this switch, the checkpoint of the shutdown removes the segments with everything written so far.
     server.session("postgres")?.query("SELECT pg_switch_wal()")?;
     let guard = server.shut_down()?;
     discard_statistics(&guard)?;

@@ -1,5 +1,5 @@
 //! Describes how a template's files can change over time, and how a build starts as a result. Incremental builds are
-//! possible only if the project promises to only ever add files.
+//! only possible if the project promises that it only ever adds files.
 
 use std::str::FromStr;
 
@@ -11,7 +11,7 @@ pub enum Steps {
     /// Files can change in any way, so each change runs all files again.
     #[default]
     Any,
-    /// The project only adds files. If pgfresh notices any other change, it runs all files.
+    /// The project only adds files. If pgfresh notices any other change, it runs all files again.
     AppendOnly,
 }
 
@@ -30,11 +30,11 @@ impl FromStr for Steps {
 /// How a build starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildPlan {
-    /// The build begins on an earlier template with the same name, called its parent.
+    /// The build starts from an earlier template with the same name, called its parent.
     Incremental {
         /// Fingerprint of the parent.
         parent: Fingerprint,
-        /// Names of the files that the parent hasn't run.
+        /// Names of the new files, which aren't in the parent.
         added: Vec<String>,
     },
     /// The build runs all steps.

@@ -17,7 +17,7 @@ pub struct CachedTemplate {
     pub fingerprint: String,
     /// Description of the entry. `None` if the description is missing or unreadable.
     pub about: Option<EntryDescription>,
-    /// Size on disk, in bytes. A block that several entries share counts for each of them.
+    /// Size on disk, in bytes. If several entries share a block, it counts for each of them.
     pub occupied: u64,
     /// When a server last started from this entry.
     pub last_use: SystemTime,
@@ -35,7 +35,7 @@ impl CachedTemplate {
 pub fn list(cache: &Cache) -> Result<Vec<CachedTemplate>, FileError> {
     let mut all = Vec::new();
     for fingerprint in cache.fingerprints()? {
-        // A different process may have removed the entry since the listing.
+        // Another process may have removed the entry since the listing.
         if let Some(entry) = cache.examine(&fingerprint)? {
             let (occupied, last_use) = (entry.occupied()?, entry.last_use()?);
             all.push(CachedTemplate {
@@ -56,8 +56,8 @@ pub(crate) fn default_size(cache: &Cache) -> u64 {
     DEFAULT_MAX_SIZE.min(free / 5)
 }
 
-/// Removes entries until the others occupy at most `bound` bytes, and returns the removed entries. Least recently used
-/// entries go first, and base images go last. Entries in use always stay.
+/// Removes entries until the rest occupies at most `bound` bytes. Returns the removed entries. Removes the least
+/// recently used entries first, and base images last. Never removes an entry that is in use.
 pub(crate) fn evict(cache: &Cache, bound: u64) -> Result<Vec<CachedTemplate>, FileError> {
     cache.tidy()?;
     let mut all = list(cache)?;

@@ -22,7 +22,8 @@ impl DatabaseProperty {
         format!("{}{}{}", self.before, identifier(name), self.after)
     }
 
-    /// Returns a statement for the current database. It reports an error, such as a missing role, only as a warning.
+    /// Returns a statement for the current database. If the statement fails, for example because a role is missing, it
+    /// only gives a warning.
     pub(crate) fn for_current_database(&self) -> String {
         let [before, after] = [&self.before, &self.after].map(|text| literal(text));
         let body = format!(
@@ -35,8 +36,8 @@ impl DatabaseProperty {
     }
 }
 
-/// Reads the properties of the database in `archive`. `options` are the `pg_restore` options that leave something out.
-/// If `pg_restore` fails, returns its output as the inner error.
+/// Reads the properties of the database in `archive`. `options` are those options of `pg_restore` that leave something
+/// out. If `pg_restore` fails, returns its output as the inner error.
 pub(crate) fn read(
     pg_restore: &Path,
     options: &[&str],
@@ -62,7 +63,7 @@ pub(crate) fn read(
     Ok(Ok(properties(&String::from_utf8_lossy(&restored.stdout))))
 }
 
-/// Whether a line of an archive's table of contents describes the database itself, and not an object in it. The line
+/// Whether a line of an archive's table of contents describes the database itself rather than an object in it. The line
 /// consists of the entry's number, two oids, the kind, the schema ("-" for none) and the name.
 fn is_about_the_database(line: &str) -> bool {
     let Some(entry) = line.splitn(4, ' ').nth(3) else { return false };
@@ -96,9 +97,9 @@ fn properties(script: &str) -> Vec<DatabaseProperty> {
     found
 }
 
-/// Splits a statement at the name after the keyword DATABASE. Returns `None` for other statements and for the
-/// database's creation. Also returns `None` for the statement that makes it a template, because every role could then
-/// copy it.
+/// Splits a statement at the name after the keyword DATABASE. Returns `None` for other statements and for `CREATE
+/// DATABASE`. Also returns `None` for a statement that sets `IS_TEMPLATE`. That statement would let every role copy the
+/// new database.
 fn property(statement: &str) -> Option<DatabaseProperty> {
     if statement.starts_with("CREATE ") {
         return None;
@@ -112,7 +113,7 @@ fn property(statement: &str) -> Option<DatabaseProperty> {
         .then(|| DatabaseProperty { before: before.into(), after: after.into() })
 }
 
-/// Returns the position of `part`, which must be a slice of `text`, in bytes.
+/// Returns the position of `part` in `text`, in bytes. `part` must be a slice of `text`.
 fn offset(text: &str, part: &str) -> usize {
     part.as_ptr() as usize - text.as_ptr() as usize
 }

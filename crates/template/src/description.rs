@@ -1,5 +1,5 @@
-//! Describes each cache entry in a file beside it, so that users can see what the entry contains and why a build was
-//! necessary. The file names the entry's contents, its inputs and its creation time.
+//! Describes a cache entry in a file next to its data. The file names the entry's contents, its inputs and its creation
+//! time. From this file, users can see what an entry contains and why a build was necessary.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ pub struct EntryDescription {
     pub folder: PathBuf,
     /// Summary of the steps.
     pub made_from: String,
-    /// Fingerprint of the earlier template on which an incremental build began. `None` if all steps ran.
+    /// Fingerprint of the earlier template that an incremental build started from. `None` if the build ran all steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// When the entry was built, in seconds since 1970.
@@ -53,13 +53,13 @@ impl EntryDescription {
         }
     }
 
-    /// Sets the fingerprint of the earlier template on which the build began. `None` means a full build.
+    /// Sets the fingerprint of the earlier template that the build started from. `None` means a full build.
     pub(crate) fn with_parent(self, parent: Option<&Fingerprint>) -> Self {
         Self { parent: parent.map(|parent| parent.as_str().to_owned()), ..self }
     }
 
     /// Returns the fingerprints of the templates whose files this one contains. These are its parent and the template
-    /// that it goes on from.
+    /// that it extends.
     #[must_use]
     pub fn ancestors(&self) -> Vec<String> {
         let from = self.fingerprint_inputs.iter().find(|(name, _)| *name == GOES_ON_FROM);

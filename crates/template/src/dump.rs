@@ -1,5 +1,6 @@
-//! Reads a live database into a file from which a template can be built. [`import`] writes its schema, and the roles
-//! that the schema mentions, as SQL. [`save`] writes the whole database as a dump. Neither function changes the server.
+//! Reads a live database into a file, so that users can build a template from it. [`import`] writes the server's roles
+//! and the schema of the database as SQL. [`save`] writes the whole database as a dump. Neither function changes the
+//! server.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -16,7 +17,7 @@ const IMPORT_HEADER: &str = "-- Imported by pgfresh.\n";
 /// First bytes of every dump in the custom format.
 const DUMP_MAGIC: &[u8] = b"PGDMP";
 
-/// Error that prevented a dump from being written.
+/// The reason why pgfresh couldn't write a dump.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
     /// The connection string has an error.
@@ -38,7 +39,7 @@ pub enum DumpError {
         /// Output of the program.
         output: String,
     },
-    /// A different file already exists at this path, and no earlier run wrote it.
+    /// The path already has a file that no earlier run wrote, so pgfresh doesn't overwrite it.
     #[error("\"{}\" is there already", path.display())]
     Occupied {
         /// Path of the file.
@@ -77,7 +78,8 @@ impl DumpError {
     }
 }
 
-/// An output file that is still being written. An existing file at its path stays until the new one is complete.
+/// An output file that isn't complete yet. If its path already has a file, that file stays until the new one is
+/// complete.
 #[derive(Debug)]
 pub struct DumpFile {
     path: PathBuf,
@@ -88,7 +90,7 @@ impl DumpFile {
     /// Creates an output file for [`import`].
     ///
     /// # Errors
-    /// Returns an error if the file can't be written, or if the path has a file that no import wrote.
+    /// Returns an error if the file can't be written, or if the path already has a file that no import wrote.
     pub fn for_schema(path: &Path) -> Result<Self, DumpError> {
         Self::create(path, IMPORT_HEADER.as_bytes())
     }
@@ -96,13 +98,13 @@ impl DumpFile {
     /// Creates an output file for [`save`].
     ///
     /// # Errors
-    /// Returns an error if the file can't be written, or if the path has a file that isn't a dump.
+    /// Returns an error if the file can't be written, or if the path already has a file that isn't a dump.
     pub fn for_dump(path: &Path) -> Result<Self, DumpError> {
         Self::create(path, DUMP_MAGIC)
     }
 
-    /// Creates an output file for `path`. An existing file is replaced only if it begins with `mark`, like the files of
-    /// earlier runs.
+    /// Creates an output file for `path`. The files of earlier runs begin with `mark`. If the path already has any
+    /// other file, returns an error instead of replacing it.
     fn create(path: &Path, mark: &[u8]) -> Result<Self, DumpError> {
         if let Some(head) = Self::head(path, mark.len()).attempt_given("write", path)?
             && head != mark
@@ -110,13 +112,13 @@ impl DumpFile {
             return Err(DumpError::Occupied { path: path.to_owned() });
         }
         let staging = path.with_added_extension("part");
-        // If the folder isn't writable, this must fail before pgfresh reads the whole database.
+        // Write something now. If the folder isn't writable, pgfresh must find out before it reads the whole database.
         fs::write(&staging, "").attempt_given("write", path)?;
         Ok(Self { path: path.to_owned(), staging })
     }
 
-    /// Returns the first bytes of a file. Returns `None` if there is no file, and an empty list for a socket or a
-    /// device.
+    /// Returns the first bytes of a file. Returns `None` if the file doesn't exist, and an empty list if it is a socket
+    /// or a device.
     fn head(path: &Path, bytes: usize) -> io::Result<Option<Vec<u8>>> {
         let there = match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -128,7 +130,7 @@ impl DumpFile {
         Ok(Some(head))
     }
 
-    /// Moves the finished file to its final path, with the user's usual mode.
+    /// Moves the finished file to its final path, and gives it the mode that the user's umask asks for.
     fn publish(self) -> Result<(), FileError> {
         let finished = File::open(&self.staging).attempt_given("open", &self.staging)?;
         sys::apply_original_mask(&finished).attempt_given("change the mode of", &self.staging)?;
@@ -207,8 +209,8 @@ fn failed(program: &'static str, output: &Output) -> DumpError {
     DumpError::Failed { program, status: output.status, output: error_line(output) }
 }
 
-/// Returns SQL that creates the server's roles, except for pgfresh's superuser. If `pg_dumpall` fails, returns its
-/// output as the inner error.
+/// Returns SQL that creates the server's roles, but not the role that is pgfresh's superuser. If `pg_dumpall` fails,
+/// returns its output as the inner error.
 fn roles(
     installation: &Installation,
     target: &ConnectionString,

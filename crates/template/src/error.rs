@@ -17,8 +17,7 @@ pub(crate) const SETUP: &str = "setup";
 /// The C library's message for a full file system.
 const NO_SPACE: &str = "No space left on device";
 
-/// Error that prevented a template or a server from being provided. Only the files that the error names are left
-/// behind.
+/// The reason why pgfresh couldn't provide a template or a server. Only the files that the error names are left behind.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ProvisionError {
@@ -79,7 +78,8 @@ impl ProvisionError {
         }
     }
 
-    /// Adds the earlier template `parent` on which the build began, and the files `added` that the parent hasn't run.
+    /// Adds information about an incremental build to the error: the earlier template `parent`, and the new files
+    /// `added`.
     pub(crate) fn on_parent(self, parent: &Fingerprint, added: Vec<String>) -> Self {
         match self {
             Self::Setup(source) => SetupError::OnParent { parent: parent.clone(), added, source }.into(),
@@ -125,7 +125,7 @@ impl ProvisionError {
     }
 }
 
-/// A server that stays after a failed setup, so that the user can inspect it.
+/// A server that pgfresh keeps after a failed setup, so that the user can inspect it.
 #[derive(Debug)]
 pub struct KeptServer {
     /// The server's run directory.
@@ -163,7 +163,7 @@ pub enum SetupError {
         status: ExitStatus,
         /// How long the step ran.
         after: Duration,
-        /// Whether a program in the step required TLS but didn't get it.
+        /// True if a program in the step required TLS but didn't get it.
         wants_tls: bool,
         /// Last lines of the step's output.
         last_lines: Vec<String>,
@@ -188,7 +188,7 @@ pub enum SetupError {
         /// Line number of the first psql command.
         line: usize,
     },
-    /// The list of SQL files contains a dump in a different format.
+    /// A file in the list of SQL files is a dump in another format, not SQL.
     #[error("\"{file}\" is a dump, not SQL")]
     DumpAsSql {
         /// Path of the file.
@@ -232,12 +232,12 @@ pub enum SetupError {
         /// The server's error.
         source: server::SessionError,
     },
-    /// The steps left the server in a state that cannot become a template.
+    /// The steps left the server in a state that can't become a template.
     #[error("the steps of template \"{name}\" left {what}")]
     Spoiled {
         /// Name of the template.
         name: String,
-        /// Reason why the server can't become a template.
+        /// Something that the steps left behind and that a template can't contain.
         what: String,
     },
     /// The steps removed the superuser attribute from pgfresh's own role.
@@ -254,17 +254,17 @@ pub enum SetupError {
         /// The server's error.
         source: StartError,
     },
-    /// An incremental build failed. It began on an earlier template.
+    /// An incremental build failed, i.e. a build that started from an earlier template.
     #[error("could not build on template {parent}")]
     OnParent {
         /// Fingerprint of the earlier template.
         parent: Fingerprint,
-        /// Files that the earlier template hasn't run.
+        /// New files, which aren't in the earlier template.
         added: Vec<String>,
         /// The build's error.
         source: Box<SetupError>,
     },
-    /// Every attempt at the build changed its own inputs.
+    /// Each attempt at the build changed its own inputs.
     #[error("cannot keep template \"{name}\": its inputs change each time its setup runs")]
     Unsettled {
         /// Name of the template.
@@ -377,7 +377,8 @@ fn step_hint(step: &str, status: ExitStatus, last_lines: &[String]) -> Option<St
     }
 }
 
-/// Returns advice if the setup's shell couldn't run its program. In this case, the server doesn't show a cause.
+/// Returns advice if the setup's shell couldn't run a program. There is nothing about such a failure in the server's
+/// log.
 fn program_hint(step: &str, status: ExitStatus) -> Option<&'static str> {
     // Source: POSIX, 2.8.2.
     match status.code() {

@@ -39,7 +39,7 @@ impl Provisioner {
                 report(Step::Fetching { name, done, total: all });
             }
         };
-        // If the user set no limit, a fetched template can use as much space as a build could: all that is free.
+        // If the user set no limit, the template may use all free space, just as a build could.
         let limit = self.server_options().cache_size.unwrap_or(u64::MAX);
         match source.fetch(fingerprint.as_str(), building, limit, &progress) {
             Ok(missing @ FetchResult::Missing(_)) => Ok(missing),

@@ -1,5 +1,6 @@
-//! Names templates by fingerprint: a digest of everything that influences a template's contents. Equal inputs give
-//! equal names, so pgfresh can find a template without building it.
+//! Names templates by fingerprint, which is a digest of everything that influences a template's contents. Equal inputs
+//! give equal names. Therefore pgfresh can tell the name of a template before it builds the template, and look for it
+//! in the cache.
 //!
 //! ```text
 //! BLAKE3("pgfresh fingerprint 1" then for each part: length of name, name, length of value, value)
@@ -30,7 +31,7 @@ impl Fingerprint {
     }
 }
 
-/// Shows only the first digits, because people rarely compare more.
+/// Shows only the first digits, because people rarely compare all of them.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0[..8])
@@ -79,7 +80,7 @@ mod tests {
     }
 
     proptest! {
-        // If the digest contained no lengths, short parts of few letters would collide all the time.
+        // Without the lengths in the digest, such short parts with few letters would collide all the time.
         #[test]
         fn only_equal_parts_have_equal_fingerprints(one in parts(), other in parts()) {
             prop_assert_eq!(of(&one) == of(&other), one == other);

@@ -1,5 +1,5 @@
-//! Keeps the inputs of a fingerprint, each under its own key. From the differences between two sets of inputs, pgfresh
-//! can explain a rebuild.
+//! Keeps the inputs of a fingerprint, each under its own key. pgfresh compares two such sets to explain why it has to
+//! build a template again.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::Fingerprint;
 
-/// Inputs by key. A value can be the digest of something larger, or of a secret.
+/// Maps the key of each input to the input's value. If an input is large or secret, its digest is stored instead.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FingerprintInputs(BTreeMap<String, String>);
 
 impl FingerprintInputs {
-    /// Adds an input. Each key must stand for only one thing.
+    /// Adds an input. Each key must have only one meaning.
     pub(crate) fn add(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.insert(name.into(), value.into());
     }
@@ -42,12 +42,12 @@ impl FingerprintInputs {
         lines.into_iter().map(|(_, line)| line).collect()
     }
 
-    /// Returns the names of the files to run on a template with the inputs `before`, so that the result has these
-    /// inputs.
+    /// Finds out how to turn a template with the inputs `before` into one with these inputs. Returns the names of the
+    /// files to run on the earlier template.
     ///
     /// # Errors
-    /// Returns an error if running new files at the end isn't enough. It has one line for each reason, like
-    /// [`Self::differences`].
+    /// Returns an error if it isn't enough to run new files at the end. The error has one line for each reason, in the
+    /// style of [`Self::differences`].
     pub(crate) fn added_to(&self, before: &Self) -> Result<Vec<String>, Vec<String>> {
         let (mut added, mut reasons) = (Vec::new(), Vec::new());
         for (name, change) in self.changes(before) {
@@ -67,8 +67,8 @@ impl FingerprintInputs {
         if reasons.is_empty() { Ok(added) } else { Err(reasons) }
     }
 
-    /// Returns the reason why the new files wouldn't run last in a full build. SQL files run before the dump and the
-    /// setup.
+    /// Checks that a full build would run the new files last, and returns the reason if it wouldn't. SQL files run
+    /// before the dump and the setup.
     fn out_of_order(&self, before: &Self, added: &[String]) -> Option<String> {
         let (old, new) = (before.sql_files(), self.sql_files());
         let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
@@ -77,14 +77,15 @@ impl FingerprintInputs {
         {
             return Some(format!("{first} comes before {ran}, which has run"));
         }
-        // The list is a single text, so a file name with a line feed would look like two names.
+        // The list of SQL files is a single text, so a file name with a line feed would look like two names.
         if same < old.len() || !new.iter().all(is_input) {
             return Some(change_line(SQL_FILES, Change::Changed).1);
         }
         let later = ["dump", "setup command"].into_iter().find(|name| self.0.contains_key(*name));
         match (new.get(same), later) {
             (Some(first), Some(later)) => Some(format!("{first} comes before the {later}, which has run")),
-            // A step that has already run may have read all files of a folder.
+            // The new files aren't SQL files, and no new step reads them. But a step that has already run may have read
+            // all files of a folder.
             (None, None) => added.first().map(|file| format!("{file} added, which no new step reads")),
             _ => None,
         }
@@ -117,7 +118,7 @@ impl FingerprintInputs {
     }
 }
 
-/// Key for the fingerprint of the template that this one goes on from.
+/// Key for the fingerprint of the template that this one extends.
 pub(crate) const GOES_ON_FROM: &str = "template it goes on from";
 /// Prefix for the keys of input files.
 pub(crate) const INPUT: &str = "input ";
@@ -131,7 +132,7 @@ enum Change {
     Removed,
 }
 
-/// Describes a change. The first value puts lines about input files before the others.
+/// Describes a change in one line. The first value is for sorting: it puts lines about input files before all others.
 fn change_line(name: &str, change: Change) -> (bool, String) {
     let word = match change {
         Change::Added => "added",
@@ -181,8 +182,8 @@ mod tests {
         }
     }
 
-    /// Generates names of SQL files and, with a digit, of other inputs. The case of the letters represents the
-    /// contents.
+    /// Generates names of input files. A name with a digit isn't a SQL file. The case of a name's letter represents the
+    /// contents of the file.
     fn files() -> impl Strategy<Value = Vec<String>> {
         prop::collection::vec("[a-cA][1]?", 0..5)
     }
@@ -229,7 +230,7 @@ mod tests {
         let (before, mut after) = (of_files(&["a"], &[]), of_files(&["a", "b"], &[]));
         after.add("setting jit", "off");
         assert_eq!(after.added_to(&before), Err(vec!["setting jit added".to_owned()]));
-        // The list adds two files here, but there is only one new key.
+        // The name of the new file contains a line feed, so it looks like two new files in the list.
         let mut odd = of_files(&["a"], &[]);
         odd.add(SQL_FILES, "a\nb\nc");
         odd.add(format!("{INPUT}b\nc"), "x");

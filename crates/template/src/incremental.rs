@@ -1,20 +1,20 @@
-//! Shortens builds for projects that only ever add files, such as migrations. An incremental build begins on an earlier
-//! template and runs only the new files.
+//! Shortens builds for projects that only ever add files, such as migrations. An incremental build starts from an
+//! earlier template and runs only the new files.
 //!
-//! An incremental build has the same fingerprint as a full build with equal inputs. Therefore an earlier template must
-//! meet two conditions. All its inputs must be inputs of the new template, and a full build must run the new files
-//! last.
+//! An incremental build has the same fingerprint as a full build with the same inputs, so its result must be the same
+//! too. Therefore the earlier template must meet two conditions. All its inputs must also be inputs of the new
+//! template, and a full build would run the new files last.
 
 use crate::description::{self, EntryDescription};
 use crate::provisioner::{Provisioner, Template};
 use crate::{BuildPlan, FingerprintInputs, ProvisionError, Steps, TemplateSpec};
 
-/// An earlier template on which a build begins. The cache doesn't evict it during the build.
+/// The earlier template that an incremental build starts from. The cache doesn't evict it during the build.
 pub(crate) struct Parent {
     pub(crate) template: Template,
-    /// Number of SQL files that the parent has run.
+    /// Number of SQL files that are already in the parent.
     pub(crate) sql_files: usize,
-    /// Names of the files that the parent hasn't run.
+    /// Names of the new files, which aren't in the parent.
     pub(crate) added: Vec<String>,
     /// When the parent was built, in seconds since 1970.
     created: u64,
@@ -27,8 +27,8 @@ impl Parent {
 }
 
 impl Provisioner {
-    /// Finds the cached template on which a build of `spec` can begin. Prefers the template that has run the most
-    /// files, and then the newest.
+    /// Finds a cached template that a build of `spec` can start from. Prefers the template that contains the most SQL
+    /// files, and among those the newest.
     pub(crate) fn parent(
         &self,
         spec: &TemplateSpec,
@@ -42,8 +42,8 @@ impl Provisioner {
             let Some(entry) = self.cache.examine(&name)? else { continue };
             let Some(about) = EntryDescription::parse(&entry.about()) else { continue };
             let fingerprint = about.fingerprint_inputs.fingerprint();
-            // A template from a different machine can contain any description. Only its fingerprint proves which inputs
-            // it has.
+            // A template from another machine can contain any description. Only a matching fingerprint proves that the
+            // template really has these inputs.
             if about.name.as_ref() != Some(&spec.title()) || fingerprint.as_str() != name {
                 continue;
             }

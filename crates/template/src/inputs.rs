@@ -1,10 +1,10 @@
-//! Finds and digests the input files of a template, because a changed input must lead to a new template. Patterns
-//! select the files.
+//! Finds the input files of a template and computes their digests, because a changed input must lead to a new template.
+//! Patterns select the files.
 //!
-//! Digests of unchanged files come from a note, which is a small file in the cache. The note stores each digest with
-//! the size, both times and the inode of the file, and pgfresh uses the digest only while all of these are unchanged. A
-//! second write within one tick of a file system's clock changes the contents but not the times. Therefore the note
-//! leaves out files that were written less than [`MIN_AGE_OF_CHANGE`] ago.
+//! Digests of unchanged files come from a note, which is a small file in the cache. For each digest, the note stores
+//! the file's size, modification time, change time and inode. As long as none of these change, pgfresh uses the stored
+//! digest. There is one pitfall: two writes within one tick of the file system's clock leave the same times. Therefore
+//! the note leaves out files that were written less than [`MIN_AGE_OF_CHANGE`] ago.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -29,11 +29,11 @@ mod search;
 
 pub(crate) use search::Skipped;
 
-/// Minimum age of a file's last change for the note to store its digest. File systems count time in steps of up to 2 s
-/// (e.g. FAT).
+/// The note stores the digest of a file only if the file's last change is at least this old. Some file systems count
+/// time in steps of up to 2 s (e.g. FAT).
 const MIN_AGE_OF_CHANGE: Duration = Duration::from_millis(2500);
 
-/// Error that prevented the inputs from being listed.
+/// The reason why pgfresh couldn't list the inputs.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// A pattern has invalid syntax.
@@ -52,7 +52,8 @@ pub enum InputError {
         /// Folder in which the search began.
         folder: PathBuf,
     },
-    /// The target of a link doesn't exist. Either a pattern names the link in full, or the link stands for a SQL file.
+    /// The target of a link doesn't exist, and pgfresh can't skip the link. Either a pattern names the link in full, or
+    /// the link is in the list of SQL files.
     #[error("could not read \"{}\": it is a link to \"{}\", which does not exist", link.display(), target.display())]
     DanglingLink {
         /// Path of the link.
@@ -91,7 +92,7 @@ impl InputError {
     }
 }
 
-/// Files that match the patterns, and unreadable paths in the searched folders.
+/// The files that match the patterns, and the unreadable paths that the search skipped.
 #[derive(Debug, Default)]
 pub(crate) struct InputFiles {
     /// Matching paths, relative to the folder of the patterns. They are ordered by pattern and then by name.
@@ -116,7 +117,7 @@ pub(crate) fn expand(folder: &Path, patterns: &[String]) -> Result<InputFiles, I
     Ok(all)
 }
 
-/// Like [`expand`], but also returns an error if a matching file can't be read, because every SQL file must run.
+/// Like [`expand`], but returns an error if any matching file can't be read, because every SQL file must run.
 pub(crate) fn expand_sql(folder: &Path, patterns: &[String]) -> Result<InputFiles, InputError> {
     let mut all = expand(folder, patterns)?;
     match all.skipped.iter().position(|skipped| skipped.is_match) {
@@ -167,7 +168,7 @@ fn expand_one(folder: &Path, pattern: &str) -> Result<Found, InputError> {
     Ok(Search::run(&matcher, &glob, &root, start).attempt("read", &root)?)
 }
 
-/// Returns the leading folders of a pattern that contain no special characters.
+/// Returns the beginning of a pattern, up to the last folder before the first special character.
 fn literal_folder(pattern: &str) -> &str {
     let special = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
     pattern[..special].rfind('/').map_or("", |slash| &pattern[..slash.max(1)])
@@ -180,11 +181,12 @@ struct Stamp {
     inode: u64,
     /// When the contents last changed, in nanoseconds since 1970.
     modified: i64,
-    /// When the contents or metadata last changed, in nanoseconds since 1970. Processes can't set this time back.
+    /// When the contents or metadata last changed, in nanoseconds since 1970. Processes can't set this time to an
+    /// arbitrary value.
     changed: i64,
 }
 
-/// File digests by path, each with the file's stamp.
+/// Maps the path of each file to the file's metadata and digest.
 type DigestNote = HashMap<String, (Stamp, String)>;
 
 /// Computes the BLAKE3 digest of each of `files` in `folder`, in hexadecimal. The digest of a directory covers all
@@ -216,8 +218,8 @@ pub(crate) fn digest(
         digests.insert(file.clone(), digest);
     }
     if !fresh.is_empty() {
-        // Other templates of the folder share the note, so their files stay in it. Only files that no longer exist are
-        // removed.
+        // Keep the other files in the note, because other templates of the same folder use the note as well. Only
+        // remove files that no longer exist.
         let mut note = old;
         note.retain(|file, _| digests.contains_key(file) || folder.join(file).exists());
         note.extend(fresh);

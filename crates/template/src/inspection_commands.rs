@@ -1,5 +1,5 @@
-//! Builds the shell commands for a server that stays for inspection. One command opens the server, and the other
-//! removes it.
+//! Builds two shell commands for a server that pgfresh keeps for inspection. One command opens the server, and the
+//! other removes it.
 
 use std::path::Path;
 
@@ -27,8 +27,8 @@ impl Provisioner {
         )
     }
 
-    /// Returns the command that removes everything this provisioner has kept. It includes all flags that locate these
-    /// files.
+    /// Returns the command that removes everything this provisioner kept. It includes all flags that pgfresh needs to
+    /// find these files.
     #[must_use]
     pub fn command_to_sweep(&self) -> String {
         let mut command = "pgfresh sweep --kept".to_owned();
@@ -46,7 +46,8 @@ fn quoted_path(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
 
-/// Quotes a text for a shell. Only a zero byte can't be quoted, but paths and database names never contain one.
+/// Quotes a text for a shell. A text with a zero byte can't be quoted, but paths and database names never contain a
+/// zero byte.
 fn quoted(text: &str) -> String {
     shlex::try_quote(text).map_or_else(|_| text.to_owned(), Into::into)
 }

@@ -1,5 +1,5 @@
-//! Provides templates and servers. A provisioner combines the programs, the cache and the account that all of them
-//! need.
+//! Provides templates and servers. A provisioner holds what every build and every start needs: the PostgreSQL programs,
+//! the cache and the account.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub struct Template {
     pub fingerprint: Fingerprint,
     /// The template's files.
     pub entry: Entry,
-    /// Database that the template has prepared. In a base image, this is `postgres`.
+    /// Name of the database that the template's steps filled. In a base image, this is `postgres`.
     pub database: String,
 }
 
@@ -44,9 +44,9 @@ pub struct ServerOptions {
     /// Maximum size of the cache, in bytes. `None` means 10 GB, or a fifth of the file system's free space if that is
     /// less.
     pub cache_size: Option<u64>,
-    /// Whether to keep the data directory after a failed setup.
+    /// If true, the data directory stays after a failed setup.
     pub keep: bool,
-    /// Whether to build templates in full, even if the cache has one from an incremental build.
+    /// If true, only the result of a full build counts. A template from an incremental build is built again.
     pub full: bool,
 }
 
@@ -61,14 +61,15 @@ pub struct Provisioner {
     pub account: Account,
     /// A pgfresh executable that can run as a guard; see [`server::Guard::over`].
     pub program: PathBuf,
-    /// Source of templates other than builds, e.g. a remote.
+    /// A place that may already have a missing template, e.g. a remote. pgfresh asks there before it builds a template.
     pub(crate) source: Option<Arc<dyn TemplateSource>>,
-    /// TLS that pgfresh offers to setups.
+    /// Encryption for the connections of setup commands. Some programs connect only with TLS, which the server itself
+    /// doesn't have.
     pub(crate) encryption: Option<Arc<dyn LoopbackEncryption>>,
     server_options: ServerOptions,
 }
 
-/// A step that is slow or rare, so that the user may want to know about it.
+/// A step that the user may want to know about, because it is slow or rare.
 #[derive(Debug, Clone, Copy)]
 pub enum Step<'a> {
     /// initdb runs, once for each installation.
@@ -115,7 +116,7 @@ pub enum Step<'a> {
         /// Name of the template.
         name: &'a str,
     },
-    /// The server refused to set a property of a dumped database. For example, the owner is missing.
+    /// The server refused to set a property of a dumped database, for example because the owner's role is missing.
     PropertyLeftOut {
         /// Template that the dump belongs to.
         name: &'a str,
@@ -133,7 +134,7 @@ pub enum Step<'a> {
         /// Last line of the step's output.
         line: &'a str,
     },
-    /// The inputs changed during the build, so pgfresh builds the template again.
+    /// The inputs changed during the build, so pgfresh starts the build again.
     InputsChanged {
         /// Changed inputs.
         changes: &'a [String],
@@ -237,7 +238,7 @@ impl Provisioner {
         Self { source: Some(source), ..self }
     }
 
-    /// Returns a provisioner that offers TLS to setups, using `encryption`.
+    /// Returns a provisioner that offers TLS to setup commands, using `encryption`.
     #[must_use]
     pub fn with_encryption(self, encryption: Arc<dyn LoopbackEncryption>) -> Self {
         Self { encryption: Some(encryption), ..self }
@@ -305,14 +306,14 @@ impl Provisioner {
         self.server_options.cache_size.unwrap_or_else(|| cached::default_size(&self.cache))
     }
 
-    /// Removes the leftovers of crashed runs from all places in which this provisioner may have started a server.
+    /// Removes the leftovers of crashed runs from all places where this provisioner may have started a server.
     #[must_use]
     pub fn sweep(&self) -> Swept {
         sweep(&self.cache, &self.server_options.place)
     }
 }
 
-/// The removed run directories, and errors that occurred while removing others.
+/// The removed run directories, and the errors that occurred while removing others.
 pub type Swept = (Vec<PathBuf>, Vec<FileError>);
 
 /// Removes the leftovers of crashed runs in and beside `cache`, in RAM and in `place`. Doesn't touch anything in use.
@@ -326,14 +327,14 @@ pub fn sweep(cache: &Cache, place: &PlaceRequest) -> Swept {
     (removed, failures)
 }
 
-/// Like [`sweep`], but doesn't remove anything from the cache. `disk` is the path of the cache, which doesn't need to
+/// Like [`sweep`], but doesn't remove anything from the cache. `disk` is the path of the cache, which doesn't have to
 /// exist.
 #[must_use]
 pub fn sweep_runs(disk: &Path, place: &PlaceRequest) -> Swept {
     server::sweep(&roots(disk, place))
 }
 
-/// Removes the run directories that pgfresh kept for inspection. `disk` is the path of the cache, which doesn't need to
+/// Removes the run directories that pgfresh kept for inspection. `disk` is the path of the cache, which doesn't have to
 /// exist.
 #[must_use]
 pub fn remove_kept(disk: &Path, place: &PlaceRequest) -> Swept {

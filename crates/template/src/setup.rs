@@ -25,21 +25,23 @@ use crate::{ProvisionError, TemplateSpec, complete_copy, create_copy, end_sessio
 
 /// Name of the log file in the run directory.
 const LOG_NAME: &str = "setup.log";
-/// Size of the part at the end of the log from which an error message may quote, in bytes.
+/// An error message quotes only from this many bytes at the end of the log.
 const LOG_TAIL: i64 = 8 * 1024;
 /// Maximum number of lines that an error message quotes.
 const MAX_LINES: usize = 12;
 /// Interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
-/// Counts the user's objects in a database. Objects that initdb creates have smaller oids. Schemas for temporary tables
-/// don't count, because the server never drops them. Source: `src/include/access/transam.h`, `FirstNormalObjectId`.
+/// SQL that counts the user's objects in a database. The objects that initdb creates have smaller oids. Schemas for
+/// temporary tables don't count, because the server never drops them. Source: `src/include/access/transam.h`,
+/// `FirstNormalObjectId`.
 const COUNT_OBJECTS: &str = "SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_proc WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_type WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_namespace WHERE oid >= 16384 AND nspname !~ '^pg_(toast_)?temp_')
     + (SELECT count(*) FROM pg_extension WHERE oid >= 16384)
     + (SELECT count(*) FROM pg_largeobject_metadata)";
-/// SQL that fails if a transaction is open and has changed something. The error then contains [`OPEN_TRANSACTION`].
+/// SQL that fails if there is an open transaction that changed something. The text of the error then contains
+/// [`OPEN_TRANSACTION`].
 const EXPECT_NO_TRANSACTION: &str = "SELECT CAST('pgfresh: the transaction is open: ' || pg_catalog.pg_current_xact_id_if_assigned()::text AS integer)";
 const OPEN_TRANSACTION: &str = "pgfresh: the transaction is open: ";
 /// Time limit for one SQL file that runs without psql.
@@ -49,7 +51,8 @@ const SQL_TIMEOUT: Duration = Duration::from_hours(1);
 pub(crate) struct Setup<'a> {
     pub(crate) server: &'a Server,
     pub(crate) installation: &'a Installation,
-    /// TLS that pgfresh offers to a setup command over loopback.
+    /// Encryption for the setup command's TCP connections. Some programs connect only with TLS, which the server itself
+    /// doesn't have.
     pub(crate) encryption: Option<&'a Arc<dyn LoopbackEncryption>>,
     pub(crate) spec: &'a TemplateSpec,
     pub(crate) report: &'a dyn Fn(Step<'_>),
@@ -60,12 +63,13 @@ pub(crate) struct Setup<'a> {
 pub(crate) enum StartingPoint<'a> {
     /// The server has no database for the template yet.
     BaseImage,
-    /// The database of the template in `from` exists, under the given name.
+    /// The database of the extended template (`from`) exists. The value is its name.
     From(&'a str),
-    /// The databases of other templates in the cluster exist, and they stay. The value names the database of the
-    /// template in `from`, if there is one.
+    /// The databases of other templates exist in the cluster and must stay there. The value is the name of the extended
+    /// template's database, if there is one.
     Beside(Option<&'a str>),
-    /// An earlier template of the same name has run the dump and some SQL files.
+    /// The data comes from an earlier template with the same name. The dump, and some of the SQL files, have already
+    /// run.
     Parent {
         /// Number of files that have run, counted from the beginning of the list.
         sql_files: usize,
@@ -127,7 +131,8 @@ impl Setup<'_> {
         Ok(None)
     }
 
-    /// Runs the user's own command. Some commands can reach the server only over TCP.
+    /// Runs the user's setup command. Some programs can reach a server only over TCP, so pgfresh opens a loopback port
+    /// while the command runs.
     fn run_setup(&self, words: &str) -> Result<Option<FailedStep>, ProvisionError> {
         let mut command = Command::new("sh");
         command.args(["-c", words]);
@@ -139,7 +144,8 @@ impl Setup<'_> {
         Ok(broken.map(|broken| FailedStep { wants_tls, ..broken }))
     }
 
-    /// Writes the root certificate for the offered TLS. Returns its path, or `None` if TLS isn't offered.
+    /// Writes the root certificate of the offered encryption to a file and returns its path. Returns `None` if there is
+    /// no such certificate.
     fn write_root(&self) -> Result<Option<PathBuf>, ProvisionError> {
         let Some(root) = self.encryption.and_then(|encryption| encryption.root()) else { return Ok(None) };
         let path = self.server.run().path().join("root.crt");
@@ -188,7 +194,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Checks that pgfresh can still work in the server, and that it can copy all databases of the templates.
+    /// Checks that pgfresh can still use the server, and that it can copy the databases of all templates.
     fn check_result(&self) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
         let left = self.read_state();
@@ -217,7 +223,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Reports a setup that leaves the template's database empty. The setup may have migrated a different database.
+    /// Reports a setup that leaves the template's database empty. Such a setup may have migrated the wrong database.
     fn warn_if_empty(&self) {
         let name = &self.spec.name;
         if self.spec.setup.is_none() {
@@ -321,8 +327,8 @@ impl Setup<'_> {
         Ok(None)
     }
 
-    /// Sets the dumped database's properties on the template's database. Skips a property that the server refuses, and
-    /// reports it. For example, a dump contains no roles, so the owner may be missing.
+    /// Gives the template's database the properties of the dumped database. Skips and reports each property that the
+    /// server refuses. For example, the owner may be missing, because a dump contains no roles.
     fn restore_properties(&self, properties: &[DatabaseProperty]) -> Result<(), ProvisionError> {
         let name = &self.spec.name;
         let mut session = self.server.session("postgres")?;
@@ -341,8 +347,8 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Runs a program in the specification's folder. Its environment contains the database's address, just like that of
-    /// a user's command.
+    /// Runs a program in the specification's folder. Its environment contains the database's address, like the
+    /// environment of a command that the user runs with pgfresh.
     fn run_program(
         &self,
         step: &str,
@@ -383,7 +389,7 @@ impl Setup<'_> {
         let log = Setup::log(self.server);
         while !sys::wait_readable(&ended, PROGRESS_INTERVAL)? {
             if !self.server.is_alive() {
-                // The guard ends the step's children. The step itself would wait for the server forever.
+                // Without the server, the step would wait forever, so end it. The guard ends its children.
                 if let Err(error) = child.kill() {
                     tracing::debug!(%error, "could not end a step without a server");
                 }

@@ -9,8 +9,8 @@ use storage::{Building, Entry};
 pub enum FetchResult {
     /// The source had the template, which is now in the cache.
     Fetched(Entry),
-    /// The template must be built. Until the value is dropped, other machines wait for this build instead of repeating
-    /// it.
+    /// The caller must build the template. As long as it holds the value, other machines wait for this build instead of
+    /// building the template themselves.
     Missing(Option<Box<dyn Send>>),
 }
 
@@ -38,10 +38,11 @@ pub struct SourceError {
     pub reason: Box<dyn Error + Send + Sync>,
 }
 
-/// A source of templates other than builds. It may also accept templates that this machine builds.
+/// A place from which pgfresh can get templates without building them. It may also accept the templates that this
+/// machine builds.
 pub trait TemplateSource: fmt::Debug + Send + Sync {
-    /// Puts the template into the cache, if the source has it and it is at most `limit` bytes long. If a different
-    /// machine is building the template, waits for it.
+    /// If the source has the template, puts it into the cache. If another machine is building the template, waits for
+    /// that build. The template can have at most `limit` bytes.
     ///
     /// # Errors
     /// Returns an error if the source failed, or if its template is too large or isn't trusted.
@@ -53,8 +54,8 @@ pub trait TemplateSource: fmt::Debug + Send + Sync {
         progress: &dyn Fn(FetchProgress),
     ) -> Result<FetchResult, SourceError>;
 
-    /// Offers the source a template that this machine has built. Returns the number of bytes sent, or `None` if the
-    /// source doesn't accept templates.
+    /// Offers the source a template that this machine built. Returns the number of bytes sent, or `None` if the source
+    /// doesn't accept templates.
     ///
     /// # Errors
     /// Returns an error if the source failed.

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use crate::Steps;
 
-/// Names that a template can't have. They are the databases of every cluster, and the word that means no template.
+/// Names that a template can't have. They are the databases that every cluster has, and the word "none", which users
+/// write if they want no template.
 const RESERVED_NAMES: [&str; 4] = ["none", "postgres", "template0", "template1"];
 /// Prefix for the names of pgfresh's own databases. No other database can have such a name.
 pub const PREFIX: &str = "pgfresh_";
-/// Maximum length of a name, in bytes. A server allows at most 63 bytes (`NAMEDATALEN`), and a service names a
-/// template's database `pgfresh_template_NAME`.
+/// Maximum length of a template's name, in bytes. A server allows names of at most 63 bytes (`NAMEDATALEN`), and the
+/// background server calls a template's database `pgfresh_template_NAME`.
 const MAX_NAME_LENGTH: usize = 63 - PREFIX.len() - "template_".len();
 
 /// Describes how to build one template. Its steps run in this order: SQL files, dump, setup command.
@@ -17,11 +18,12 @@ const MAX_NAME_LENGTH: usize = 63 - PREFIX.len() - "template_".len();
 pub struct TemplateSpec {
     /// Name of the template and of its database; see [`check_name`].
     pub name: String,
-    /// Folder to which paths and globs are relative. The setup command also runs in it.
+    /// Folder that paths and globs are relative to. The setup command also runs there.
     pub folder: PathBuf,
-    /// Template that this one extends. Its database gets the new name. `None` means the base image.
+    /// Template that this one extends. The new template's database begins as that template's database. `None` means the
+    /// base image.
     pub from: Option<Box<TemplateSpec>>,
-    /// Globs for SQL files, which run in this order. The files of one glob run in the order of their names.
+    /// Globs for SQL files. The globs run in this order, and the files of one glob run in the order of their names.
     pub sql: Vec<String>,
     /// A dump written by `pg_dump`, in any format.
     pub dump: Option<String>,
@@ -31,20 +33,21 @@ pub struct TemplateSpec {
     pub inputs: Vec<String>,
     /// Names of the environment variables that the setup command reads.
     pub env: Vec<String>,
-    /// Whether a build can begin on an earlier template with this name. The fingerprint doesn't depend on this, because
-    /// the result is the same.
+    /// Says whether a build can start from an earlier template with this name. The fingerprint doesn't depend on this,
+    /// because the result is the same either way.
     pub steps: Steps,
     /// The template that precedes this one in a shared cluster; see [`Self::side_by_side`]. `None` if the cluster has
     /// only one template.
     pub beside: Option<Box<TemplateSpec>>,
-    /// Name of the default template in a shared cluster. `None` means this one. The fingerprint doesn't depend on this.
+    /// Name of the default template in a shared cluster. `None` means this template. The fingerprint doesn't depend on
+    /// this.
     pub default: Option<String>,
 }
 
 impl TemplateSpec {
-    /// Puts several templates, and those that they extend, into one cluster. The first template is the default. Returns
-    /// `None` for an empty list. Each template extends the cluster of those before it, so pgfresh can build, cache and
-    /// share each one separately.
+    /// Puts several templates, and the templates that they extend, into one cluster. The first template is the default.
+    /// Returns `None` for an empty list. Each template is built on the cluster with all templates before it, so pgfresh
+    /// can build, cache and share each step separately.
     #[must_use]
     pub fn side_by_side(templates: &[TemplateSpec]) -> Option<Self> {
         let (first, more) = templates.split_first()?;
@@ -57,7 +60,8 @@ impl TemplateSpec {
                 parts.push(part);
             }
         }
-        // The cache can't keep a template that runs each time, or any template after it, so these must come last.
+        // Put the templates that run each time last, because the cache can't keep such a template or any template after
+        // it.
         parts.sort_by_key(|part| part.chain().into_iter().any(Self::runs_each_time));
         let all = parts
             .into_iter()
@@ -65,12 +69,13 @@ impl TemplateSpec {
         Some(Self { default: Some(first.name.clone()), ..*all })
     }
 
-    /// Returns the template whose cluster this one extends. `None` means the base image.
+    /// Returns the template whose cluster this template is built on. `None` means the base image.
     pub(crate) fn base(&self) -> Option<&Self> {
         self.beside.as_deref().or(self.from.as_deref())
     }
 
-    /// Returns the specifications that lead to this one, in build order. This one comes last.
+    /// Returns the specifications of all templates below this one, in build order, followed by this specification
+    /// itself.
     #[must_use]
     pub fn chain(&self) -> Vec<&Self> {
         let mut chain = self.base().map_or_else(Vec::new, Self::chain);
@@ -98,7 +103,7 @@ impl TemplateSpec {
         beside + &self.name
     }
 
-    /// Whether the template has a setup command without inputs. In this case, the cache can't keep the result.
+    /// Whether the template has a setup command without inputs. If it does, the cache can't keep the result.
     #[must_use]
     pub fn runs_each_time(&self) -> bool {
         self.setup.is_some() && self.inputs.is_empty()
@@ -170,7 +175,8 @@ mod tests {
         assert_eq!((app.title(), app.names()), ("app".to_owned(), vec!["app"]));
     }
 
-    /// Generates templates whose names are letters. Each template extends the one before it in its word.
+    /// Generates templates from words. Each letter of a word is the name of a template, which extends the template of
+    /// the letter before it.
     fn some_templates() -> impl Strategy<Value = Vec<TemplateSpec>> {
         let one = |word: String| {
             let one = |from: Option<TemplateSpec>, letter: char| {

@@ -1,5 +1,5 @@
-//! Starts servers from templates. A start looks up or builds the template, copies it, and runs the setups whose results
-//! the cache can't keep.
+//! Starts servers from templates. To start a server, pgfresh looks up or builds the template and copies it. Then it
+//! runs the setups whose results the cache can't keep.
 
 use std::fs;
 use std::path::Path;
@@ -18,9 +18,9 @@ use crate::{Fingerprint, TemplateSpec, base};
 pub struct Started {
     /// The server.
     pub server: Server,
-    /// The session that tested the server. `None` if a setup has run in the server since then.
+    /// The session that tested the server. `None` if a setup ran in the server after that test.
     pub session: Option<AdminConnection>,
-    /// Cache entry of the copied template. `None` if a setup has run in the server since then.
+    /// Cache entry of the copied template. `None` if a setup ran in the server after the copy.
     pub entry: Option<Entry>,
     /// Place of the data directory.
     pub place: Place,
@@ -47,7 +47,8 @@ impl Provisioner {
         self.template_of(self.server_options().template.as_ref(), report)
     }
 
-    /// Computes the fingerprint of the template that the options name, even if the template isn't cached or can't be.
+    /// Computes the fingerprint of the template that the options name. The cache doesn't have to contain the template,
+    /// or even be able to keep it.
     pub fn fingerprint(&self) -> Result<Fingerprint, ProvisionError> {
         match &self.server_options().template {
             Some(spec) => Ok(self.fingerprint_inputs(spec, &|_| ())?.fingerprint()),
@@ -63,9 +64,9 @@ impl Provisioner {
         spec.map_or_else(|| self.base_image(report), |spec| self.look_up_or_build(spec, report))
     }
 
-    /// Starts a server on a copy of the template that the options name, and builds the template first if necessary. The
-    /// cache doesn't have templates that run each time. In this case, pgfresh copies the last template that the cache
-    /// can keep, and runs the remaining setups in the new server.
+    /// Starts a server on a copy of the template that the options name, and builds the template first if necessary.
+    /// Some templates aren't in the cache, because their setup runs each time. For such a template, pgfresh copies the
+    /// last template before it that the cache can keep, and runs the remaining setups in the new server.
     pub fn start(&self, report: &dyn Fn(Step<'_>)) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         let (kept, each_time) = self.chain();
@@ -80,7 +81,7 @@ impl Provisioner {
         self.run_each_time(started, &each_time, report)
     }
 
-    /// Describes a server that has the template of the options, or will get it.
+    /// Describes a server on a copy of the template. If some setups run each time, they have yet to run.
     fn describe_start(&self, server: Server, place: Place, look_up: Duration) -> Started {
         let spec = self.server_options().template.as_ref();
         let templates: Vec<_> = spec.map_or_else(Vec::new, TemplateSpec::names);
@@ -117,8 +118,8 @@ impl Provisioner {
         Ok(started)
     }
 
-    /// Starts a server on the data that a different server left in the run directory `kept`, and removes that
-    /// directory. The data stay on their file system, even if new data would go to a different place.
+    /// Starts a server on the data that an earlier server left in the run directory `kept`, and removes that directory.
+    /// The data stays on its file system, even if new data would go to another place.
     pub fn reopen(&self, kept: &Path) -> Result<Started, ProvisionError> {
         let begun = Instant::now();
         // The path has the form PLACE/pgfresh-UID/kept-ID.
@@ -137,11 +138,12 @@ impl Provisioner {
         Ok(Started { server, session: None, entry: None, place, database, templates: Vec::new(), look_up })
     }
 
-    /// Starts a server on persistent data. If `is_new`, first replaces any existing data with new data, like
-    /// [`Self::start`]. When this returns, the new data are complete but not yet durable; see
+    /// Starts a server on persistent data. If `is_new` is true, first replaces any existing data with a copy of the
+    /// template, like [`Self::start`]. When this returns, the new data is complete but not yet durable; see
     /// [`PersistentData::remember`].
     ///
-    /// Existing data don't contain the name of their database, so the result always says `postgres` for them.
+    /// Existing data doesn't say which database is the prepared one, so in this case the result always names
+    /// `postgres`.
     pub fn start_persistent(
         &self,
         data: PersistentData,
@@ -184,8 +186,8 @@ impl Provisioner {
         Server::start_again(&self.order(place, settings), guard)
     }
 
-    /// Calls `use_it` with the template of `spec`, or with the base image. If the template is damaged, builds it again
-    /// and retries once.
+    /// Calls `use_it` with the template of `spec`, or with the base image if `spec` is `None`. If the template turns
+    /// out to be damaged, builds it again and retries once.
     pub(crate) fn on_template<T>(
         &self,
         spec: Option<&TemplateSpec>,

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A connection on which the server sends these chunks regardless of what it receives, and then stays silent.
+/// A connection to a scripted server. It sends these chunks regardless of what it receives, and then stays
+/// silent.
 #[derive(Debug, Default)]
 struct Script {
     pieces: VecDeque<Vec<u8>>,

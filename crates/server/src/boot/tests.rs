@@ -4,7 +4,8 @@ use std::os::unix::process::ExitStatusExt;
 use super::*;
 use crate::stub::{SHORT, Stub, TIMEOUTS};
 
-/// Starts a postmaster that runs `script`. Expects an error, and expects that nothing is left behind.
+/// Starts a postmaster that runs `script`. Expects that the start fails and leaves nothing behind. Returns
+/// the error.
 fn failure(script: &str, timeouts: &Timeouts) -> StartError {
     let stub = Stub::new(script);
     let error = stub.start(timeouts).expect_err(script);
@@ -82,7 +83,7 @@ fn start_timeout_ends_postmaster() {
             error.to_string(),
             format!("could not start server: not ready after {:.0} s", after.as_secs_f64())
         );
-        // A shell might not have written to its log yet.
+        // The shell might not have written to its log yet.
         let words = last_words.as_deref();
         assert!(words.is_none() || words == Some("LOG:  still starting"), "{words:?}");
     }
@@ -119,7 +120,7 @@ fn any_write_of_pid_file_is_noticed() {
     }
 }
 
-/// However much of the pid file has been written, only the complete word means that the server is ready.
+/// At any point while the pid file is being written, only the complete word means that the server is ready.
 #[test]
 fn partial_pid_files_are_not_ready() {
     let folder = tempfile::tempdir().unwrap();
@@ -158,7 +159,7 @@ fn silent_ready_server_causes_start_error() {
                 assert_eq!(error.to_string(), "could not use the new server");
                 assert_eq!(error.detail().unwrap(), "The server has ended, or has closed the connection.");
             }
-            // pgfresh might notice the end of the process before the word "ready".
+            // pgfresh might notice the end of the process before it reads the word "ready".
             StartError::Exited { .. } if script.contains("exit") || script.contains("kill") => {}
             other => panic!("{script}: {other:?}"),
         }

@@ -14,8 +14,8 @@ fn this_process_is_a_guard() {
     run_guard(&PathBuf::from(env::var_os(GUARDED).expect("other tests start it")));
 }
 
-/// Runs the stub's postmaster, which holds the server's lock. Waits until the postmaster has reported its
-/// processes.
+/// Runs the stub's postmaster, which holds the server's lock. Waits until the postmaster has reported this
+/// number of `processes`.
 fn spawn(stub: &Stub, guard: &Guard, processes: usize) -> Child {
     let guarded = guard.guarded_command().unwrap();
     let mut command = guarded.command(stub.installation(), "postgres", &stub.account).unwrap();
@@ -46,13 +46,14 @@ fn owners_without_a_guard_clean_up() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     drop(guard);
-    // The owner itself removes everything before the drop returns.
+    // The guard is dead, so the owner itself removed everything before the drop returned.
     assert_eq!(left_in(stub.place.root()), Vec::<PathBuf>::new());
     stub.expect_ended("a killed guard");
     child.wait().unwrap();
 }
 
-/// A cache can be inside a checkout that test runners search. They fail if files disappear during the search.
+/// A cache may be inside a checkout that test runners search. A test runner fails if files disappear during
+/// its search.
 #[test]
 fn complete_removal_waits_for_guard() {
     let stub = Stub::new("trap '' QUIT\nserve");
@@ -87,8 +88,8 @@ fn guard_waits_for_owner_lock() {
     let mut guard = stub.guard();
     let mut child = spawn(&stub, &guard, 1);
     drop(guard.process.lifeline.take());
-    // The guard keeps `done` open until it has removed everything. Therefore it is still waiting for the
-    // lock.
+    // The guard keeps `done` open until it has removed everything. It is still open, so the guard is still
+    // waiting for the lock.
     assert!(!sys::wait_readable(&guard.process.done, REMOVAL_TIMEOUT).unwrap());
     assert!(guard.run().data().is_dir());
     assert_eq!(stub.processes().len(), 1);
@@ -121,8 +122,8 @@ fn sweep_removes_only_unowned_directories() {
     assert!(left_in(stub.place.root()).is_empty());
 }
 
-/// Sweeps until something was removed. A process that another test forks has all locks of this one until it starts its program, so a
-/// first sweep can find an owner.
+/// Sweeps until something is removed. The first sweep may find an owner, because another test may be forking
+/// a child. Until the child executes its program, it shares all locks of this process.
 fn swept(root: &Path) -> Vec<PathBuf> {
     let mut removed = Vec::new();
     wait_until("a sweep that removes something", || {

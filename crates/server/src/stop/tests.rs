@@ -48,7 +48,7 @@ fn clean_shutdown_returns_guarded_data() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);
     fs::write(server.run().data().join("table"), "rows").unwrap();
     let guard = server.shut_down().unwrap();
-    // A backend and a grandchild have outlived the postmaster.
+    // Here a backend and a grandchild outlive the postmaster.
     stub.expect_ended("shut down");
     let data = guard.run().data();
     assert_eq!(fs::read_to_string(data.join("table")).unwrap(), "rows");
@@ -86,7 +86,7 @@ fn unclean_shutdowns_are_errors() {
 
 #[test]
 fn hanging_postmasters_are_ended() {
-    // One postmaster ends on the next signal, and the other doesn't end on any signal.
+    // The first postmaster ignores one signal but ends on the next. The second ends on no signal.
     for traps in ["trap '' INT; trap 'finish 0' QUIT", "trap '' INT QUIT TERM"] {
         let (stub, server) = up(traps, &Timeouts { clean_stop: SHORT, ..TIMEOUTS });
         let error = server.shut_down().unwrap_err();
@@ -136,8 +136,7 @@ fn crash_leaves_data_unchanged() {
     }
 }
 
-/// The thread that ends leftover processes has finished before another server can be started on the same
-/// data.
+/// Before another server starts on the same data, the thread that ends leftover processes must have finished.
 #[test]
 fn servers_restarted_after_crashes_stay() {
     let stub = Stub::new("trap 'kill -9 $$' QUIT\nbackend; grandchild; pid_file 8 ready; serve");
@@ -171,7 +170,7 @@ fn halted_servers_keep_their_data() {
     }
 }
 
-/// A stopped postmaster would neither handle the signal nor end.
+/// A postmaster that is stopped (SIGSTOP) neither handles other signals nor ends.
 #[test]
 fn stopped_postmasters_continue_and_end() {
     let (stub, server) = up(ORDERLY, &TIMEOUTS);

@@ -3,7 +3,7 @@
 use std::fs;
 
 /// Returns a random id that changes with each boot. Returns an empty string if the kernel doesn't provide
-/// one. Source: random(4).
+/// this id. Source: random(4).
 #[must_use]
 pub fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Directory handles, which open files without following links. They protect pgfresh from users who replace a
+//! Directory handles that open files without following links. They protect pgfresh from users who replace a
 //! file with a link.
 
 use std::ffi::{OsStr, OsString};
@@ -19,8 +19,8 @@ const MAX_ATTEMPTS: usize = 1000;
 /// An open directory.
 ///
 /// Methods take a single name and never follow a symbolic link. This way, a user who can write to the
-/// directory can't redirect us. Methods return an error if the name is a link or refers to an unexpected kind
-/// of file.
+/// directory can't redirect us to another file. Methods return an error if the name refers to a link or to an
+/// unexpected kind of file.
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
 
@@ -141,7 +141,8 @@ impl Directory {
     /// Removes the entry `name`, including its contents if it is a directory. It is not an error if the entry
     /// doesn't exist.
     ///
-    /// If the modes of our own directories deny access, they are changed. The tree can have any depth.
+    /// If the mode of one of our directories denies access, changes the mode first. The tree can have any
+    /// depth.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         let name = single_component(name.as_ref())?;
         for _ in 0..MAX_ATTEMPTS {
@@ -152,8 +153,8 @@ impl Directory {
                 Ok(folder) => folder.empty(&folder, 0)?,
             }
             match unlinkat(&self.0, name, AtFlags::REMOVEDIR) {
-                // A deep directory was moved here, or another process has written to the directory in the
-                // meantime.
+                // The directory isn't empty yet. Either a deep directory was moved here, or another process
+                // wrote to this directory in the meantime.
                 Err(Errno::NOTEMPTY) => {}
                 other => return ignore_missing(other),
             }
@@ -161,13 +162,14 @@ impl Directory {
         Err(io::Error::other("another process still writes in it"))
     }
 
-    /// Removes all entries, except that directories below depth [`MAX_RECURSION`] are moved to `top`.
+    /// Removes all entries. Doesn't descend below depth [`MAX_RECURSION`], but moves deeper directories to
+    /// `top` instead.
     fn empty(&self, top: &Self, depth: usize) -> io::Result<()> {
         for (name, kind) in self.entries()? {
             if kind != FileKind::Directory {
                 match unlinkat(&self.0, &name, AtFlags::empty()) {
                     // Another process has just replaced the file with a directory. The caller's next pass
-                    // handles it.
+                    // removes that.
                     Err(Errno::ISDIR) => {}
                     other => ignore_missing(other)?,
                 }
@@ -228,8 +230,8 @@ impl AsFd for Directory {
     }
 }
 
-/// Whether the error means that the path doesn't exist. This includes links, and files in place of
-/// directories.
+/// Whether the error means that the file or directory is missing. This is also the case if a link is in its
+/// place, or if one of its parents is a file.
 #[must_use]
 pub fn is_absent(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);

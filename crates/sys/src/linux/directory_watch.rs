@@ -11,8 +11,8 @@ use rustix::fs::inotify;
 use super::directory::Directory;
 use super::poll::wait_for_any;
 
-/// An inotify queue. It becomes readable when a file in the watched directory is closed after writing, or
-/// when a rename creates one.
+/// An inotify queue for one directory. It becomes readable when a process closes a file in the directory
+/// after writing to it, or renames a file into the directory.
 #[derive(Debug)]
 pub struct DirectoryWatch(OwnedFd);
 
@@ -28,8 +28,8 @@ impl DirectoryWatch {
         Ok(Self(queue))
     }
 
-    /// Waits until there is an event, until all writers of the pipe `alive` have closed it, or until
-    /// `timeout` has passed. Returns whether the pipe was closed.
+    /// Waits until there is an event, or until all writers of the pipe `alive` have closed it, but at most
+    /// for `timeout`. Returns true if the pipe was closed.
     pub fn wait(&self, alive: impl AsFd, timeout: Duration) -> io::Result<bool> {
         let mut waited = [PollFd::new(&self.0, PollFlags::IN), PollFd::new(&alive, PollFlags::IN)];
         wait_for_any(&mut waited, timeout)?;
@@ -37,15 +37,14 @@ impl DirectoryWatch {
     }
 
     /// Ends the watch without blocking the caller. Closing the queue takes up to 20 ms, because the kernel
-    /// waits for an RCU grace period. A thread therefore closes it. If the thread can't be started, the
-    /// caller closes the queue.
+    /// waits for an RCU grace period, so a separate thread does that. If the thread can't be started, the
+    /// caller closes the queue after all.
     pub fn end(self) {
         let thread = thread::Builder::new().name("end of watch".to_owned());
         drop(thread.spawn(move || drop(self)));
     }
 
-    /// Discards all pending events. Examine the files after this call. If you examine them before it, you can
-    /// miss an event.
+    /// Discards all pending events. Examine the files only after this call. Otherwise you can miss a change.
     pub fn clear(&self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         loop {

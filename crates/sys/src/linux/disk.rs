@@ -1,4 +1,4 @@
-//! Finds the disks below a mount, because a measurement is only useful together with the name of its disk.
+//! Finds the disks below a mount, because a measurement is only useful if we know which disk was measured.
 //! The search looks through partitions, device mappers, RAID arrays and loop devices.
 
 use std::fs;
@@ -25,14 +25,15 @@ pub enum Bottom {
     Disks(Vec<Disk>),
     /// The memory of this machine.
     Memory,
-    /// A file system on a different machine or on this machine's host, with its type and source.
+    /// A file system on another machine or on this machine's host. The text contains its type and its source.
     Network(String),
-    /// Unknown storage, and why it is unknown.
+    /// Unknown storage. The text says why it is unknown.
     Unknown(String),
 }
 
-/// A block device that isn't a partition, mapping or image of another visible device. Fields are `None` if
-/// the kernel doesn't report the value. Source: Linux, Documentation/ABI/stable/sysfs-block.
+/// A block device at the bottom of a stack. It isn't a partition, a mapping or an image of another visible
+/// device. Fields are `None` if the kernel doesn't report the value. Source: Linux,
+/// Documentation/ABI/stable/sysfs-block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Disk {
     /// Name in `/dev`, e.g. `nvme0n1`.
@@ -54,8 +55,8 @@ pub struct Disk {
     /// The write cache mode that the kernel assumes. With `write back` the kernel sends flushes, and with
     /// `write through` it doesn't.
     pub write_cache: Option<String>,
-    /// The cache mode that a SCSI drive itself reports. It differs from `write_cache` if an administrator has
-    /// overridden the mode, in which case the kernel sends no flushes.
+    /// The cache mode that a SCSI drive itself reports. If it differs from `write_cache`, an administrator
+    /// has overridden the mode, and the kernel sends no flushes.
     pub drive_cache: Option<String>,
     /// Whether the device supports writes with forced unit access.
     pub fua: Option<bool>,
@@ -87,7 +88,8 @@ impl Stack {
 }
 
 impl StackSearch<'_> {
-    /// Descends from `mount`. Disks are added to [`Self::disks`]. A bottom that isn't a disk is returned.
+    /// Descends from `mount` to the storage below. Adds each disk to [`Self::disks`]. If the storage isn't a
+    /// disk, returns it.
     fn mount(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
         if depth > MAX_STACK_DEPTH {
             return Some(Bottom::Unknown("devices are stacked too deep to follow".to_owned()));
@@ -113,8 +115,9 @@ impl StackSearch<'_> {
     }
 
     /// Descends from an overlay to the file system of its upper directory. A container can't see that
-    /// directory, because its path is one on the host. However, the container engine mounts files such as
-    /// /etc/hosts into the container, and these are usually on the same file system.
+    /// directory, because the path is a path on the host. In that case we look at files that the container
+    /// engine mounts into the container, such as /etc/hosts. They are usually on the same file system as the
+    /// upper directory.
     fn overlay(&mut self, mount: &Mount, depth: usize) -> Option<Bottom> {
         self.layers.push(mount.kind.clone());
         let outside = |found: &Mount| found.kind != mount.kind;
@@ -205,7 +208,7 @@ impl StackSearch<'_> {
     }
 }
 
-/// Describes a device that is built on top of other devices. Source of the prefixes: lvm2, cryptsetup,
+/// Describes a device that is built on top of other devices. The prefixes come from lvm2, cryptsetup,
 /// multipath-tools and kpartx.
 fn mapping(folder: &Path, name: &str, members: usize) -> String {
     if let Some(level) = read_trimmed(&folder.join("md/level")) {
@@ -231,7 +234,7 @@ impl Disk {
         let device = folder.join("device");
         let told = |file: &str| read_trimmed(&device.join(file)).filter(|text| !text.is_empty());
         let model = match (told("vendor"), told("model")) {
-            // "ATA" is not a vendor name, and virtio reports a number.
+            // Leave out "ATA", which isn't a vendor, and the number that virtio reports.
             (Some(vendor), Some(model)) if vendor != "ATA" && !vendor.starts_with("0x") => {
                 Some(format!("{vendor} {model}"))
             }
@@ -263,8 +266,8 @@ impl Disk {
         }
     }
 
-    /// Returns the number of flushes that the device has completed since the boot, on request of the kernel.
-    /// Source: Linux, Documentation/admin-guide/iostats.rst, field 16, since 5.5.
+    /// Returns how many flushes, requested by the kernel, the device has completed since the boot. Source:
+    /// Linux, Documentation/admin-guide/iostats.rst, field 16, since 5.5.
     #[must_use]
     pub fn flushes(&self, roots: &Roots) -> Option<u64> {
         let table = fs::read_to_string(roots.procfs.join("diskstats")).ok()?;
@@ -321,7 +324,7 @@ mod tests {
     use super::super::readings::Sensors;
     use super::*;
 
-    /// A fake machine, which consists of copies of sysfs and procfs in a temporary directory.
+    /// A fake machine: a temporary directory with files like those in sysfs and procfs.
     struct Machine {
         root: tempfile::TempDir,
         roots: Roots,
@@ -466,7 +469,8 @@ mod tests {
         let more = format!("31 1 254:0 / {} rw - ext4 /dev/vda rw", machine.root.path().display());
         let stack = machine.below("7:0", "ext4", "/dev/loop0", "rw", &more);
         assert_eq!((stack.layers.len(), names(&stack)), (1, vec!["vda"]));
-        // The backing file is on the mount of the loop device itself.
+        // Here the file behind the loop device is on the very mount that the loop device provides, so the
+        // search would never end.
         let stack = machine.below("7:0", "ext4", "/dev/loop0", "rw", "");
         assert!(matches!(stack.bottom, Bottom::Unknown(_)), "{stack:?}");
     }

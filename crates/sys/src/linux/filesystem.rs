@@ -1,4 +1,4 @@
-//! The kind and the free space of a file system.
+//! Finds out the kind and the free space of a file system.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// The `f_type` of ramfs, which has no size limit.
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
-/// Whether a file system keeps its files in memory.
+/// The kind of storage in which a file system keeps its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilesystemKind {
     /// tmpfs or ramfs.

@@ -1,5 +1,5 @@
-//! Process handles, which can wait for a process to end and send signals to it. Unlike a pid, a handle never
-//! refers to the wrong process.
+//! Process handles, for waiting until a process ends and for sending signals to it. Unlike a pid, a handle
+//! never refers to the wrong process.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,8 +15,8 @@ use rustix::process::{
 use super::poll::wait_readable;
 use super::polled_process::PolledProcess;
 
-/// A handle to a process. It becomes readable when the process ends. It never refers to a different process
-/// that reuses the pid.
+/// A handle to a process. It becomes readable when the process ends. Even if another process gets the same
+/// pid later, the handle never refers to that process.
 #[derive(Debug)]
 pub struct ProcessHandle {
     pid: Pid,
@@ -27,7 +27,7 @@ pub struct ProcessHandle {
 enum Kind {
     /// The kernel's own process handle.
     Pidfd(OwnedFd),
-    /// A substitute for systems where the kernel's process handles aren't available.
+    /// A substitute for the kernel's handle on systems that don't have one.
     Polled(PolledProcess),
 }
 
@@ -86,9 +86,9 @@ impl ProcessHandle {
     }
 }
 
-/// Whether an error means that the kernel has no process handles, or that a system call filter refuses them.
-/// A kernel that supports process handles never returns `EPERM` for `pidfd_open`. Source: the manual pages
-/// `pidfd_open` and `seccomp`.
+/// Whether an error means that the kernel doesn't support process handles, or that a system call filter
+/// refuses them. `EPERM` can only come from such a filter, because `pidfd_open` itself never returns it.
+/// Source: the manual pages `pidfd_open` and `seccomp`.
 fn is_refused(error: Errno) -> bool {
     matches!(error, Errno::NOSYS | Errno::PERM)
 }
@@ -102,7 +102,8 @@ impl AsFd for ProcessHandle {
     }
 }
 
-/// Sends a signal to a child that hasn't been reaped, so its pid can't belong to a different process.
+/// Sends a signal to a child. The child must not be reaped yet, so that its pid can't belong to another
+/// process.
 pub fn signal(child: &Child, signal: Signal) -> io::Result<()> {
     Ok(kill_process(Pid::from_child(child), signal)?)
 }

@@ -6,7 +6,8 @@ use std::io;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// Returns the offset of the next data at or after `at`, or `None` if the rest of the file is a hole.
+/// Returns the offset of the first byte of data at or after `at`. Returns `None` if the rest of the file is a
+/// hole.
 pub fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     match seek(file, SeekFrom::Data(at)) {
         Ok(start) => Ok(Some(start)),

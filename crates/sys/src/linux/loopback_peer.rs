@@ -1,9 +1,9 @@
-//! Finds the owner of the process at the other end of a loopback connection. This lets pgfresh accept
-//! connections from its own user without a password.
+//! Finds out which user opened the other end of a loopback connection. This lets pgfresh accept connections
+//! from its own user without a password.
 //!
-//! `sock_diag(7)` looks up a single socket, and the cost doesn't depend on the number of sockets. If the
-//! kernel doesn't support it (e.g. gVisor, or a kernel without `tcp_diag`), pgfresh reads the table of all
-//! sockets instead:
+//! `sock_diag(7)` looks up a single socket, and its cost doesn't depend on the number of sockets. Not every
+//! kernel supports it (gVisor doesn't, for example, and neither does a kernel without `tcp_diag`). In that
+//! case pgfresh reads the table of all sockets instead:
 //!
 //! ```text
 //!   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -19,12 +19,12 @@ use std::sync::OnceLock;
 use super::socket_diag;
 
 /// The state of an open connection. The uid is only reliable in this state, because a closing socket reports
-/// 0, just like a socket of root.
+/// 0, which is also the uid of root.
 const ESTABLISHED: &str = "01";
 const LISTENING: &str = "0A";
 
-/// Whether `remote` is on this machine and belongs to our user or to root. `remote` is the peer of a
-/// connection to our address `local`.
+/// Whether the peer of a connection is on this machine and belongs to our user or to root. `remote` is the
+/// peer's address, and `local` is our own address.
 #[must_use]
 pub fn is_own_loopback_peer(remote: SocketAddr, local: SocketAddr) -> bool {
     let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
@@ -41,8 +41,9 @@ pub fn is_own_loopback_peer(remote: SocketAddr, local: SocketAddr) -> bool {
     owner.is_some_and(|owner| owner == ours || owner == 0)
 }
 
-/// Whether `remote` is on this machine and a process still has it open, if only for reading. `remote` is the
-/// peer of a connection to our address `local`. Always false without `sock_diag`.
+/// Whether the peer of a connection is on this machine and a process still has the peer's socket open, even
+/// if only for reading. `remote` is the peer's address, and `local` is our own address. Without `sock_diag`,
+/// this is always false.
 #[must_use]
 pub fn is_open_on_this_machine(remote: SocketAddr, local: SocketAddr) -> bool {
     let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
@@ -50,7 +51,8 @@ pub fn is_open_on_this_machine(remote: SocketAddr, local: SocketAddr) -> bool {
         && socket_diag::owner(canonical(remote), canonical(local)).is_ok_and(|owner| owner.is_some())
 }
 
-/// Whether the kernel supports `sock_diag`. The first call finds out by connecting to ourselves.
+/// Whether the kernel supports `sock_diag`. The first call finds this out by looking up a connection to
+/// ourselves.
 fn supports_sock_diag() -> bool {
     static SUPPORTED: OnceLock<bool> = OnceLock::new();
     let ask_for_ours = || {
@@ -76,7 +78,7 @@ fn owner(table: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
         let found = state == ESTABLISHED
             && near.iter().any(|near| near == local)
             && far.iter().any(|far| far == remote);
-        // The uid comes after the state, two queues (one word), a timer (one word) and a retry count.
+        // The uid is the fourth word after the state. Before it come the queues, the timer and a retry count.
         if found { words.nth(3)?.parse().ok() } else { None }
     })
 }
@@ -111,8 +113,8 @@ fn listening_inode(line: &str, suffix: &str) -> Option<u64> {
     if found { words.get(9)?.parse().ok() } else { None }
 }
 
-/// Returns the forms in which an address can appear in the tables. For example, a client can use IPv4 through
-/// an IPv6 socket.
+/// Returns the forms that an address can have in the tables. For example, a client can use IPv4 through an
+/// IPv6 socket.
 fn table_forms(address: SocketAddr) -> Vec<String> {
     let write = |octets: &[u8]| {
         let mut text = String::new();

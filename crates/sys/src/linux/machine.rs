@@ -1,4 +1,4 @@
-//! Describes the machine and its load, for example in benchmark reports. Functions return `None` if the
+//! Describes the machine and its load, for example for benchmark reports. Functions return `None` if the
 //! kernel doesn't report the value. Source: proc(5).
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! Determines how much memory this process and its children can still use. The limits come from the machine
-//! and from each control group above us.
+//! Determines how much memory this process and its children can still use. Both the machine and each control
+//! group above us can limit it.
 
 use std::fs;
 use std::io;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::mount::Mount;
 
-/// Returns the number of bytes of memory that can be used without swapping and without triggering the OOM
-/// killer. This is the minimum of `MemAvailable` and what is left under the limit of each of our control
-/// groups (v1 and v2, all levels). Page cache that the kernel can drop counts as free.
+/// Returns how many bytes of memory we can use without swapping and without triggering the OOM killer. This
+/// is the minimum of `MemAvailable` and of what each of our control groups has left under its limit (v1 and
+/// v2, all levels). Page cache that the kernel can drop counts as free.
 ///
 /// `root` is normally `/`. Tests pass a directory that contains `proc` and `sys`.
 pub fn available_memory(root: &Path) -> io::Result<u64> {
@@ -26,13 +26,13 @@ pub(super) fn bytes_of(text: &str, name: &str) -> Option<u64> {
     value.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// For v1 and v2: the names of the files with a control group's limit and usage, and the name of reclaimable
-/// memory in `memory.stat`.
+/// For each version of control groups: the names of the files with a group's limit and usage, and the name of
+/// the reclaimable memory in `memory.stat`.
 const V1: [&str; 3] = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 const V2: [&str; 3] = ["memory.max", "memory.current", "inactive_file"];
 
-/// Returns the directories of our memory control groups and of their visible ancestors. Each comes with the
-/// file names for its version.
+/// Returns the directories of our memory control groups and of their visible ancestors, each with the file
+/// names for its version.
 fn group_folders(root: &Path) -> Vec<(PathBuf, [&'static str; 3])> {
     let memberships = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
@@ -47,7 +47,7 @@ fn group_folders(root: &Path) -> Vec<(PathBuf, [&'static str; 3])> {
         let mut mounts = mounts.lines().filter_map(Mount::parse);
         let Some(mount) = mounts.find(|mount| has_memory(mount, v2)) else { continue };
         let mount = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
-        // In a container, this path is often one on the host. The mount itself is then our group.
+        // In a container, this is often a path on the host. In that case, the mount itself is our group.
         let mut folder = mount.join(path.trim_start_matches('/'));
         if !folder.is_dir() {
             folder.clone_from(&mount);

@@ -43,9 +43,9 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Finds the mount that contains `path`. Uses the mount id, because btrfs files have device numbers that
-    /// no mount has. If the table doesn't have that id, uses the longest mount point above `path` instead.
-    /// This happens with a kernel before 5.8, or with a copied table.
+    /// Finds the mount that contains `path`. Looks for the mount by its id, because files on btrfs have
+    /// device numbers that no mount has. With a kernel before 5.8, or with a copied table, the id may not be
+    /// in the table. In this case, uses the mount with the longest mount point above `path`.
     pub fn of(roots: &Roots, path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let table = roots.procfs.join("self/mountinfo");
@@ -60,8 +60,8 @@ impl Mount {
     }
 
     /// Finds the mount that contains `path` in `table`, which has the format of `/proc/self/mountinfo`.
-    /// Chooses the longest mount point above `path`. If there are several mounts at that point, chooses the
-    /// last one, which hides the others.
+    /// Chooses the mount with the longest mount point above `path`. If several mounts have this mount point,
+    /// chooses the last of them, which hides the others.
     #[must_use]
     pub fn in_table(table: &str, path: &Path) -> Option<Self> {
         let above = table.lines().filter_map(Self::parse).filter(|mount| path.starts_with(&mount.point));

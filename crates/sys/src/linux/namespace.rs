@@ -1,4 +1,4 @@
-//! Creates user namespaces. In such a namespace, a child sees our account under a different uid, even if we
+//! Creates user namespaces. In such a namespace, a child sees our account under another uid, even if we
 //! aren't allowed to change to that uid.
 
 use std::fs;
@@ -35,7 +35,7 @@ fn contains_id(table: &str, id: u32) -> bool {
 /// user namespaces.
 #[allow(unsafe_code)]
 pub fn run_in_user_namespace(command: &mut Command, uid: u32, gid: u32) {
-    // Allocate the strings here, because the child must not allocate between fork and exec.
+    // Allocate the strings now, because the child must not allocate between fork and exec.
     let steps = [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("{uid} {} 1", geteuid().as_raw())),

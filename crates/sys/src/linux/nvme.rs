@@ -23,9 +23,9 @@ const MAX_RESPONSE_AGE: Duration = Duration::from_secs(1);
 /// Thermal counters over the lifetime of a drive. A drive that doesn't support a counter reports 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Heat {
-    /// Number of times that the drive started to throttle or throttled more.
+    /// Number of times that the drive began to throttle itself or throttled itself more.
     pub throttles: u64,
-    /// Number of seconds that the drive has spent throttling.
+    /// Number of seconds during which the drive throttled itself.
     pub throttled: u64,
     /// Number of minutes at or above the warning temperature.
     pub overheated: u64,
@@ -36,7 +36,7 @@ pub struct Heat {
 pub(super) struct Health {
     /// Temperature in degrees Celsius.
     pub(super) temperature: Option<f64>,
-    /// Whether the temperature has crossed a threshold.
+    /// True if the temperature is outside the drive's thresholds.
     pub(super) alarm: bool,
     pub(super) heat: Heat,
 }
@@ -67,7 +67,7 @@ struct Command {
 }
 
 impl Heat {
-    /// Returns the difference between this reading and an earlier one.
+    /// Returns how much each counter has increased since an earlier reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -100,8 +100,8 @@ impl Health {
 impl Nvme {
     /// Opens `disk`. Returns `None` if it is not an `NVMe` drive, or if we aren't allowed to open it.
     pub(super) fn open(roots: &Roots, disk: &Disk) -> Option<Self> {
-        // With copied roots, the disk is in a different machine. This machine's `nvme0n1` would be the wrong
-        // drive.
+        // With other roots than usual, `disk` belongs to another machine, so this machine's `nvme0n1` would
+        // be the wrong drive.
         if *roots != Roots::default() || !disk.name.starts_with("nvme") {
             return None;
         }

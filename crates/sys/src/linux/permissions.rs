@@ -5,7 +5,8 @@ use std::path::Path;
 
 use rustix::fs::{Access, access};
 
-/// Returns an error if we can't write to the directory `path`, because of its mode or of the mount.
+/// Returns an error if we can't write to the directory `path`, for example because of its mode or because the
+/// mount is read-only.
 pub fn expect_writable(path: &Path) -> io::Result<()> {
     Ok(access(path, Access::WRITE_OK)?)
 }

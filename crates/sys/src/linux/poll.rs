@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Waits until `descriptor` is readable or its other end is closed. Returns false if this doesn't happen
-/// within `limit`.
+/// Waits until `descriptor` is readable or its other end is closed. Returns false if neither happens within
+/// `limit`.
 pub fn wait_readable(descriptor: impl AsFd, limit: Duration) -> io::Result<bool> {
     wait_for_any(&mut [PollFd::new(&descriptor, PollFlags::IN)], limit)
 }

@@ -1,8 +1,8 @@
 //! Watches a process by its pid. This is a fallback for systems without process handles, e.g. kernels before
-//! 5.3 and containers whose runtime filters those system calls.
+//! 5.3, and containers whose runtime filters the system calls for process handles.
 //!
-//! Once a process has ended, a different process can reuse its pid. The start times of the two processes
-//! differ, which shows whether the pid was reused.
+//! After a process has ended, another process can get the same pid. We can tell the two apart by their start
+//! times.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 pub(crate) struct PolledProcess {
     pid: Pid,
     started: u64,
-    /// The read end of a pipe. The thread closes the write end when the process has ended.
+    /// The read end of a pipe. The polling thread closes the write end when the process has ended.
     pub(crate) end: OwnedFd,
 }
 
@@ -36,7 +36,8 @@ impl PolledProcess {
         let (started, _) = start_and_state(pid).ok_or(rustix::io::Errno::SRCH)?;
         let (end, held) = io::pipe()?;
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
-            // The pipe breaks when the last thread that waits for the end is gone.
+            // Stop polling when the pipe breaks. It breaks when all its read ends are closed, because then no
+            // thread waits for the end of the process any more.
             let is_dropped = || wait_for_any(&mut [PollFd::new(&held, PollFlags::empty())], POLL_INTERVAL);
             while is_running(pid, started) && !is_dropped().unwrap_or(true) {}
         })?;

@@ -1,11 +1,11 @@
-//! Waits for a dying process to release its resources. The kernel sends no notification for this, so the wait
-//! has to poll.
+//! Waits until a dying process has released its resources. The kernel sends no notification for this, so we
+//! have to poll.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long to wait for a killed process to disappear on a busy machine, and how long to pause between
-/// checks.
+/// The timeout and the pause between checks. On a busy machine, a killed process may need seconds to
+/// disappear.
 const TIMEOUT_AND_PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
 
 /// Polls `condition` until it holds. Returns false if it doesn't hold before the timeout.

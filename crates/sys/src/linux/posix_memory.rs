@@ -1,5 +1,5 @@
-//! Prevents a server from creating POSIX shared memory. These segments are files in `/dev/shm`, which would
-//! stay there after a process is killed.
+//! Prevents a server from creating POSIX shared memory. Its segments are files in `/dev/shm`, and they would
+//! stay there after the server is killed.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -7,8 +7,8 @@ use std::process::Command;
 /// Installs a seccomp filter in the child of `command` and in its descendants. With the filter, `shm_open(3)`
 /// returns `EACCES` instead of creating a segment. Does nothing if the kernel has no seccomp filters.
 ///
-/// The filter recognises the call by the combination of `O_NOFOLLOW`, `O_CREAT` and `O_EXCL`, which the C
-/// libraries pass.
+/// The filter recognises `shm_open(3)` by the flags `O_NOFOLLOW`, `O_CREAT` and `O_EXCL`. The C libraries
+/// combine these three only there.
 #[allow(unsafe_code)]
 pub fn refuse_posix_segments(command: &mut Command) {
     // SAFETY: the closure only makes prctl(2) calls, which are async-signal-safe. It neither allocates nor

@@ -32,8 +32,8 @@ pub fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
     unsafe { command.pre_exec(keep) };
 }
 
-/// Starts the child of `command` in a new session. The terminal and signals to our process group then don't
-/// affect it.
+/// Starts the child of `command` in a new session. This protects the child from the terminal and from signals
+/// to our process group.
 #[allow(unsafe_code)]
 pub fn new_session(command: &mut Command) {
     // SAFETY: setsid(2) is async-signal-safe, and the closure does nothing else.
@@ -50,7 +50,7 @@ pub fn die_with_parent(command: &mut Command) {
     let parent = rustix::process::getpid();
     let die = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
-        // The parent might have died before the call above.
+        // The parent may have died before the call above.
         if rustix::process::getppid() == Some(parent) {
             Ok(())
         } else {
@@ -62,8 +62,8 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(die) };
 }
 
-/// Whether this process ignores `signal`, e.g. because it runs under `nohup` or as a background job of a
-/// shell.
+/// Whether this process ignores `signal`. For example, it may have been started under `nohup` or as a
+/// background job of a shell.
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -76,11 +76,12 @@ pub fn is_ignored(signal: i32) -> bool {
 /// `SIGQUIT`, and after `grace` sends `SIGKILL` to the processes that remain. Also removes their System V
 /// segments. Returns whether the lock is free afterwards. Never ends the calling process.
 ///
-/// Processes that belong to other users are left alone, because any process can receive a descriptor over a
-/// socket (unix(7), `SCM_RIGHTS`).
+/// Processes of other users are left alone. They may not belong to the server at all, because a process can
+/// send its open files to any other process over a socket (unix(7), `SCM_RIGHTS`).
 ///
-/// `path` must be canonical. Only root can see the processes of other users. The search reads every
-/// `/proc/PID/fd`. This takes milliseconds on a busy machine, so don't call it during normal operation.
+/// `path` must be canonical. Only root can see the open files of other users' processes. The search reads
+/// every `/proc/PID/fd`. This takes milliseconds on a busy machine, so don't call this function during normal
+/// operation.
 #[expect(clippy::let_underscore_must_use, reason = "a holder may have ended since, which is what we want")]
 pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<bool> {
     let mut ended = Vec::new();
@@ -90,13 +91,14 @@ pub fn end_holders(path: &Path, account: u32, grace: Duration) -> io::Result<boo
             break;
         }
         for holder in &holders {
-            // It is not an error if the process has ended since the search.
+            // Ignore errors, because the process may have ended since the search.
             let _ = holder.signal(signal);
         }
         wait_for_all(&holders, timeout)?;
         ended.extend(pids);
     }
-    // An exiting process no longer lists its open files, but keeps them and its memory for some milliseconds.
+    // An exiting process no longer lists its open files, but it still keeps them, and its memory, for a few
+    // milliseconds.
     let free = poll_until(|| Ok(!Lock::is_held(path)?))?;
     for creator in ended {
         remove_segments(creator, account)?;
@@ -115,8 +117,8 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
             continue;
         };
         let holds = || {
-            // Processes can end during the search, and we aren't allowed to see the files of some others.
-            // Neither kind is relevant here.
+            // Skip processes whose files we can't read. Either they ended during the search, or they belong
+            // to other users.
             let descriptors = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
             descriptors
                 .map(|fd| fs::read_link(fd.path()))
@@ -125,7 +127,8 @@ fn holders(path: &Path, account: u32) -> io::Result<Vec<(Pid, ProcessHandle)>> {
         if pid == ours || !holds() {
             continue;
         }
-        // The pid might have been reused by a different process before the handle was opened.
+        // Check again now that the handle is open, because another process may have got this pid just before
+        // that.
         if let Ok(handle) = ProcessHandle::of_pid(pid)
             && holds()
             && is_of(&users, pid)

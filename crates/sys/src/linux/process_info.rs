@@ -20,7 +20,7 @@ pub fn executable(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|path| path.exists())
 }
 
-/// Returns the pids of the process's children, whichever of its threads started them.
+/// Returns the pids of the process's children, including those that its other threads started.
 #[must_use]
 pub fn children_of(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -30,8 +30,8 @@ pub fn children_of(pid: u32) -> Vec<u32> {
     children.iter().flat_map(|pids| pids.split_whitespace()).filter_map(|child| child.parse().ok()).collect()
 }
 
-/// Whether the process is in interruptible sleep. Returns false from the moment it receives a signal until it
-/// has handled the signal. Also returns false for a stopped or missing process.
+/// Whether the process is in interruptible sleep. A process that receives a signal isn't asleep until it has
+/// handled the signal. Also returns false if the process is stopped or doesn't exist.
 #[must_use]
 pub fn is_asleep(pid: u32) -> bool {
     // A single read of 128 bytes is enough for the pid, the program's name of up to 15 bytes, and the state.
@@ -58,7 +58,7 @@ pub fn processor_time(pid: u32, threads: Option<&str>) -> io::Result<Duration> {
     let mut sum = Duration::ZERO;
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
         let path = entry?.path();
-        // If a thread has just ended, its files no longer exist.
+        // A missing file isn't an error, because the thread may have just ended.
         let read = |name| fs::read_to_string(path.join(name)).unwrap_or_default();
         if threads.is_none_or(|name| read("comm").trim_end() == name) {
             let nanoseconds = read("schedstat").split(' ').next().and_then(|word| word.parse().ok());

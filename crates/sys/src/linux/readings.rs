@@ -1,5 +1,5 @@
 //! Reads the state of the machine during a measurement: temperature, pressure and dirty pages. Without these
-//! values, a slow result could be due to the machine without a sign of it.
+//! values, we couldn't tell whether a slow result is due to the state of the machine.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,22 +15,23 @@ use super::shortage::pressure;
 pub struct Readings {
     /// Temperature of the disk's hottest sensor, in degrees Celsius.
     pub temperature: Option<f64>,
-    /// Whether the disk reports that it is too hot.
+    /// True if the disk reports that it is too hot.
     pub alarm: Option<bool>,
     /// Thermal counters of the disk. Only `NVMe` drives have them, and only root can read them.
     pub heat: Option<Heat>,
-    /// Number of times since the boot that heat caused a processor to be throttled.
+    /// Number of times since the boot that a processor was throttled because of heat.
     pub throttles: Option<u64>,
     /// Number of seconds since the boot during which at least one task was waiting for I/O. See [`pressure`].
     pub io_pressure: Option<f64>,
     /// Number of seconds since the boot during which at least one task was waiting for a processor.
     pub cpu_pressure: Option<f64>,
-    /// Number of bytes in files that the kernel has yet to write back, or is writing back now.
+    /// Number of bytes in the page cache that the kernel still has to write to disk, or is writing at the
+    /// moment.
     pub dirty: Option<u64>,
 }
 
-/// The sensors of one disk. A reading takes about 0.1 ms. More than one reading per second would disturb the
-/// measurement.
+/// The sensors of one disk. A reading takes about 0.1 ms. Don't take more than one per second, because more
+/// would disturb the measurement.
 #[derive(Debug)]
 pub struct Sensors {
     roots: Roots,
@@ -42,7 +43,7 @@ pub struct Sensors {
 }
 
 impl Sensors {
-    /// Finds the sensors of `disk`. If there is no disk, readings only contain the values of the machine.
+    /// Finds the sensors of `disk`. If `disk` is `None`, readings contain only the values of the machine.
     #[must_use]
     pub fn of(roots: &Roots, disk: Option<&Disk>) -> Self {
         let folders = disk.map(sensors_of).unwrap_or_default();
@@ -80,7 +81,8 @@ impl Sensors {
         }
     }
 
-    /// Returns the total over all processors. Source: Linux, drivers: `thermal_throttle` of x86 processors.
+    /// Returns how often processors were throttled, as the total over all processors. Source: Linux, drivers:
+    /// `thermal_throttle` of x86 processors.
     fn throttles(&self) -> Option<u64> {
         let processors = sorted_entries(&self.roots.sysfs.join("devices/system/cpu"));
         let counts = processors.iter().filter_map(|processor| {

@@ -7,9 +7,11 @@ use std::time::Instant;
 
 use super::mount::Roots;
 
-/// Measured times are suspect if some task was waiting for this share of the time.
+/// Measured times are doubtful if at least one task was waiting for a processor during this share of the
+/// time.
 const SEVERE_WAITING_SHARE: f64 = 0.5;
-/// Measured times no longer describe this machine if its host took away this share of the processor time.
+/// Measured times don't describe this machine if its host gave this share of the processor time to other
+/// guests.
 const SEVERE_STOLEN_SHARE: f64 = 0.1;
 
 /// Returns the number of seconds since the boot during which at least one task was waiting for `resource`
@@ -22,7 +24,7 @@ pub fn pressure(procfs: &Path, resource: &str) -> Option<f64> {
     Some(some.split_once("total=")?.1.trim().parse::<f64>().ok()? / 1e6)
 }
 
-/// Measures the shortage of processor time from its start onwards.
+/// Measures the shortage of processor time, beginning with its creation.
 #[derive(Debug)]
 pub struct ProcessorWatch {
     roots: Roots,
@@ -44,7 +46,7 @@ struct Ticks {
 pub struct Shortage {
     /// Share of the time during which at least one task was waiting for a processor, from 0 to 1.
     pub waited: Option<f64>,
-    /// Share of the processor time that the host gave to other guests, from 0 to 1.
+    /// Share of the processor time that the host gave to other guests instead, from 0 to 1.
     pub stolen: Option<f64>,
 }
 
@@ -80,7 +82,7 @@ impl Ticks {
 }
 
 impl Shortage {
-    /// Whether times measured in this interval could consist largely of waiting for a processor.
+    /// Whether the shortage is so severe that times measured in this interval are misleading.
     #[must_use]
     pub fn is_severe(&self) -> bool {
         self.waited.is_some_and(|share| share >= SEVERE_WAITING_SHARE)

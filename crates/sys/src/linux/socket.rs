@@ -15,7 +15,8 @@ pub fn limit_backlog(listener: &TcpListener, waiting: i32) -> io::Result<()> {
 }
 
 /// Enables TCP keepalive for all connections that `listener` accepts. A connection then ends if its client's
-/// machine has disappeared. The kernel copies the option to each accepted socket. PostgreSQL does the same.
+/// machine disappears. The kernel copies the option from the listener to each accepted socket. PostgreSQL's
+/// own sockets also use this option.
 pub fn keep_alive(listener: &TcpListener) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(listener, true)?)
 }
@@ -31,7 +32,7 @@ pub fn set_send_buffer(stream: impl AsFd, bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_send_buffer_size(stream, bytes)?)
 }
 
-/// Whether our own user or root has opened the other end of a unix socket connection. Source: unix(7),
+/// Whether our own user or root opened the other end of a unix socket connection. Source: unix(7),
 /// `SO_PEERCRED`.
 #[must_use]
 pub fn is_from_our_user(stream: &UnixStream) -> bool {
@@ -51,8 +52,8 @@ pub fn is_closed_by_peer(stream: impl AsFd) -> bool {
     has_event(stream, PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
-/// Whether the connection is broken or is closed in both directions. If the peer has closed a TCP connection,
-/// this is only true once we have sent something.
+/// Whether the connection is broken or closed in both directions. If the peer closes a TCP connection, this
+/// only turns true after we have sent something.
 #[must_use]
 pub fn is_hung_up(stream: impl AsFd) -> bool {
     has_event(stream, PollFlags::HUP | PollFlags::ERR)

@@ -1,5 +1,5 @@
 //! Looks up a single TCP socket with `sock_diag(7)` over netlink. This is faster than reading the table of
-//! all sockets. The messages consist of these fields, with their sizes in bytes:
+//! all sockets. The messages have the following fields. The numbers are sizes in bytes:
 //!
 //! ```text
 //! nlmsghdr          length 4, type 2, flags 2, sequence 4, port 4
@@ -34,7 +34,7 @@ const UID_RANGE: std::ops::Range<usize> = HEADER + 4 + 48 + 12..HEADER + 4 + 48 
 const INODE_RANGE: std::ops::Range<usize> = UID_RANGE.end..UID_RANGE.end + 4;
 
 /// Returns the uid of the socket that is bound to `near` and connected to `far`. Returns `None` if there is
-/// no such socket, or if all its processes have closed it.
+/// no such socket, or if all processes that had it open have closed it.
 pub(super) fn owner(near: SocketAddr, far: SocketAddr) -> io::Result<Option<u32>> {
     let (family, names) = encode_addresses(near, far);
     let kernel = socket_with(
@@ -85,9 +85,9 @@ fn encode_addresses(near: SocketAddr, far: SocketAddr) -> (AddressFamily, [u8; 3
     (family, names)
 }
 
-/// Parses the response to a request for `names`. Ignores a socket with different ports, because the kernel
-/// can return a listening socket instead. Also ignores a socket without an inode, because no process has it
-/// open.
+/// Parses the response to a request for `names`. Ignores a socket with other ports, because the kernel may
+/// answer with a listening socket instead. Also ignores a socket without an inode, because no process has
+/// such a socket open.
 fn parse_response(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
     let broken = || io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is cut short");
     let number = |range| answer.get::<std::ops::Range<usize>>(range).ok_or_else(broken);
@@ -98,7 +98,8 @@ fn parse_response(answer: &[u8], names: &[u8; 36]) -> io::Result<Option<u32>> {
     match kind {
         BY_FAMILY => {
             let user = word(UID_RANGE)?;
-            // Compare only the ports. If an IPv6 socket uses IPv4, the kernel returns mapped addresses.
+            // Compare only the ports. The addresses may have another form, because the kernel returns mapped
+            // addresses if an IPv6 socket uses IPv4.
             let same_ports = number(ADDRESS_RANGE)?[..4] == names[..4];
             Ok((word(INODE_RANGE)? != 0 && same_ports).then_some(user))
         }

@@ -1,4 +1,4 @@
-//! Removes System V shared memory. Such a segment is not in the file system, and it stays after its process
+//! Removes System V shared memory. Its segments aren't in the file system, and they stay after their process
 //! is killed.
 
 use std::fs;
@@ -8,9 +8,9 @@ use rustix::process::Pid;
 
 use super::polling::poll_until;
 
-/// Removes the segments that `account` owns and process `creator` has created. Returns the number of segments
-/// removed. Does nothing while `creator` is alive. Waits for attached processes that are exiting, because
-/// reading their `/proc/PID` delays the detach.
+/// Removes the segments that `account` owns and that the process `creator` created. Returns the number of
+/// removed segments. Does nothing as long as `creator` is alive. Waits until exiting processes have detached
+/// from the segments. Reading the `/proc/PID` of such a process delays this.
 ///
 /// Source: proc(5), `/proc/sysvipc/shm`. If the system doesn't have that file, it has no such segments.
 ///
@@ -31,7 +31,8 @@ pub fn remove_segments(creator: Pid, account: u32) -> io::Result<usize> {
     if gone { Ok(removed) } else { Err(io::Error::new(io::ErrorKind::TimedOut, "it is in use")) }
 }
 
-/// Returns the id and attach count of each segment that `account` owns and process `creator` has created.
+/// Returns the id and the attach count of each segment that `account` owns and that the process `creator`
+/// created.
 fn segments_of(creator: Pid, account: u32) -> io::Result<Vec<(i32, i64)>> {
     let table = match fs::read_to_string("/proc/sysvipc/shm") {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -61,7 +62,7 @@ fn is_alive(process: Pid) -> bool {
     !dead && flags & EXITING == 0
 }
 
-/// Removes one segment. Returns false if it no longer exists or belongs to a different user.
+/// Removes one segment. Returns false if the segment no longer exists or belongs to another user.
 #[allow(unsafe_code)]
 fn remove(id: i32) -> io::Result<bool> {
     // SAFETY: IPC_RMID ignores the pointer.

@@ -1,4 +1,4 @@
-//! The terminal and the standard input of this process.
+//! Examines the terminal of this process, and replaces its standard input.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -26,8 +26,8 @@ pub fn reflink(from: &File, to: &File) -> io::Result<bool> {
 }
 
 /// Copies up to `length` bytes between the current offsets of two files, inside the kernel. Returns the
-/// number of bytes copied, which is only smaller at the end of `from`. Source: sendfile(2), file to file
-/// since 2.6.33.
+/// number of bytes copied, which is smaller than `length` only at the end of `from`. Source: sendfile(2),
+/// file to file since 2.6.33.
 pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
     let mut done = 0;
     while done < length {
@@ -36,7 +36,7 @@ pub fn transfer(from: &File, to: &File, length: u64) -> io::Result<u64> {
             Ok(0) => break,
             Ok(count) => done += count as u64,
             Err(Errno::INTR) => {}
-            // Some file systems (e.g. FUSE and that of gVisor) don't support splicing, so copy the bytes
+            // Some file systems (e.g. FUSE and the one in gVisor) don't support this call, so copy the bytes
             // through our own memory.
             Err(Errno::INVAL | Errno::NOSYS) if done == 0 => {
                 let mut limited = io::Read::take(from, length);

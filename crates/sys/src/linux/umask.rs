@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use rustix::fs::{Mode, fchmod};
 use rustix::process::umask;
 
-/// The mask before [`make_private`]. Empty until that function is called.
+/// The process's mask before the call of [`make_private`]. Empty until that call.
 static ORIGINAL_MASK: OnceLock<Mode> = OnceLock::new();
 
 /// Makes new files private by changing the mask. Code that creates files for other users must set their modes
@@ -42,7 +42,7 @@ fn set_mask(command: &mut Command, mask: Mode) {
     }
 }
 
-/// Gives a new file the mode that the original mask allows. This is for files that belong to the user and are
+/// Gives a new file the mode that the original mask allows. Use this for the user's own files, which are
 /// outside the cache.
 pub fn apply_original_mask(file: &File) -> io::Result<()> {
     let all = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;

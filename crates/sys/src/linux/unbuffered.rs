@@ -1,19 +1,18 @@
-//! Opens files for synchronous or direct writes, so that benchmarks can measure the disk and not the page
-//! cache.
+//! Opens files for synchronous or direct writes, so that benchmarks measure the disk and not the page cache.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// When a write returns.
+/// The point at which a write returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// Once the data is in the page cache.
+    /// The write returns once the data is in the page cache.
     Not,
-    /// Once the data, and the metadata required to read it, is on disk (`O_DSYNC`).
+    /// The write returns once the data is on disk, with the metadata that is required to read it (`O_DSYNC`).
     ForData,
-    /// Once the data and all metadata is on disk (`O_SYNC`).
+    /// The write returns once the data is on disk, with all metadata (`O_SYNC`).
     ForAll,
 }
 

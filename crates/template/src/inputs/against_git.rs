@@ -208,7 +208,7 @@ proptest! {
         world.initialize(&project);
         world.create_items(&project, &items);
         prop_assert_eq!(searched(&project, "**"), visible(world.listed(&project), &project));
-        // This search starts further down, unless git ignores its starting folder.
+        // Also search from a folder further down, unless git ignores that folder.
         let folder = project.join(&start);
         if folder.is_dir() && (folder.join(".git").exists() || !world.git(&project, &["check-ignore", "-q", "--no-index", &start]).0) {
             let listed = visible(world.listed(&folder), &folder);

@@ -7,20 +7,20 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Size of the part of an entry before its object name, in bytes.
+/// Size of the first part of an index entry, up to its object name, in bytes.
 const STAT_SIZE: usize = 40;
-/// Possible lengths of an object name, for SHA-1 and SHA-256. The index doesn't say which one it uses.
+/// Possible lengths of an object name, for SHA-1 and SHA-256. The index doesn't say which hash it uses, so we try both.
 const OBJECT_NAME_SIZES: [usize; 2] = [20, 32];
 /// Flag that marks an entry with 16 additional flags.
 const EXTENDED: u16 = 0x4000;
 
-/// Tracked paths, sorted by bytes, relative to the repository's root. A submodule is one path.
+/// The tracked paths, relative to the repository's root and sorted by their bytes. A submodule counts as a single path.
 #[derive(Debug)]
 pub(super) struct TrackedPaths(Vec<Vec<u8>>);
 
 impl TrackedPaths {
-    /// Reads the index in `git_folder`. If there is no index, no path is tracked. Returns `None` if the index can't be
-    /// read or understood, e.g. a split index.
+    /// Reads the index in `git_folder`. If there is no index, no path is tracked. Returns `None` if pgfresh can't read
+    /// or understand the index, e.g. because it is a split index.
     pub(super) fn read(git_folder: &Path) -> Option<Self> {
         match fs::read(git_folder.join("index")) {
             Ok(bytes) => OBJECT_NAME_SIZES.into_iter().find_map(|length| parse(&bytes, length)).map(Self),
@@ -69,7 +69,7 @@ fn parse(bytes: &[u8], object_name: usize) -> Option<Vec<Vec<u8>>> {
         }
         path.extend_from_slice(reader.until_nul()?);
         if version < 4 {
-            // Each entry is padded to a multiple of 8 bytes with at least one NUL, which has already been read.
+            // Each entry is padded to a multiple of 8 bytes with at least one NUL. We have already read the first NUL.
             let length = reader.at - begun;
             reader.take(length.next_multiple_of(8) - length)?;
         }
@@ -105,8 +105,8 @@ impl<'a> Reader<'a> {
         self.take(4)?.try_into().ok().map(u32::from_be_bytes)
     }
 
-    /// Reads a number with seven bits per byte, the most significant ones first. Each further byte adds one to the bits
-    /// before it.
+    /// Reads a number with seven bits per byte, most significant bits first. If another byte follows, one is added to
+    /// the number so far.
     fn variable_length(&mut self) -> Option<usize> {
         let mut number = 0_usize;
         loop {

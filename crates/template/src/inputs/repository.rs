@@ -1,8 +1,8 @@
-//! Determines the repository that a folder belongs to, and the `.gitignore` files that apply there. Ignored files, such
-//! as build output, would otherwise count as inputs.
+//! Finds the repository that a folder belongs to, and the `.gitignore` files that apply in the folder. Ignored files,
+//! such as build output, must not count as inputs.
 //!
-//! Only rules that are part of the project count. A user's own list of ignored files and `.git/info/exclude` don't,
-//! because they can differ between machines.
+//! Only rules that are part of the project apply. A user's own list of ignored files and `.git/info/exclude` don't
+//! apply, because they can differ between machines.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -15,8 +15,8 @@ use super::ignore_file::IgnoreFile;
 /// A folder with the rules that apply in it.
 #[derive(Debug, Clone)]
 pub(super) enum Scope {
-    /// No rules apply. Either the folder isn't in a repository, or the repository's index can't be read, or a pattern
-    /// names a folder that git ignores.
+    /// No rules apply, so the search finds all files. This scope is used in three cases. The folder isn't in a
+    /// repository, pgfresh can't read the repository's index, or the pattern itself names a folder that git ignores.
     Unrestricted,
     /// The rules of a repository apply.
     Ruled(Rules),
@@ -27,10 +27,10 @@ pub(super) struct Rules {
     tracked: Rc<TrackedPaths>,
     /// Path of the folder, relative to the repository's root. Empty for the root itself.
     folder: Vec<u8>,
-    /// `.gitignore` files from the root down to the folder. The number says how many leading bytes to remove from a
-    /// path before its rules apply.
+    /// The `.gitignore` files from the root down to this folder. The rules of such a file apply to paths that are
+    /// relative to its folder. The number says how many leading bytes to remove from a path to make it relative.
     files: Vec<(usize, Rc<IgnoreFile>)>,
-    /// Whether git ignores the folder but tracks something in it.
+    /// True if git ignores the folder but tracks at least one file in it.
     only_tracked: bool,
 }
 
@@ -73,7 +73,7 @@ impl Scope {
         Self::Ruled(rules)
     }
 
-    /// Finds the rules for the subfolder `name`. `path` is the path of the subfolder, and `verdict` is how git treats
+    /// Finds the rules for the subfolder `name`. `path` is the path of the subfolder, and `verdict` says how git treats
     /// it.
     pub(super) fn enter(&self, name: &[u8], path: &Path, verdict: GitStatus) -> Self {
         if git_folder(path).is_some() {
@@ -131,8 +131,8 @@ impl Rules {
     }
 }
 
-/// Returns the folder in which git keeps the files of the repository with this root. Returns `None` if `root` isn't a
-/// repository. In worktrees and submodules, `.git` is a file that names that folder.
+/// Returns the folder where git keeps its own files for the repository with this root. Returns `None` if `root` isn't
+/// the root of a repository. In worktrees and submodules, `.git` is a file that names that folder.
 fn git_folder(root: &Path) -> Option<PathBuf> {
     let git = root.join(".git");
     if git.join("HEAD").symlink_metadata().is_ok() {

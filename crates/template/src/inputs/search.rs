@@ -23,11 +23,11 @@ pub(crate) struct Skipped {
     /// Path, relative to the folder of the patterns.
     pub(crate) path: String,
     pub(crate) error: io::Error,
-    /// Whether the pattern matches the path itself. Otherwise it might only match files below the path.
+    /// True if the pattern matches the path itself. Otherwise the path is a folder that might contain matching files.
     pub(crate) is_match: bool,
 }
 
-/// Files that a pattern matches, and unreadable paths that might contain more of them.
+/// The files that a pattern matches, and unreadable paths that might hide more matching files.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Paths, relative to the folder of the patterns.
@@ -43,7 +43,7 @@ impl Found {
 
 pub(super) struct Search<'a> {
     glob: &'a GlobMatcher,
-    /// Maximum number of slashes in a matching path.
+    /// Maximum number of slashes in a path that the pattern can match.
     slashes: usize,
     found: Found,
     /// Device and inode of the current folder and of all folders above it in the search.
@@ -51,8 +51,8 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Searches the folder `start` for files that match `glob`, whose text is `pattern`. `shown` is the path of this
-    /// folder as it appears in patterns.
+    /// Searches the folder `start` for files that match `glob`. `pattern` is the text of `glob`, and `shown` is the
+    /// path of the folder as it appears in patterns.
     ///
     /// # Errors
     /// Returns an error if the folder itself can't be read.
@@ -68,8 +68,8 @@ impl<'a> Search<'a> {
     fn read_folder(&mut self, path: &Path, shown: &str, meta: &Metadata, scope: &Scope) -> io::Result<()> {
         let identity = (meta.dev(), meta.ino());
         if self.open.contains(&identity) {
-            // The link leads back to a folder above it. The search already finds that folder's files under shorter
-            // paths.
+            // This is a link that leads back to a folder above it. The search finds the files of that folder anyway,
+            // under shorter paths.
             return Ok(());
         }
         self.open.push(identity);
@@ -119,7 +119,8 @@ impl<'a> Search<'a> {
         let meta = path.metadata()?;
         if meta.is_dir() {
             let scope = if kind.is_symlink() {
-                // The folder may be in a different repository, whose rules then apply to it.
+                // The link may lead to a folder in another repository. In that case the other repository's rules apply
+                // there.
                 Scope::of_start(&path.canonicalize()?)
             } else {
                 scope.enter(name.as_bytes(), &path, verdict)

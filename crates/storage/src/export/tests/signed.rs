@@ -80,7 +80,7 @@ fn trusted_keys_make_import_refuse_forged_entry() {
     journey.import_into_new_cache(&journey.trusted()).unwrap();
     journey.forge();
     journey.expect_refusal("manifest\": it is not the one that was signed");
-    // A consistent manifest is sufficient if there are no trusted keys.
+    // Without trusted keys, it is enough that the manifest is consistent with the files.
     let there = Cache::locate(Some(&journey.directory.path().join("there"))).unwrap();
     assert!(there.import(&journey.folder, &[], &AtomicBool::new(false)).unwrap());
 }
@@ -175,7 +175,7 @@ fn signing_refuses_data_that_differs_from_manifest() {
     let journey = SignedExport::new();
     fs::write(journey.folder.join("data/top"), "x").unwrap();
     assert!(sign(&journey.folder, &journey.key, &AtomicBool::new(false)).is_err());
-    // If there is a link in place of the signature, signing replaces the link instead of following it.
+    // If the signature file is a link, signing replaces the link instead of following it.
     let journey = SignedExport::new();
     let outside = journey.directory.path().join("outside");
     fs::write(&outside, "precious").unwrap();
