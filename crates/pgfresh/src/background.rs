@@ -1,6 +1,5 @@
-//! Runs background servers, which save each test run the start of a server. There is one background
-//! server for each project and template. All clients that ask for it share it, and it ends after it has been idle for a
-//! while.
+//! Runs background servers, which save each test run the start of a server. There is one background server for each
+//! project and template. All clients that ask for it share it, and it ends after it has been idle for a while.
 //!
 //! A slot is a directory for one background server. Its key depends on the project, the template, the options and this
 //! binary. When a new server starts, the project's other servers retire. A retired server ends with its last client,

@@ -38,8 +38,8 @@ pub(crate) fn execute(context: &Context, arguments: &Diff) -> Result<ExitCode, F
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the server that has a leased or kept database with this name. If there is none, looks for a failed test with
-/// this name, and returns the database that was kept for it.
+/// Finds the server that has a leased or kept database with this name. Otherwise looks for a failed test with this name
+/// and for its database.
 fn find(context: &Context, wanted: &str) -> Result<(Control, String), Failure> {
     let controls = if let Some(control) = Control::of_this_run()? {
         vec![control]
