@@ -22,7 +22,7 @@ use crate::cli::{Serve, ServiceOptions};
 use crate::failure::Failure;
 use crate::settings::{PASSWORD, Password, ResolvedSettings};
 
-/// Number in the name of the gateway's Unix socket.
+/// Port number in the file name of the gateway's Unix socket.
 const SOCKET_PORT: u16 = 5433;
 
 /// Options for a service.

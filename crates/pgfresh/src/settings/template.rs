@@ -40,8 +40,8 @@ pub(super) fn read(
         ..TemplateSpec::default()
     };
     let first = own.keys().next().map(|key| key.span().start);
-    // If a table contains no keys, its only purpose may be to contain other tables. It counts as a template only if it
-    // contains none.
+    // A `[template]` table without keys may exist only to contain other tables. It counts as a template only if it
+    // contains no tables.
     if let Some(at) = first.or(named.is_empty().then_some(at)) {
         all.push(read_one(file, "template", &own, at, empty(UNNAMED))?);
     }
