@@ -112,8 +112,8 @@ impl Setups<'_> {
 
     /// Starts and prepares a server for each setup. Also returns one sentence about the place of each server.
     ///
-    /// A server in RAM may fail to start, for example because there isn't enough space. In that case there is no such
-    /// server, and its sentence gives the reason.
+    /// A server in RAM may fail to start, for example because there isn't enough space. Such a server is missing from
+    /// the result, and its sentence gives the reason.
     ///
     /// # Errors
     /// Returns an error if a server on disk doesn't start, or if a server can't be prepared.

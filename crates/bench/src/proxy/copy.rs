@@ -22,7 +22,7 @@ const MESSAGE_SIZE: usize = 8192;
 
 /// The rows to copy.
 pub(super) struct Rows {
-    /// Complete rows for COPY in, as messages. The other field is the size of these rows in bytes.
+    /// Complete rows for COPY in, as messages. `bytes` is the size of these rows.
     messages: Vec<u8>,
     bytes: u64,
     /// Size of the rows that COPY out returns, in bytes.

@@ -23,7 +23,7 @@ pub(super) struct IdleSessionCosts {
     /// Time between two transactions of the busy sessions, without idle sessions and with them.
     pub(super) alone: Duration,
     pub(super) among: Duration,
-    /// The same time with idle sessions, but over a direct connection.
+    /// Time between two transactions with the idle sessions, over a direct connection.
     pub(super) direct: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! The `truncate` benchmark: a test that commits a few rows, with several ways to clean up after the test.
 //!
-//! Many suites clean up with TRUNCATE. On a disk this is slow, even with `synchronous_commit=off`. The benchmark shows
-//! how slow it is, and how much the alternatives gain.
+//! Many suites clean up with TRUNCATE. On a disk, TRUNCATE is slow even with `synchronous_commit=off`. The benchmark
+//! shows how slow, and how much the alternatives gain.
 
 mod report;
 
