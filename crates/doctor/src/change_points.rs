@@ -17,7 +17,7 @@ pub(crate) struct Change {
     pub(crate) at: usize,
     /// Median of the values between the previous change and this one.
     pub(crate) before: f64,
-    /// The median of the values between this change and the next one.
+    /// Median of the values between this change and the next one.
     pub(crate) after: f64,
 }
 
