@@ -18,8 +18,8 @@ use crate::floor::Tree;
 
 /// Timeout for a server to become ready and to respond.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
-/// Interval at which the floor contender reads the server's pid file. Waiting for it with inotify would be faster, but
-/// is an achievement of pgfresh.
+/// Interval at which the floor contender reads the server's pid file. inotify would notice changes faster, but waiting
+/// with inotify is a part of what pgfresh gains.
 const PID_FILE_POLL_INTERVAL: Duration = Duration::from_micros(100);
 /// Pause after the start of a guard, so that the guard's startup doesn't disturb the contender.
 const PAUSE_AFTER_GUARD: Duration = Duration::from_millis(5);

@@ -198,8 +198,7 @@ impl Service {
         let secret = secret(serve_options.password)?;
         let Started { server, session, entry, place, database, templates: names, look_up } = started;
         let times = Times { template: look_up, boot: server.phases().total() };
-        // Don't put the gateway's socket beside the server's own socket. The server's account can write to that
-        // directory, and could replace the gateway's socket there.
+        // The server's account could replace a socket in its own socket's directory, so use another directory.
         let socket = SocketFile { directory: server.run().address().to_owned(), port: SOCKET_PORT };
         // Persistent databases belong to the user, so clients can't lease them.
         let is_persistent = server.run().persistent().is_some();
@@ -223,8 +222,7 @@ impl Service {
             let leases = leases.clone();
             move || leases.server_gone()
         })?;
-        // A suite may migrate a database in one process and test it in the next process. A rollback between the two
-        // would undo the migration.
+        // A suite may migrate a database in one process and test it in another. A rollback would undo the migration.
         for name in names.iter().filter(|_| serve_options.isolation == Isolation::Clone) {
             leases.retain(name);
         }
@@ -310,8 +308,8 @@ impl Service {
     /// Ends all sessions. Returns the server, which the caller must stop immediately afterwards.
     pub(crate) fn close(self) -> Server {
         let Self { gateway, leases, server, .. } = self;
-        // Closing the gateway waits for its clients. Some of them may be waiting for a database, so tell them first
-        // that they won't get one.
+        // `gateway.close` waits for all clients. Tell those that are waiting for a database first that they won't get
+        // one.
         leases.stop_handing_out();
         gateway.close();
         leases.abandon();
